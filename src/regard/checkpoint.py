@@ -1,0 +1,235 @@
+"""Files that survive a crash: written beside their place, flushed to the disk, then moved into it in one go.
+
+A run folder is also the model folder: `state.safetensors` holds all that a resume needs, `checkpoints/` the weights
+of the best evaluations, and the rest is the best model so far, in the layout other tools read.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError, ConfigError, WorkFailed
+
+FORMAT_VERSION = 1  # of state.safetensors, checkpoints/ and run.json; raise it when an older regard could not read them
+DRAFT = ".new"  # a model folder in the making
+OF_A_RUN = ("state.safetensors", "checkpoints", "metrics.jsonl", "tensorboard", "model.safetensors", "run.json")
+UNFINISHED = ".tmp"  # what a file is called until it is whole
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+def write_atomic(path: str | Path, data: bytes) -> None:
+    """Afterwards `path` holds `data`, on the disk and not only in memory; on any failure, what it held before."""
+    path = Path(path)
+    draft = path.with_name(f".{path.name}{UNFINISHED}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+            os.fsync(file)
+        finally:
+            os.close(file)
+        _move(draft, path)
+    except OSError as e:
+        raise write_failed(path, e) from e
+    finally:
+        draft.unlink(missing_ok=True)  # not there any more when all went well
+
+
+def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a folder, then move its files into `folder` one by one, each of them whole."""
+    folder = Path(folder)
+    draft = folder / DRAFT
+    shutil.rmtree(draft, ignore_errors=True)
+    try:
+        draft.mkdir(parents=True)
+        write(draft)
+        for path in sorted(p for p in draft.rglob("*") if p.is_file()):
+            file = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(file)
+            finally:
+                os.close(file)
+            place = folder / path.relative_to(draft)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            _move(path, place)
+    except OSError as e:
+        raise write_failed(folder, e) from e
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def new_run(folder: str | Path, force: bool = False) -> None:
+    """Make room for a run. One that is there already is not touched, unless `force`: then it is removed."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; a run wants a folder, choose another --name")
+    if (folder / "run.json").exists():
+        if not force:
+            raise ConfigError(
+                f"{folder}: holds a run already; go on with it (regard train --resume {folder}), "
+                "choose another --name, or replace it with --force"
+            )
+        for name in OF_A_RUN:
+            path = folder / name
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise write_failed(folder, e) from e
+
+
+@contextmanager
+def alone(folder: str | Path) -> Iterator[None]:
+    """Nobody else trains in `folder` meanwhile. The lock goes with the process, however that ends."""
+    try:
+        file = os.open(folder, os.O_RDONLY)
+    except OSError as e:
+        raise CheckpointError(f"{folder}: cannot be opened ({e.strerror}); runs live in runs/<name>") from None
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WorkFailed(f"{folder}: another process is training here; wait for it, or stop it first") from None
+        yield
+    finally:
+        os.close(file)
+
+
+def sweep(folder: str | Path) -> None:
+    """Remove what a killed process left unfinished."""
+    folder = Path(folder)
+    shutil.rmtree(folder / DRAFT, ignore_errors=True)
+    for path in folder.rglob(f".*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
+
+
+def _move(draft: Path, path: Path) -> None:
+    os.replace(draft, path)
+    folder = os.open(path.parent, os.O_RDONLY)  # the new name is safe only once the folder itself is on the disk
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def write_failed(path: Path, error: OSError) -> WorkFailed:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return WorkFailed(f"{path}: no room left on the disk; what was there before is untouched; free some and go on")
+    return WorkFailed(f"{path}: could not be written ({error.strerror or error}); what was there before is untouched")
+
+
+# -- tensors ------------------------------------------------------------------------------------------------------
+
+
+def save_state(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Tensors and what is known about them (anything JSON can say) as one safetensors file."""
+    host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    known = {
+        "format_version": FORMAT_VERSION,
+        "versions": versions(),
+        "checksum": _checksum(host),
+        "meta": meta,
+    }
+    write_atomic(path, to_bytes(host, {"regard": json.dumps(known)}))
+
+
+def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_state` was given. Refuses a file that is damaged, of another kind, or from a newer regard."""
+    path = Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no such file")
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get("regard")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        known = json.loads(text) if text else None
+    except (SafetensorError, OSError, ValueError) as e:
+        raise CheckpointError(f"{path}: damaged or not a safetensors file ({e}); take an older copy") from None
+    if not isinstance(known, dict):
+        raise CheckpointError(f"{path}: not written by regard; a model folder is loaded with regard.load(folder)")
+    check_format(path, known)
+    if known.get("checksum") != _checksum(tensors):
+        raise CheckpointError(f"{path}: damaged, its checksum does not match its contents; take an older copy")
+    return tensors, known["meta"]
+
+
+def check_format(path: Path, known: dict[str, Any]) -> None:
+    got = known.get("format_version")
+    if not isinstance(got, int) or got > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: written by a newer regard (format {got}, this one reads up to {FORMAT_VERSION}); "
+            "type: pip install --upgrade regard"
+        )
+
+
+def versions() -> dict[str, str]:
+    try:
+        ours = version("regard")
+    except PackageNotFoundError:  # run from a source tree
+        ours = "source"
+    return {"regard": ours, "torch": torch.__version__}
+
+
+def _checksum(tensors: dict[str, Tensor]) -> int:
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(tensors[name].reshape(-1).view(torch.uint8).numpy().data, total)
+    return total
+
+
+# -- models -------------------------------------------------------------------------------------------------------
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's parameters and buffers by name; what is tied is named once. These are the live tensors."""
+    seen: set[int] = set()
+    found = {}
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            found[name] = tensor.detach()
+    return found
+
+
+def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -> None:
+    """Copy `saved` into the model, which must have these very names and shapes; `path` is for the message."""
+    own = weights(model)
+    if differing := sorted(own.keys() ^ saved.keys()):
+        raise CheckpointError(f"{path}: another model, it differs in {differing[0]!r} and {len(differing) - 1} more")
+    for name, tensor in own.items():
+        if tensor.shape != saved[name].shape:
+            got, wanted = tuple(saved[name].shape), tuple(tensor.shape)
+            raise CheckpointError(f"{path}: another model, {name} has shape {got}, the settings say {wanted}")
+    with torch.no_grad():
+        for name, tensor in own.items():
+            tensor.copy_(saved[name])
+
+
+def average(paths: list[Path]) -> dict[str, Tensor]:
+    """The mean of several saved models (Vaswani et al. 2017, section 6.1); whole numbers are taken from the first."""
+    first, _ = load_state(paths[0])
+    total = {name: t.double() for name, t in first.items() if t.is_floating_point()}
+    for path in paths[1:]:
+        more, _ = load_state(path)
+        for name in total:
+            total[name] += more[name]
+    return first | {name: (t / len(paths)).to(first[name].dtype) for name, t in total.items()}

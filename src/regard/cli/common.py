@@ -1,0 +1,122 @@
+"""What the verbs share: flags that stand anywhere, help in groups, options with one meaning, results and remarks."""
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from regard.errors import ConfigError, DataError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flags:
+    """What stands before the verb."""
+
+    quiet: bool = False
+
+    def say(self, text: str) -> None:
+        """A remark for the person watching: on stderr, so that results can be piped."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+
+ANYWHERE = {"-q": "-q", "--quiet": "-q", "-v": "-v", "--verbose": "-v"}
+
+
+def flags_first(args: Sequence[str]) -> list[str]:
+    """`regard train … -q` means `regard -q train …`; what follows `--` is left alone."""
+    args = list(args)
+    end = args.index("--") if "--" in args else len(args)
+    found = sorted({ANYWHERE[a] for a in args[:end] if a in ANYWHERE})
+    return found + [a for a in args[:end] if a not in ANYWHERE] + args[end:]
+
+
+class Command(TyperCommand):
+    """A verb whose help lists its options under headings (`rich_help_panel`), without rich."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                usual = "Arguments" if param.param_type_name == "argument" else "Options"
+                sections.setdefault(getattr(param, "rich_help_panel", None) or usual, []).append(record)
+        for title in sorted(sections, key=lambda t: {"Arguments": 0, "Options": 2}.get(t, 1)):
+            with formatter.section(title):
+                formatter.write_dl(sections[title])
+
+
+class Group(TyperGroup):
+    """Verbs in the order of use: data first, then as they were added."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return sorted(self.commands, key=lambda name: name != "data")
+
+
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]
+Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Beam = Annotated[int, typer.Option(metavar="N", min=1, help="Beams of the search; 1 is greedy.")]
+
+
+def pick_device(name: str) -> str:
+    """auto → cuda where there is one; anything torch cannot use is an error here and not a crash later."""
+    import torch
+
+    name = name.lower()
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return name
+    if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdigit()):
+        raise ConfigError(f"--device {name!r}: there are auto, cpu, cuda and cuda:N")
+    if not torch.cuda.is_available():
+        raise ConfigError(f"--device {name}: torch sees no GPU here; type --device cpu")
+    if name != "cuda" and int(name[5:]) >= torch.cuda.device_count():
+        raise ConfigError(f"--device {name}: there are {torch.cuda.device_count()} GPUs, counted from 0")
+    return name
+
+
+def show(value: Any) -> None:
+    """A result as JSON, on stdout."""
+    print(json.dumps(value, ensure_ascii=False, indent=None if isinstance(value, list) else 2))
+
+
+def show_line(value: Any) -> None:
+    """A result as one line of JSON, on stdout."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[TextIO]:
+    """A text file that appears under its name only when it is complete."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file")
+    if not path.parent.is_dir():
+        raise DataError(f"{path.parent} is not a folder; make it first: mkdir -p {path.parent}")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open(part, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns side by side; those numbered in `right` are set flush right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)

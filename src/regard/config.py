@@ -1,0 +1,92 @@
+"""Dataclass ↔ dict, dotted overrides, and the nearest name when one is mistyped."""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from regard.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def unknown(what: str, key: str, known: Iterable[str]) -> ConfigError:
+    """The error for a name nobody knows, with the nearest one that exists."""
+    known = list(known)
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    return ConfigError(f"no {what} {key!r}; {hint}")
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as plain values, ready for JSON."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[T], values: dict[str, Any], path: str = "") -> T:
+    """Build `cls` from plain values; nested dataclasses are built from nested dicts."""
+    hints = typing.get_type_hints(cls)
+    names = [f.name for f in dataclasses.fields(typing.cast(Any, cls))]
+    kwargs = {}
+    for key, value in values.items():
+        if key not in names:
+            raise unknown("setting", path + key, [path + n for n in names])
+        kwargs[key] = _convert(hints[key], value, path + key)
+    try:
+        return cls(**kwargs)
+    except TypeError as e:
+        raise ConfigError(f"{path or cls.__name__}: {e}") from None
+
+
+def override(config: T, settings: Iterable[str]) -> T:
+    """`config` with each `dotted.name=value` of `settings` applied: the command line's `--set`."""
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set wants name=value, got {setting!r}")
+        config = _replace(config, name.strip().split("."), value.strip(), "")
+    return config
+
+
+def _replace(config: Any, names: list[str], value: str, path: str) -> Any:
+    fields = {f.name: f for f in dataclasses.fields(config)}
+    head, rest = names[0], names[1:]
+    if head not in fields:
+        raise unknown("setting", path + head, [path + n for n in fields])
+    old = getattr(config, head)
+    if rest:
+        if not dataclasses.is_dataclass(old):
+            raise ConfigError(f"{path}{head} is a value, not a group of settings")
+        return dataclasses.replace(config, **{head: _replace(old, rest, value, f"{path}{head}.")})
+    if dataclasses.is_dataclass(old):
+        inside = ", ".join(f.name for f in dataclasses.fields(old))
+        raise ConfigError(f"{path}{head} is a group of settings; set one of its fields: {inside}")
+    hint = typing.get_type_hints(type(config))[head]
+    return dataclasses.replace(config, **{head: _convert(hint, value, path + head)})
+
+
+def _convert(hint: Any, value: Any, name: str) -> Any:
+    """`value` as the annotated type; text from the command line is read, JSON values are checked."""
+    if dataclasses.is_dataclass(hint):
+        return (
+            value
+            if isinstance(value, typing.cast(type, hint))
+            else from_dict(typing.cast(type, hint), value, name + ".")
+        )
+    if isinstance(hint, types.UnionType):  # `int | None` and unions of dataclasses already built
+        return value
+    if typing.get_origin(hint) is tuple:
+        parts = value.split(",") if isinstance(value, str) else value
+        return tuple(_convert(typing.get_args(hint)[0], p, name) for p in parts if p != "")
+    try:
+        if hint is bool and isinstance(value, str):
+            return {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}[value.lower()]
+        if hint is int and isinstance(value, float) and value != int(value):
+            raise ValueError
+        if hint is int and isinstance(value, str):
+            return int(value.replace("_", ""))
+        return hint(value)
+    except (ValueError, KeyError, TypeError):
+        raise ConfigError(f"{name} wants {hint.__name__}, got {value!r}") from None

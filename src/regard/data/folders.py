@@ -1,0 +1,102 @@
+"""Where downloaded and prepared data live, and how a folder appears there whole or not at all."""
+
+import errno
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from regard.errors import RegardError, WorkFailed
+
+Say = Callable[[str], None]
+
+
+def to_stderr(line: str) -> None:
+    """The usual `say`: progress is for people, so it stays out of the results on stdout."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def cache_folder() -> Path:
+    """`$REGARD_CACHE`, else `$XDG_CACHE_HOME/regard`, else `~/.cache/regard`."""
+    if own := os.environ.get("REGARD_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "regard"
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `folder` when the block ends well, and vanishes when it does not.
+
+    If someone else finished the same folder meanwhile, theirs stays: the content is a function of the name.
+    """
+    with disk_errors(folder):
+        _make_room_for(folder)
+        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            yield temporary
+            for path in temporary.iterdir():
+                _sync(path)
+            temporary.chmod(0o755)  # mkdtemp makes it private; a cache may be shared
+            try:
+                temporary.rename(folder)
+            except OSError as e:
+                if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            _sync(folder.parent)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def building_file(path: Path) -> Iterator[Path]:
+    """The same for one file: write to the path given, and it becomes `path`, synced, when the block ends well."""
+    with disk_errors(path):
+        _make_room_for(path)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
+        try:
+            yield temporary
+            _sync(temporary)
+            temporary.chmod(0o644)
+            temporary.replace(path)
+            _sync(path.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def disk_errors(path: Path) -> Iterator[None]:
+    """A full or read-only disk, said in a sentence."""
+    try:
+        yield
+    except RegardError:
+        raise
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise WorkFailed(f"the disk is full while writing {path}; make room, or set REGARD_CACHE elsewhere") from e
+        raise WorkFailed(f"cannot write {path} ({e.strerror or e}); set REGARD_CACHE to a folder you may write") from e
+
+
+def _make_room_for(path: Path) -> None:
+    """Make the parent, and remove what a killed process left behind there a day ago or earlier."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{path.name}-*"):
+        with suppress(FileNotFoundError):
+            if time.time() - left.stat().st_mtime > 86_400:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        if not path.is_dir():  # some file systems cannot sync a folder; the rename is still whole or absent
+            raise
+    finally:
+        os.close(handle)

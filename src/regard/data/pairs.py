@@ -1,0 +1,79 @@
+"""Parallel text: two files whose n-th lines are translations of each other."""
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from regard.errors import DataError
+
+GZIP_MAGIC = b"\x1f\x8b"
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """The files of a parallel corpus. Without `valid_*`, preparing holds some training sentences out."""
+
+    train_source: Path
+    train_target: Path
+    valid_source: Path | None = None
+    valid_target: Path | None = None
+    test_source: Path | None = None
+    test_target: Path | None = None
+
+
+def clean(line: str) -> str:
+    """The line as training sees it: runs of any white space become one space, none at the ends."""
+    return " ".join(line.split())
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 text file, plain or gzipped, without line ends; one at a time, never the whole file."""
+    path = Path(path)
+    try:
+        with path.open("rb") as plain:
+            file = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
+            number = 0
+            for number, line in enumerate(file, 1):
+                if number == 1:
+                    line = line.removeprefix(BOM)
+                try:
+                    yield line.decode().removesuffix("\n").removesuffix("\r")
+                except UnicodeDecodeError as e:
+                    raise DataError(_not_utf8(path, number, line, e)) from None
+            if number == 0:
+                raise DataError(f"{path} is empty; wanted text, one sentence per line")
+    except FileNotFoundError:
+        raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; wanted a text file, one sentence per line") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{path} is a damaged gzip file; copy or compress it again") from None
+    except OSError as e:
+        raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+
+
+def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
+    """Line n of `source` with line n of `target`; `DataError` at the end when one file has more lines."""
+    sources, targets = read_lines(source), read_lines(target)
+    for count, (first, second) in enumerate(zip_longest(sources, targets)):
+        if first is None or second is None:
+            more = 1 + sum(1 for _ in (sources if second is None else targets))
+            left, right = (count + more, count) if second is None else (count, count + more)
+            raise DataError(
+                f"{source} has {left:,} lines and {target} has {right:,}; "
+                "line n of one must translate line n of the other"
+            )
+        yield first, second
+
+
+def _not_utf8(path: Path, number: int, line: bytes, e: UnicodeDecodeError) -> str:
+    if line.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return f"{path} is UTF-16; wanted UTF-8, type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
+    return (
+        f"{path}: line {number} is not UTF-8 (byte 0x{line[e.start]:02x} at place {e.start + 1}); "
+        f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
+    )

@@ -1,0 +1,415 @@
+"""Text files to a prepared folder: a vocabulary, token files as memory maps, and a manifest of what was done.
+
+Everything streams: blocks of lines come in, blocks of ids go out, so memory does not grow with the corpus. The folder's
+name is a hash of the settings and of the input files; the same request finds the same folder and does no work.
+"""
+
+import dataclasses
+import hashlib
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.config import to_dict
+from regard.data import fetch
+from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.pairs import PairFiles, clean, read_pairs
+from regard.data.tokenizers.bpe import BPE, SPLITS
+from regard.errors import ConfigError, DataError
+
+FORMAT = 1
+NARROW = 1 << 16  # pieces that two bytes can name
+BLOCK = 10_000  # lines encoded at a time
+LEARN_FROM = 1_000_000  # lines the vocabulary is learned from, at most
+HELD_OUT = 1_000  # sentences held out when no validation files are given, at most; and 1 % of the pairs at most
+SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "Je te salue.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsConfig:
+    """Parallel text for translation: a known `name`, or the user's own files."""
+
+    name: str = ""
+    source: str = ""
+    target: str = ""
+    valid_source: str = ""
+    valid_target: str = ""
+    vocab: int = 8000
+    split: str = "text"  # "spaces" for text that is tokenised already
+    max_length: int = 256  # pieces on either side, the end mark included
+    max_ratio: float = 4.0  # longer side over shorter side
+    max_words: int = 0  # source words of a training pair; 0 is no limit
+    bpe_dropout: float = 0.0
+
+    def __post_init__(self):
+        if self.split not in SPLITS:
+            raise ConfigError(f"data.split is 'text' or 'spaces', got {self.split!r}")
+        if self.max_length < 2 or self.max_ratio < 1 or self.max_words < 0 or not 0 <= self.bpe_dropout < 1:
+            raise ConfigError(
+                "data wants max_length >= 2, max_ratio >= 1, max_words >= 0 and 0 <= bpe_dropout < 1; "
+                f"got {self.max_length}, {self.max_ratio}, {self.max_words}, {self.bpe_dropout}"
+            )
+
+
+class TokenPairs:
+    """Encoded sentence pairs in memory-mapped files; `pairs[i]` is (source ids, target ids) without end marks."""
+
+    def __init__(self, folder: Path, part: str):
+        self._ids, self._offsets = zip(*(_open_side(folder, part, side) for side in ("source", "target")), strict=True)
+
+    def __len__(self) -> int:
+        return len(self._offsets[0]) - 1
+
+    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
+        (source, target), (s, t) = self._ids, self._offsets
+        return source[s[i] : s[i + 1]], target[t[i] : t[i + 1]]
+
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
+        """The number of pieces of every source and of every target, without end marks."""
+        return np.diff(self._offsets[0]), np.diff(self._offsets[1])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared folder, open for reading."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    files: PairFiles  # as used: `valid_*` are the held-out sentences where the user gave none
+    tokenizer: BPE
+    train: TokenPairs
+    valid: TokenPairs
+
+    def valid_text(self) -> tuple[list[str], list[str]]:
+        """The validation sentences and their translations, except pairs with an empty side."""
+        assert self.files.valid_source and self.files.valid_target
+        pairs = (map(clean, pair) for pair in read_pairs(self.files.valid_source, self.files.valid_target))
+        kept = [(source, target) for source, target in pairs if source and target]
+        return [source for source, _ in kept], [target for _, target in kept]
+
+    def report(self) -> str:
+        """What was kept, what was dropped and why, in a few lines."""
+        return describe(self.manifest)
+
+
+def prepare(config: PairsConfig, say: Say = to_stderr) -> Prepared:
+    """Everything training needs, made from `config`'s text or found ready in the cache."""
+    files = locate(config, say)
+    hashes = _hash_files(files)
+    folder = cache_folder() / "prepared" / _key(config, hashes)
+    if (ready := _open(folder, files)) is None:
+        say("preparing: reading the text, learning the pieces, encoding ...")
+        with building(folder) as temporary:
+            _build(config, files, hashes, temporary)
+        ready = _open(folder, files)
+        assert ready is not None
+        say(ready.report())
+    return ready
+
+
+def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
+    """The files `config` names; a known data set is fetched when it is not here yet."""
+    own = [config.source, config.target, config.valid_source, config.valid_target]
+    if config.name:
+        if any(own):
+            raise ConfigError(f"give either the data set {config.name!r} or files of your own, not both")
+        return fetch.get(config.name, say)
+    if not (config.source and config.target):
+        raise ConfigError("no data; name a set (--data tatoeba-en-fr) or give --source FILE and --target FILE")
+    if bool(config.valid_source) != bool(config.valid_target):
+        raise ConfigError("validation needs both files; give --valid-source FILE and --valid-target FILE, or neither")
+    valid_source, valid_target = (Path(path).expanduser() if path else None for path in own[2:])
+    return PairFiles(Path(own[0]).expanduser(), Path(own[1]).expanduser(), valid_source, valid_target)
+
+
+def describe(manifest: dict[str, Any]) -> str:
+    """The manifest's report as text."""
+    r = manifest["report"]
+    c = manifest["config"]
+    lines = [
+        f"{r['kept']:,} of {r['pairs']:,} training pairs kept, {r['valid']:,} for validation, "
+        f"{manifest['vocab']:,} pieces ({r['source_tokens']:,} source and {r['target_tokens']:,} target tokens)"
+    ]
+    reasons = {
+        "held_out": "held out for validation, or the same source as one held out",
+        "empty": "an empty side",
+        "too_many_words": f"more than {c['max_words']} source words",
+        "too_long": f"more than {c['max_length']} pieces on a side",
+        "ratio": f"one side more than {c['max_ratio']:g} times the other",
+    }
+    lines += [f"dropped {r[key]:,}: {why}" for key, why in reasons.items() if r[key]]
+    if r["too_long"]:
+        lines.append(f"longest: {r['longest']:,} pieces, on line {r['longest_line']:,} of the training files")
+    if r["valid_dropped"]:
+        lines.append(f"left out of the validation loss {r['valid_dropped']:,}: empty, or too long")
+    if r["overlap_pairs"]:
+        lines.append(f"warning: {r['overlap_pairs']:,} training pairs also appear in valid; its scores will flatter")
+    if r["overlap_sources"] > r["overlap_pairs"]:
+        lines.append(f"note: {r['overlap_sources']:,} training pairs have a source that is in valid")
+    return "\n".join(lines)
+
+
+# How a folder is named, opened and built
+
+
+def _key(config: PairsConfig, hashes: dict[str, str]) -> str:
+    """Only what shapes the content counts: the same text under another path is the same data."""
+    shaping = {k: getattr(config, k) for k in ("vocab", "split", "max_length", "max_ratio", "max_words")}
+    text = json.dumps([FORMAT, shaping, hashes], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _hash_files(files: PairFiles) -> dict[str, str]:
+    """SHA-256 of each file that goes in."""
+    hashes = {}
+    for name in ("train_source", "train_target", "valid_source", "valid_target"):
+        if (path := getattr(files, name)) is None:
+            continue
+        try:
+            with path.open("rb") as file:
+                hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
+        except IsADirectoryError:
+            raise DataError(f"{path} is a folder; wanted a text file, one sentence per line") from None
+        except OSError as e:
+            raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+    return hashes
+
+
+def _open(folder: Path, files: PairFiles) -> Prepared | None:
+    """The prepared folder, or None when there is none."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    if files.valid_source is None:
+        files = dataclasses.replace(
+            files, valid_source=folder / "valid.source.txt", valid_target=folder / "valid.target.txt"
+        )
+    return Prepared(
+        folder=folder,
+        manifest=manifest,
+        files=files,
+        tokenizer=BPE.load(folder),
+        train=TokenPairs(folder, "train"),
+        valid=TokenPairs(folder, "valid"),
+    )
+
+
+def _open_side(folder: Path, part: str, side: str) -> tuple[np.ndarray, np.ndarray]:
+    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
+    offsets = np.fromfile(folder / f"{part}.{side}.offsets", np.int64)
+    path = folder / f"{part}.{side}.ids"
+    width = np.dtype(manifest["dtype"])
+    if not len(offsets) or path.stat().st_size != offsets[-1] * width.itemsize:
+        raise DataError(f"{path} is damaged; remove {folder} and run again")
+    if offsets[-1] == 0:
+        return np.zeros(0, width), offsets
+    # A plain view of the map: slicing np.memmap itself is several times slower.
+    return np.asarray(np.memmap(path, width, "r")), offsets
+
+
+def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], folder: Path) -> None:
+    survey = _Survey(files)
+    if files.valid_source is None:
+        files = _hold_out(files, survey.held_out, folder)
+    reader = _Reader(files, config.max_words, survey.held_out)
+    sample = _Sample(reader, every=-(-2 * survey.pairs // LEARN_FROM))
+    if not any(True for _ in sample):
+        why = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in reader.dropped.items())
+        raise DataError(f"no pair to train on in {files.train_source} and {files.train_target}: {why}")
+    tokenizer = BPE.train(sample, config.vocab, config.split)
+    tokenizer.save(folder, config.max_length)
+    dtype = np.dtype(np.uint16 if tokenizer.size <= NARROW else np.uint32)
+
+    valid, valid_report = set(), Counter()
+    assert files.valid_source and files.valid_target
+    with _Writer(folder, "valid", dtype) as writer:
+        for block in _blocks(_numbered(files.valid_source, files.valid_target)):
+            valid.update((source, target) for _, source, target in block)
+            for _, source, target in _encode(block, tokenizer):
+                fits = source and target and max(len(source), len(target)) < config.max_length
+                if fits:
+                    writer.add(source, target)
+                valid_report["valid" if fits else "valid_dropped"] += 1
+    valid_sources = {source for source, _ in valid}
+
+    report: Counter[str] = Counter()
+    reader.dropped = report  # only this pass counts
+    longest = (0, 0)
+    with _Writer(folder, "train", dtype) as writer:
+        for block in _blocks(reader):
+            for _, source, target in block:
+                if source in valid_sources:
+                    report["overlap_sources"] += 1
+                    report["overlap_pairs"] += (source, target) in valid
+            for number, source, target in _encode(block, tokenizer):
+                long, short = max(len(source), len(target)) + 1, min(len(source), len(target)) + 1
+                longest = max(longest, (long, -number))
+                if long > config.max_length:
+                    report["too_long"] += 1
+                elif long > SHORT and long > config.max_ratio * short:
+                    report["ratio"] += 1
+                else:
+                    writer.add(source, target)
+        report["kept"] = writer.pairs
+        report["source_tokens"], report["target_tokens"] = writer.tokens
+    if not report["kept"] or not valid_report["valid"]:
+        raise DataError(
+            f"nothing left {'for validation' if report['kept'] else 'to train on'} of {survey.pairs:,} training pairs "
+            f"and {valid_report.total():,} validation pairs: {report['too_long']:,} training pairs are too long, "
+            f"{report['ratio']:,} have unequal sides; try --set data.max_length={2 * config.max_length}"
+        )
+    names = ("held_out", "empty", "too_many_words", "too_long", "ratio", "overlap_pairs", "overlap_sources")
+    manifest = {
+        "format": FORMAT,
+        "config": to_dict(config),
+        "inputs": hashes,
+        "vocab": tokenizer.size,
+        "dtype": dtype.name,
+        "report": {
+            "pairs": survey.pairs,
+            **{name: report[name] for name in ("kept", "source_tokens", "target_tokens", *names)},
+            **{name: valid_report[name] for name in ("valid", "valid_dropped")},
+            "longest": longest[0],
+            "longest_line": -longest[1],
+        },
+    }
+    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+
+
+class _Survey:
+    """One pass before any work: counts the pairs, checks them, and picks what to hold out where that is needed."""
+
+    def __init__(self, files: PairFiles):
+        self.pairs = 0
+        smallest: list[int] = []  # a heap of negated hashes: the largest of the smallest comes first
+        chosen: dict[int, str] = {}
+        for source, target in read_pairs(files.train_source, files.train_target):
+            self.pairs += 1
+            source = clean(source)
+            if files.valid_source is not None or not source or not clean(target):
+                continue
+            order = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8])
+            if order in chosen or (len(chosen) == HELD_OUT and order > -smallest[0]):
+                continue
+            heapq.heappush(smallest, -order)
+            chosen[order] = source
+            if len(chosen) > HELD_OUT:
+                del chosen[-heapq.heappop(smallest)]
+        most = max(1, self.pairs // 100)
+        self.held_out = {chosen[order] for order in sorted(chosen)[:most]}
+
+
+def _hold_out(files: PairFiles, sources: set[str], folder: Path) -> PairFiles:
+    """Write the first pair of each held-out source as the validation files."""
+    waiting = set(sources)
+    out = folder / "valid.source.txt", folder / "valid.target.txt"
+    with out[0].open("w", encoding="utf-8") as first, out[1].open("w", encoding="utf-8") as second:
+        for _, source, target in _numbered(files.train_source, files.train_target):
+            if source in waiting and target:
+                waiting.remove(source)
+                first.write(source + "\n")
+                second.write(target + "\n")
+    return dataclasses.replace(files, valid_source=out[0], valid_target=out[1])
+
+
+Numbered = tuple[int, str, str]
+
+
+def _numbered(source: Path, target: Path) -> Iterator[Numbered]:
+    for number, (first, second) in enumerate(read_pairs(source, target), 1):
+        yield number, clean(first), clean(second)
+
+
+@dataclass
+class _Reader:
+    """The training pairs that pass the tests on text; can be read again and again."""
+
+    files: PairFiles
+    max_words: int
+    held_out: set[str]
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def __iter__(self) -> Iterator[Numbered]:
+        for number, source, target in _numbered(self.files.train_source, self.files.train_target):
+            if not source or not target:
+                self.dropped["empty"] += 1
+            elif source in self.held_out:
+                self.dropped["held_out"] += 1
+            elif self.max_words and source.count(" ") >= self.max_words:
+                self.dropped["too_many_words"] += 1
+            else:
+                yield number, source, target
+
+
+@dataclass
+class _Sample:
+    """Both sides of every n-th training pair: what the vocabulary is learned from."""
+
+    reader: _Reader
+    every: int
+
+    def __iter__(self) -> Iterator[str]:
+        for _, source, target in islice(self.reader, 0, None, self.every):
+            yield source
+            yield target
+
+
+def _blocks(pairs: Iterator[Numbered] | _Reader) -> Iterator[list[Numbered]]:
+    pairs = iter(pairs)
+    while block := list(islice(pairs, BLOCK)):
+        yield block
+
+
+def _encode(block: list[Numbered], tokenizer: BPE) -> Iterator[tuple[int, list[int], list[int]]]:
+    numbers, sources, targets = zip(*block, strict=True)
+    yield from zip(numbers, tokenizer.encode_batch(sources), tokenizer.encode_batch(targets), strict=True)
+
+
+class _Writer:
+    """Appends pairs to the four files of a part: ids and offsets, source and target."""
+
+    def __init__(self, folder: Path, part: str, dtype: np.dtype):
+        sides = ("source", "target")
+        self._ids = [(folder / f"{part}.{side}.ids").open("wb") for side in sides]
+        self._offsets = [(folder / f"{part}.{side}.offsets").open("wb") for side in sides]
+        self._dtype = dtype
+        self._waiting: tuple[list[int], list[int]] = ([], [])
+        self._ends: tuple[list[int], list[int]] = ([0], [0])
+        self.pairs, self.tokens = 0, [0, 0]
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def add(self, source: list[int], target: list[int]) -> None:
+        for side, ids in enumerate((source, target)):
+            self._waiting[side].extend(ids)
+            self.tokens[side] += len(ids)
+            self._ends[side].append(self.tokens[side])
+        self.pairs += 1
+        if len(self._ends[0]) >= BLOCK:
+            self._flush()
+
+    def _flush(self) -> None:
+        for side in (0, 1):
+            self._ids[side].write(np.array(self._waiting[side], self._dtype).tobytes())
+            self._offsets[side].write(np.array(self._ends[side], np.int64).tobytes())
+            self._waiting[side].clear()
+            self._ends[side].clear()
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            for file in (*self._ids, *self._offsets):
+                file.close()

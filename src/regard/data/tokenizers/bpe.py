@@ -1,0 +1,290 @@
+"""Byte-pair encoding (Sennrich et al. 2016) with bytes to fall back on, and BPE-dropout (Provilkov et al. 2020).
+
+The vocabulary is laid out as Marian's: `</s>` first, `<unk>` second, then 256 bytes, characters and merges, `<pad>`
+last. A space is written `▁` and every text starts with one, so a piece that opens with `▁` opens a word.
+"""
+
+import json
+import zlib
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+from regard.errors import CheckpointError, ConfigError, DataError
+
+SPACE = "▁"
+EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
+BYTES = [f"<0x{b:02X}>" for b in range(256)]
+SMALLEST = len(BYTES) + 64
+COMMON = 0.9999  # part of the running text whose characters get a piece of their own; the rest is spelled in bytes
+
+# Where no merge may cross. "text": words, numbers and punctuation come apart, but an apostrophe stays with the letters
+# before it and a hyphen with those after it (l'|homme, est|-ce, don'|t). "spaces": text that is tokenised already.
+SPLITS = {
+    "text": r"[▁-]?\p{L}[\p{L}\p{M}]*(?:['’](?=\p{L}))?|▁?\p{N}+|▁?[^\p{L}\p{N}▁]+|▁",
+    "spaces": r"▁?[^▁]+|▁",
+}
+
+
+class BPE:
+    """Pieces of words, learned from text.
+
+    `decode(encode(text)) == text` for every line of text, except that a literal `▁` comes back as a space.
+    """
+
+    eos = 0
+    unk = 1
+
+    def __init__(self, tokenizer: Tokenizer):
+        tokenizer.encode_special_tokens = True  # "</s>" typed by a user is four characters, not the end of a sentence
+        self.tokenizer = tokenizer
+        self.size = tokenizer.get_vocab_size()
+        self.pad = self.size - 1
+        self.pieces = [tokenizer.id_to_token(i) or "" for i in range(self.size)]
+        self.starts = np.array([piece.startswith(SPACE) for piece in self.pieces])  # V: does the piece open a word?
+        if (self.pieces[self.eos], self.pieces[self.unk], self.pieces[self.pad]) != (EOS, UNK, PAD):
+            raise CheckpointError(f"wanted a tokenizer with {EOS} first, {UNK} second and {PAD} last")
+
+    @classmethod
+    def train(cls, lines: Iterable[str], size: int, split: str = "text") -> "BPE":
+        """Learn `size` pieces in all. Same lines, same result. `lines` is read twice: give a list, not a generator."""
+        if split not in SPLITS:
+            raise ConfigError(f"no way to split {split!r}; wanted 'text', or 'spaces' for text that is tokenised")
+        if size < SMALLEST:
+            raise ConfigError(f"a vocabulary of {size} is too small; wanted at least {SMALLEST} (256 are bytes)")
+        characters = _common_characters(lines, most=(size - len(BYTES)) // 2)
+        if not characters:
+            raise DataError("no text to learn a vocabulary from")
+        learner = Tokenizer(models.BPE())
+        _add_splitting(learner, split)
+        trainer = trainers.BpeTrainer(
+            vocab_size=size - len(BYTES) - 3,
+            show_progress=False,
+            initial_alphabet=characters,
+            limit_alphabet=len(characters),
+        )
+        learner.train_from_iterator(lines, trainer)
+        learned = json.loads(learner.to_str())["model"]
+        return cls(_assemble(learned["vocab"], learned["merges"], split))
+
+    @classmethod
+    def load(cls, folder: Path) -> "BPE":
+        """The tokenizer of a model folder or prepared folder."""
+        path = Path(folder) / "tokenizer.json"
+        try:
+            return cls(Tokenizer.from_str(path.read_text("utf-8")))
+        except FileNotFoundError:
+            raise CheckpointError(f"{folder} has no tokenizer.json; is it a model folder?") from None
+        except CheckpointError as e:
+            raise CheckpointError(f"{path}: {e}") from None
+        except Exception as e:  # the library raises plain Exception for a file it cannot read
+            raise CheckpointError(f"{path} cannot be read as a tokenizer ({e})") from None
+
+    def save(self, folder: Path, max_length: int = 512) -> None:
+        """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        config = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "eos_token": EOS,
+            "unk_token": UNK,
+            "pad_token": PAD,
+            "model_max_length": max_length,
+            "model_input_names": ["input_ids", "attention_mask"],
+            "clean_up_tokenization_spaces": False,
+            "split_special_tokens": True,  # as ours: special tokens in the text are text
+        }
+        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), "utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, without `</s>`."""
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` for many texts, on all cores."""
+        return [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; special tokens are left out."""
+        return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
+
+    def piece(self, id: int) -> str:
+        """The piece with this id, with `▁` for a space."""
+        return self.pieces[id]
+
+    def words(self, ids: Sequence[int]) -> list[list[int]]:
+        """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
+        groups: list[list[int]] = []
+        for place, id in enumerate(ids):
+            if id in (self.eos, self.pad):
+                continue
+            if self.starts[id] or not groups:
+                groups.append([])
+            groups[-1].append(place)
+        return groups
+
+
+def _common_characters(lines: Iterable[str], most: int) -> list[str]:
+    """The characters that make up `COMMON` of the text, the most frequent first; equal counts by code point."""
+    counts, block = np.zeros(0x110000, np.int64), []
+    for line in lines:
+        block.append(line)
+        if len(block) == 10_000:
+            counts += _count("".join(block))
+            block = []
+    counts += _count("".join(block))
+    if not counts.any():
+        return []
+    counts[ord(SPACE)] += counts[ord(" ")] + 1  # every space is written ▁, and every line starts with one
+    counts[ord(" ")] = 0
+    order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+    enough = int(np.searchsorted(np.cumsum(counts[order]), COMMON * counts.sum())) + 1
+    frequent = int(np.count_nonzero(counts[order] >= 20))  # rare in a large corpus, yet often enough to be learned
+    keep = min(most, max(enough, frequent))
+    return [chr(c) for c in order[:keep]]
+
+
+def _count(text: str) -> np.ndarray:
+    return np.bincount(np.frombuffer(text.encode("utf-32-le"), "<u4"), minlength=0x110000)
+
+
+def _add_splitting(tokenizer: Tokenizer, split: str) -> None:
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend(SPACE), normalizers.Replace(" ", SPACE)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(SPLITS[split]), behavior="isolated")
+
+
+def _assemble(vocab: dict[str, int], merges: list[list[str]], split: str) -> Tokenizer:
+    """The final tokenizer: learned characters and merges between the special tokens and bytes."""
+    reserved = {EOS, UNK, PAD, *BYTES}
+    made = {left + right for left, right in merges}
+    kept = {piece for piece in vocab if piece not in made}  # the characters
+    sound = []
+    for (
+        left,
+        right,
+    ) in merges:  # a corpus about tokenizers may spell "<pad>" often enough to learn it: leave that merge out
+        if left in kept and right in kept and left + right not in reserved:
+            sound.append((left, right))
+            kept.add(left + right)
+    pieces = [EOS, UNK, *BYTES, *sorted(kept, key=vocab.__getitem__), PAD]
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=sound, unk_token=UNK, byte_fallback=True))
+    _add_splitting(tokenizer, split)
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in (EOS, UNK, PAD)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {EOS}", pair=f"$A {EOS} $B {EOS}", special_tokens=[(EOS, ids[EOS])]
+    )
+    return tokenizer
+
+
+class Dropout:
+    """BPE-dropout (Provilkov et al. 2020, algorithm 1): each possible merge is left out with probability `p`.
+
+    Works on encoded sentences, word by word. Each word has `POOL` segmentations, made when first needed and remembered;
+    which one a word gets is a pure function of (seed, epoch, sentence, side, place), so a resumed run sees the same
+    text. The library's own dropout has no seed.
+    """
+
+    POOL = 32
+    REMEMBER = 2_000_000  # segmentations, some 200 MB; forgetting is harmless, they are made again the same
+    RING = 1 << 16
+
+    def __init__(self, bpe: BPE, p: float, seed: int = 0, max_length: int = 256):
+        if not 0 <= p < 1:
+            raise ConfigError(f"bpe_dropout is a probability below 1, got {p}")
+        model = json.loads(bpe.tokenizer.to_str())["model"]
+        self.bpe, self.p, self.seed, self.max_length = bpe, p, seed, max_length
+        self.ids: dict[str, int] = model["vocab"]
+        self.ranks = {(left, right): rank for rank, (left, right) in enumerate(model["merges"])}
+        # A ring of coin tosses, entered at a place given by word and variant: seeding a generator each time is slower.
+        self.kept: list[bool] = (np.random.default_rng(seed).random(self.RING) >= p).tolist()
+        self.memory: dict[
+            bytes, list[bytes]
+        ] = {}  # uint32 ids of a word -> its segmentations, empty where not made yet
+        self.made = 0
+
+    def __call__(self, sentences: Sequence[np.ndarray], rows: np.ndarray, epoch: int, side: int) -> list[np.ndarray]:
+        """Each sentence cut anew. `rows` are its places in the corpus; `side` tells source (0) from target (1)."""
+        if self.p == 0 or not any(map(len, sentences)):
+            return list(sentences)
+        lengths = np.array([len(s) for s in sentences])
+        begins = np.cumsum(lengths) - lengths
+        ids = np.concatenate(sentences).astype(np.uint32)
+        opens = self.bpe.starts[ids]
+        opens[begins[lengths > 0]] = True  # a sentence opens a word whatever its first piece
+        starts = np.flatnonzero(opens)
+        owner = np.repeat(np.arange(len(sentences)), lengths)[starts]
+        variants = self._choose(np.asarray(rows)[owner], starts - begins[owner], epoch, side)
+
+        buffer, cuts, memory = ids.tobytes(), [*(4 * starts).tolist(), 4 * len(ids)], self.memory
+        parts: list[bytes] = []
+        for (start, end), variant in zip(pairwise(cuts), variants.tolist(), strict=True):
+            word = buffer[start:end]
+            pool = memory.get(word) or memory.setdefault(word, [b""] * self.POOL)
+            if not pool[variant]:
+                pool[variant] = self._cut(word, variant)
+                self.made += 1
+            parts.append(pool[variant])
+        if self.made > self.REMEMBER:
+            memory.clear()
+            self.made = 0
+
+        sizes = np.bincount(owner, [len(part) // 4 for part in parts], len(sentences)).astype(int)
+        new = np.split(np.frombuffer(b"".join(parts), np.uint32), np.cumsum(sizes)[:-1])
+        limit = self.max_length - 1  # the end mark comes on top
+        return [b if len(b) <= limit else a for a, b in zip(sentences, new, strict=True)]
+
+    def _choose(self, rows: np.ndarray, places: np.ndarray, epoch: int, side: int) -> np.ndarray:
+        """A number below `POOL` for each word: splitmix64 of everything it depends on."""
+        x = np.zeros(len(rows), np.uint64)
+        for part in (self.seed, epoch, side, rows, places):
+            x = _mix(x ^ _mix(np.atleast_1d(part).astype(np.uint64)))
+        return (x >> np.uint64(32)) % np.uint64(self.POOL)
+
+    def _cut(self, word: bytes, variant: int) -> bytes:
+        """Segmentation number `variant` of a word given as the bytes of its uint32 ids."""
+        toss = zlib.crc32(word, variant * 0x9E3779B1 & 0xFFFFFFFF)
+        out: list[int] = []
+        run = ""
+        for id in [*np.frombuffer(word, np.uint32).tolist(), self.bpe.eos]:
+            if id > self.bpe.unk + len(BYTES) and id != self.bpe.pad:
+                run += self.bpe.pieces[id]
+                continue
+            if run:  # bytes stay as they are, and no merge crosses them
+                for part, _ in self.bpe.tokenizer.pre_tokenizer.pre_tokenize_str(run):
+                    pieces, toss = self._merge(part, toss)
+                    out += [self.ids[piece] for piece in pieces]
+            run = ""
+            out.append(id)
+        return np.array(out[:-1], np.uint32).tobytes()
+
+    def _merge(self, part: str, toss: int) -> tuple[list[str], int]:
+        """The pieces of a part that merges may not leave, and the place in the ring after all tosses."""
+        pieces, ranks, kept, last = list(part), self.ranks, self.kept, self.RING - 1
+        while len(pieces) > 1:
+            best = None
+            for place, pair in enumerate(pairwise(pieces)):
+                if (rank := ranks.get(pair)) is not None:
+                    toss += 1
+                    if kept[toss & last] and (best is None or rank < best[0]):
+                        best = rank, place
+            if best is None:
+                break
+            place = best[1]
+            pieces[place : place + 2] = [pieces[place] + pieces[place + 1]]
+        return pieces, toss
+
+
+def _mix(x: np.ndarray) -> np.ndarray:
+    """The output function of splitmix64 (Steele et al. 2014)."""
+    x = x + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,91 @@
+"""The pieces of public Marian folders (OPUS-MT): a SentencePiece model for each side, and one list of ids for both."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from regard.data.tokenizers.bpe import EOS, PAD, SPACE, UNK
+from regard.errors import CheckpointError, MissingExtra
+
+SOURCE, TARGET, VOCAB = "source.spm", "target.spm", "vocab.json"
+
+
+class MarianPieces:
+    """Reads as `BPE` does. A piece that `vocab.json` does not list is `<unk>`, whatever SentencePiece calls it.
+
+    `encode` is for sources and knows the language mark of many-to-many models (`>>fra<< Hello`); given translations
+    are cut by the other side's model, in `encode_targets`.
+    """
+
+    def __init__(self, source: Any, target: Any, ids: dict[str, int]):
+        missing = [token for token in (EOS, UNK, PAD) if token not in ids]
+        if missing or sorted(ids.values()) != list(range(len(ids))):
+            what = f"lacks {', '.join(missing)}" if missing else "does not number its pieces from 0 without gaps"
+            raise CheckpointError(f"{VOCAB} {what}; is it Marian's?")
+        self.source, self.target, self.ids = source, target, ids
+        self.size = len(ids)
+        self.eos, self.unk, self.pad = ids[EOS], ids[UNK], ids[PAD]
+        self.pieces = sorted(ids, key=ids.__getitem__)
+
+    @classmethod
+    def load(cls, folder: Path) -> "MarianPieces":
+        try:
+            from sentencepiece import SentencePieceProcessor
+        except ImportError:
+            raise MissingExtra(f"the tokenizer of {folder} ({SOURCE})", "spm") from None
+        folder = Path(folder)
+        path = folder / VOCAB
+        try:
+            ids = json.loads(path.read_text("utf-8"))
+            source = SentencePieceProcessor(model_proto=(path := folder / SOURCE).read_bytes())
+            target = SentencePieceProcessor(model_proto=(path := folder / TARGET).read_bytes())
+            return cls(source, target, ids)
+        except FileNotFoundError:
+            raise CheckpointError(f"{folder} has no {path.name}; a Marian folder has it beside its weights") from None
+        except (ValueError, RuntimeError, OSError) as e:
+            raise CheckpointError(f"{path} cannot be read ({e}); is the download complete?") from None
+        except CheckpointError as e:
+            raise CheckpointError(f"{folder}: {e}") from None
+
+    @staticmethod
+    def found_in(folder: Path) -> bool:
+        return (Path(folder) / SOURCE).exists()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a source text, without `</s>`."""
+        mark, text = _language(text)
+        return [self.ids.get(piece, self.unk) for piece in [*mark, *self.source.encode(text, out_type=str)]]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        return [self.encode(text) for text in texts]
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of given translations, without `</s>`."""
+        return [[self.ids.get(p, self.unk) for p in self.target.encode(text, out_type=str)] for text in texts]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; special tokens are left out."""
+        return self.target.decode([self.pieces[i] for i in ids if i not in (self.eos, self.unk, self.pad)])
+
+    def piece(self, id: int) -> str:
+        """The piece with this id, with `▁` for a space."""
+        return self.pieces[id]
+
+    def words(self, ids: Sequence[int]) -> list[list[int]]:
+        """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
+        groups: list[list[int]] = []
+        for place, id in enumerate(ids):
+            if id in (self.eos, self.pad):
+                continue
+            if self.pieces[id].startswith(SPACE) or not groups:
+                groups.append([])
+            groups[-1].append(place)
+        return groups
+
+
+def _language(text: str) -> tuple[list[str], str]:
+    """`>>fra<< Hello` says which language is wanted: the mark is one piece, the rest is text."""
+    if text.startswith(">>") and (end := text.find("<<")) != -1:
+        return [text[: end + 2]], text[end + 2 :]
+    return [], text

@@ -1,0 +1,38 @@
+"""What a user did, in words a user understands: what, got, wanted, what to type next."""
+
+
+class RegardError(Exception):
+    """Something to tell a person in one sentence; `exit_code` is what the command line returns."""
+
+    exit_code = 2
+
+
+class ConfigError(RegardError):
+    """A setting, a name or a flag."""
+
+
+class DataError(RegardError):
+    """A file or a download."""
+
+
+class ShapeError(RegardError):
+    """A tensor at a public door."""
+
+
+class CheckpointError(RegardError):
+    """A run or model folder that cannot be read."""
+
+
+class MissingExtra(RegardError):
+    """An optional package that is not installed."""
+
+    exit_code = 3
+
+    def __init__(self, what: str, extra: str):
+        super().__init__(f"{what} needs the extra {extra!r}; type: pip install 'regard[{extra}]'")
+
+
+class WorkFailed(RegardError):
+    """The input was fine and the work itself failed: a diverged run, a full disk."""
+
+    exit_code = 1

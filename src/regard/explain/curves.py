@@ -1,0 +1,117 @@
+"""Training curves of several runs in one picture, and their scores in one table (mean ± spread over seeds)."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from regard.errors import CheckpointError
+from regard.explain import picture
+
+# What is drawn, in this order, when a run has it: the name in metrics.jsonl and the words above the panel.
+PANELS = {
+    "loss": "training loss per target token",
+    "held_out_loss": "held-out loss per target token",
+    "bleu": "held-out BLEU",
+}
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One metric of one group of runs; `spread` is the sample standard deviation (0 for a single run)."""
+
+    mean: float
+    spread: float
+    runs: int
+
+    def __str__(self) -> str:
+        digits = 2 if abs(self.mean) >= 10 else 3
+        return f"{self.mean:.{digits}f}" + (f" ± {self.spread:.{digits}f}" if self.runs > 1 else "")
+
+
+def summarise(values: Sequence[float]) -> Summary:
+    return Summary(mean(values), stdev(values) if len(values) > 1 else 0.0, len(values))
+
+
+def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
+    """The events of a run's metrics.jsonl; a last line cut short by a crash is ignored."""
+    path = Path(folder) / "metrics.jsonl"
+    if not path.is_file():
+        raise CheckpointError(f"{path}: there is no such file; is {folder} a run folder?")
+    events = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            events.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return events
+
+
+def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What a finished run came to: its metrics, steps and seconds, and which weights were kept. None before the end."""
+    if not events or not events[-1].get("final"):
+        return None
+    last = events[-1]
+    metrics = {k: v for k, v in last.items() if k not in ("step", "seconds", "final", "kept")}
+    return {"metrics": metrics, "steps": last["step"], "seconds": last["seconds"], "kept": last["kept"]}
+
+
+def series(events: Sequence[Mapping[str, Any]], name: str) -> tuple[list[float], list[float]]:
+    """(steps, values) of one metric, finite values only. The closing event is about the model kept, not a step."""
+    going = [e for e in events if not e.get("final") and isinstance(e.get(name), int | float)]
+    points = [(e["step"], e[name]) for e in going if math.isfinite(e[name])]
+    return [float(s) for s, _ in points], [float(v) for _, v in points]
+
+
+def results_table(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
+    """One row a group (an architecture), one column a metric: mean ± spread over its runs."""
+    names = list(dict.fromkeys(n for runs in groups.values() for run in runs for n in run))
+    rows = [["", "runs", *names]]
+    for label, runs in groups.items():
+        cells = []
+        for name in names:
+            values = [run[name] for run in runs if name in run]
+            cells.append(str(summarise(values)) if values else "–")
+        rows.append([label, str(len(runs)), *cells])
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
+        for r in rows
+    ]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def draw(groups: Mapping[str, Sequence[str | Path]], path: str | Path, panels: Sequence[str] = tuple(PANELS)) -> Path:
+    """Curves of several groups of run folders: a colour and a dash a group, thin lines its seeds, thick their mean."""
+    read = {label: [read_metrics(f) for f in folders] for label, folders in groups.items()}
+    shown = [n for n in panels if any(series(e, n)[0] for runs in read.values() for e in runs)]
+    if not shown:
+        raise CheckpointError(f"nothing to draw yet: no run has recorded {' or '.join(panels)}")
+    fig = picture.figure(5.0 * len(shown), 3.6)
+    for axes, name in zip(fig.subplots(1, len(shown), squeeze=False)[0], shown, strict=True):
+        for i, (label, runs) in enumerate(read.items()):
+            colour, dash = picture.COLOURS[i % len(picture.COLOURS)], picture.DASHES[i % len(picture.DASHES)]
+            curves = [c for c in (series(events, name) for events in runs) if c[0]]
+            for steps, values in curves if len(curves) > 1 else []:
+                axes.plot(steps, values, color=colour, linestyle=dash, linewidth=0.6, alpha=0.5)
+            if curves:
+                axes.plot(*average(curves), color=colour, linestyle=dash, linewidth=1.8, label=label)
+        axes.set_xlabel("step")
+        axes.set_title(PANELS.get(name, name), fontsize=10)
+        axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=9)
+    return picture.save(fig, path)
+
+
+def average(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
+    """The mean curve, at the steps of the longest, for as far as every curve reaches."""
+    import numpy as np
+
+    longest = max(curves, key=lambda c: len(c[0]))
+    low, high = max(c[0][0] for c in curves), min(c[0][-1] for c in curves)
+    steps = [s for s in longest[0] if low <= s <= high] or longest[0]
+    values = np.mean([np.interp(steps, *c) for c in curves], axis=0)
+    return list(steps), [float(v) for v in values]

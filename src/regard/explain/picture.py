@@ -1,0 +1,41 @@
+"""The one door to matplotlib: a figure made here, saved whole or not at all."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoint import write_atomic
+from regard.errors import ConfigError, MissingExtra
+
+# Okabe and Ito (2008): eight colours that stay apart for colour-blind readers; dashes tell them apart in grey too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+DASHES = ("-", "--", "-.", ":")
+KINDS = (".png", ".svg", ".pdf")
+
+
+def check_picture(path: str | Path) -> Path:
+    """`path` if its ending names a picture we can write and matplotlib is here: asked before the work starts."""
+    path = Path(path)
+    if path.suffix.lower() not in KINDS:
+        raise ConfigError(f"{path}: a picture's name ends in {', '.join(KINDS)}; try {path.with_suffix('.png')}")
+    figure(1, 1)
+    return path
+
+
+def figure(width: float, height: float) -> Any:
+    """An empty figure of that many inches; needs no display."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("a picture", "plot") from None
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(fig: Any, path: str | Path) -> Path:
+    """Write the figure as its name's ending says: .png, .svg or .pdf."""
+    path = check_picture(path)
+    data = io.BytesIO()
+    fig.savefig(data, format=path.suffix.lower()[1:], dpi=150)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, data.getvalue())
+    return path

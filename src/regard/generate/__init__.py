@@ -1,0 +1,1 @@
+"""Logits to ids: greedy, sampled, beam."""

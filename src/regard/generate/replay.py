@@ -1,0 +1,48 @@
+"""A step of decoding as one CUDA graph: hundreds of small launches become one."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+EAGER_FIRST = 2  # steps run as they are before one is captured: libraries set themselves up in them
+
+
+class Replay:
+    """Runs `step`, which changes tensors held by `holders`; on a GPU it is captured once and then replayed.
+
+    `step` must not wait for the device, nor take decisions on the host. New tensors that it puts in place of old ones
+    are copied back into the old ones, so that every replay finds its inputs where the capture saw them.
+    """
+
+    def __init__(self, step: Callable[[], None], holders: list[Any], cuda: bool):
+        self.step, self.holders, self.cuda = step, holders, cuda
+        self.calls = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if not self.cuda or self.calls <= EAGER_FIRST:
+            self.step()
+            return
+        if self.graph is None:
+            self.graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self.graph):
+                self._step_in_place()
+        self.graph.replay()
+
+    def _step_in_place(self) -> None:
+        before = [dict(vars(holder)) for holder in self.holders]
+        self.step()
+        for holder, old in zip(self.holders, before, strict=True):
+            for name, value in old.items():
+                setattr(holder, name, _copied(value, getattr(holder, name)))
+
+
+def _copied(old: Any, new: Any) -> Any:
+    if isinstance(old, Tensor) and new is not old:
+        return old.copy_(new)
+    if isinstance(old, tuple) and new is not old:
+        return tuple(_copied(a, b) for a, b in zip(old, new, strict=True))
+    return new

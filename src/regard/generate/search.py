@@ -1,0 +1,221 @@
+"""Beam search and sampling for encoder-decoders: batched, on the device, one sentence never minding another.
+
+N hypotheses per sentence; B sentences that are not finished. Nothing here waits for the device but the look at who
+is finished, so a step can be captured and replayed as one CUDA graph.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from regard.generate.replay import Replay
+from regard.generate.sampling import draw, top_k, top_p
+from regard.models.base import DecodingState, EncoderDecoder
+
+NEVER = -torch.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How to look for translations. Scores are log-probability / ((5 + length) / 6)^alpha (Wu et al. 2016)."""
+
+    beams: int = 5
+    alpha: float = 0.6
+    min_length: int = 0
+    eos: int = 0
+    pad: int = -1  # never emitted
+
+    def penalty(self, length: Tensor | int) -> Tensor | float:
+        return ((5 + length) / 6) ** self.alpha
+
+
+@dataclass
+class Found:
+    """Best hypotheses of each sentence, best first: B N; ids B N T end in eos and are padded with pad."""
+
+    ids: Tensor
+    lengths: Tensor
+    scores: Tensor  # normalised by the length penalty; -inf where a sentence has fewer than N
+    log_probabilities: Tensor
+
+
+class Beam:
+    """The hypotheses of B sentences: alive ones being extended, and the best finished ones."""
+
+    def __init__(self, search: Search, limits: Tensor, capacity: int, prefix: Tensor | None):
+        B, N, device = len(limits), search.beams, limits.device
+        self.search, self.limits, self.prefix = search, limits, prefix
+        self.rows = torch.arange(B, device=device)  # which sentence of the batch each row is
+        self.time = torch.zeros(1, dtype=torch.long, device=device)
+        self.ids = torch.full((B, N, capacity), search.pad, device=device)
+        self.scores = torch.full((B, N), NEVER, device=device)
+        self.scores[:, 0] = 0.0  # all hypotheses start equal: only one may be extended first
+        self.found = torch.full((B, N, capacity), search.pad, device=device)
+        self.found_scores = torch.full((B, N), NEVER, device=device)  # normalised
+        self.found_sums = torch.full((B, N), NEVER, device=device)
+        self.found_lengths = torch.zeros((B, N), dtype=torch.long, device=device)
+        self.count = torch.zeros(B, dtype=torch.long, device=device)
+        self.done = torch.zeros(B, dtype=torch.bool, device=device)
+
+    def last(self) -> Tensor:
+        """The ids to feed next: B N (the start symbol is pad)."""
+        before = (self.time - 1).clamp(min=0)
+        ids = self.ids.index_select(2, before).squeeze(2)
+        return torch.where(self.time == 0, self.search.pad, ids)
+
+    def advance(self, logits: Tensor) -> Tensor:
+        """Extend every hypothesis by its best words, file the finished ones: returns parents, B N."""
+        s, N, V = self.search, self.search.beams, logits.size(-1)
+        length = self.time + 1
+        best, flat = best_of(self.totals(logits.float().log_softmax(-1)).flatten(1), min(2 * N, N * V))  # B 2N
+        parents, ids = flat // V, flat % V
+        ends = ids == s.eos
+        histories = self.ids.gather(1, parents[:, :, None].expand(-1, -1, self.ids.size(2)))  # B 2N T
+        histories.index_copy_(2, self.time, ids[:, :, None])
+
+        # an ending counts when it is among the N best; 2N candidates leave N to go on, whatever ends
+        rank = torch.arange(ends.size(1), device=ends.device)
+        filed = ends & (rank < N) & (best > NEVER) & ~self.done[:, None]
+        scores = torch.where(filed, best / s.penalty(length), NEVER)
+        self.count += filed.sum(1)
+        every = torch.cat((self.found_scores, scores), 1)
+        self.found_scores, keep = every.topk(N, 1)
+        self.found_sums = torch.cat((self.found_sums, best), 1).gather(1, keep)
+        self.found_lengths = torch.cat((self.found_lengths, length.expand_as(best)), 1).gather(1, keep)
+        self.found = torch.cat((self.found, histories), 1).gather(1, keep[:, :, None].expand_as(self.found))
+
+        alive = torch.where(ends, NEVER, best)
+        self.scores, go = alive.topk(N, 1)  # B N
+        self.ids = histories.gather(1, go[:, :, None].expand_as(self.ids))
+        self.done |= (self.count >= N) | (length >= self.limits) | (self.scores[:, 0] == NEVER)
+        self.time += 1
+        return parents.gather(1, go)
+
+    def totals(self, words: Tensor) -> Tensor:
+        """The score of every hypothesis with every next word, -inf for what may not come now: B N V, in place."""
+        s = self.search
+        length = self.time + 1
+        if self.prefix is not None:
+            place = self.time.clamp(max=self.prefix.size(1) - 1)
+            forced = self.prefix.index_select(1, place)[:, :, None]  # B 1 1; pad where the sentence is free
+            free = (forced == s.pad) | (self.time >= self.prefix.size(1))
+            words = torch.where(free | (torch.arange(words.size(-1), device=words.device) == forced), words, NEVER)
+        out_of_room = length >= self.limits  # B: only the end may come
+        ending = (length > s.min_length) | out_of_room
+        end = torch.where(ending[:, None], words[..., s.eos], NEVER)  # B N
+        words += torch.where(out_of_room[:, None], NEVER, self.scores)[:, :, None]
+        words[..., s.eos] = self.scores + end
+        words[..., s.pad] = NEVER
+        return words
+
+    def select(self, rows: Tensor) -> None:
+        for name in ("rows", "limits", "ids", "scores", "found", "found_scores", "found_sums", "found_lengths"):
+            setattr(self, name, getattr(self, name)[rows])
+        self.count, self.done = self.count[rows], self.done[rows]
+        self.prefix = None if self.prefix is None else self.prefix[rows]
+
+
+def best_of(scores: Tensor, k: int, width: int = 64) -> tuple[Tensor, Tensor]:
+    """`topk` of long rows, exactly: the k best lie in the k blocks with the best heads. B M -> B k, B k"""
+    B, M = scores.shape
+    if k * width * 8 > M:
+        return scores.topk(k, 1)
+    blocks = torch.nn.functional.pad(scores, (0, -M % width), value=NEVER).view(B, -1, width)
+    inside = blocks.amax(-1).topk(k, 1).indices  # B k
+    inside = inside.sort(1).values  # ties go to the smaller index, as in a plain scan
+    values, places = blocks.gather(1, inside[:, :, None].expand(-1, -1, width)).flatten(1).topk(k, 1)
+    return values, inside.gather(1, places // width) * width + places % width
+
+
+@torch.inference_mode()
+def beam_search(
+    model: EncoderDecoder,
+    source: Tensor,
+    lengths: Tensor | None,
+    limits: Tensor,
+    search: Search,
+    prefix: Tensor | None = None,
+    look_every: int = 1,
+) -> Found:
+    """Translate B S sources; sentence b gets at most `limits[b]` words (its end included)."""
+    capacity = int(limits.max())
+    state = model.begin(source, lengths, search.beams, capacity)
+    beam = Beam(search, limits, capacity, prefix)
+    B, N = len(limits), search.beams
+    found = Found(
+        torch.full((B, N, capacity), search.pad, device=source.device),
+        torch.zeros((B, N), dtype=torch.long, device=source.device),
+        torch.full((B, N), NEVER, device=source.device),
+        torch.full((B, N), NEVER, device=source.device),
+    )
+
+    def extend() -> None:
+        hidden = model.step(beam.last(), state)
+        state.reorder(beam.advance(model.logits(hidden)))
+
+    step = Replay(extend, [beam, state], source.is_cuda)
+    for time in range(1, capacity + 1):
+        step()
+        if time % look_every and time < capacity:
+            continue
+        rows = len(beam.rows)
+        if leave(beam, state, found, 2 if source.is_cuda else 4):
+            break
+        if len(beam.rows) < rows:
+            step = Replay(extend, [beam, state], source.is_cuda)
+    return found
+
+
+def leave(beam: Beam, state: DecodingState, found: Found, share: int) -> bool:
+    """Finished sentences hand in their hypotheses and leave the batch, once one in `share` is finished; all: True."""
+    done = beam.done.tolist()
+    if all(done) or sum(done) * share >= len(done):
+        out = beam.done.nonzero().squeeze(1)
+        where = beam.rows[out]
+        found.ids[where], found.lengths[where] = beam.found[out], beam.found_lengths[out]
+        found.scores[where], found.log_probabilities[where] = beam.found_scores[out], beam.found_sums[out]
+        if all(done):
+            return True
+        stay = (~beam.done).nonzero().squeeze(1)
+        beam.select(stay)
+        state.select(stay)
+    return False
+
+
+@torch.inference_mode()
+def sample(
+    model: EncoderDecoder,
+    source: Tensor,
+    lengths: Tensor | None,
+    limits: Tensor,
+    uniform: Tensor,
+    *,
+    eos: int,
+    pad: int,
+    temperature: float = 1.0,
+    k: int = 0,
+    p: float = 1.0,
+) -> Found:
+    """One random translation per source; `uniform` holds the luck of each sentence, B T."""
+    B, capacity = source.size(0), int(limits.max())
+    state = model.begin(source, lengths, 1, capacity)
+    ids = torch.full((B, capacity), pad, device=source.device)
+    sums = torch.zeros(B, device=source.device)
+    counts = torch.zeros(B, dtype=torch.long, device=source.device)
+    done = torch.zeros(B, dtype=torch.bool, device=source.device)
+    last = torch.full((B, 1), pad, device=source.device)
+    for time in range(capacity):
+        logits = model.logits(model.step(last, state)).float().squeeze(1)  # B V
+        likely = logits.log_softmax(-1)  # the model's own, before padding is forbidden
+        logits[:, pad] = NEVER
+        words = draw(top_p(top_k(logits / temperature, k), p), uniform[:, time].to(source.device))
+        words = torch.where(limits <= time + 1, eos, words)
+        sums += torch.where(done, 0.0, likely.gather(1, words[:, None]).squeeze(1))
+        ids[:, time] = torch.where(done, pad, words)
+        counts += ~done
+        done |= words == eos
+        last = words[:, None]
+        if bool(done.all()):
+            break
+    return Found(ids[:, None], counts[:, None], sums[:, None], sums[:, None])

@@ -1,0 +1,43 @@
+"""What every encoder-decoder promises: training sees `forward`, decoding sees `begin` and `step`."""
+
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+
+class DecodingState(Protocol):
+    """All that a decoder carries from word to word, for B sentences with N hypotheses each. Owned by the caller."""
+
+    def reorder(self, parents: Tensor) -> None:
+        """Hypothesis n of sentence b goes on from hypothesis `parents[b, n]`."""
+        ...
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these sentences; the others are finished and leave the batch."""
+        ...
+
+
+class EncoderDecoder(nn.Module):
+    """Source ids to target ids. `forward` returns hidden states; `logits` is the head, tied to the embedding."""
+
+    config: Any
+    token: nn.Embedding
+
+    def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
+        """B S ids, their lengths (None: no padding anywhere), B T decoder inputs -> B T D."""
+        raise NotImplementedError
+
+    @property
+    def head(self) -> Tensor:
+        return self.token.weight  # V D
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden @ self.head.T  # … D -> … V
+
+    def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> Any:
+        """Read the sources once and make room for `capacity` words of `beams` hypotheses each: a `DecodingState`."""
+        raise NotImplementedError
+
+    def step(self, ids: Tensor, state: Any) -> Tensor:
+        """One more word of every hypothesis: B N -> B N D. `state` moves on in place."""
+        raise NotImplementedError

@@ -1,0 +1,143 @@
+"""The encoder-decoder of "Attention Is All You Need" (Vaswani et al. 2017, figure 1)."""
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+from regard.models.base import EncoderDecoder
+from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm
+from regard.nn.cache import Cache
+from regard.nn.init import glorot_
+from regard.nn.masks import Causal, Everything, Lengths, Mask, Table
+from regard.nn.positions import POSITIONS
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig:
+    vocab: int
+    width: int = 512
+    encoder_layers: int = 6
+    decoder_layers: int = 6
+    heads: int = 8
+    ffn: int = 2048
+    dropout: float = 0.1
+    norm: str = "post"
+    positions: str = "sinusoidal"
+    activation: str = "relu"
+    max_length: int = 512
+
+    def __post_init__(self):
+        if self.width % self.heads:
+            near = max(self.width // self.heads, 1) * self.heads
+            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        for name, table in (("norm", ENCODER_LAYERS), ("positions", POSITIONS), ("activation", ACTIVATIONS)):
+            if getattr(self, name) not in table:
+                raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
+
+
+class Transformer(EncoderDecoder):
+    """One embedding for source, target and output (section 3.4); every decoder layer sees the last encoder layer."""
+
+    def __init__(self, c: TransformerConfig):
+        super().__init__()
+        self.config = c
+        self.scale = math.sqrt(c.width)
+        self.token = nn.Embedding(c.vocab, c.width)
+        self.encoder_place = POSITIONS[c.positions](c.max_length, c.width)
+        self.decoder_place = POSITIONS[c.positions](c.max_length, c.width)
+        parts = (c.width, c.heads, c.ffn, c.dropout, c.activation)
+        self.encoder = nn.ModuleList(ENCODER_LAYERS[c.norm](*parts) for _ in range(c.encoder_layers))
+        layers = nn.ModuleList(DECODER_LAYERS[c.norm](*parts) for _ in range(c.decoder_layers))
+        self.decoder = cast("list[DecoderLayer]", layers)
+        last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream leaves its last layer un-normed
+        self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
+        self.drop = nn.Dropout(c.dropout)
+        glorot_(self)
+
+    def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
+        memory, memory_mask = self.encode(source, lengths)
+        x = self.embed(inputs, self.decoder_place)  # B T D
+        mask = Causal(inputs.size(1), inputs.device)
+        for layer in self.decoder:
+            x = layer(x, mask, layer.cross.keys_values(memory), memory_mask, None)  # B T D
+        return self.decoder_norm(x)
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Mask]:
+        mask = Everything() if lengths is None else Lengths(lengths, source.size(1))
+        x = self.embed(source, self.encoder_place)  # B S D
+        for layer in self.encoder:
+            x = layer(x, mask)
+        return self.encoder_norm(x), mask
+
+    def embed(self, ids: Tensor, place: nn.Module) -> Tensor:
+        self.check_length(ids.size(1))
+        where = torch.arange(ids.size(1), device=ids.device)
+        return self.drop(compute_dtype(self.token(ids) * self.scale + place(where)))
+
+    def check_length(self, length: int) -> None:
+        if length > self.config.max_length:
+            raise ConfigError(
+                f"a sequence of {length} pieces, but this model has {self.config.max_length} positions; "
+                f"split the text, or train with --set model.max_length={length}"
+            )
+
+    def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "TransformerState":
+        self.check_length(capacity)
+        memory, mask = self.encode(source, lengths)
+        cross = [layer.cross.keys_values(memory) for layer in self.decoder]
+        c = self.config
+        cache = Cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
+        return TransformerState(cache, cross, mask, beams)
+
+    def step(self, ids: Tensor, state: "TransformerState") -> Tensor:
+        slots, mask = state.grow()
+        x = self.drop(self.token(ids) * self.scale + self.decoder_place(state.time))  # B N D
+        for i, layer in enumerate(self.decoder):
+            x = layer(x, mask, state.cross[i], state.mask, state.cache.layer(i, slots, state.stop))
+        state.time += 1
+        return self.decoder_norm(x)
+
+
+def compute_dtype(x: Tensor) -> Tensor:
+    """The sum of embeddings in the precision of the layers that follow."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+
+
+class TransformerState:
+    """N hypotheses of a sentence are N more tokens in one cache, and a table says who descends from whom.
+
+    Each step appends N keys per sentence, in place, and never moves the old ones. When hypotheses are re-ordered
+    only the table changes: row n tells which of the S = t·N keys are ancestors of hypothesis n. The encoder's keys
+    and values are shared by all hypotheses in the same way, as N queries of one sentence.
+    """
+
+    def __init__(self, cache: Cache, cross: list[tuple[Tensor, Tensor]], mask: Mask, beams: int):
+        self.cache, self.cross, self.mask, self.beams = cache, cross, mask, beams
+        keys = cache.keys
+        self.time = torch.zeros(1, dtype=torch.long, device=keys.device)  # positions decoded so far
+        self.fixed = keys.is_cuda  # a GPU looks at all of the cache at every step, so that all steps are alike
+        self.stop = keys.size(3) if self.fixed else 0  # keys to look at: the host's copy of time · N
+        self.hypothesis = torch.arange(beams, device=keys.device)
+        self.ancestors = torch.zeros(keys.size(1), beams, keys.size(3), dtype=torch.bool, device=keys.device)  # B N S
+
+    def grow(self) -> tuple[Tensor, Mask]:
+        """Room for one more key per hypothesis: its slots, and the table in which each may see its own."""
+        self.stop += 0 if self.fixed else self.beams
+        slots = self.time * self.beams + self.hypothesis  # N
+        own = torch.eye(self.beams, dtype=torch.bool, device=slots.device).expand(self.ancestors.size(0), -1, -1)
+        self.ancestors.index_copy_(2, slots, own)
+        return slots, Table(self.ancestors[:, None, :, : self.stop])
+
+    def reorder(self, parents: Tensor) -> None:
+        self.ancestors = self.ancestors.gather(1, parents[:, :, None].expand_as(self.ancestors))
+
+    def select(self, rows: Tensor) -> None:
+        self.cache.select(rows)
+        self.cross = [(k[rows], v[rows]) for k, v in self.cross]
+        self.mask = self.mask.select(rows)
+        self.ancestors = self.ancestors[rows]

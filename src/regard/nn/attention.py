@@ -1,0 +1,125 @@
+"""Attention: a soft look-up. Plain beside fast; one meaning of a mask; nothing hidden.
+
+q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vaswani et al. 2017, section 3.2)
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.nn.cache import LayerCache
+from regard.nn.masks import Mask
+from regard.nn.taps import Tap
+
+
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+    """How much each query looks at each key: B H T S, rows summing to 1 (or to 0 where nothing may be seen)."""
+    scores = q @ k.mT / math.sqrt(q.size(-1))  # section 3.2.1: q·k spreads with d and would saturate the softmax
+    if mask is None:
+        return scores.softmax(-1)
+    low = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~mask, low).softmax(-1).masked_fill(~mask, 0.0)
+
+
+def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    """The equation, line by line: B H T K."""
+    return attention_weights(q, k, mask.dense()) @ v
+
+
+def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+    """The same numbers from torch's fused kernels, which never write the T x S table to memory."""
+    return F.scaled_dot_product_attention(q, k, v, **mask.sdpa())
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a watched attention keeps: references to q, k and the mask. Weights are worked out when asked for."""
+
+    q: Tensor  # B H T K
+    k: Tensor  # B H S K
+    mask: Mask
+
+    def weights(self) -> Tensor:
+        return attention_weights(self.q.float(), self.k.float(), self.mask.dense())  # B H T S
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # B T H·K -> B H T K
+
+
+def merge_heads(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).flatten(2)  # B H T K -> B T H·K
+
+
+class FusedLinear(nn.Linear):
+    """Several maps of one input as one product (one wide matmul beats three); `parts` are their output widths."""
+
+    def __init__(self, width: int, parts: list[int]):
+        super().__init__(width, sum(parts))
+        self.parts = parts
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence to itself. Key and value widths are free; the usual ones are width/heads."""
+
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int):
+        super().__init__()
+        self.heads = heads
+        self.qkv = FusedLinear(width, [heads * key_width, heads * key_width, heads * value_width])
+        self.out = nn.Linear(heads * value_width, width)
+        self.look = Tap()
+
+    def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None = None) -> Tensor:
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).split(self.qkv.parts, -1))  # B H T K
+        if cache is not None:
+            k, v = cache.extend(k, v)  # B H S K
+        self.look.see(Look(q, k, mask))
+        return self.out(merge_heads(fast_attention(q, k, v, mask)))  # B T D
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention of a sequence (queries) to another one, the memory (keys and values)."""
+
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int):
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, heads * key_width)
+        self.kv = FusedLinear(width, [heads * key_width, heads * value_width])
+        self.out = nn.Linear(heads * value_width, width)
+        self.look = Tap()
+
+    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """B H S K and B H S K: worked out once per sentence, however many words are decoded from it."""
+        k, v = (split_heads(part, self.heads) for part in self.kv(memory).split(self.kv.parts, -1))
+        return k, v
+
+    def forward(self, x: Tensor, kv: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
+        q = split_heads(self.query(x), self.heads)  # B H T K
+        self.look.see(Look(q, kv[0], mask))
+        return self.out(merge_heads(fast_attention(q, *kv, mask)))  # B T D
+
+
+class AdditiveAttention(nn.Module):
+    """Bahdanau et al. 2015: score(s, h) = vᵀ tanh(W s + U h), a small network instead of a dot product."""
+
+    def __init__(self, query_width: int, memory_width: int, width: int):
+        super().__init__()
+        self.W = nn.Linear(query_width, width, bias=False)
+        self.U = nn.Linear(memory_width, width)
+        self.v = nn.Linear(width, 1, bias=False)
+        self.look = Tap()
+
+    def keys_for(self, memory: Tensor) -> Tensor:
+        return self.U(memory)  # B S A, once per sentence
+
+    def forward(self, query: Tensor, keys: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
+        """B T Q queries against B S A keys: the mix of the memory each query asks for, B T M. `mask` is B 1 S."""
+        scores = self.v(torch.tanh(self.W(query)[:, :, None] + keys[:, None])).squeeze(-1)  # B T S
+        if mask is not None:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        weights = scores.softmax(-1)  # B T S
+        self.look.see(weights)
+        return weights @ memory

@@ -1,0 +1,38 @@
+"""Keys and values of the tokens decoded so far. Owned by whoever decodes, passed as an argument, written in place."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass
+class LayerCache:
+    """One layer's share. `slots` says where the tokens of this step are written, `stop` how far to look."""
+
+    keys: Tensor  # B H C K
+    values: Tensor  # B H C K
+    slots: Tensor  # T
+    stop: int
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """Write this step's keys and values, return all so far: B H S K each."""
+        self.keys.index_copy_(2, self.slots, k)
+        self.values.index_copy_(2, self.slots, v)
+        return self.keys[:, :, : self.stop], self.values[:, :, : self.stop]
+
+
+class Cache:
+    """Room for `capacity` tokens of every layer, taken once."""
+
+    def __init__(self, layers: int, rows: int, heads: int, capacity: int, head_width: int, like: Tensor):
+        shape = (layers, rows, heads, capacity, head_width)
+        self.keys = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        self.values = torch.zeros(shape, dtype=like.dtype, device=like.device)
+
+    def layer(self, index: int, slots: Tensor, stop: int) -> LayerCache:
+        return LayerCache(self.keys[index], self.values[index], slots, stop)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep some rows of the batch: finished sentences leave."""
+        self.keys, self.values = self.keys[:, rows], self.values[:, rows]

@@ -1,0 +1,212 @@
+"""A trained model, ready for use: `load("runs/demo").translate(["Where is the station?"])`."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.pairs import clean
+from regard.data.tokenizers.bpe import BPE
+from regard.errors import CheckpointError, ConfigError
+from regard.generate.sampling import luck
+from regard.generate.search import Found, Search, beam_search, sample
+from regard.models.base import EncoderDecoder
+from regard.models.published import load_model
+from regard.nn.attention import Look
+from regard.nn.taps import watch
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One candidate translation. `score` is what the search ranks by, `log_probability` the model's own."""
+
+    text: str
+    score: float
+    log_probability: float
+    ids: list[int]
+
+
+@dataclass(frozen=True)
+class Token:
+    """One piece of a text as the model reads it."""
+
+    piece: str
+    id: int
+    position: int
+
+
+class Translator:
+    """A model and its tokenizer."""
+
+    def __init__(self, model: EncoderDecoder, tokenizer: BPE, device: str = "cpu"):
+        self.model = model.to(device).eval()
+        self.tokenizer = tokenizer
+        self.device = torch.device(device)
+
+    def translate(self, texts: Sequence[str], **settings) -> list[str]:
+        """The best translation of each text; settings as for `hypotheses`."""
+        return [best[0].text for best in self.hypotheses(texts, **settings)]
+
+    def hypotheses(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int = 5,
+        n_best: int = 1,
+        length_penalty: float = 0.6,
+        max_length: int = 0,
+        prefix: Sequence[str] | None = None,
+        batch: int = 64,
+    ) -> list[list[Hypothesis]]:
+        """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
+
+        `max_length` bounds the pieces of a translation (0: twice the source and ten more). `prefix` forces how each
+        translation begins. `batch` sentences of similar length are decoded together; it changes speed, not results.
+        """
+        if n_best > beam:
+            raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
+        if beam < 1 or batch < 1:
+            raise ConfigError(f"beam and batch start at 1, got {beam} and {batch}")
+        search = Search(beams=beam, alpha=length_penalty, eos=self.tokenizer.eos, pad=self.tokenizer.pad)
+        forced = None if prefix is None else self.encode(prefix)
+        results: list[list[Hypothesis]] = [[] for _ in texts]
+        for rows, source, lengths, limits in self.batches(texts, batch, max_length):
+            begins = None
+            if forced is not None and any(forced[r] for r in rows):
+                begins, sizes = self.padded([forced[r] for r in rows])
+                limits = torch.maximum(limits, sizes + 1)  # each its own: company must not give room
+            look_every = 1 if self.device.type == "cpu" else 4  # a look at a GPU is a wait for it
+            found = beam_search(self.model, source, lengths, limits, search, begins, look_every)
+            for row, hypotheses in zip(rows, self.read(found, n_best), strict=True):
+                results[row] = hypotheses
+        return results
+
+    def sample(
+        self,
+        texts: Sequence[str],
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        seed: int = 0,
+        max_length: int = 0,
+        batch: int = 64,
+    ) -> list[Hypothesis]:
+        """One random translation of each text; the n-th text with the same seed gets the same one in any company."""
+        if temperature <= 0:
+            raise ConfigError(f"temperature must be above 0, got {temperature}; for no randomness use beam search")
+        results: list[Hypothesis | None] = [None] * len(texts)
+        for rows, source, lengths, limits in self.batches(texts, batch, max_length):
+            uniform = luck(rows, int(limits.max()), seed)
+            ends = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad)
+            found = sample(
+                self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **ends
+            )
+            for row, hypotheses in zip(rows, self.read(found, 1), strict=True):
+                results[row] = hypotheses[0]
+        return [r for r in results if r is not None]
+
+    @torch.inference_mode()
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[float]:
+        """The model's log-probability of each given translation, its end included."""
+        scores = [0.0] * len(sources)
+        given = self.encode(targets)
+        for rows, source, lengths, _ in self.batches(sources, batch, 0):
+            target, sizes = self.padded([[*given[r], self.tokenizer.eos] for r in rows])
+            words = self.model.logits(self.model(source, lengths, self.shifted(target))).float().log_softmax(-1)
+            right = words.gather(-1, target[:, :, None]).squeeze(-1)  # B T
+            real = torch.arange(target.size(1), device=self.device) < sizes[:, None]
+            for row, total in zip(rows, right.masked_fill(~real, 0.0).sum(1).tolist(), strict=True):
+                scores[row] = total
+        return scores
+
+    @torch.inference_mode()
+    def attention(self, source: str, target: str) -> "CrossLook":
+        """Every layer's and head's attention from a target to its source, for any given translation."""
+        src, tgt = ([*ids, self.tokenizer.eos] for ids in self.encode([source, target]))
+        ids = torch.tensor([tgt], device=self.device)
+        with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
+            self.model(torch.tensor([src], device=self.device), None, self.shifted(ids))
+        layers = [look[0].weights() for look in cross.values() if isinstance(look[0], Look)]
+        layers += [torch.cat(steps, 1)[:, None] for steps in additive.values()]  # B T S, one head
+        if not layers:
+            raise ConfigError("this model has no attention to look at: its decoder sees one fixed vector")
+        weights = torch.stack([layer[0] for layer in layers]).float().cpu().numpy()  # L H T S
+        return CrossLook(weights, src, tgt)
+
+    def tokens(self, text: str) -> list[Token]:
+        ids = [*self.encode([text])[0], self.tokenizer.eos]
+        return [Token(self.tokenizer.piece(i), i, position) for position, i in enumerate(ids)]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids without the end mark, of text with its white space tidied as it was for training."""
+        return self.tokenizer.encode_batch([clean(text) for text in texts])
+
+    def batches(
+        self, texts: Sequence[str], batch: int, max_length: int
+    ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
+        """Sentences of similar length together: their rows, B S sources, lengths (None: no padding), limits B."""
+        ids = [[*sentence, self.tokenizer.eos] for sentence in self.encode(texts)]
+        room = getattr(self.model.config, "max_length", 10_000)
+        for row, sentence in enumerate(ids):
+            if len(sentence) > room:
+                raise ConfigError(
+                    f"text {row + 1} has {len(sentence)} pieces, this model reads at most {room}; split it"
+                )
+        order = sorted(range(len(ids)), key=lambda r: (len(ids[r]), r))
+        for start in range(0, len(order), batch):
+            rows = order[start : start + batch]
+            source, lengths = self.padded([ids[r] for r in rows])
+            limits = torch.full_like(lengths, max_length) if max_length else 2 * lengths + 10
+            ragged = len(ids[rows[0]]) != len(ids[rows[-1]])
+            yield rows, source, lengths if ragged else None, limits.clamp(max=room)
+
+    def padded(self, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
+        longest = max(len(row) for row in rows)
+        ids = torch.tensor([row + [self.tokenizer.pad] * (longest - len(row)) for row in rows], dtype=torch.long)
+        return ids.to(self.device), torch.tensor([len(row) for row in rows], device=self.device)
+
+    def shifted(self, target: Tensor) -> Tensor:
+        """What the decoder reads while it predicts `target`: the start symbol, then all but the last word."""
+        start = torch.full_like(target[:, :1], self.tokenizer.pad)
+        return torch.cat((start, target[:, :-1]), 1)
+
+    def read(self, found: Found, n_best: int) -> Iterator[list[Hypothesis]]:
+        ids, lengths = found.ids.tolist(), found.lengths.tolist()
+        scores, sums = found.scores.tolist(), found.log_probabilities.tolist()
+        for b in range(len(ids)):
+            yield [
+                Hypothesis(
+                    self.tokenizer.decode(ids[b][n][: lengths[b][n]]),
+                    scores[b][n],
+                    sums[b][n],
+                    ids[b][n][: lengths[b][n]],
+                )
+                for n in range(min(n_best, len(ids[b])))
+                if scores[b][n] > -float("inf")
+            ]
+
+
+@dataclass(frozen=True)
+class CrossLook:
+    """Attention weights of one sentence pair: L H T S, and the ids along both sides, `</s>` included.
+
+    Row t belongs to the step that emits target piece t.
+    """
+
+    weights: np.ndarray
+    source: list[int]
+    target: list[int]
+
+
+def load(path: str | Path, device: str = "cpu") -> Translator:
+    """The trained model of a run or model folder."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise CheckpointError(
+            f"no run or model folder {str(path)!r}; type: regard train translate --name {folder.name}"
+        )
+    return Translator(load_model(folder), BPE.load(folder), device)

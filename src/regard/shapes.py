@@ -1,0 +1,23 @@
+"""One legend of letters, and a check for public doors.
+
+B batch · T queries or target positions · S keys or source positions · D width · H heads · K head width ·
+V vocabulary · L layers · N beams
+"""
+
+from torch import Tensor
+
+from regard.errors import ShapeError
+
+
+def check(tensor: Tensor, shape: str, **sizes: int) -> None:
+    """Raise `ShapeError` unless `tensor` has the named axes, with the given sizes and equal letters equal."""
+    letters = shape.split()
+    got = tuple(tensor.shape)
+    if len(got) == len(letters):
+        known = dict(sizes)
+        if all(known.setdefault(letter, size) == size for letter, size in zip(letters, got, strict=True)):
+            return
+    asked = ", ".join(f"{k}={v}" for k, v in sizes.items())
+    raise ShapeError(
+        f"got a tensor of shape {' '.join(map(str, got))}, wanted {shape}" + (f" with {asked}" if asked else "")
+    )

@@ -1,0 +1,116 @@
+"""What happened, three times: a line of JSON, a point for TensorBoard when it is installed, a line for the person.
+
+Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second and skipped; evaluations
+carry held_out_loss, the task's and the recipe's metrics, and whether they are the best so far (better); the closing
+one (final) says which model was kept.
+"""
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoint import write_atomic, write_failed
+
+Event = dict[str, Any]
+PATIENT = 10.0  # seconds between progress lines where they cannot be overwritten
+
+
+class Log:
+    def __init__(self, folder: Path, step: int, quiet: bool = False, on_log: Callable[[Event], None] | None = None):
+        """Go on after `step`: what an earlier life of this run wrote beyond it is dropped, and written again."""
+        path = folder / "metrics.jsonl"
+        keep_until(path, step)
+        self.path, self.file = path, open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self.board = _board(folder, step)
+        self.quiet, self.on_log = quiet, on_log
+        self.live = sys.stderr.isatty()
+        self.spoken = 0.0
+        self.open_line = False
+
+    def __call__(self, event: Event, text: str = "", passing: bool = False) -> None:
+        """Record an event. `text` is for the person; `passing` progress may be overwritten or left out."""
+        line = json.dumps({name: _plain(value) for name, value in event.items()}) + "\n"
+        try:
+            self.file.write(line.encode())
+        except OSError as e:
+            raise write_failed(self.path, e) from e
+        if self.board:
+            for name, value in event.items():
+                if name != "step" and isinstance(value, int | float):
+                    self.board.add_scalar(name, value, event["step"])
+        if text:
+            self.say(text, passing)
+        if self.on_log:
+            self.on_log(event)
+
+    def say(self, text: str, passing: bool = False) -> None:
+        if self.quiet:
+            return
+        if passing and not self.live:
+            if time.monotonic() - self.spoken < PATIENT:
+                return
+            self.spoken = time.monotonic()
+        start = "\r\x1b[K" if self.open_line else ""
+        self.open_line = passing and self.live
+        print(start + text, end="" if self.open_line else "\n", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.open_line:
+            print(file=sys.stderr)
+            self.open_line = False
+        self.file.close()
+        if self.board:
+            self.board.close()
+
+
+def keep_until(path: Path, step: int) -> None:
+    """Drop the events after `step`, the closing ones, and a last line cut short."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_bytes().splitlines(keepends=True):
+        try:
+            event = json.loads(line)
+            if line.endswith(b"\n") and event["step"] <= step and not event.get("final"):
+                kept.append(line)
+        except (ValueError, KeyError, TypeError):
+            continue
+    write_atomic(path, b"".join(kept))
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no word for NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _board(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+
+def train_text(event: Event, steps: int, seconds_per_step: float) -> str:
+    left = f" · {duration((steps - event['step']) * seconds_per_step)} left" if steps else ""
+    skipped = f" · {event['skipped']} skipped" if event["skipped"] else ""
+    return (
+        f"step {event['step']}/{steps or '?'} · loss {event['loss']:.3f} · {event['targets_per_second']:,.0f} tokens/s"
+        f" · lr {event['lr']:.2e}{left}{skipped}"
+    )
+
+
+def metrics_text(event: Event) -> str:
+    hidden = ("step", "seconds", "final", "best", "kept")
+    shown = [f"{k.replace('_', ' ')} {v:.3f}" for k, v in event.items() if k not in hidden and isinstance(v, float)]
+    return " · ".join(shown)
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

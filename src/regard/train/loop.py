@@ -1,0 +1,160 @@
+"""The training loop. No callbacks and no trainer to subclass: read it top to bottom, copy it, change it."""
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from regard import checkpoint
+from regard.errors import WorkFailed
+from regard.tasks.base import Task
+from regard.train import progress
+from regard.train.log import Log, metrics_text, train_text
+from regard.train.memory import fitted
+from regard.train.optim import build
+from regard.train.parallel import World
+from regard.train.progress import Pace, Progress, Tally
+from regard.train.run import Run, with_steps, write_run
+from regard.train.schedule import lr_at
+from regard.train.select import Judge, Metrics, prune
+from regard.train.signals import Interrupts
+
+BAD_IN_A_ROW = 10  # steps without a finite loss before we stop
+
+
+class Batches(Protocol):
+    """An endless supply that knows where it is."""
+
+    def __next__(self) -> Any: ...
+    def state(self) -> dict[str, int]: ...
+    def restore(self, state: dict[str, int], /) -> None: ...
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out: the metrics of the model that was kept, which one it is, and what it took."""
+
+    best: Metrics
+    kept: str
+    steps: int
+    seconds: float
+    stopped: str  # "steps" or "patience"
+
+
+def train(
+    run: Run,
+    folder: str | Path,
+    *,
+    model: nn.Module,
+    task: Task,
+    loader: Batches,
+    valid_batches: Callable[[], Iterable[Any]],
+    metric: Callable[[Any], Metrics] | None = None,
+    save_model: Callable[[Path, Any], None],
+    device: torch.device | str = "cpu",
+    resume: bool = False,
+    quiet: bool = False,
+    on_log: Callable[[dict[str, Any]], None] | None = None,
+) -> Result:
+    """Train `model`, which is on `device` already, into `folder`. `resume` goes on exactly where the folder stopped."""
+    folder, device, world = Path(folder), torch.device(device), World()
+    if not resume:
+        checkpoint.new_run(folder)
+    with checkpoint.alone(folder), Interrupts() as stop:
+        torch.manual_seed(run.seed)
+        model.train()
+        optimiser, tally = build(model, run.optim), Tally(device)
+        at = progress.restore(folder, model, optimiser, loader, tally) if resume else Progress()
+        at.steps = run.steps or at.steps
+        write_run(folder, run := with_steps(run, at.steps))
+        checkpoint.sweep(folder)
+        prune(folder, at)
+
+        precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
+        judge = Judge(task, valid_batches, metric, save_model, precision)
+        if run.compile:
+            task.compile()
+        if device.type == "cuda":
+            torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
+        pace = Pace(at, device)
+        log = Log(folder, at.step, quiet, on_log)
+
+        def share(batch: Any, count: int) -> Tensor:
+            """A micro-batch's part in the mean loss; its gradients are added to the others'."""
+            with precision:
+                loss = task.loss_sum(model, batch.to(device)) / count
+            (loss * world.size).backward()  # ranks will be averaged over: undo that
+            return loss.detach()
+
+        def save() -> None:
+            at.seconds = pace.seconds()
+            progress.save(folder, at, run, model, optimiser, loader, tally)
+            prune(folder, at)
+
+        try:
+            while at.going(run):
+                at.step += 1
+                lr = lr_at(run.schedule, at.step, at.steps, run.model.width, run.optim.lr)
+                optimiser.set_lr(lr)
+                micros = [next(loader) for _ in range(run.accumulate)]
+                count = world.sum(sum(task.count(batch) for batch in micros))  # targets in this step, on all ranks
+                loss = fitted(partial(share, count=count), micros, at, optimiser.zero_grad, log.say)
+                norm = optimiser.clip()
+                bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
+                optimiser.step(bad)
+                optimiser.zero_grad()
+                tally.add(loss, norm, bad, count)
+                at.targets += count
+
+                if fixed := at.steps == 0 and (steps := pace.fit(run.minutes)) > 0:
+                    at.steps, run = steps, with_steps(run, steps)
+                    log.say(f"{run.minutes:g} minutes are {steps} steps on this machine")
+                if logged := at.step % run.log_every == 0 or at.step == at.steps:
+                    speed, each = pace.stretch()
+                    now = {"step": at.step, "seconds": pace.seconds(), "lr": lr, "targets_per_second": speed}
+                    event = now | tally.read()
+                    log(event, train_text(event, at.steps, each), passing=True)
+                    pace.restart()
+                if logged or device.type == "cpu":
+                    give_up(tally, at, save, folder)
+                if evaluated := at.due(at.eval_every(run)):
+                    metrics = judge.evaluate(model)
+                    better = judge.consider(run, folder, at, model, metrics)
+                    event = {"step": at.step, "seconds": pace.seconds(), "better": better} | metrics
+                    log(event, f"step {at.step}/{at.steps} · {metrics_text(metrics)}{' · best so far' * better}")
+                if fixed or evaluated or stop.signal or (run.save_every and at.due(run.save_every)):
+                    save()
+                    pace.restart()
+                if fixed:
+                    write_run(folder, run)  # after the state, which decides: a resume mends run.json from it
+                if stop.signal:
+                    raise stop.exit()
+
+            stop.at_once = True  # all is saved; what follows is quick to do again
+            kept, metrics = judge.finish(run, folder, at, model)
+            result = Result(metrics, kept, at.step, pace.seconds(), "steps" if at.step == at.steps else "patience")
+            event = {"step": at.step, "seconds": result.seconds, "final": True, "kept": kept} | metrics
+            log(event, f"done: {kept} · {metrics_text(metrics)} · {folder}")
+            return result
+        except SystemExit:
+            log.say(f"stopped after step {at.step}; go on with: regard train --resume {folder}")
+            raise
+        finally:
+            log.close()
+
+
+def give_up(tally: Tally, at: Progress, save: Callable[[], None], folder: Path) -> None:
+    """Stop a run that has diverged. The weights are still those before the first bad step."""
+    if tally.worst() < BAD_IN_A_ROW:
+        return
+    tally.forgive()  # so that whoever resumes gets as many tries again
+    save()
+    raise WorkFailed(
+        f"the loss was not finite for {BAD_IN_A_ROW} steps in a row, up to step {at.step}; the run is saved as it was "
+        f"before them in {folder}; try again with a lower rate (--set optim.lr=…), more warm-up, or precision fp32"
+    )

@@ -1,0 +1,129 @@
+"""Run: everything that decides what a training run computes. A recipe returns one; run.json keeps it."""
+
+import dataclasses
+import importlib.util
+import json
+import traceback
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard import checkpoint, models
+from regard.config import from_dict, to_dict, unknown
+from regard.data.prepare import PairsConfig
+from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.train.optim import Optim
+from regard.train.schedule import Schedule
+
+PRECISIONS = ("fp32", "bf16")
+TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
+AT_LEAST = dict(steps=0, minutes=0, tokens=1, accumulate=1, consistency=0, eval_every=0, save_every=0, log_every=1,
+                patience=0, keep=1)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """`steps` or `minutes` says how long. With `minutes` the first steps are timed, and `steps` is then fixed once."""
+
+    task: str = "translate"
+    model: models.ModelConfig
+    data: PairsConfig
+    optim: Optim = field(default_factory=Optim)
+    schedule: Schedule = field(default_factory=Schedule)
+    steps: int = 0
+    minutes: float = 0.0
+    tokens: int = 4096  # padded tokens of the larger side of a micro-batch
+    accumulate: int = 1  # micro-batches in a step
+    smoothing: float = 0.1
+    consistency: float = 0.0
+    eval_every: int = 0  # 0: eight times in a run
+    save_every: int = 0  # 0: at each evaluation
+    log_every: int = 20
+    patience: int = 0  # evaluations without a better score before stopping; 0: never
+    keep: int = 3  # best evaluations whose weights are kept, and averaged at the end
+    average: bool = True
+    seed: int = 0
+    precision: str = "fp32"
+    compile: bool = False
+
+    def __post_init__(self):
+        if self.steps == 0 and self.minutes == 0:
+            raise ConfigError("how long? say steps or minutes: --steps 2000, or --minutes 4")
+        for name, least in AT_LEAST.items():
+            if not getattr(self, name) >= least:
+                raise ConfigError(f"{name} is {getattr(self, name)}; it wants at least {least}")
+        if not 0 <= self.smoothing < 1:
+            raise ConfigError(f"smoothing is {self.smoothing}; it wants at least 0 and less than 1")
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        if not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
+            raise ConfigError(
+                f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule it wants "
+                f"at least {TIMED_STEPS}, the steps that are timed before the end is known"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"arch": models.model_type(self.model), **to_dict(self)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "Run":
+        values = dict(values)
+        arch = values.pop("arch", "")
+        if arch not in models.MODELS:
+            raise unknown("architecture", str(arch), models.MODELS)
+        if isinstance(values.get("model"), dict):
+            values["model"] = from_dict(models.MODELS[arch][0], values["model"], "model.")
+        return from_dict(cls, values)
+
+
+def write_run(folder: str | Path, run: Run) -> None:
+    """The resolved settings as run.json."""
+    known = {"format_version": checkpoint.FORMAT_VERSION, "versions": checkpoint.versions(), **run.to_dict()}
+    checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(known, indent=2) + "\n").encode())
+
+
+def read_run(folder: str | Path) -> Run:
+    path = Path(folder) / "run.json"
+    if not path.is_file():
+        raise CheckpointError(f"{folder}: not a run folder, it has no run.json; runs live in runs/<name>")
+    try:
+        known = json.loads(path.read_bytes())
+        checkpoint.check_format(path, known)
+        return Run.from_dict({k: v for k, v in known.items() if k not in ("format_version", "versions")})
+    except (ValueError, AttributeError, ConfigError) as e:
+        raise CheckpointError(f"{path}: cannot be read ({e})") from None
+
+
+def load_recipe(path: str | Path) -> Run:
+    """What `recipe()` of a Python file returns. The file is executed: run only recipes you trust."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such recipe; a recipe is a Python file with a function recipe() -> Run")
+    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path}: not a Python file; a recipe's name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        if not callable(make := getattr(module, "recipe", None)):
+            raise ConfigError("there is no function recipe() in it; it should return regard.Run(...)")
+        run = make()
+    except RegardError as e:
+        raise type(e)(f"{path}: {e}") if type(e) is ConfigError else e from None
+    except Exception as e:
+        raise ConfigError(f"{path}{_line(e, path)}: {type(e).__name__}: {e}") from e
+    if not isinstance(run, Run):
+        raise ConfigError(f"{path}: recipe() returned {type(run).__name__}; it should return regard.Run(...)")
+    return run
+
+
+def _line(error: Exception, path: Path) -> str:
+    """Where in the recipe itself it went wrong."""
+    if isinstance(error, SyntaxError):
+        return f" line {error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
+    return f" line {lines[-1]}" if lines else ""
+
+
+def with_steps(run: Run, steps: int) -> Run:
+    return dataclasses.replace(run, steps=steps)

@@ -1,0 +1,90 @@
+"""Which weights become the model: the best evaluation, or the mean of the best few if that is better still.
+
+The order of writing makes a crash harmless: first the weights, then the model folder, then the state that names them,
+and only then are weights removed that the state no longer names. What a killed process did beyond its last state is
+done again, with the same result.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.checkpoint import average, load_state, load_weights, publish, save_state, weights
+from regard.tasks.base import Task
+from regard.train.progress import Progress
+from regard.train.run import Run
+
+Metrics = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How a model is judged, and how it is written down when it is the best."""
+
+    task: Task
+    valid_batches: Callable[[], Iterable[Any]]
+    metric: Callable[[Any], Metrics] | None
+    save_model: Callable[[Path, Any], None]
+    precision: AbstractContextManager
+
+    def evaluate(self, model: nn.Module) -> Metrics:
+        """Held-out loss, and the recipe's own metrics. The model comes back in training mode."""
+        model.eval()
+        with torch.no_grad():
+            with self.precision:
+                held_out = self.task.held_out(model, self.valid_batches())
+            found = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
+            if self.metric:
+                found |= self.metric(model)
+        model.train()
+        return found
+
+    def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
+        """Keep the weights if they are among the best few; publish them if they are the best. The state comes next."""
+        mine: dict[str, Any] = {"step": at.step, "score": score(metrics), "metrics": metrics}
+        better = not at.best or mine["score"] > at.best[0]["score"]
+        at.best = sorted([*at.best, mine], key=lambda kept: (-kept["score"], kept["step"]))[: run.keep]
+        at.stale = 0 if better else at.stale + 1
+        if mine in at.best:
+            save_state(weights_path(folder, at.step), weights(model), {"step": at.step, "metrics": metrics})
+        if better:
+            publish(folder, lambda draft: self.save_model(draft, model))
+        return better
+
+    def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics]:
+        """Leave the best model we can make in `model` and in the folder: which one it is, and its metrics."""
+        paths = [weights_path(folder, kept["step"]) for kept in at.best]
+        best = at.best[0]
+        if run.average and len(paths) > 1:
+            load_weights(model, average(paths), paths[0])
+            metrics = self.evaluate(model)
+            if score(metrics) > best["score"]:
+                publish(folder, lambda draft: self.save_model(draft, model))
+                return f"mean of steps {', '.join(str(kept['step']) for kept in at.best)}", metrics
+        load_weights(model, load_state(paths[0])[0], paths[0])
+        publish(folder, lambda draft: self.save_model(draft, model))
+        return f"step {best['step']}", best["metrics"]
+
+
+def score(metrics: Metrics) -> float:
+    """Higher is better: BLEU where it is measured, the held-out loss otherwise."""
+    value = metrics["bleu"] if "bleu" in metrics else -metrics["held_out_loss"]
+    return -math.inf if math.isnan(value) else value
+
+
+def weights_path(folder: Path, step: int) -> Path:
+    return folder / "checkpoints" / f"step-{step:07d}.safetensors"
+
+
+def prune(folder: Path, at: Progress) -> None:
+    """Remove weights that the saved state does not name."""
+    wanted = {weights_path(folder, kept["step"]) for kept in at.best}
+    for path in (folder / "checkpoints").glob("step-*.safetensors"):
+        if path not in wanted:
+            path.unlink()

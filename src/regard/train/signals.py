@@ -1,0 +1,36 @@
+"""Ctrl-C and SIGTERM: first a flag that the loop reads between steps, the second time at once."""
+
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupts:
+    """`with Interrupts() as stop:` … `if stop.signal:`. Set `at_once` when there is nothing left to save."""
+
+    def __init__(self):
+        self.signal = 0
+        self.at_once = False
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Interrupts":
+        if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other
+            self.before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _heard(self, number: int, _: FrameType | None) -> None:
+        if self.signal or self.at_once:
+            self.signal = number
+            raise self.exit()
+        self.signal = number
+
+    def exit(self) -> SystemExit:
+        """130 after Ctrl-C, 143 after SIGTERM, as shells expect."""
+        return SystemExit(128 + self.signal)

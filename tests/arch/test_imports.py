@@ -1,0 +1,78 @@
+"""What may be imported, and when. (Which of our modules may import which is import-linter's, in pyproject.toml.)"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+# The core dependencies that every machine we train and measure on has. The rest is imported inside the function that
+# needs it, so that training, scoring and benchmarks run where it is missing.
+CORE = {"numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "typer"}
+# What we compare with: a product that imported these would be compared with itself.
+ORACLES = {"ctranslate2", "hypothesis", "pytest", "transformers"}
+# What makes starting slow. Help and lists need none of it.
+HEAVY = ("matplotlib", "numpy", "sacrebleu", "safetensors", "tokenizers", "torch", "transformers")
+
+
+def imported(tree: ast.AST, anywhere: bool) -> Iterator[str]:
+    """Top-level names of the packages a module imports: anywhere in it, or only those it cannot be loaded without."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+        elif anywhere or not (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or for_type_checkers(node)):
+            yield from imported(node, anywhere)
+
+
+def for_type_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def others(tree: ast.AST, anywhere: bool) -> set[str]:
+    return set(imported(tree, anywhere)) - set(sys.stdlib_module_names) - {"regard"}
+
+
+def test_modules_load_with_the_core_packages_alone(trees):
+    wrong = {path: extra for path, tree in trees.items() if (extra := others(tree, anywhere=False) - CORE)}
+    assert not wrong, f"import these inside the function that needs them: {wrong}"
+
+
+def test_the_product_never_imports_what_it_is_compared_with(trees):
+    wrong = {path: found for path, tree in trees.items() if (found := others(tree, anywhere=True) & ORACLES)}
+    assert not wrong, wrong
+
+
+def test_typer_belongs_to_the_command_line(trees):
+    wrong = [p for p, tree in trees.items() if "typer" in others(tree, anywhere=True) and not p.startswith("cli/")]
+    assert not wrong, wrong
+
+
+def loaded_after(code: str) -> set[str]:
+    """The modules a fresh interpreter holds after running `code`."""
+    report = "\nimport sys; print('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code + report], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_import_regard_imports_next_to_nothing():
+    ours = {m for m in loaded_after("import regard") if m.split(".")[0] == "regard"}
+    assert ours == {"regard"}
+
+
+@pytest.mark.parametrize("words", ["--help", "--version", "train --help", "translate --help", "data list"])
+def test_help_does_not_wait_for_torch(words):
+    code = f"""
+import sys
+from regard.cli.main import main
+sys.argv = ["regard", *{words.split()!r}]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code, stop.code
+"""
+    heavy = loaded_after(code) & set(HEAVY)
+    assert not heavy, f"`regard {words}` imported {sorted(heavy)}"

@@ -1,0 +1,118 @@
+"""Our Transformer is transformers' MarianMTModel: same folder, same logits, same gradients, same beams."""
+
+import json
+
+import pytest
+import torch
+import transformers
+
+from regard.models import build
+from regard.models.published import load_model, to_published, weights_bytes
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.predictors import Translator
+
+
+@pytest.fixture
+def ours(shake) -> Transformer:
+    config = TransformerConfig(
+        vocab=53, width=32, heads=4, ffn=48, encoder_layers=2, decoder_layers=3, dropout=0.0, max_length=40
+    )
+    return shake(build(config), 3.0)
+
+
+@pytest.fixture
+def folder(ours, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(to_published(ours.config)))
+    (tmp_path / "model.safetensors").write_bytes(weights_bytes(ours))
+    return tmp_path
+
+
+@pytest.fixture
+def theirs(folder):
+    model, info = transformers.MarianMTModel.from_pretrained(folder, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
+    return model
+
+
+@pytest.fixture
+def batch():
+    lengths = torch.tensor([9, 5, 2])
+    source = torch.randint(2, 52, (3, 9))
+    source[torch.arange(9) >= lengths[:, None]] = 52
+    return source, lengths, torch.randint(2, 52, (3, 7))
+
+
+def test_transformers_loads_our_folder_with_equal_logits_and_gradients(ours, theirs, batch):
+    source, lengths, inputs = batch
+    ours, theirs = ours.double(), theirs.double()
+    mine = ours.logits(ours(source, lengths, inputs))
+    other = theirs(input_ids=source, attention_mask=source != 52, decoder_input_ids=inputs).logits
+    torch.testing.assert_close(mine, other)
+
+    mine.square().mean().backward()
+    other.square().mean().backward()
+    torch.testing.assert_close(
+        ours.encoder[1].attention.qkv.weight.grad,
+        torch.cat(
+            [getattr(theirs.model.encoder.layers[1].self_attn, f"{n}_proj").weight.grad for n in ("q", "k", "v")]
+        ),
+    )
+    torch.testing.assert_close(ours.decoder[0].mlp.up.weight.grad, theirs.model.decoder.layers[0].fc1.weight.grad)
+    real = slice(0, 52)  # transformers never trains the embedding of padding, which we use as start symbol
+    torch.testing.assert_close(ours.token.weight.grad[real], theirs.model.shared.weight.grad[real])
+
+
+def test_ours_loads_a_folder_that_transformers_wrote(theirs, ours, tmp_path, batch):
+    theirs.save_pretrained(tmp_path / "theirs")
+    again = load_model(tmp_path / "theirs")
+    source, lengths, inputs = batch
+    torch.testing.assert_close(
+        again.logits(again(source, lengths, inputs)), ours.eval().logits(ours(source, lengths, inputs))
+    )
+
+
+def test_swish_models_are_read_too(tmp_path, batch):
+    """The public OPUS models use swish instead of relu."""
+    torch.manual_seed(0)
+    config = transformers.MarianConfig(
+        vocab_size=53, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=24, decoder_ffn_dim=24,
+        encoder_attention_heads=2, decoder_attention_heads=2, activation_function="swish", scale_embedding=True,
+        max_position_embeddings=40, pad_token_id=52, eos_token_id=0, decoder_start_token_id=52,
+    )  # fmt: skip
+    theirs = transformers.MarianMTModel(config).eval()
+    theirs.save_pretrained(tmp_path)
+    source, lengths, inputs = batch
+    ours = load_model(tmp_path)
+    torch.testing.assert_close(
+        ours.logits(ours(source, lengths, inputs)),
+        theirs(input_ids=source, attention_mask=source != 52, decoder_input_ids=inputs).logits,
+    )
+
+
+class Ids:
+    """A tokenizer whose texts are numbers."""
+
+    eos, pad = 0, 52
+
+    def encode_batch(self, texts):
+        return [[int(w) for w in text.split()] for text in texts]
+
+    def decode(self, ids):
+        return " ".join(str(i) for i in ids if i not in (self.eos, self.pad))
+
+
+def test_greedy_equals_generate(ours, theirs, batch):
+    source, lengths, _ = batch
+    texts = [" ".join(map(str, row[: n - 1].tolist())) for row, n in zip(source, lengths, strict=True)]
+    source[torch.arange(3), lengths - 1] = 0  # our translator ends every source in </s>
+    made = theirs.generate(
+        input_ids=source,
+        attention_mask=source != 52,
+        num_beams=1,
+        do_sample=False,
+        max_length=13,
+        bad_words_ids=[[52]],
+        forced_eos_token_id=0,
+    )
+    ids = Ids()
+    assert Translator(ours, ids).translate(texts, beam=1, max_length=12) == [ids.decode(row.tolist()) for row in made]

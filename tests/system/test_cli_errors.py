@@ -1,0 +1,173 @@
+"""Bad input: one clear sentence on stderr, the right exit code, nothing on stdout, nothing half-written."""
+
+import errno
+import json
+import os
+
+import pytest
+from tests.system.cli_toy import regard, train_words, works, write_toy
+
+from regard.cli import main as cli
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    folder = write_toy(tmp_path_factory.mktemp("toy"))
+    (folder / "five.en").write_text("the dog sees the cat .\n" * 5)
+    (folder / "empty.en").write_text("")
+    (folder / "blank.en").write_text("\n\n\n\n\n")
+    (folder / "latin.en").write_bytes("café\n".encode("latin-1") * 5)
+    (folder / "broken.py").write_text("def recipe():\n    return 1 / 0\n")
+    (folder / "long.en").write_text("the dog\n" + "the dog " * 900 + "\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        patch.chdir(folder)
+        works(*train_words(folder), "--steps=2", "--name=demo")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(toy, monkeypatch):
+    monkeypatch.chdir(toy)
+
+
+FILES = "train translate --source train.en --target train.fr --steps 2 --name new"
+CASES = {
+    "train translate --source train.en --target five.en --steps 2 --name new": ["183", "5", "five.en"],
+    "train translate --source empty.en --target empty.en --steps 2 --name new": ["empty.en", "empty"],
+    "train translate --source blank.en --target five.en --steps 2 --name new": ["blank.en"],
+    "train translate --source latin.en --target five.en --steps 2 --name new": ["latin.en", "line 1", "UTF-8", "iconv"],
+    "train translate --source . --target five.en --steps 2 --name new": ["folder"],
+    "train translate --source nowhere.en --target five.en --steps 2 --name new": ["nowhere.en"],
+    "train translate --source train.en --name new": ["--target"],
+    "train translate --data tatoeba-en-fr --source train.en": ["--data", "--source"],
+    "train translate --data tatoeba-en-f": ["did you mean 'tatoeba-en-fr'"],
+    "train translate --data multi30k-en-de": ["REGARD_DATA"],
+    "train translate": ["--data", "regard data list"],
+    "train": ["regard train translate"],
+    "train transalte --data x": ["did you mean 'translate'"],
+    "train nowhere.py": ["nowhere.py", "recipe"],
+    "train broken.py": ["broken.py", "line 2", "division by zero"],
+    "train --resume runs/nowhere": ["runs/nowhere"],
+    "train translate --resume runs/demo": ["regard train --resume runs/demo"],
+    f"{FILES} --minutes 1": ["--minutes", "--steps"],
+    f"{FILES} --set model.widht=3": ["did you mean 'model.width'"],
+    f"{FILES} --set model.width=abc": ["model.width", "int", "'abc'"],
+    f"{FILES} --set model.width=30 --set model.heads=4": ["30", "4 heads"],
+    f"{FILES} --set width": ["name=value"],
+    f"{FILES} --arch transformr": ["did you mean 'transformer'"],
+    f"{FILES} --arch ,": ["--arch"],
+    f"{FILES} --size tinny": ["did you mean 'tiny'"],
+    f"{FILES} --device tpu": ["auto, cpu, cuda"],
+    f"{FILES} --device cuda:99": ["GPU"],
+    "translate runs/nowhere hello": ["runs/nowhere"],
+    "translate runs hello": ["config.json"],
+    "translate runs/demo hello --n-best 9": ["--beam 9"],
+    "translate runs/demo hello --picture look.jpg": ["look.png"],
+    "translate runs/demo hello --heads": ["--picture"],
+    "translate runs/demo hello --alignment --layer 9 --json": ["layers 1 to 2"],
+    "translate runs/demo one two --given x": ["exactly one sentence"],
+    "translate runs/demo hello --sample --n-best 2": ["--sample"],
+    "predict runs/demo nowhere.en": ["nowhere.en"],
+    "predict runs/demo test.en --out nowhere/out": ["mkdir -p nowhere"],
+    "predict runs/demo test.en --out runs": ["folder"],
+    "predict runs/demo long.en --out out.fr": ["line 2", "512"],
+    "evaluate runs/demo --source test.en": ["--target"],
+    "evaluate runs/demo --source test.en --target five.en": ["60", "5"],
+    "evaluate runs/demo --source empty.en --target empty.en": ["empty"],
+    "evaluate runs/demo --tokenize 13b": ["did you mean '13a'"],
+    "compare runs/demo runs/nowhere --source test.en --target test.fr": ["runs/nowhere"],
+    "tokens runs/nowhere hello": ["tokenizer.json"],
+    "info runs": ["config.json"],
+    "info runs/nowhere": ["no such folder"],
+    "data get tatoeba-en-ff": ["did you mean 'tatoeba-en-fr'"],
+}
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_one_sentence_exit_code_two_and_nothing_written(toy, line):
+    before = sorted(p for p in toy.rglob("*"))
+    said = regard(*line.split())
+    assert said.code == 2, said.err
+    assert said.out == ""
+    last = said.err.splitlines()[-1]
+    assert last.startswith("regard: ") and "Traceback" not in said.err
+    missing = [word for word in CASES[line] if word not in last]
+    assert not missing, f"{missing} is not in: {last}"
+    assert sorted(p for p in toy.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("trian", "'train'"),
+        ("train --stepz 3", "--steps"),
+        ("compare runs/demo", "RUN"),
+        ("train --seeds 0", "--seeds"),
+    ],
+)
+def test_what_the_parser_finds_wrong_is_said_too(line, word):
+    said = regard(*line.split())
+    assert said.code == 2 and said.out == "" and word in said.err
+
+
+def test_bytes_that_are_no_text_through_a_pipe():
+    said = regard("translate", "runs/demo", typed=b"fine\n\xff\xfe\n")
+    assert said.code == 2 and "line 2" in said.err and "UTF-8" in said.err
+
+
+def test_a_damaged_a_newer_and_a_missing_model(toy, tmp_path):
+    def copy(name: str, change) -> str:
+        folder = tmp_path / name
+        folder.mkdir()
+        for path in (toy / "runs/demo").iterdir():
+            if path.is_file():
+                (folder / path.name).write_bytes(path.read_bytes())
+        change(folder)
+        return str(folder)
+
+    def cut(folder):
+        path = folder / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:1000])
+
+    def newer(folder):
+        settings = json.loads((folder / "run.json").read_text())
+        (folder / "run.json").write_text(json.dumps(settings | {"format_version": 99}))
+
+    def gone(folder):
+        (folder / "model.safetensors").unlink()
+
+    def other(folder):
+        (folder / "config.json").write_text('{"model_type": "gpt9"}')
+
+    cases = [("translate", cut, "model.safetensors"), ("train", newer, "newer"), ("translate", gone, "--resume")]
+    cases += [("translate", other, "gpt9")]
+    for verb, change, word in cases:
+        folder = copy(change.__name__, change)
+        said = regard("train", "--resume", folder) if verb == "train" else regard("translate", folder, "hello")
+        assert said.code == 2 and word in said.err.splitlines()[-1], said.err
+
+
+def test_a_full_disk_is_a_failure_of_the_work(toy, monkeypatch, tmp_path):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    said = regard("predict", "runs/demo", "five.en", f"--out={tmp_path}/out")
+    assert said.code == 1 and "disk is full" in said.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_matplotlib_a_picture_names_the_extra(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = regard("translate", "runs/demo", "hello", "--picture=x.png")
+    assert said.code == 3 and "pip install 'regard[plot]'" in said.err
+
+
+def test_our_own_mistakes_are_admitted_and_traced_when_asked(monkeypatch):
+    monkeypatch.setattr(cli, "app", lambda *_, **__: 1 / 0)
+    said = regard("info", "x")
+    assert said.code == 1 and "ZeroDivisionError" in said.err and "Traceback" not in said.err
+    assert "Traceback" in regard("info", "x", "-v").err

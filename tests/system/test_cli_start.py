@@ -1,0 +1,79 @@
+"""Starting and stopping: help is quick and complete, Ctrl-C saves and says how to go on."""
+
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from tests.system.cli_toy import regard, train_words, works, write_toy
+
+import regard as package
+
+VERBS = ["data list", "data get", "train", "translate", "predict", "evaluate", "compare", "tokens", "info"]
+
+
+def test_help_takes_less_than_a_fifth_of_a_second_of_cpu():
+    """The best of five: other work on the machine makes single figures worse, never better."""
+    taken = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "regard", "--help"], check=True, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+    assert min(taken) < 0.2, taken
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_examples_that_use_it_and_shows_defaults(verb):
+    said = works(*verb.split(), "--help")
+    assert "Examples:" in said.out and f"    regard {verb}" in said.out
+    options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", said.out, flags=re.S)
+    assert options or verb in ("data list", "data get", "tokens", "info")
+
+
+def test_the_front_page_names_every_verb_in_order():
+    listed = re.findall(r"^  (\w+) +\S.*", works("--help").out.split("Commands:")[1], flags=re.M)
+    assert listed == ["data", "train", "translate", "predict", "evaluate", "compare", "tokens", "info"]
+
+
+def test_no_words_at_all_show_the_front_page():
+    assert "Start here:" in regard().out + regard().err
+
+
+def test_version():
+    assert works("--version").out.strip() == f"regard {package.__version__}"
+
+
+def test_nothing_is_coloured(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in works("train", "--help").out + regard("trian").err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_the_line_it_prints_goes_on(tmp_path, number, code):
+    folder = write_toy(tmp_path)
+    settings = ["--steps=5000", "--set=eval_every=5000", "--set=log_every=1", "--name=demo"]
+    first = stopped_at(folder, [*train_words(folder), *settings], number, code)
+    assert (folder / "runs/demo/state.safetensors").is_file()
+    if number == signal.SIGINT:  # the other way of stopping leaves the same state
+        assert stopped_at(folder, first[1].split()[1:], number, code)[0] > first[0]
+
+
+def stopped_at(folder, words, number, code) -> tuple[int, str]:
+    """Start training, send a signal once it has made a step: the last step, and the line that goes on."""
+    metrics = folder / "runs/demo/metrics.jsonl"
+    size = metrics.stat().st_size if metrics.exists() else 0
+    line = [sys.executable, "-m", "regard", *words]
+    with subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True) as run:
+        until = time.monotonic() + 60
+        while not (metrics.exists() and metrics.stat().st_size > size):
+            assert time.monotonic() < until and run.poll() is None, "it did not start to train"
+            time.sleep(0.02)
+        run.send_signal(number)
+        _, err = run.communicate(timeout=60)
+    assert run.returncode == code, err
+    step, resume = re.search(r"stopped after step (\d+).*(regard train --resume \S+)", err).groups()
+    return int(step), resume

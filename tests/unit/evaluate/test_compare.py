@@ -1,0 +1,68 @@
+"""Paired bootstrap: agrees with sacreBLEU's command, knows equal from better, and does not call luck a difference."""
+
+import random
+import re
+import subprocess
+import sys
+
+import pytest
+
+from regard.errors import DataError
+from regard.evaluate.compare import compare, verdict
+
+
+def spoiled(lines: list[str], part: float, seed: int) -> list[str]:
+    """The lines with some of their words replaced."""
+    rng = random.Random(seed)
+    return [" ".join(w if rng.random() > part else "x" for w in line.split()) for line in lines]
+
+
+@pytest.fixture(scope="module")
+def references() -> list[str]:
+    rng = random.Random(0)
+    return [" ".join(rng.choices("abcdefgh", k=rng.randint(4, 12))) for _ in range(100)]
+
+
+def test_scores_and_p_values_are_those_of_the_sacrebleu_command(references, tmp_path):
+    first, second = spoiled(references, 0.2, 1), spoiled(references, 0.17, 2)
+    for name, lines in (("ref", references), ("one", first), ("two", second)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    line = [sys.executable, "-m", "sacrebleu", "ref", "-i", "one", "two", "-m", "bleu", "chrf"]
+    line += ["--paired-bs", "--paired-bs-n", "300", "--force", "--format", "text", "-w", "3"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, check=True)
+    (row,) = re.findall(r" two .*", done.stdout)
+    scores = [float(x) for x in re.findall(r"([0-9.]+) \(", row)]
+    p_values = [float(x) for x in re.findall(r"\(p = ([0-9.]+)\)", done.stdout)]
+    bleu, chrf = compare(first, second, references, samples=300)
+    assert (bleu.metric, chrf.metric) == ("BLEU", "chrF")
+    assert [bleu.second, chrf.second] == pytest.approx(scores, abs=1e-3)
+    assert [bleu.p_value, chrf.p_value] == pytest.approx(p_values, abs=1e-3)
+
+
+def test_much_better_is_significant_and_the_sentence_says_who(references):
+    bleu, _ = compare(spoiled(references, 0.4, 1), spoiled(references, 0.05, 2), references, samples=200)
+    assert bleu.difference > 10 and bleu.p_value < 0.01
+    assert verdict(bleu, "A", "B").startswith("B is better than A")
+    worse, _ = compare(spoiled(references, 0.05, 2), spoiled(references, 0.4, 1), references, samples=200)
+    assert worse.difference == pytest.approx(-bleu.difference)
+    assert verdict(worse, "A", "B").startswith("A is better than B")
+
+
+def test_a_system_does_not_differ_from_itself(references):
+    for result in compare(references, references, references, samples=200):
+        assert result.difference == 0 and result.p_value == 1.0
+        assert "score the same" in verdict(result, "A", "B")
+
+
+def test_equal_noise_is_seldom_called_a_difference(references):
+    """Ten pairs of equally noisy systems at level 0.05: four or more calls happen once in a thousand such tests."""
+    calls = 0
+    for seed in range(10):
+        one, two = spoiled(references, 0.2, 2 * seed), spoiled(references, 0.2, 2 * seed + 1)
+        calls += compare(one, two, references, samples=200)[0].p_value < 0.05
+    assert calls < 4
+
+
+def test_the_systems_must_have_translated_the_same_sentences(references):
+    with pytest.raises(DataError, match="99 lines against 100"):
+        compare(references[:99], references, references)

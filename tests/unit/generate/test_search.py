@@ -1,0 +1,220 @@
+"""Beam search against everything a toy can say, against a plain beam search, and against its own batch."""
+
+import pytest
+import torch
+
+from regard.errors import ConfigError
+from regard.generate.search import Search, beam_search, best_of
+from regard.predictors import Translator
+
+EOS, PAD = 0, 5
+
+
+def penalty(length, alpha):
+    return ((5 + length) / 6) ** alpha
+
+
+def ranked(known, alpha):
+    """Sentences best first by log-probability / penalty, with both numbers."""
+    return sorted(((total / penalty(len(s), alpha), total, s) for s, total in known.items()), reverse=True)
+
+
+def as_lists(found, b):
+    return [tuple(ids[:n]) for ids, n in zip(found.ids[b].tolist(), found.lengths[b].tolist(), strict=True)]
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_wide_beam_finds_what_enumeration_finds(model, batch, everything, alpha):
+    """A beam of 85 holds all sentences of at most 3 words: the whole ranking must come out, of a ragged batch."""
+    found = beam_search(
+        model, batch.source, batch.lengths, torch.full((3,), 4), Search(beams=85, alpha=alpha, eos=EOS, pad=PAD)
+    )
+    for b in range(3):
+        want = ranked(everything(model, batch.row(b), 4), alpha)
+        assert len(want) == 85
+        torch.testing.assert_close(
+            found.scores[b].double(), torch.tensor([w[0] for w in want]).double(), atol=1e-4, rtol=0
+        )
+        known = {s: (score, total) for score, total, s in want}
+        for n, sentence in enumerate(as_lists(found, b)):
+            score, total = known.pop(sentence)  # each once
+            assert found.scores[b, n].item() == pytest.approx(score, abs=1e-4)
+            assert found.log_probabilities[b, n].item() == pytest.approx(total, abs=1e-4)
+
+
+def test_the_penalty_changes_who_wins(model, batch, everything):
+    """Otherwise the test above would say little about it."""
+    known = everything(model, batch.row(0), 4)
+    short, long = ranked(known, 0.0)[0][2], ranked(known, 4.0)[0][2]
+    assert len(short) < len(long)
+
+
+@torch.no_grad()
+def plain_beam_search(model, source, limit, beams, alpha):
+    """Word by word with full passes: extend all, keep the 2N best, file endings among the N best, go on with N."""
+    alive, found = [((), 0.0)], []
+    for length in range(1, limit + 1):
+        options = []
+        for ids, total in alive:
+            words = model.logits(model(source, None, torch.tensor([[PAD, *ids]])))[0, -1].double().log_softmax(-1)
+            allowed = [EOS] if length == limit else range(PAD)
+            options += [((*ids, w), total + words[w].item()) for w in allowed]
+        options = sorted(options, key=lambda o: -o[1])[: 2 * beams]
+        found += [(t / penalty(length, alpha), ids) for ids, t in options[:beams] if ids[-1] == EOS]
+        alive = [o for o in options if o[0][-1] != EOS][:beams]
+        if len(found) >= beams or not alive:
+            break
+    return sorted(found, reverse=True)[:beams]
+
+
+@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams):
+    limits = torch.tensor([8, 6, 3])
+    found = beam_search(model, batch.source, batch.lengths, limits, Search(beams=beams, alpha=0.6, eos=EOS, pad=PAD))
+    for b in range(3):
+        want = plain_beam_search(model, batch.row(b), int(limits[b]), beams, 0.6)
+        scores = [s for s in found.scores[b].tolist() if s > -float("inf")]
+        assert scores == pytest.approx([w[0] for w in want], abs=1e-4)
+        assert as_lists(found, b)[: len(want)] == [w[1] for w in want]
+
+
+@torch.no_grad()
+def test_a_beam_of_one_is_greedy(model, batch):
+    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 7), Search(beams=1, eos=EOS, pad=PAD))
+    for b in range(3):
+        ids = []
+        while len(ids) < 7 and EOS not in ids:
+            logits = model.logits(model(batch.row(b), None, torch.tensor([[PAD, *ids]])))[0, -1, :PAD]
+            ids.append(int(logits.argmax()) if len(ids) < 6 else EOS)
+        assert as_lists(found, b) == [tuple(ids)]
+
+
+@pytest.mark.parametrize("look_every", [2, 3, 50])
+def test_how_often_we_look_for_the_finished_changes_nothing(model, look_every):
+    """A sentence that is finished and stays on must not find more; a penalty that loves long ones would show it."""
+    source, limits = torch.randint(1, PAD, (12, 4)), torch.randint(2, 12, (12,))
+    search = Search(beams=2, alpha=3.0, eos=EOS, pad=PAD)
+    a, b = (beam_search(model, source, None, limits, search, None, n) for n in (1, look_every))
+    alone = [beam_search(model, source[i : i + 1], None, limits[i : i + 1], search) for i in range(12)]
+    assert torch.equal(a.ids, b.ids) and torch.equal(a.lengths, b.lengths)
+    assert [as_lists(a, i) for i in range(12)] == [as_lists(one, 0) for one in alone]
+    torch.testing.assert_close(a.scores, b.scores)
+
+
+def test_every_sentence_has_its_own_limit_and_ends_in_it(model, batch):
+    limits = torch.tensor([1, 2, 6])
+    found = beam_search(model, batch.source, batch.lengths, limits, Search(beams=4, eos=EOS, pad=PAD))
+    for b in range(3):
+        for ids, score in zip(as_lists(found, b), found.scores[b].tolist(), strict=True):
+            if score > -float("inf"):
+                assert len(ids) <= limits[b] and ids[-1] == EOS and EOS not in ids[:-1] and PAD not in ids
+    assert as_lists(found, 0)[0] == (EOS,) and (found.scores[0, 1:] == -float("inf")).all()  # one sentence has no words
+    padding = torch.arange(6) >= found.lengths[:, :, None]
+    assert (found.ids[padding & found.scores.isfinite()[:, :, None]] == PAD).all()
+
+
+def test_a_least_length_is_kept(model, batch):
+    search = Search(beams=3, min_length=4, eos=EOS, pad=PAD)
+    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 7), search)
+    assert found.scores.isfinite().all() and (found.lengths > 4).all()
+
+
+def test_a_prefix_is_forced_and_the_rest_is_searched(model, batch, everything):
+    """Prefixes of different lengths; one sentence is free. Against enumeration of what may follow."""
+    begins = [(4, 4), (), (2,)]
+    prefix = torch.tensor([[4, 4], [PAD, PAD], [2, PAD]])
+    search = Search(beams=85, alpha=0.6, eos=EOS, pad=PAD)
+    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 4), search, prefix)
+    for b in range(3):
+        want = ranked(everything(model, batch.row(b), 4, begins[b]), 0.6)
+        got = [s for s, score in zip(as_lists(found, b), found.scores[b].tolist(), strict=True) if score > -1e9]
+        assert len(got) == len(want) and got[0] == want[0][2] and set(got) == {w[2] for w in want}
+        scores = found.scores[b, : len(want)].tolist()
+        assert scores == pytest.approx([w[0] for w in want], abs=1e-4)
+
+
+def test_best_of_is_topk():
+    """Long rows take the way by blocks."""
+    for k, size in ((1, 700), (6, 4000), (10, 6001)):
+        scores = torch.randn(3, size)
+        scores[0, : size // 2] = -torch.inf
+        values, places = best_of(scores, k)
+        assert torch.equal(values, scores.topk(k, 1).values)
+        assert torch.equal(scores.gather(1, places), values) and all(len(set(r)) == k for r in places.tolist())
+
+
+# -- through the door --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def texts():
+    g = torch.Generator().manual_seed(2)
+    sizes = torch.randint(0, 9, (20,), generator=g).tolist()
+    return [" ".join(map(str, torch.randint(1, PAD, (n,), generator=g).tolist())) for n in sizes]
+
+
+ORDER = torch.randperm(20, generator=torch.Generator().manual_seed(1)).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_a_translation_does_not_depend_on_its_company(model, numbers, texts, size):
+    translator = Translator(model, numbers)
+    how = dict(beam=4, n_best=4)
+    straight = translator.hypotheses(texts, batch=20, **how)
+    shuffled = translator.hypotheses([texts[i] for i in ORDER], batch=size, **how)
+    for place, i in enumerate(ORDER):
+        assert [h.ids for h in shuffled[place]] == [h.ids for h in straight[i]], texts[i]
+        assert [h.score for h in shuffled[place]] == pytest.approx([h.score for h in straight[i]], abs=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_a_sampled_translation_does_not_depend_on_its_company(model, numbers, texts, size):
+    translator = Translator(model, numbers)
+    for how in (dict(seed=1), dict(seed=2, temperature=0.7, top_k=3), dict(seed=3, top_p=0.8)):
+        together = translator.sample(texts, batch=20, **how)
+        assert [h.ids for h in translator.sample(texts, batch=size, **how)] == [h.ids for h in together]
+
+
+def test_a_forced_translation_does_not_depend_on_its_company(model, numbers, texts):
+    """One long prefix in the batch must not give the others more room than `max_length`."""
+    translator = Translator(model, numbers)
+    begins = ["3 3 1 4 2 1", *["2"] * 19]
+    how = dict(beam=3, n_best=3, max_length=4)
+    together = translator.hypotheses(texts, prefix=begins, **how)
+    alone = [translator.hypotheses([t], prefix=[b], **how)[0] for t, b in zip(texts, begins, strict=True)]
+    assert [[h.ids for h in found] for found in together] == [[h.ids for h in found] for found in alone]
+
+
+def test_an_empty_prefix_forces_nothing(model, numbers):
+    translator = Translator(model, numbers)
+    assert translator.translate(["1 2 3"], prefix=[""]) == translator.translate(["1 2 3"])
+
+
+def test_translations_begin_with_their_prefix(model, numbers):
+    texts, begins = ["1 2 3", "4", "2 2"], ["3 1", "", "4 4 4"]
+    got = Translator(model, numbers).translate(texts, prefix=begins, beam=2)
+    assert [text.startswith(begin) for text, begin in zip(got, begins, strict=True)] == [True] * 3
+
+
+def test_scores_of_found_translations_are_those_of_given_ones(model, numbers, texts):
+    translator = Translator(model, numbers)
+    found = [h[0] for h in translator.hypotheses(texts, beam=2)]
+    given = translator.score(texts, [h.text for h in found], batch=6)
+    assert [h.log_probability for h in found] == pytest.approx(given, abs=1e-4)
+
+
+def test_scores_of_sampled_translations_are_those_of_given_ones(model, numbers, texts):
+    translator = Translator(model, numbers)
+    found = translator.sample(texts, seed=4)
+    given = translator.score(texts, [h.text for h in found], batch=6)
+    assert [h.log_probability for h in found] == pytest.approx(given, abs=1e-4)
+
+
+def test_n_best_are_different_sorted_and_need_a_beam_of_that_size(model, numbers):
+    translator = Translator(model, numbers)
+    (found,) = translator.hypotheses(["1 2 3 4"], beam=5, n_best=3)
+    assert len({tuple(h.ids) for h in found}) == 3
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    with pytest.raises(ConfigError, match="beam of at least 6"):
+        translator.hypotheses(["1"], beam=5, n_best=6)
+    assert translator.hypotheses([]) == []

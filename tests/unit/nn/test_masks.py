@@ -1,0 +1,74 @@
+"""Masks against tables drawn by hand; plain attention against fast, values and gradients, with nothing to see."""
+
+import pytest
+import torch
+from torch import tensor
+
+from regard.nn.attention import attention_weights, fast_attention, plain_attention
+from regard.nn.masks import Causal, Everything, Lengths, Table
+
+close = torch.testing.assert_close
+T, F = True, False
+
+
+def test_everything_is_no_table():
+    assert Everything().dense() is None
+    assert Everything().select(tensor([0])).dense() is None
+
+
+def test_lengths_by_hand():
+    mask = Lengths(tensor([3, 1, 0]), 3)
+    assert mask.dense().shape == (3, 1, 1, 3)
+    assert mask.dense()[:, 0, 0].tolist() == [[T, T, T], [T, F, F], [F, F, F]]
+
+
+def test_causal_by_hand():
+    assert Causal(3).dense().tolist() == [[T, F, F], [T, T, F], [T, T, T]]
+
+
+def test_rows_of_a_batch_keep_their_masks():
+    rows = tensor([2, 0])
+    lengths = Lengths(tensor([3, 1, 2]), 3)
+    assert torch.equal(lengths.select(rows).dense(), lengths.dense()[rows])
+    table = Table(torch.rand(3, 1, 2, 3) > 0.5)
+    assert torch.equal(table.select(rows).dense(), table.dense()[rows])
+    assert torch.equal(Causal(3).select(rows).dense(), Causal(3).dense())
+
+
+MASKS = {
+    "everything": lambda: Everything(),
+    "causal": lambda: Causal(5),
+    "lengths": lambda: Lengths(tensor([5, 2, 1]), 5),
+    "a row of nobody": lambda: Table(tensor([[T, T, F, F, T], [F] * 5, [T] * 5, [F, F, F, F, T], [T, F, F, F, F]])),
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=list(MASKS))
+def test_plain_is_fast_values_and_gradients(mask):
+    """Three heads with values wider than keys, in float64."""
+    shapes = [(3, 2, 5, 4), (3, 2, 5, 4), (3, 2, 5, 6)]
+    qkv = [(torch.randn(s, dtype=torch.float64) * 2).requires_grad_() for s in shapes]
+    plain, fast = plain_attention(*qkv, mask()), fast_attention(*qkv, mask())
+    close(plain, fast)
+    wanted = torch.randn_like(plain)
+    for a, b in zip(torch.autograd.grad(plain, qkv, wanted), torch.autograd.grad(fast, qkv, wanted), strict=True):
+        assert a.isfinite().all()
+        close(a, b)
+
+
+def test_a_query_with_nothing_to_see_gets_zeros():
+    q = torch.randn(1, 1, 2, 4)
+    mask = Table(tensor([[F, F], [T, F]]))
+    assert attention_weights(q, q, mask.dense())[0, 0].tolist() == [[0, 0], [1, 0]]
+    for attention in (plain_attention, fast_attention):
+        out = attention(q, q, q, mask)[0, 0]
+        assert out[0].tolist() == [0, 0, 0, 0]
+        close(out[1], q[0, 0, 0])
+
+
+def test_weights_are_zero_where_nobody_may_look_and_sum_to_one_elsewhere():
+    q, k = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 5, 8) * 3
+    mask = Lengths(tensor([5, 2, 1]), 5).dense()
+    weights = attention_weights(q, k, mask)
+    assert weights.masked_select(~mask).abs().max() == 0
+    close(weights.sum(-1), torch.ones(3, 2, 4))

@@ -1,0 +1,65 @@
+"""The defaults are a run that holds together, on every device and for every architecture."""
+
+import dataclasses
+
+import pytest
+
+from regard import assemble
+from regard.data.prepare import PairsConfig
+from regard.errors import ConfigError
+from regard.models import ARCHS
+from regard.train.run import Run
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
+@pytest.mark.parametrize("arch", ARCHS)
+def test_every_architecture_has_defaults_that_survive_being_written_down(arch, device):
+    run = assemble.default_run("Translate", arch.upper(), "", PairsConfig(source="a", target="b", vocab=0), device)
+    assert run.model.vocab == run.data.vocab > 1000 and run.minutes > 0
+    assert Run.from_dict(run.to_dict()) == run
+
+
+def test_a_known_data_set_brings_its_own_way_of_splitting():
+    run = assemble.default_run(data=PairsConfig(name="Multi30k-EN-DE-tok"))
+    assert (run.data.name, run.data.split) == ("multi30k-en-de-tok", "spaces")
+
+
+def test_what_is_missing_or_unknown_is_said():
+    with pytest.raises(ConfigError, match="--data tatoeba-en-fr"):
+        assemble.default_run(data=PairsConfig())
+    with pytest.raises(ConfigError, match="did you mean 'translate'"):
+        assemble.default_run("translat", data=PairsConfig(source="a", target="b"))
+    with pytest.raises(ConfigError, match="did you mean 'tiny'"):
+        assemble.default_run(size="tinny", data=PairsConfig(source="a", target="b"))
+
+
+def test_the_cost_grows_with_the_batch_but_the_weights_do_not():
+    run = assemble.default_run(data=PairsConfig(source="a", target="b"))
+    parts, memory = assemble.cost(run)
+    _, twice = assemble.cost(dataclasses.replace(run, tokens=2 * run.tokens))
+    assert memory.weights == 4 * sum(parts.values()) == twice.weights
+    assert 1.8 < twice.activations / memory.activations < 2.2
+
+
+def test_two_passes_for_consistency_cost_more():
+    run = assemble.default_run(data=PairsConfig(source="a", target="b"))
+    _, once = assemble.cost(run)
+    _, twice = assemble.cost(dataclasses.replace(run, consistency=1.0))
+    assert twice.activations > 1.8 * once.activations
+
+
+def test_few_held_out_sentences_are_judged_by_their_loss(tmp_path):
+    """BLEU of a handful of sentences is luck; from `FEW` on it is measured."""
+
+    class Held:
+        tokenizer = None
+
+        def __init__(self, count):
+            self.count = count
+
+        def valid_text(self):
+            return ["a"] * self.count, ["b"] * self.count
+
+    data = PairsConfig(source="a", target="b")
+    assert assemble.dev_score(Held(assemble.FEW - 1), data, "cpu") is None
+    assert assemble.dev_score(Held(assemble.FEW), data, "cpu") is not None

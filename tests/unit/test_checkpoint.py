@@ -1,0 +1,212 @@
+"""Files that survive: whole or not at all, whatever fails and whenever."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+from torch import nn
+
+from regard import checkpoint
+from regard.errors import CheckpointError, ConfigError, WorkFailed
+
+CALLS = ("write", "fsync", "replace", "open", "close")
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, name: str, call: int, error: BaseException) -> list[int]:
+    """The `call`-th use of os.`name` raises; returns the list of calls seen so far."""
+    real, seen = getattr(os, name), []
+
+    def failing(*args, **kwargs):
+        seen.append(len(seen) + 1)
+        if len(seen) == call:
+            if name == "close":
+                real(*args)  # the kernel closes the file even when it reports an error
+            raise error
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(os, name, failing)
+    return seen
+
+
+@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), OSError(5, "I/O error"), KeyboardInterrupt()]
+)
+def test_a_file_is_old_or_new_but_never_between(tmp_path, monkeypatch, name, call, error):
+    path = tmp_path / "state"
+    checkpoint.write_atomic(path, b"old" * 1000)
+    seen = fail_at(monkeypatch, name, call, error)
+    wanted = WorkFailed if isinstance(error, OSError) else KeyboardInterrupt
+    if name in ("write", "replace") and call == 2:
+        checkpoint.write_atomic(path, b"new" * 1000)  # one write and one rename are enough
+        assert len(seen) == 1 and path.read_bytes() == b"new" * 1000
+        return
+    with pytest.raises(wanted):
+        checkpoint.write_atomic(path, b"new" * 1000)
+    monkeypatch.undo()
+    moved = name in ("fsync", "open", "close") and call == 2  # only the folder's own entry is in doubt then
+    assert path.read_bytes() == (b"new" if moved else b"old") * 1000
+    assert list(tmp_path.iterdir()) == [path], "a draft is left behind"
+
+
+def test_a_full_disk_is_said_in_words(tmp_path, monkeypatch):
+    fail_at(monkeypatch, "write", 1, OSError(28, "No space left on device"))
+    with pytest.raises(WorkFailed, match="no room left on the disk") as e:
+        checkpoint.write_atomic(tmp_path / "state", b"x")
+    assert e.value.exit_code == 1
+
+
+def test_short_writes_are_carried_on(tmp_path, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:7]))
+    checkpoint.write_atomic(tmp_path / "state", bytes(range(256)))
+    assert (tmp_path / "state").read_bytes() == bytes(range(256))
+
+
+@pytest.mark.parametrize("name", ["fsync", "replace"])
+def test_publishing_is_whole_file_by_file(tmp_path, monkeypatch, name):
+    def model(folder: Path, text: str) -> None:
+        for file in ("config.json", "model.safetensors", "sub/notes"):
+            (folder / file).parent.mkdir(exist_ok=True)
+            (folder / file).write_text(text)
+
+    checkpoint.publish(tmp_path, lambda f: model(f, "old"))
+    failures = 0
+    for call in range(1, 20):
+        seen = fail_at(monkeypatch, name, call, OSError(5, "I/O error"))
+        try:
+            checkpoint.publish(tmp_path, lambda f: model(f, "new"))
+        except WorkFailed:
+            failures += 1
+        monkeypatch.undo()
+        found = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
+        assert found.keys() == {"config.json", "model.safetensors", "sub/notes"}
+        assert set(found.values()) <= {"old", "new"}
+        if len(seen) < call:
+            assert set(found.values()) == {"new"}
+            break
+    assert failures >= 3
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    tensors = {
+        "a": torch.randn(3, 4).mT,  # not contiguous
+        "half": torch.randn(5).bfloat16(),
+        "count": torch.tensor(7),
+        "empty": torch.zeros(0, 3),
+        "bytes": torch.arange(256, dtype=torch.uint8),
+    }
+    meta = {"step": 3, "score": 0.1 + 0.2, "worst": float("-inf"), "names": ["ä", "b"]}
+    checkpoint.save_state(tmp_path / "s", tensors, meta)
+    loaded, known = checkpoint.load_state(tmp_path / "s")
+    assert known == meta and loaded.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert loaded[name].dtype == tensor.dtype and torch.equal(loaded[name], tensor)
+
+
+def test_others_can_read_our_file(tmp_path):
+    checkpoint.save_state(tmp_path / "s", {"a": torch.arange(6.0).reshape(2, 3)}, {"step": 1})
+    assert np.array_equal(safetensors.numpy.load_file(tmp_path / "s")["a"], np.arange(6.0).reshape(2, 3))
+
+
+def test_damage_is_noticed_wherever_it_is(tmp_path):
+    path = tmp_path / "s"
+    checkpoint.save_state(path, {"a": torch.randn(50), "b": torch.randn(3)}, {"step": 1})
+    good = path.read_bytes()
+    header = 8 + struct.unpack("<Q", good[:8])[0]
+    damaged = [b"", good[:4], good[: header - 5], good[:-1], b"\x80" + good[1:], b"not a checkpoint" * 9]
+    damaged += [good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :] for at in range(header, len(good), 9)]
+    for bad in damaged:
+        path.write_bytes(bad)
+        with pytest.raises(CheckpointError, match="damaged"):
+            checkpoint.load_state(path)
+
+
+def test_a_newer_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "FORMAT_VERSION", 2)
+    checkpoint.save_state(tmp_path / "s", {"a": torch.zeros(1)}, {})
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match=r"newer regard \(format 2, this one reads up to 1\)"):
+        checkpoint.load_state(tmp_path / "s")
+
+
+def test_files_of_others_and_missing_ones_are_refused(tmp_path):
+    safetensors.numpy.save_file({"a": np.zeros(2)}, tmp_path / "theirs", {"format": "pt"})
+    with pytest.raises(CheckpointError, match="not written by regard"):
+        checkpoint.load_state(tmp_path / "theirs")
+    for missing in (tmp_path / "none", tmp_path):
+        with pytest.raises(CheckpointError, match="no such file"):
+            checkpoint.load_state(missing)
+
+
+def test_versions_are_recorded(tmp_path):
+    checkpoint.save_state(tmp_path / "s", {"a": torch.zeros(1)}, {})
+    raw = (tmp_path / "s").read_bytes()
+    header = json.loads(raw[8 : 8 + struct.unpack("<Q", raw[:8])[0]])
+    known = json.loads(header["__metadata__"]["regard"])
+    assert known["versions"]["torch"] == torch.__version__ and known["format_version"] == checkpoint.FORMAT_VERSION
+
+
+class Tied(nn.Module):
+    def __init__(self, width: int = 3):
+        super().__init__()
+        self.table, self.head = nn.Embedding(5, width), nn.Linear(width, 5)
+        self.head.weight = self.table.weight
+        self.register_buffer("seen", torch.tensor(0))
+
+
+def test_tied_weights_are_saved_once_and_stay_tied(tmp_path):
+    model, other = Tied(), Tied()
+    assert "table.weight" in checkpoint.weights(model) and "head.weight" not in checkpoint.weights(model)
+    checkpoint.save_state(tmp_path / "s", checkpoint.weights(model), {})
+    checkpoint.load_weights(other, checkpoint.load_state(tmp_path / "s")[0], "s")
+    assert other.head.weight is other.table.weight
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def test_weights_of_another_model_are_refused():
+    with pytest.raises(CheckpointError, match=r"another model, table\.weight has shape"):
+        checkpoint.load_weights(Tied(), checkpoint.weights(Tied(width=4)), "s")
+    with pytest.raises(CheckpointError, match="another model, it differs in"):
+        checkpoint.load_weights(Tied(), checkpoint.weights(nn.Linear(2, 2)), "s")
+
+
+def test_the_average_is_numpys(tmp_path):
+    many = [{"w": torch.randn(4, 4), "n": torch.tensor(i)} for i in range(3)]
+    for i, tensors in enumerate(many):
+        checkpoint.save_state(tmp_path / str(i), tensors, {})
+    mean = checkpoint.average([tmp_path / str(i) for i in range(3)])
+    np.testing.assert_allclose(mean["w"].numpy(), np.mean([m["w"].numpy() for m in many], 0), atol=1e-6)
+    assert mean["n"] == 0 and mean["w"].dtype == torch.float32
+
+
+def test_a_run_makes_room_only_when_told(tmp_path):
+    run = tmp_path / "runs/a"
+    checkpoint.new_run(run)
+    (run / "checkpoints").mkdir()
+    for name in ("run.json", "state.safetensors", "metrics.jsonl", "checkpoints/step-0000001.safetensors", "my notes"):
+        (run / name).write_text("x")
+    with pytest.raises(ConfigError, match=f"regard train --resume {run}"):
+        checkpoint.new_run(run)
+    assert (run / "state.safetensors").exists()
+    checkpoint.new_run(run, force=True)
+    assert list(run.iterdir()) == [run / "my notes"], "a run's own files go, a person's stay"
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ConfigError, match="is a file"):
+        checkpoint.new_run(tmp_path / "file")
+
+
+def test_sweeping_removes_drafts_only(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / ".new").mkdir()
+    for name in (".state.safetensors.tmp", "checkpoints/.step-1.tmp", ".new/config.json", "notes.tmp", "config.json"):
+        (tmp_path / name).write_text("x")
+    checkpoint.sweep(tmp_path)
+    left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*"))
+    assert left == ["checkpoints", "config.json", "notes.tmp"]
