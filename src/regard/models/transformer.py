@@ -46,7 +46,7 @@ class Transformer(EncoderDecoder):
         super().__init__()
         self.config = c
         self.scale = math.sqrt(c.width)
-        self.token = nn.Embedding(c.vocab, c.width)
+        self.token = nn.Embedding(c.vocab, c.width, padding_idx=c.vocab - 1)  # a decoder starts from zero, as Marian's
         self.encoder_place = POSITIONS[c.positions](c.max_length, c.width)
         self.decoder_place = POSITIONS[c.positions](c.max_length, c.width)
         parts = (c.width, c.heads, c.ffn, c.dropout, c.activation)
@@ -57,6 +57,7 @@ class Transformer(EncoderDecoder):
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
         self.drop = nn.Dropout(c.dropout)
         glorot_(self)
+        self.token.weight.register_hook(without_last)  # the tied head must not move that zero
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
         memory, memory_mask = self.encode(source, lengths)
@@ -100,6 +101,10 @@ class Transformer(EncoderDecoder):
             x = layer(x, mask, state.cross[i], state.mask, state.cache.layer(i, slots, state.stop))
         state.time += 1
         return self.decoder_norm(x)
+
+
+def without_last(grad: Tensor) -> Tensor:
+    return torch.cat((grad[:-1], torch.zeros_like(grad[-1:])))
 
 
 def compute_dtype(x: Tensor) -> Tensor:

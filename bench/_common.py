@@ -1,0 +1,83 @@
+"""Shared by the benchmarks: the same weights on both sides, times with their spread, one line per result."""
+
+import json
+import platform
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from regard.models import build, config_for
+from regard.models.base import EncoderDecoder
+from regard.models.published import to_published, weights_bytes
+
+RESULTS = Path(__file__).parent / "results.jsonl"
+
+
+def pair(size: str, vocab: int, **settings: Any) -> tuple[EncoderDecoder, Any]:
+    """Our Transformer, and transformers' MarianMTModel with the same weights."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    ours = build(config_for("transformer", size, vocab, **settings))
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "config.json").write_text(json.dumps(to_published(ours.config)))
+        Path(folder, "model.safetensors").write_bytes(weights_bytes(ours))
+        return ours, transformers.MarianMTModel.from_pretrained(folder)
+
+
+def seconds(work: Callable[[], Any], repeat: int, warm: int = 1) -> list[float]:
+    """Wall-clock times of `work`, a GPU waited for."""
+    wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
+    times = []
+    for i in range(warm + repeat):
+        wait()
+        start = time.perf_counter()
+        work()
+        wait()
+        if i >= warm:
+            times.append(time.perf_counter() - start)
+    return times
+
+
+def machine(device: str) -> str:
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    model = next((x for x in Path("/proc/cpuinfo").read_text().splitlines() if x.startswith("model name")), ": CPU")
+    return f"{model.partition(': ')[2]}, {torch.get_num_threads()} threads"
+
+
+def report(name: str, device: str, unit: str, work: float, **times: list[float]) -> dict[str, Any]:
+    """Print and record rates (`work` units per median time), with all ratios to the last one named: the reference."""
+    rates = {key: work / statistics.median(value) for key, value in times.items()}
+    *ours, reference = rates
+    line = {
+        "bench": name,
+        "date": date.today().isoformat(),
+        "machine": machine(device),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "commit": _commit(),
+        "unit": unit,
+        **{key: round(rate, 1) for key, rate in rates.items()},
+        "spread": {key: round((max(v) - min(v)) / statistics.median(v), 3) for key, v in times.items()},
+        "ratio": {key: round(rates[key] / rates[reference], 2) for key in ours},
+    }
+    with RESULTS.open("a") as f:
+        f.write(json.dumps(line) + "\n")
+    parts = [f"{key} {rate:,.0f} {unit}" for key, rate in rates.items()]
+    print(f"{name} · {line['machine']} · {' · '.join(parts)} · ratio {line['ratio']}", flush=True)
+    return line
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"

@@ -1,0 +1,74 @@
+"""Beam search beside transformers' generate, same weights, same sentences.
+
+python bench/beam.py                                          # base, beam 4, batch 64, 32 tokens (a GPU)
+python bench/beam.py runs/demo test.en                        # a trained model and real sentences, end to end
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+from _common import pair, report, seconds
+
+from regard.generate.search import Search, beam_search
+
+BEAMS, ROWS, LENGTH = 4, 64, 32
+
+
+def random_weights() -> None:
+    """Every sentence forced to the same length: the cost of a step, without luck."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    vocab, rows = 32000, ROWS if device == "cuda" else 16
+    dtype = torch.bfloat16 if device == "cuda" else torch.float32
+    ours, theirs = (model.to(device, dtype).eval() for model in pair("base", vocab))
+    source = torch.randint(2, vocab - 1, (rows, LENGTH), device=device)
+    source[:, -1] = 0
+    search = Search(beams=BEAMS, min_length=LENGTH, eos=0, pad=vocab - 1)
+    limits = torch.full((rows,), LENGTH, device=device)
+    mask = torch.ones_like(source)
+    times = {
+        "regard": seconds(lambda: beam_search(ours, source, None, limits, search, look_every=8), 5, 2),
+        "transformers": seconds(
+            lambda: theirs.generate(
+                source, attention_mask=mask, num_beams=BEAMS, max_new_tokens=LENGTH, min_new_tokens=LENGTH
+            ),
+            3,
+        ),
+    }
+    report(f"beam{BEAMS}-base-{rows}x{LENGTH}", device, "tokens/s", rows * LENGTH, **times)
+
+
+def trained(folder: str, file: str) -> None:
+    """Text in, text out. transformers gets its best case too: sentences sorted by length, in batches of 64."""
+    import transformers
+
+    from regard.predictors import load
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    texts = Path(file).read_text(encoding="utf-8").splitlines()
+    ours = load(folder, device)
+    theirs = transformers.MarianMTModel.from_pretrained(folder).to(device).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    ordered = sorted(texts, key=len)
+    made: dict[str, list[str]] = {}
+
+    def regard() -> None:
+        made["regard"] = ours.translate(ordered, beam=BEAMS, length_penalty=0.0)
+
+    @torch.inference_mode()
+    def hugging() -> None:
+        made["transformers"] = []
+        for start in range(0, len(ordered), ROWS):
+            batch = tokenizer(ordered[start : start + ROWS], return_tensors="pt", padding=True).to(device)
+            found = theirs.generate(**batch, num_beams=BEAMS, length_penalty=0.0, early_stopping=True, max_length=64)
+            made["transformers"] += tokenizer.batch_decode(found, skip_special_tokens=True)
+
+    times = {"regard": seconds(regard, 3), "transformers": seconds(hugging, 3)}
+    same = sum(a == b for a, b in zip(made["regard"], made["transformers"], strict=True))
+    print(f"{same} of {len(texts)} translations are the same")
+    words = sum(len(ids) for ids in ours.tokenizer.encode_batch(made["regard"]))
+    report(f"beam{BEAMS}-{Path(folder).name}-{len(texts)}", device, "tokens/s", words, **times)
+
+
+if __name__ == "__main__":
+    trained(*sys.argv[1:3]) if len(sys.argv) > 2 else random_weights()
