@@ -13,6 +13,7 @@ from _common import pair, report, seconds
 from regard.generate.search import Search, beam_search
 
 BEAMS, ROWS, LENGTH = 4, 64, 32
+BATCH = 64  # the default of `Translator.translate`
 
 
 def random_weights() -> None:
@@ -39,7 +40,7 @@ def random_weights() -> None:
 
 
 def trained(folder: str, file: str) -> None:
-    """Text in, text out. transformers gets its best case too: sentences sorted by length, in batches of 64."""
+    """Text in, text out. transformers gets sentences sorted by length too, in batches of the same size."""
     import transformers
 
     from regard.predictors import load
@@ -58,8 +59,8 @@ def trained(folder: str, file: str) -> None:
     @torch.inference_mode()
     def hugging() -> None:
         made["transformers"] = []
-        for start in range(0, len(ordered), ROWS):
-            batch = tokenizer(ordered[start : start + ROWS], return_tensors="pt", padding=True).to(device)
+        for start in range(0, len(ordered), BATCH):
+            batch = tokenizer(ordered[start : start + BATCH], return_tensors="pt", padding=True).to(device)
             found = theirs.generate(**batch, num_beams=BEAMS, length_penalty=0.0, early_stopping=True, max_length=64)
             made["transformers"] += tokenizer.batch_decode(found, skip_special_tokens=True)
 

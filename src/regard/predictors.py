@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from regard.data.pairs import clean
-from regard.data.tokenizers.bpe import BPE
+from regard.data.tokenizers import Tokenizer
+from regard.data.tokenizers import load as load_tokenizer
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.sampling import luck
 from regard.generate.search import Found, Search, beam_search, sample
@@ -41,7 +42,7 @@ class Token:
 class Translator:
     """A model and its tokenizer."""
 
-    def __init__(self, model: EncoderDecoder, tokenizer: BPE, device: str = "cpu"):
+    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = torch.device(device)
@@ -71,7 +72,7 @@ class Translator:
         if beam < 1 or batch < 1:
             raise ConfigError(f"beam and batch start at 1, got {beam} and {batch}")
         search = Search(beams=beam, alpha=length_penalty, eos=self.tokenizer.eos, pad=self.tokenizer.pad)
-        forced = None if prefix is None else self.encode(prefix)
+        forced = None if prefix is None else self.encode_targets(prefix)
         results: list[list[Hypothesis]] = [[] for _ in texts]
         for rows, source, lengths, limits in self.batches(texts, batch, max_length):
             begins = None
@@ -113,7 +114,7 @@ class Translator:
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[float]:
         """The model's log-probability of each given translation, its end included."""
         scores = [0.0] * len(sources)
-        given = self.encode(targets)
+        given = self.encode_targets(targets)
         for rows, source, lengths, _ in self.batches(sources, batch, 0):
             target, sizes = self.padded([[*given[r], self.tokenizer.eos] for r in rows])
             words = self.model.logits(self.model(source, lengths, self.shifted(target))).float().log_softmax(-1)
@@ -126,7 +127,8 @@ class Translator:
     @torch.inference_mode()
     def attention(self, source: str, target: str) -> "CrossLook":
         """Every layer's and head's attention from a target to its source, for any given translation."""
-        src, tgt = ([*ids, self.tokenizer.eos] for ids in self.encode([source, target]))
+        src = [*self.encode([source])[0], self.tokenizer.eos]
+        tgt = [*self.encode_targets([target])[0], self.tokenizer.eos]
         ids = torch.tensor([tgt], device=self.device)
         with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
             self.model(torch.tensor([src], device=self.device), None, self.shifted(ids))
@@ -144,6 +146,9 @@ class Translator:
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids without the end mark, of text with its white space tidied as it was for training."""
         return self.tokenizer.encode_batch([clean(text) for text in texts])
+
+    def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
+        return self.tokenizer.encode_targets([clean(text) for text in texts])
 
     def batches(
         self, texts: Sequence[str], batch: int, max_length: int
@@ -209,4 +214,4 @@ def load(path: str | Path, device: str = "cpu") -> Translator:
         raise CheckpointError(
             f"no run or model folder {str(path)!r}; type: regard train translate --name {folder.name}"
         )
-    return Translator(load_model(folder), BPE.load(folder), device)
+    return Translator(load_model(folder), load_tokenizer(folder), device)

@@ -72,7 +72,7 @@ def test_ours_loads_a_folder_that_transformers_wrote(theirs, ours, tmp_path, bat
 
 
 def test_swish_models_are_read_too(tmp_path, batch):
-    """The public OPUS models use swish instead of relu."""
+    """The public OPUS models use swish instead of relu, and add a bias to their logits."""
     torch.manual_seed(0)
     config = transformers.MarianConfig(
         vocab_size=53, d_model=16, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=24, decoder_ffn_dim=24,
@@ -80,6 +80,7 @@ def test_swish_models_are_read_too(tmp_path, batch):
         max_position_embeddings=40, pad_token_id=52, eos_token_id=0, decoder_start_token_id=52,
     )  # fmt: skip
     theirs = transformers.MarianMTModel(config).eval()
+    theirs.final_logits_bias.normal_()
     theirs.save_pretrained(tmp_path)
     source, lengths, inputs = batch
     ours = load_model(tmp_path)
@@ -89,6 +90,26 @@ def test_swish_models_are_read_too(tmp_path, batch):
     )
 
 
+def test_a_bias_of_the_logits_comes_through_the_loss_and_out_again(tmp_path, batch):
+    from regard.data.batch import collate
+    from regard.tasks.translate import Translate
+
+    torch.manual_seed(0)
+    settings = dict(vocab=53, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, max_length=40)
+    model = build(TransformerConfig(**settings, output_bias=True)).eval()
+    torch.nn.init.normal_(model.bias)
+    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
+    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path)
+    pairs = collate([[5, 6, 7], [8]], [[9, 10], [11, 12, 13]], eos=0, pad=52)
+    labels = pairs.target.masked_fill(pairs.target == 52, -100)
+    loss = theirs(
+        input_ids=pairs.source, attention_mask=pairs.source != 52, decoder_input_ids=pairs.inputs, labels=labels
+    ).loss
+    torch.testing.assert_close(Translate(0.0).loss_sum(model, pairs) / 7, loss)
+    assert load_model(tmp_path).config == model.config
+
+
 class Ids:
     """A tokenizer whose texts are numbers."""
 
@@ -96,6 +117,8 @@ class Ids:
 
     def encode_batch(self, texts):
         return [[int(w) for w in text.split()] for text in texts]
+
+    encode_targets = encode_batch
 
     def decode(self, ids):
         return " ".join(str(i) for i in ids if i not in (self.eos, self.pad))

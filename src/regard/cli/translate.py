@@ -276,14 +276,15 @@ def tokens(
       regard tokens runs/demo "some text"
       regard tokens runs/demo "some text" --json
     """
-    from regard.data.tokenizers.bpe import BPE
+    from regard.data.pairs import clean
+    from regard.data.tokenizers import load
 
-    bpe = BPE.load(Path(run))
-    ids = [*bpe.encode(text), bpe.eos]
+    pieces = load(Path(run))
+    ids = [*pieces.encode_batch([clean(text)])[0], pieces.eos]
     if json:
-        show([{"position": i, "piece": bpe.piece(n), "id": n} for i, n in enumerate(ids)])
+        show([{"position": i, "piece": pieces.piece(n), "id": n} for i, n in enumerate(ids)])
         return
-    rows = [("POSITION", "PIECE", "ID"), *((str(i), bpe.piece(n), str(n)) for i, n in enumerate(ids))]
+    rows = [("POSITION", "PIECE", "ID"), *((str(i), pieces.piece(n), str(n)) for i, n in enumerate(ids))]
     print(table(rows, right=[0, 2]))
 
 

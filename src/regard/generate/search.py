@@ -77,13 +77,8 @@ class Beam:
         # an ending counts when it is among the N best; 2N candidates leave N to go on, whatever ends
         rank = torch.arange(ends.size(1), device=ends.device)
         filed = ends & (rank < N) & (best > NEVER) & ~self.done[:, None]
-        scores = torch.where(filed, best / s.penalty(length), NEVER)
-        self.count += filed.sum(1)
-        every = torch.cat((self.found_scores, scores), 1)
-        self.found_scores, keep = every.topk(N, 1)
-        self.found_sums = torch.cat((self.found_sums, best), 1).gather(1, keep)
-        self.found_lengths = torch.cat((self.found_lengths, length.expand_as(best)), 1).gather(1, keep)
-        self.found = torch.cat((self.found, histories), 1).gather(1, keep[:, :, None].expand_as(self.found))
+        if filed.is_cuda or filed.any():  # a look at a CPU costs nothing, and often nothing ends
+            self.file(filed, best, histories, length)
 
         alive = torch.where(ends, NEVER, best)
         self.scores, go = alive.topk(N, 1)  # B N
@@ -91,6 +86,15 @@ class Beam:
         self.done |= (self.count >= N) | (length >= self.limits) | (self.scores[:, 0] == NEVER)
         self.time += 1
         return parents.gather(1, go)
+
+    def file(self, filed: Tensor, sums: Tensor, histories: Tensor, length: Tensor) -> None:
+        """Keep the N best of the finished hypotheses so far and those just `filed`, B 2N."""
+        scores = torch.where(filed, sums / self.search.penalty(length), NEVER)
+        self.count += filed.sum(1)
+        self.found_scores, keep = torch.cat((self.found_scores, scores), 1).topk(self.search.beams, 1)
+        self.found_sums = torch.cat((self.found_sums, sums), 1).gather(1, keep)
+        self.found_lengths = torch.cat((self.found_lengths, length.expand_as(sums)), 1).gather(1, keep)
+        self.found = torch.cat((self.found, histories), 1).gather(1, keep[:, :, None].expand_as(self.found))
 
     def totals(self, words: Tensor) -> Tensor:
         """The score of every hypothesis with every next word, -inf for what may not come now: B N V, in place."""
@@ -121,7 +125,9 @@ def best_of(scores: Tensor, k: int, width: int = 64) -> tuple[Tensor, Tensor]:
     B, M = scores.shape
     if k * width * 8 > M:
         return scores.topk(k, 1)
-    blocks = torch.nn.functional.pad(scores, (0, -M % width), value=NEVER).view(B, -1, width)
+    if M % width:
+        scores = torch.nn.functional.pad(scores, (0, -M % width), value=NEVER)
+    blocks = scores.view(B, -1, width)
     inside = blocks.amax(-1).topk(k, 1).indices  # B k
     inside = inside.sort(1).values  # ties go to the smaller index, as in a plain scan
     values, places = blocks.gather(1, inside[:, :, None].expand(-1, -1, width)).flatten(1).topk(k, 1)

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -22,6 +23,7 @@ class EncoderDecoder(nn.Module):
 
     config: Any
     token: nn.Embedding
+    bias: Tensor | None  # of the head; only some published models have one
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
         """B S ids, their lengths (None: no padding anywhere), B T decoder inputs -> B T D."""
@@ -32,7 +34,7 @@ class EncoderDecoder(nn.Module):
         return self.token.weight  # V D
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return hidden @ self.head.T  # … D -> … V
+        return F.linear(hidden, self.head, self.bias)  # … D -> … V
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> Any:
         """Read the sources once and make room for `capacity` words of `beams` hypotheses each: a `DecodingState`."""

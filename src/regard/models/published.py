@@ -5,6 +5,7 @@ published counterpart keep our own names under `model_type: regard-…`; transfo
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +97,9 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
 def to_marian(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Our names to Marian's; fused maps are cut into theirs."""
     published = {"model.shared.weight": state["token.weight"]}
-    published["final_logits_bias"] = torch.zeros(1, state["token.weight"].size(0))
+    published["final_logits_bias"] = state.get("bias", torch.zeros(len(state["token.weight"])))[None]
     for name, tensor in state.items():
-        if name == "token.weight":
+        if name in ("token.weight", "bias"):
             continue
         side, index, rest = name.split(".", 2)
         base = f"model.{side}.layers.{index}."
@@ -117,17 +118,14 @@ def from_marian(published: dict[str, Tensor], model: Transformer) -> dict[str, T
     """Marian's names to ours, for every parameter of `model`; extra copies of tied weights are ignored."""
     ours = {}
     for name in model.state_dict():
-        if name == "token.weight":
-            ours[name] = published["model.shared.weight"]
+        if name in ("token.weight", "bias"):
+            ours[name] = published["model.shared.weight"] if name != "bias" else published["final_logits_bias"][0]
             continue
         side, index, rest = name.split(".", 2)
         part, kind = rest.rsplit(".", 1)
         base = f"model.{side}.layers.{index}."
         names = FUSED.get(part) or [(ENCODER if side == "encoder" else DECODER)[part]]
         ours[name] = torch.cat([published[f"{base}{piece}.{kind}"] for piece in names])
-    bias = published.get("final_logits_bias")
-    if bias is not None and bias.count_nonzero():
-        raise CheckpointError("these weights have a final_logits_bias that is not zero; we read only models without")
     return ours
 
 
@@ -166,8 +164,11 @@ def load_model(folder: Path) -> EncoderDecoder:
         raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
     except ValueError as e:
         raise CheckpointError(f"{folder / 'config.json'} is not JSON: {e}") from None
-    model = build(from_published(values, str(folder / "config.json")))
+    config = from_published(values, str(folder / "config.json"))
     state = read_weights(folder / "model.safetensors")
+    if isinstance(config, TransformerConfig) and state.get("final_logits_bias", torch.zeros(1)).any():
+        config = replace(config, output_bias=True)
+    model = build(config)
     try:
         if is_marian(model.config):
             assert isinstance(model, Transformer)

@@ -55,6 +55,7 @@ class Seq2Seq(EncoderDecoder):
         self.cell = FAST_CELLS[c.cell](c.embedding + 2 * c.width, c.width)
         self.readout = nn.Linear(c.width + 2 * c.width + c.embedding, c.embedding)
         self.drop = nn.Dropout(c.dropout)
+        self.bias = None
         glorot_(self)
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:

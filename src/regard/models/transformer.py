@@ -29,6 +29,7 @@ class TransformerConfig:
     positions: str = "sinusoidal"
     activation: str = "relu"
     max_length: int = 512
+    output_bias: bool = False  # OPUS models have one
 
     def __post_init__(self):
         if self.width % self.heads:
@@ -56,6 +57,7 @@ class Transformer(EncoderDecoder):
         last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream leaves its last layer un-normed
         self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
         self.drop = nn.Dropout(c.dropout)
+        self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
         glorot_(self)
         self.token.weight.register_hook(without_last)  # the tied head must not move that zero
 
@@ -127,15 +129,19 @@ class TransformerState:
         self.time = torch.zeros(1, dtype=torch.long, device=keys.device)  # positions decoded so far
         self.fixed = keys.is_cuda  # a GPU looks at all of the cache at every step, so that all steps are alike
         self.stop = keys.size(3) if self.fixed else 0  # keys to look at: the host's copy of time · N
-        self.hypothesis = torch.arange(beams, device=keys.device)
+        self.own = torch.arange(beams, device=keys.device)
+        self.eye = torch.eye(beams, dtype=torch.bool, device=keys.device)
         self.ancestors = torch.zeros(keys.size(1), beams, keys.size(3), dtype=torch.bool, device=keys.device)  # B N S
 
-    def grow(self) -> tuple[Tensor, Mask]:
+    def grow(self) -> tuple[Tensor | slice, Mask]:
         """Room for one more key per hypothesis: its slots, and the table in which each may see its own."""
-        self.stop += 0 if self.fixed else self.beams
-        slots = self.time * self.beams + self.hypothesis  # N
-        own = torch.eye(self.beams, dtype=torch.bool, device=slots.device).expand(self.ancestors.size(0), -1, -1)
-        self.ancestors.index_copy_(2, slots, own)
+        if self.fixed:
+            slots = self.time * self.beams + self.own  # N
+            self.ancestors.index_copy_(2, slots, self.eye.expand(self.ancestors.size(0), -1, -1))
+        else:
+            slots = slice(self.stop, self.stop + self.beams)
+            self.stop += self.beams
+            self.ancestors[:, :, slots] = self.eye
         return slots, Table(self.ancestors[:, None, :, : self.stop])
 
     def reorder(self, parents: Tensor) -> None:

@@ -8,17 +8,23 @@ from torch import Tensor
 
 @dataclass
 class LayerCache:
-    """One layer's share. `slots` says where the tokens of this step are written, `stop` how far to look."""
+    """One layer's share. `slots` says where the tokens of this step are written, `stop` how far to look.
+
+    Slots as a tensor let a step be replayed on a GPU; a slice is quicker where the host keeps count.
+    """
 
     keys: Tensor  # B H C K
     values: Tensor  # B H C K
-    slots: Tensor  # T
+    slots: Tensor | slice  # T
     stop: int
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Write this step's keys and values, return all so far: B H S K each."""
-        self.keys.index_copy_(2, self.slots, k)
-        self.values.index_copy_(2, self.slots, v)
+        if isinstance(self.slots, slice):
+            self.keys[:, :, self.slots], self.values[:, :, self.slots] = k, v
+        else:
+            self.keys.index_copy_(2, self.slots, k)
+            self.values.index_copy_(2, self.slots, v)
         return self.keys[:, :, : self.stop], self.values[:, :, : self.stop]
 
 
@@ -27,10 +33,10 @@ class Cache:
 
     def __init__(self, layers: int, rows: int, heads: int, capacity: int, head_width: int, like: Tensor):
         shape = (layers, rows, heads, capacity, head_width)
-        self.keys = torch.zeros(shape, dtype=like.dtype, device=like.device)
-        self.values = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        make = torch.zeros if like.is_cuda else torch.empty  # a GPU looks at the unwritten part too, with weight 0
+        self.keys, self.values = (make(shape, dtype=like.dtype, device=like.device) for _ in range(2))
 
-    def layer(self, index: int, slots: Tensor, stop: int) -> LayerCache:
+    def layer(self, index: int, slots: Tensor | slice, stop: int) -> LayerCache:
         return LayerCache(self.keys[index], self.values[index], slots, stop)
 
     def select(self, rows: Tensor) -> None:

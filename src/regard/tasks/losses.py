@@ -5,9 +5,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-def plain_cross_entropy_sum(x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0) -> Tensor:
+def plain_cross_entropy_sum(
+    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
+) -> Tensor:
     """M D states, V D head, M targets. Szegedy et al. 2016: `smoothing` of the mass is spread over all words."""
-    logits = (x @ weight.T).float()  # M V
+    logits = F.linear(x, weight, bias).float()  # M V
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
 
 

@@ -37,6 +37,8 @@ class Translate:
         targets: Tensor,
     ) -> Tensor:
         x = model(source, lengths, inputs).flatten(0, 1)[chosen]  # M D: the real positions, sentence after sentence
+        if model.bias is not None:
+            return plain_cross_entropy_sum(x, model.head, targets, self.smoothing, model.bias)
         return self.cross_entropy_sum(x, model.head, targets, self.smoothing)
 
     def compile(self) -> None:
@@ -53,7 +55,7 @@ class Translate:
         for batch in batches:
             source, lengths, inputs, chosen, targets = tensors(batch)
             x = model(source, lengths, inputs).flatten(0, 1)[chosen]
-            total += plain_cross_entropy_sum(x, model.head, targets).item()
+            total += plain_cross_entropy_sum(x, model.head, targets, bias=model.bias).item()
             count += batch.targets_count
         model.train(training)
         return {"loss": total / count, "perplexity": math.exp(min(total / count, 700.0))}

@@ -66,6 +66,8 @@ class Numbers:
     def encode_batch(self, texts):
         return [self.encode(text) for text in texts]
 
+    encode_targets = encode_batch
+
     def decode(self, ids):
         return " ".join(str(i) for i in ids if i not in (self.eos, self.pad))
 

@@ -108,6 +108,8 @@ class BPE:
         """`encode` for many texts, on all cores."""
         return [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    encode_targets = encode_batch  # one vocabulary for both sides
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out."""
         return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
