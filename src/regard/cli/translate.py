@@ -48,7 +48,7 @@ def translate(
         str, typer.Option(metavar="TEXT", help="Do not translate: score and align this translation.")
     ] = "",
     layer: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Decoder layer of the alignment, from 1; 0 is the last but one.")
+        int, typer.Option(metavar="N", min=0, help="Decoder layer of the alignment, from 1; 0 is the sharpest.")
     ] = 0,
     head: Annotated[
         int, typer.Option(metavar="N", min=0, help="Attention head of the alignment, from 1; 0 is their mean.")

@@ -56,12 +56,12 @@ def test_counts_that_do_not_fit_are_an_error():
         align_words(PIECES, ["a", "b"], [8, 1], ["x", "y"], [1, 2])
 
 
-def test_layers_and_heads_are_counted_from_one_and_default_to_the_mean_of_the_last_but_one():
+def test_layers_and_heads_are_counted_from_one_and_default_to_the_mean_of_the_sharpest_layer():
     weights = np.arange(3 * 2).reshape(3, 2, 1, 1).astype(float)
     assert choose(weights, layer=1, head=2).item() == 1
     assert choose(weights, layer=3).item() == 4.5
-    assert choose(weights).item() == 2.5
-    assert choose(weights[:1]).item() == 0.5
+    sharp, blunt = np.array([[[1.0, 0.0]], [[0.9, 0.1]]]), np.array([[[1.0, 0.0]], [[0.0, 1.0]]])  # H T S
+    assert choose(np.stack([blunt, sharp, blunt])).tolist() == [[0.95, 0.05]]  # heads that disagree are blunt
     with pytest.raises(ConfigError, match="layers 1 to 3"):
         choose(weights, layer=4)
     with pytest.raises(ConfigError, match="heads 1 to 2"):
