@@ -13,7 +13,7 @@ from _common import pair, report, seconds
 from regard.generate.search import Search, beam_search
 
 BEAMS, ROWS, LENGTH = 4, 64, 32
-BATCH = 64  # the default of `Translator.translate`
+BATCH = 128  # the default of `Translator.translate`
 
 
 def random_weights() -> None:

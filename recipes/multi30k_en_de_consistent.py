@@ -1,4 +1,11 @@
-"""The same with the consistency loss of R-Drop: two passes with different dropout must agree."""
+"""recipes/multi30k_en_de.py with the consistency loss of R-Drop (Liang et al. 2021) and more steps.
+
+    regard train recipes/multi30k_en_de_consistent.py --name m30k-consistent --device cuda
+    regard compare runs/m30k runs/m30k-consistent --length-penalty 1.4
+
+NOT finished by us yet: at step 5,850 of 8,000 seeds 0, 1, 2 stood at 41.3, 40.8, 41.6 greedy BLEU on the first 500
+sentences of val, where the plain recipe ended at 42.1, 42.4, 42.4 (one H200, 2026-11-15). No test figure is claimed.
+"""
 
 from regard import Run
 from regard.data.prepare import PairsConfig

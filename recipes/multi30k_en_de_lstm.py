@@ -1,4 +1,12 @@
-"""Multi30k English to German with an LSTM and Bahdanau attention, on the tokenised text."""
+"""Multi30k English to German, LSTM with Bahdanau attention, tokenised text: 38.24 ± 0.52 BLEU on test2016.
+
+    regard train recipes/multi30k_en_de_lstm.py --name m30k-lstm --device cuda
+    regard evaluate runs/m30k-lstm --beam 5 --length-penalty 1.0
+
+Seeds 0, 1, 2 gave 37.64, 38.51, 38.57 (sacreBLEU, tokenize none, beam 5, length penalty chosen on val). Without
+attention (--set model.attention=false) seed 0 gave 27.17. One H200, 2026-11-15; 100 seconds with eleven other runs
+beside it on the same GPU.
+"""
 
 from regard import Run
 from regard.data.prepare import PairsConfig

@@ -1,4 +1,11 @@
-"""Multi30k English to German from raw text: no tokeniser but our own, scored on real German by sacreBLEU's 13a."""
+"""Multi30k English to German from raw text, no tokeniser but our own: 39.89 BLEU (13a) on test2016.
+
+    regard train recipes/multi30k_en_de_raw.py --name m30k-raw --device cuda
+    regard evaluate runs/m30k-raw --beam 5 --length-penalty 1.4
+
+One seed, one H200, 2026-11-15; length penalty chosen on val (41.30). Cased, with real punctuation: not to be compared
+with scores on the tokenised, lower-cased text.
+"""
 
 from regard import Run
 from regard.data.prepare import PairsConfig

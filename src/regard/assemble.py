@@ -5,6 +5,7 @@ import json
 import platform
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,11 @@ PRESETS: dict[tuple[str, str], Preset] = {
         settings={},
         vocab=4000,
         minutes=4.0,
-        tokens=2048,
+        tokens=1536,
         precision="fp32",
-        dropout=0.2,
-        optim=Optim(name="adamw", lr=2e-3),
-        schedule=Schedule(kind="linear", warmup=100),
+        dropout=0.0,
+        optim=Optim(name="muon", lr=0.01, adam_lr=8e-3),  # AdamW learns next to nothing in that time
+        schedule=Schedule(kind="linear", warmup=200),
     ),
     ("cuda", "transformer"): Preset(
         size="small",
@@ -96,7 +97,7 @@ PRESETS: dict[tuple[str, str], Preset] = {
         tokens=16384,
         precision="bf16",
         dropout=0.3,
-        optim=Optim(name="adamw", lr=2e-3),
+        optim=Optim(name="muon", lr=0.01, adam_lr=5e-3),
         schedule=Schedule(kind="linear", warmup=400),
     ),
 }
@@ -161,11 +162,12 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     model = build(run.model).to(device)
     dropout = Dropout(bpe, run.data.bpe_dropout, run.seed, run.data.max_length) if run.data.bpe_dropout else None
     multiple = 8 if run.compile else 1  # few different shapes, so few compilations
+    how: Any = dict(multiple=multiple, dropout=dropout, content=int(prepared.folder.name, 16))
     return Parts(
         run=run,
         model=model,
         task=make_task(run),
-        loader=Loader(prepared.train, bpe.eos, bpe.pad, run.tokens, run.seed, multiple=multiple, dropout=dropout),
+        loader=Loader(prepared.train, bpe.eos, bpe.pad, run.tokens, run.seed, **how),
         valid_batches=lambda: (b.to(device) for b in in_order(prepared.valid, bpe.eos, bpe.pad, run.tokens)),
         metric=dev_score(prepared, run.data, device),
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
@@ -176,9 +178,12 @@ def dev_score(
     prepared: Prepared, data: PairsConfig, device: str
 ) -> Callable[[EncoderDecoder], dict[str, float]] | None:
     """BLEU and chrF of greedy translations of the first held-out sentences: how the best checkpoint is chosen."""
-    sources, references = (side[:DEV_SENTENCES] for side in prepared.valid_text())
-    if len(sources) < FEW:
+    texts = zip(*prepared.valid_text(), strict=True)  # those too long for the validation loss are left out here too
+    fitting = (pair for pair in texts if len(prepared.tokenizer.encode(pair[0])) < data.max_length)
+    pairs = list(islice(fitting, DEV_SENTENCES))
+    if len(pairs) < FEW:
         return None
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     tokenize = "none" if data.split == "spaces" else "13a"
 
     def metric(model: EncoderDecoder) -> dict[str, float]:

@@ -25,7 +25,8 @@ from regard.errors import CheckpointError, ConfigError, WorkFailed
 
 FORMAT_VERSION = 1  # of state.safetensors, checkpoints/ and run.json; raise it when an older regard could not read them
 DRAFT = ".new"  # a model folder in the making
-OF_A_RUN = ("state.safetensors", "checkpoints", "metrics.jsonl", "tensorboard", "model.safetensors", "run.json")
+OF_A_RUN = ("state.safetensors", "checkpoints", "metrics.jsonl", "tensorboard", "model.safetensors", "plan.json",
+            "run.json")  # fmt: skip
 UNFINISHED = ".tmp"  # what a file is called until it is whole
 
 
@@ -81,15 +82,16 @@ def new_run(folder: str | Path, force: bool = False) -> None:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file; a run wants a folder, choose another --name")
-    if (folder / "run.json").exists():
+    if any((folder / name).exists() for name in ("run.json", "plan.json")):
         if not force:
             raise ConfigError(
                 f"{folder}: holds a run already; go on with it (regard train --resume {folder}), "
                 "choose another --name, or replace it with --force"
             )
-        for name in OF_A_RUN:
-            path = folder / name
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        with alone(folder):  # whoever trains there keeps it
+            for name in OF_A_RUN:
+                path = folder / name
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:

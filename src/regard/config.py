@@ -42,29 +42,36 @@ def from_dict(cls: type[T], values: dict[str, Any], path: str = "") -> T:
 
 def override(config: T, settings: Iterable[str]) -> T:
     """`config` with each `dotted.name=value` of `settings` applied: the command line's `--set`."""
+    read = []
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
             raise ConfigError(f"--set wants name=value, got {setting!r}")
-        config = _replace(config, name.strip().split("."), value.strip(), "")
-    return config
+        read.append((name.strip().split("."), value.strip()))
+    return _replace(config, read, "") if read else config
 
 
-def _replace(config: Any, names: list[str], value: str, path: str) -> Any:
+def _replace(config: Any, settings: list[tuple[list[str], str]], path: str) -> Any:
+    """All settings of a group at once: what is checked together must be allowed to change together."""
     fields = {f.name: f for f in dataclasses.fields(config)}
-    head, rest = names[0], names[1:]
-    if head not in fields:
-        raise unknown("setting", path + head, [path + n for n in fields])
-    old = getattr(config, head)
-    if rest:
-        if not dataclasses.is_dataclass(old):
-            raise ConfigError(f"{path}{head} is a value, not a group of settings")
-        return dataclasses.replace(config, **{head: _replace(old, rest, value, f"{path}{head}.")})
-    if dataclasses.is_dataclass(old):
-        inside = ", ".join(f.name for f in dataclasses.fields(old))
-        raise ConfigError(f"{path}{head} is a group of settings; set one of its fields: {inside}")
-    hint = typing.get_type_hints(type(config))[head]
-    return dataclasses.replace(config, **{head: _convert(hint, value, path + head)})
+    changes: dict[str, Any] = {}
+    deeper: dict[str, list[tuple[list[str], str]]] = {}
+    for (head, *rest), value in settings:
+        if head not in fields:
+            raise unknown("setting", path + head, [path + n for n in fields])
+        old = getattr(config, head)
+        if rest:
+            if not dataclasses.is_dataclass(old):
+                raise ConfigError(f"{path}{head} is a value, not a group of settings")
+            deeper.setdefault(head, []).append((rest, value))
+        elif dataclasses.is_dataclass(old):
+            inside = ", ".join(f.name for f in dataclasses.fields(old))
+            raise ConfigError(f"{path}{head} is a group of settings; set one of its fields: {inside}")
+        else:
+            changes[head] = _convert(typing.get_type_hints(type(config))[head], value, path + head)
+    for head, inner in deeper.items():
+        changes[head] = _replace(getattr(config, head), inner, f"{path}{head}.")
+    return dataclasses.replace(config, **changes)
 
 
 def _convert(hint: Any, value: Any, name: str) -> Any:

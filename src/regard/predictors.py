@@ -1,5 +1,7 @@
 """A trained model, ready for use: `load("runs/demo").translate(["Where is the station?"])`."""
 
+import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.checkpoint import check_format
 from regard.data.pairs import clean
 from regard.data.tokenizers import Tokenizer
 from regard.data.tokenizers import load as load_tokenizer
@@ -49,7 +52,7 @@ class Translator:
 
     def translate(self, texts: Sequence[str], **settings) -> list[str]:
         """The best translation of each text; settings as for `hypotheses`."""
-        return [best[0].text for best in self.hypotheses(texts, **settings)]
+        return [best[0].text if best else "" for best in self.hypotheses(texts, **settings)]
 
     def hypotheses(
         self,
@@ -60,7 +63,7 @@ class Translator:
         length_penalty: float = 0.6,
         max_length: int = 0,
         prefix: Sequence[str] | None = None,
-        batch: int = 64,
+        batch: int = 128,
     ) -> list[list[Hypothesis]]:
         """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
 
@@ -71,6 +74,8 @@ class Translator:
             raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
         if beam < 1 or batch < 1:
             raise ConfigError(f"beam and batch start at 1, got {beam} and {batch}")
+        if not math.isfinite(length_penalty):
+            raise ConfigError(f"a length penalty is a number, 0 for none, got {length_penalty}")
         search = Search(beams=beam, alpha=length_penalty, eos=self.tokenizer.eos, pad=self.tokenizer.pad)
         forced = None if prefix is None else self.encode_targets(prefix)
         results: list[list[Hypothesis]] = [[] for _ in texts]
@@ -93,15 +98,19 @@ class Translator:
         top_k: int = 0,
         top_p: float = 1.0,
         seed: int = 0,
+        first: int = 0,
         max_length: int = 0,
-        batch: int = 64,
+        batch: int = 128,
     ) -> list[Hypothesis]:
-        """One random translation of each text; the n-th text with the same seed gets the same one in any company."""
+        """One random translation of each text; the n-th text with the same seed gets the same one in any company.
+
+        `first` is how many texts came before these.
+        """
         if temperature <= 0:
             raise ConfigError(f"temperature must be above 0, got {temperature}; for no randomness use beam search")
         results: list[Hypothesis | None] = [None] * len(texts)
         for rows, source, lengths, limits in self.batches(texts, batch, max_length):
-            uniform = luck(rows, int(limits.max()), seed)
+            uniform = luck([first + row for row in rows], int(limits.max()), seed)
             ends = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad)
             found = sample(
                 self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **ends
@@ -111,7 +120,7 @@ class Translator:
         return [r for r in results if r is not None]
 
     @torch.inference_mode()
-    def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 64) -> list[float]:
+    def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 128) -> list[float]:
         """The model's log-probability of each given translation, its end included."""
         scores = [0.0] * len(sources)
         given = self.encode_targets(targets)
@@ -154,6 +163,8 @@ class Translator:
         self, texts: Sequence[str], batch: int, max_length: int
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
         """Sentences of similar length together: their rows, B S sources, lengths (None: no padding), limits B."""
+        if isinstance(texts, str):
+            raise ConfigError(f"wanted a list of texts, got one text; write [{texts[:20]!r}]")
         ids = [[*sentence, self.tokenizer.eos] for sentence in self.encode(texts)]
         room = getattr(self.model.config, "max_length", 10_000)
         for row, sentence in enumerate(ids):
@@ -185,7 +196,7 @@ class Translator:
         for b in range(len(ids)):
             yield [
                 Hypothesis(
-                    self.tokenizer.decode(ids[b][n][: lengths[b][n]]),
+                    clean(self.tokenizer.decode(ids[b][n][: lengths[b][n]])),  # a byte piece may be a line end
                     scores[b][n],
                     sums[b][n],
                     ids[b][n][: lengths[b][n]],
@@ -214,4 +225,9 @@ def load(path: str | Path, device: str = "cpu") -> Translator:
         raise CheckpointError(
             f"no run or model folder {str(path)!r}; type: regard train translate --name {folder.name}"
         )
+    if (known := folder / "regard.json").is_file():
+        try:
+            check_format(known, json.loads(known.read_bytes()))
+        except (ValueError, AttributeError) as e:
+            raise CheckpointError(f"{known}: cannot be read ({e})") from None
     return Translator(load_model(folder), load_tokenizer(folder), device)

@@ -1,6 +1,8 @@
 """`regard`: the verbs, what every verb shares, and how a failure reads."""
 
 import errno
+import io
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -75,6 +77,11 @@ def everywhere(
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command line; every failure is one sentence on stderr and an exit code."""
+    # torch's threads spin while they wait, which halves the pace of a busy machine; a short spin costs nothing
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8")  # as text is read: a terminal set otherwise must not break a pipe
     args = flags_first(sys.argv[1:] if args is None else args)
     verbose = "-v" in args[:2]
     try:

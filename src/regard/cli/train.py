@@ -138,7 +138,8 @@ def train(
     """
     flags: Flags = ctx.obj
     if resume:
-        if what or dry_run or force:
+        given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
+        if set(given) - {"resume", "device", "json"}:
             raise ConfigError(f"--resume goes on with a run as it was started; type: regard train --resume {resume}")
         results = resume_folder(Path(resume), pick_device(device), flags)
     else:
@@ -293,7 +294,7 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
         show(results)
         return
     print(results_table({label: [run["metrics"] for run in group] for label, group in groups.items()}))
-    best = max(runs, key=lambda run: run["metrics"].get("bleu", -run["metrics"].get("loss", 0.0)))["folder"]
+    best = max(runs, key=lambda run: run["metrics"].get("bleu", -run["metrics"]["held_out_loss"]))["folder"]
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     flags.say(f'next:\n  regard translate {best} "…"\n  regard evaluate {best}\n  regard info {best}')

@@ -162,8 +162,8 @@ class Answer:
 
     def read(self, texts: Iterable[str]) -> None:
         """Answer one by one, for a person."""
-        for text in texts:
-            found = translations(self.translator, [text], self.search, self.prefix)[0]
+        for number, text in enumerate(texts, 1):
+            found = translations(self.translator, [text], self.search, self.prefix, first=number)[0]
             if self.json:
                 show_line(self._as_dict(text, found))
             else:
@@ -302,14 +302,14 @@ def translations(
     `first` is the line number of the first text, for the message about one that is too long.
     """
     room = getattr(translator.model.config, "max_length", sys.maxsize)
-    for number, ids in enumerate(translator.tokenizer.encode_batch(texts), first):
+    for number, ids in enumerate(translator.encode(texts), first):
         if len(ids) >= room:
             raise DataError(f"line {number} has {len(ids) + 1:,} pieces, this model reads at most {room:,}; split it")
     rows = [i for i, text in enumerate(texts) if text.strip()]
     chosen = [texts[i] for i in rows]
     found: list[list[Any]] = [[] for _ in texts]
     if "temperature" in search:
-        answers = [[h] for h in translator.sample(chosen, **search)]
+        answers = [[h] for h in translator.sample(chosen, first=first - 1, **search)]
     else:
         answers = translator.hypotheses(chosen, **search, prefix=[prefix] * len(rows) if prefix else None)
     for i, best in zip(rows, answers, strict=True):

@@ -42,6 +42,7 @@ class Loader:
         world: int = 1,
         multiple: int = 1,
         dropout: Dropout | None = None,
+        content: int = 0,
     ):
         if tokens < 1 or multiple < 1:
             raise ConfigError(f"a batch holds at least one token, got tokens={tokens}, multiple={multiple}")
@@ -49,6 +50,7 @@ class Loader:
             raise DataError(f"{len(pairs)} pairs cannot be shared by {world} processes; start fewer")
         self.pairs, self.eos, self.pad, self.dropout = pairs, eos, pad, dropout
         self.tokens, self.seed, self.rank, self.world, self.multiple = tokens, seed, rank, world, multiple
+        self.content = content  # a number that is another one for other text
         self._widths = widths(pairs, multiple)
         self._begin(0, 0)
 
@@ -87,7 +89,7 @@ class Loader:
         self._begin(state["epoch"], state["position"])
 
     def _depends(self) -> dict[str, int]:
-        names = ("seed", "tokens", "world", "multiple")
+        names = ("seed", "tokens", "world", "multiple", "content")
         return {"pairs": len(self.pairs)} | {name: getattr(self, name) for name in names}
 
     def _begin(self, epoch: int, position: int) -> None:

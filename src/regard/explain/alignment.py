@@ -105,21 +105,22 @@ def align_pieces(weights: np.ndarray, source: Sequence[int], target: Sequence[in
 def choose(weights: np.ndarray, layer: int = 0, head: int = 0) -> np.ndarray:
     """T S out of L H T S. Layers and heads count from 1; head 0 is the mean of all heads, layer 0 the sharpest layer.
 
-    Sharpest: the least entropy of its heads' mean. Which layer aligns differs from model to model, and a layer that
-    aligns has made up its mind.
+    Sharpest: the least entropy of its heads' mean over the source's words, its end left out, where a layer that looks
+    at nothing rests. Which layer aligns differs from model to model, and a layer that aligns has made up its mind.
     """
     layers, heads = weights.shape[:2]
     if not 0 <= layer <= layers:
         raise ConfigError(f"--layer {layer}: this model's decoder has layers 1 to {layers}")
     if not 0 <= head <= heads:
         raise ConfigError(f"--head {head}: this model has heads 1 to {heads}")
-    chosen = weights[layer - 1] if layer else min(weights, key=lambda w: entropy(w.mean(0)))
+    chosen = weights[layer - 1] if layer else min(weights, key=lambda w: entropy(w.mean(0)[:, :-1]))
     return chosen[head - 1] if head else chosen.mean(0)
 
 
 def entropy(weights: np.ndarray) -> float:
-    """Mean over rows of -Σ p log p: 0 where each looks at one place only."""
-    return float(-(weights * np.log(np.maximum(weights, 1e-12))).sum(-1).mean())
+    """Mean over rows of -Σ p log p, each row brought to a sum of one: 0 where each looks at one place only."""
+    p = np.maximum(weights, 1e-9) / np.maximum(weights, 1e-9).sum(-1, keepdims=True)
+    return float(-(p * np.log(p)).sum(-1).mean())
 
 
 def draw_heads(weights: np.ndarray, source: Sequence[str], target: Sequence[str], path: str | Path) -> Path:

@@ -131,7 +131,7 @@ def best_of(scores: Tensor, k: int, width: int = 64) -> tuple[Tensor, Tensor]:
     inside = blocks.amax(-1).topk(k, 1).indices  # B k
     inside = inside.sort(1).values  # ties go to the smaller index, as in a plain scan
     values, places = blocks.gather(1, inside[:, :, None].expand(-1, -1, width)).flatten(1).topk(k, 1)
-    return values, inside.gather(1, places // width) * width + places % width
+    return values, (inside.gather(1, places // width) * width + places % width).clamp(max=M - 1)
 
 
 @torch.inference_mode()

@@ -67,6 +67,13 @@ def to_published(config: ModelConfig) -> dict[str, Any]:
 
 
 def from_published(values: dict[str, Any], where: str = "config.json") -> ModelConfig:
+    try:
+        return _from_published(values, where)
+    except (KeyError, AttributeError, TypeError) as e:
+        raise CheckpointError(f"{where}: not the settings of a model ({type(e).__name__}: {e})") from None
+
+
+def _from_published(values: dict[str, Any], where: str) -> ModelConfig:
     kind = values.get("model_type", "")
     if kind.startswith(OURS) and kind.removeprefix(OURS) in MODELS:
         cls = MODELS[kind.removeprefix(OURS)][0]

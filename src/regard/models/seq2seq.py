@@ -23,6 +23,11 @@ class Seq2SeqConfig:
     dropout: float = 0.2
 
     def __post_init__(self):
+        for name in ("embedding", "width", "encoder_layers"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} is {getattr(self, name)}; it wants at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.dropout is {self.dropout}; it wants at least 0 and less than 1")
         if self.cell not in FAST_CELLS:
             raise ConfigError(f"no cell {self.cell!r}; there are: {', '.join(FAST_CELLS)}")
 

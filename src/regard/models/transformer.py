@@ -32,6 +32,11 @@ class TransformerConfig:
     output_bias: bool = False  # OPUS models have one
 
     def __post_init__(self):
+        for name in ("width", "heads", "ffn", "encoder_layers", "decoder_layers", "max_length"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} is {getattr(self, name)}; it wants at least 1")
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"model.dropout is {self.dropout}; it wants at least 0 and less than 1")
         if self.width % self.heads:
             near = max(self.width // self.heads, 1) * self.heads
             raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
@@ -148,7 +153,7 @@ class TransformerState:
         self.ancestors = self.ancestors.gather(1, parents[:, :, None].expand_as(self.ancestors))
 
     def select(self, rows: Tensor) -> None:
-        self.cache.select(rows)
+        self.cache.select(rows, self.stop)
         self.cross = [(k[rows], v[rows]) for k, v in self.cross]
         self.mask = self.mask.select(rows)
         self.ancestors = self.ancestors[rows]

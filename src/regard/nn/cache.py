@@ -39,6 +39,8 @@ class Cache:
     def layer(self, index: int, slots: Tensor | slice, stop: int) -> LayerCache:
         return LayerCache(self.keys[index], self.values[index], slots, stop)
 
-    def select(self, rows: Tensor) -> None:
-        """Keep some rows of the batch: finished sentences leave."""
-        self.keys, self.values = self.keys[:, rows], self.values[:, rows]
+    def select(self, rows: Tensor, stop: int) -> None:
+        """Keep some rows of the batch, in order, and what is written of them: finished sentences leave."""
+        for whole in (self.keys, self.values):
+            whole[:, : len(rows), :, :stop] = whole[:, rows, :, :stop]
+        self.keys, self.values = self.keys[:, : len(rows)], self.values[:, : len(rows)]

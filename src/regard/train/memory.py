@@ -22,7 +22,9 @@ def fitted(work: Callable[[Any], Tensor], batches: list[Any], at: Progress, undo
             for piece in pieces(batches, at.limit):
                 total = total + work(piece)
             return total
-        except torch.OutOfMemoryError:
+        except RuntimeError as e:
+            if not (isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e)):  # the second: a CPU
+                raise
             total = None
             halves = piece.split()
             if len(halves) < 2:

@@ -18,7 +18,7 @@ from regard.train.schedule import Schedule
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
 AT_LEAST = dict(steps=0, minutes=0, tokens=1, accumulate=1, consistency=0, eval_every=0, save_every=0, log_every=1,
-                patience=0, keep=1)  # fmt: skip
+                patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +56,12 @@ class Run:
             raise ConfigError(f"smoothing is {self.smoothing}; it wants at least 0 and less than 1")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
+        room = getattr(self.model, "max_length", self.data.max_length)
+        if self.data.max_length > room:
+            raise ConfigError(
+                f"data.max_length is {self.data.max_length}, but the model has {room} positions; "
+                f"add --set model.max_length={self.data.max_length}"
+            )
         if not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
                 f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule it wants "

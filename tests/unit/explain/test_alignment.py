@@ -60,8 +60,10 @@ def test_layers_and_heads_are_counted_from_one_and_default_to_the_mean_of_the_sh
     weights = np.arange(3 * 2).reshape(3, 2, 1, 1).astype(float)
     assert choose(weights, layer=1, head=2).item() == 1
     assert choose(weights, layer=3).item() == 4.5
-    sharp, blunt = np.array([[[1.0, 0.0]], [[0.9, 0.1]]]), np.array([[[1.0, 0.0]], [[0.0, 1.0]]])  # H T S
-    assert choose(np.stack([blunt, sharp, blunt])).tolist() == [[0.95, 0.05]]  # heads that disagree are blunt
+    sharp, blunt = [[[0.8, 0.0, 0.2]], [[0.7, 0.1, 0.2]]], [[[0.8, 0.0, 0.2]], [[0.0, 0.8, 0.2]]]  # H T S
+    sink = [[[0.01, 0.01, 0.98]], [[0.01, 0.01, 0.98]]]  # all at the end of the source: it looks at no word
+    found = choose(np.array([blunt, sharp, sink]))
+    assert found.round(6).tolist() == [[0.75, 0.05, 0.2]]  # heads that disagree are blunt
     with pytest.raises(ConfigError, match="layers 1 to 3"):
         choose(weights, layer=4)
     with pytest.raises(ConfigError, match="heads 1 to 2"):

@@ -33,7 +33,7 @@ def test_rows_that_leave_take_their_keys_with_them():
     layer = cache.layer(0, torch.tensor([0, 1]), 2)
     k, v = torch.randn(3, 1, 2, 2), torch.randn(3, 1, 2, 2)
     layer.extend(k, v)
-    cache.select(torch.tensor([2, 0]))
+    cache.select(torch.tensor([2, 0]), 2)
     keys, values = cache.layer(0, torch.tensor([2]), 3).extend(torch.ones(2, 1, 1, 2), torch.ones(2, 1, 1, 2))
     close(keys, torch.cat((k[[2, 0]], torch.ones(2, 1, 1, 2)), 2))
     close(values, torch.cat((v[[2, 0]], torch.ones(2, 1, 1, 2)), 2))

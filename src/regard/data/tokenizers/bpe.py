@@ -112,7 +112,7 @@ class BPE:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out."""
-        return self.tokenizer.decode([int(i) for i in ids], skip_special_tokens=True)
+        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def piece(self, id: int) -> str:
         """The piece with this id, with `▁` for a space."""
