@@ -64,7 +64,10 @@ def trained(folder: str, file: str) -> None:
             found = theirs.generate(**batch, num_beams=BEAMS, length_penalty=0.0, early_stopping=True, max_length=64)
             made["transformers"] += tokenizer.batch_decode(found, skip_special_tokens=True)
 
-    times = {"regard": seconds(regard, 3), "transformers": seconds(hugging, 3)}
+    times: dict[str, list[float]] = {"regard": [], "transformers": []}
+    for _ in range(5):  # in turn, so that a slow minute of the machine falls on both
+        times["regard"] += seconds(regard, 1, warm=0)
+        times["transformers"] += seconds(hugging, 1, warm=0)
     same = sum(a == b for a, b in zip(made["regard"], made["transformers"], strict=True))
     print(f"{same} of {len(texts)} translations are the same")
     words = sum(len(ids) for ids in ours.tokenizer.encode_batch(made["regard"]))

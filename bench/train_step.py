@@ -52,11 +52,14 @@ def main() -> None:
     def their_loss():
         return theirs(batch.source, attention_mask=attention, decoder_input_ids=batch.inputs, labels=labels).loss
 
-    times = {}
+    times: dict[str, list[float]] = {"regard": [], "transformers": []}
+    steps = {}
     for name, loss, model in (("regard", our_loss, ours), ("transformers", their_loss, theirs)):
-        optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-        work = step(loss, optimiser, cuda)
-        times[name] = seconds(work, repeat=30 if cuda else 5, warm=5 if cuda else 1)
+        steps[name] = step(loss, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), cuda)
+        seconds(steps[name], repeat=0, warm=3)
+    for _ in range(10):  # in turn, so that a slow minute of the machine falls on both
+        for name, work in steps.items():
+            times[name] += seconds(work, repeat=3 if cuda else 1, warm=0)
     report(f"train-{size}", device, "target tokens/s", batch.targets_count, **times)
 
 
