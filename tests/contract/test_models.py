@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch import nn
 
@@ -9,7 +10,7 @@ from regard.data.batch import collate
 from regard.models import build
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.seq2seq import Seq2SeqConfig
-from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.transformer import Transformer, TransformerConfig, TransformerState
 from regard.nn.attention import Look
 from regard.nn.taps import watch
 from regard.tasks.translate import ConsistentTranslate, Translate
@@ -122,20 +123,28 @@ def test_permuting_rows_permutes_outputs(model, ragged):
     close(logits(model, ragged.source[order], ragged.lengths[order], ragged.inputs[order]), straight[order])
 
 
-def test_decoding_in_steps_equals_decoding_at_once(model, ragged):
-    """Two hypotheses per sentence that swap and merge on the way, against the full pass over each history."""
-    state = model.begin(ragged.source, ragged.lengths, 2, 6)
+@pytest.mark.parametrize("fixed", [False, True], ids=["growing", "fixed"])
+def test_decoding_in_steps_equals_decoding_at_once(model, ragged, fixed):
+    """Hypotheses that multiply, swap and merge on the way, against the full pass over each history.
+
+    "fixed" is how a GPU decodes: slots are counted on the device and all of the cache is looked at.
+    """
+    state = model.begin(ragged.source, ragged.lengths, 3, 6)
+    if fixed and isinstance(state, TransformerState):
+        state.fixed, state.stop = True, state.cache.keys.size(3)
+        state.cache.keys.zero_()
+        state.cache.values.zero_()
     g = torch.Generator().manual_seed(9)
-    history = torch.empty(3, 2, 0, dtype=torch.long)
-    for _ in range(6):
-        new = torch.randint(1, PAD, (3, 2), generator=g)
+    history = torch.empty(3, 1, 0, dtype=torch.long)
+    for hypotheses in (1, 2, 2, 3, 3, 2):  # how many there are in each step
+        parents = torch.randint(0, history.size(1), (3, hypotheses), generator=g)
+        state.reorder(parents)
+        history = history.gather(1, parents[:, :, None].expand(-1, -1, history.size(2)))
+        new = torch.randint(1, PAD, (3, hypotheses), generator=g)
         history = torch.cat((history, new[:, :, None]), 2)
         stepped = model.logits(model.step(new, state))  # B N V
-        for n in range(2):
+        for n in range(hypotheses):
             close(stepped[:, n], logits(model, ragged.source, ragged.lengths, history[:, n])[:, -1])
-        parents = torch.randint(0, 2, (3, 2), generator=g)
-        state.reorder(parents)
-        history = history.gather(1, parents[:, :, None].expand_as(history))
 
 
 def test_finished_sentences_leave_without_a_trace(model, ragged):

@@ -238,7 +238,7 @@ def test_seq2seq_encodes_as_torchs_bidirectional_lstm(shake):
     memory, _ = nn.utils.rnn.pad_packed_sequence(other, batch_first=True)
     close(state.memory * (torch.arange(6) < lengths[:, None])[:, :, None], memory)
     first = torch.tanh(F.linear(torch.cat((h[2], h[3]), -1), model.bridge.weight, model.bridge.bias))
-    close(state.cell[0], first[:, None].expand(-1, 2, -1))
+    close(state.cell[0], first[:, None])
 
 
 # -- the loss ----------------------------------------------------------------------------------------------------------

@@ -151,9 +151,15 @@ BUGS = [
             "values are written to other slots than keys",
             "self.values.index_copy_(2, self.slots, v)",
             "self.values.index_copy_(2, self.slots.flip(0), v)",
+            "unit/nn/test_cache.py",
+        ),
+        (
+            "values stand in another order than keys",
+            "[:, :, self.slots] = k, v",
+            "[:, :, self.slots] = k, v.flip(2)",
             STEPS,
         ),
-        ("the cache keeps the wrong rows", "self.values[:, rows]", "self.values[:, : len(rows)]", LEAVING),
+        ("the cache keeps the wrong rows", "whole[:, rows, :, :stop]", "whole[:, : len(rows), :, :stop]", LEAVING),
     ),
     *bugs(
         "nn/positions.py",
@@ -214,14 +220,14 @@ BUGS = [
         ),
         (
             "every step overwrites the first",
-            "slots = self.time * self.beams + self.hypothesis",
-            "slots = self.time * 0 + self.hypothesis",
+            "slots = slice(self.stop, self.stop + N)",
+            "slots = slice(0, N)",
             STEPS,
         ),
         (
             "the table of ancestors is not re-ordered",
-            "self.ancestors.gather(1, parents[:, :, None].expand_as(self.ancestors))",
-            "self.ancestors.clone()",
+            "self.ancestors.gather(1, parents[:, :, None].expand(-1, -1, self.ancestors.size(2)))",
+            "self.ancestors[:, :1].expand(-1, N, -1).clone()",
             STEPS,
         ),
         (
@@ -359,8 +365,8 @@ BUGS = [
         ),
         (
             "the length penalty is inverted",
-            "best / s.penalty(length)",
-            "best * s.penalty(length)",
+            "sums / self.search.penalty(length)",
+            "sums * self.search.penalty(length)",
             ENUMERATION,
         ),
         (
@@ -370,9 +376,9 @@ BUGS = [
             ENUMERATION,
         ),
         (
-            "all hypotheses start as one and stay so",
-            "self.scores[:, 0] = 0.0",
-            "self.scores[:] = 0.0",
+            "what has ended goes on",
+            "alive = torch.where(ends, NEVER, best)",
+            "alive = best",
             ENUMERATION,
         ),
         (

@@ -44,9 +44,14 @@ class Pairs:
         return bool((self.host_lengths[:, 0] == self.source.size(1)).all())
 
     @property
-    def chosen(self) -> Tensor:
-        """Where the real targets stand in the flattened B T target, M: made on the host, so no wait for the device."""
+    def chosen(self) -> Tensor | None:
+        """Where the real targets stand in the flattened B T target, M; None where all are real.
+
+        Made on the host, so there is no wait for the device.
+        """
         real = np.arange(self.target.size(1)) < self.host_lengths[:, 1:]
+        if real.all():
+            return None
         places = torch.from_numpy(np.flatnonzero(real))
         return places.pin_memory().to(self.target.device, non_blocking=True) if self.target.is_cuda else places
 

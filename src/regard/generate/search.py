@@ -7,6 +7,7 @@ is finished, so a step can be captured and replayed as one CUDA graph.
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.generate.replay import Replay
@@ -48,9 +49,10 @@ class Beam:
         self.search, self.limits, self.prefix = search, limits, prefix
         self.rows = torch.arange(B, device=device)  # which sentence of the batch each row is
         self.time = torch.zeros(1, dtype=torch.long, device=device)
-        self.ids = torch.full((B, N, capacity), search.pad, device=device)
-        self.scores = torch.full((B, N), NEVER, device=device)
-        self.scores[:, 0] = 0.0  # all hypotheses start equal: only one may be extended first
+        self.ids = torch.full(
+            (B, 1, capacity), search.pad, device=device
+        )  # one empty hypothesis; the first step makes N
+        self.scores = torch.zeros((B, 1), device=device)
         self.found = torch.full((B, N, capacity), search.pad, device=device)
         self.found_scores = torch.full((B, N), NEVER, device=device)  # normalised
         self.found_sums = torch.full((B, N), NEVER, device=device)
@@ -68,7 +70,11 @@ class Beam:
         """Extend every hypothesis by its best words, file the finished ones: returns parents, B N."""
         s, N, V = self.search, self.search.beams, logits.size(-1)
         length = self.time + 1
-        best, flat = best_of(self.totals(logits.float().log_softmax(-1)).flatten(1), min(2 * N, N * V))  # B 2N
+        totals = self.totals(logits.float().log_softmax(-1)).flatten(1)  # B N·V
+        best, flat = best_of(totals, min(2 * N, totals.size(1)))
+        if best.size(1) < 2 * N:  # a first step with fewer words than hypotheses
+            more = (0, 2 * N - best.size(1))
+            best, flat = F.pad(best, more, value=NEVER), F.pad(flat, more)
         parents, ids = flat // V, flat % V
         ends = ids == s.eos
         histories = self.ids.gather(1, parents[:, :, None].expand(-1, -1, self.ids.size(2)))  # B 2N T
@@ -82,7 +88,7 @@ class Beam:
 
         alive = torch.where(ends, NEVER, best)
         self.scores, go = alive.topk(N, 1)  # B N
-        self.ids = histories.gather(1, go[:, :, None].expand_as(self.ids))
+        self.ids = histories.gather(1, go[:, :, None].expand(-1, -1, self.ids.size(2)))
         self.done |= (self.count >= N) | (length >= self.limits) | (self.scores[:, 0] == NEVER)
         self.time += 1
         return parents.gather(1, go)
@@ -126,7 +132,7 @@ def best_of(scores: Tensor, k: int, width: int = 64) -> tuple[Tensor, Tensor]:
     if k * width * 8 > M:
         return scores.topk(k, 1)
     if M % width:
-        scores = torch.nn.functional.pad(scores, (0, -M % width), value=NEVER)
+        scores = F.pad(scores, (0, -M % width), value=NEVER)
     blocks = scores.view(B, -1, width)
     inside = blocks.amax(-1).topk(k, 1).indices  # B k
     inside = inside.sort(1).values  # ties go to the smaller index, as in a plain scan

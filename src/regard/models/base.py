@@ -10,7 +10,7 @@ class DecodingState(Protocol):
     """All that a decoder carries from word to word, for B sentences with N hypotheses each. Owned by the caller."""
 
     def reorder(self, parents: Tensor) -> None:
-        """Hypothesis n of sentence b goes on from hypothesis `parents[b, n]`."""
+        """Hypothesis n of sentence b goes on from hypothesis `parents[b, n]`, B N; there may be more than before."""
         ...
 
     def select(self, rows: Tensor) -> None:
@@ -37,7 +37,7 @@ class EncoderDecoder(nn.Module):
         return F.linear(hidden, self.head, self.bias)  # … D -> … V
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> Any:
-        """Read the sources once and make room for `capacity` words of `beams` hypotheses each: a `DecodingState`."""
+        """Read the sources once: a `DecodingState` of one hypothesis each, and room for `capacity` words of `beams`."""
         raise NotImplementedError
 
     def step(self, ids: Tensor, state: Any) -> Tensor:

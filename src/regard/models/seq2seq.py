@@ -98,7 +98,7 @@ class Seq2Seq(EncoderDecoder):
             memory = self.drop(layer(memory, mirror))  # B S 2D
         there, back = memory.chunk(2, -1)
         ends = torch.cat((take(there, sizes[:, None] - 1), back[:, :1]), -1)  # B 1 2D: each reading's last word
-        first = torch.tanh(self.bridge(ends)).expand(-1, beams, -1)  # B N D
+        first = torch.tanh(self.bridge(ends))  # B 1 D
         cell: State = (first, torch.zeros_like(first)) if self.config.cell == "lstm" else (first,)
         if self.attention is None:
             return Seq2SeqState(cell, ends, ends, None)
@@ -119,7 +119,7 @@ class Seq2SeqState:
     mask: Tensor | None  # B 1 S
 
     def reorder(self, parents: Tensor) -> None:
-        self.cell = tuple(part.gather(1, parents[:, :, None].expand_as(part)) for part in self.cell)
+        self.cell = tuple(part.gather(1, parents[:, :, None].expand(-1, -1, part.size(2))) for part in self.cell)
 
     def select(self, rows: Tensor) -> None:
         self.cell = tuple(part[rows] for part in self.cell)

@@ -99,7 +99,7 @@ class Transformer(EncoderDecoder):
         cross = [layer.cross.keys_values(memory) for layer in self.decoder]
         c = self.config
         cache = Cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
-        return TransformerState(cache, cross, mask, beams)
+        return TransformerState(cache, cross, mask)
 
     def step(self, ids: Tensor, state: "TransformerState") -> Tensor:
         slots, mask = state.grow()
@@ -123,34 +123,39 @@ def compute_dtype(x: Tensor) -> Tensor:
 class TransformerState:
     """N hypotheses of a sentence are N more tokens in one cache, and a table says who descends from whom.
 
-    Each step appends N keys per sentence, in place, and never moves the old ones. When hypotheses are re-ordered
-    only the table changes: row n tells which of the S = t·N keys are ancestors of hypothesis n. The encoder's keys
-    and values are shared by all hypotheses in the same way, as N queries of one sentence.
+    Each step appends a key per hypothesis, in place, and never moves the old ones. When hypotheses are re-ordered only
+    the table changes: row n tells which of the S keys so far are ancestors of hypothesis n. The encoder's keys and
+    values are shared by all hypotheses in the same way, as N queries of one sentence.
     """
 
-    def __init__(self, cache: Cache, cross: list[tuple[Tensor, Tensor]], mask: Mask, beams: int):
-        self.cache, self.cross, self.mask, self.beams = cache, cross, mask, beams
+    def __init__(self, cache: Cache, cross: list[tuple[Tensor, Tensor]], mask: Mask):
+        self.cache, self.cross, self.mask = cache, cross, mask
         keys = cache.keys
         self.time = torch.zeros(1, dtype=torch.long, device=keys.device)  # positions decoded so far
+        self.written = torch.zeros(1, dtype=torch.long, device=keys.device)  # keys so far
         self.fixed = keys.is_cuda  # a GPU looks at all of the cache at every step, so that all steps are alike
-        self.stop = keys.size(3) if self.fixed else 0  # keys to look at: the host's copy of time · N
-        self.own = torch.arange(beams, device=keys.device)
-        self.eye = torch.eye(beams, dtype=torch.bool, device=keys.device)
-        self.ancestors = torch.zeros(keys.size(1), beams, keys.size(3), dtype=torch.bool, device=keys.device)  # B N S
+        self.stop = keys.size(3) if self.fixed else 0  # keys to look at: else the host's copy of `written`
+        self.ancestors = torch.zeros(keys.size(1), 1, keys.size(3), dtype=torch.bool, device=keys.device)  # B N S
+        self.own = torch.eye(1, dtype=torch.bool, device=keys.device)  # N N
 
     def grow(self) -> tuple[Tensor | slice, Mask]:
         """Room for one more key per hypothesis: its slots, and the table in which each may see its own."""
+        N = self.ancestors.size(1)
         if self.fixed:
-            slots = self.time * self.beams + self.own  # N
-            self.ancestors.index_copy_(2, slots, self.eye.expand(self.ancestors.size(0), -1, -1))
+            slots = self.written + torch.arange(N, device=self.written.device)
+            self.ancestors.index_copy_(2, slots, self.own.expand(self.ancestors.size(0), -1, -1))
+            self.written += N
         else:
-            slots = slice(self.stop, self.stop + self.beams)
-            self.stop += self.beams
-            self.ancestors[:, :, slots] = self.eye
+            slots = slice(self.stop, self.stop + N)
+            self.ancestors[:, :, slots] = self.own
+            self.stop += N
         return slots, Table(self.ancestors[:, None, :, : self.stop])
 
     def reorder(self, parents: Tensor) -> None:
-        self.ancestors = self.ancestors.gather(1, parents[:, :, None].expand_as(self.ancestors))
+        N = parents.size(1)
+        if self.own.size(0) != N:
+            self.own = torch.eye(N, dtype=torch.bool, device=parents.device)
+        self.ancestors = self.ancestors.gather(1, parents[:, :, None].expand(-1, -1, self.ancestors.size(2)))
 
     def select(self, rows: Tensor) -> None:
         self.cache.select(rows, self.stop)

@@ -33,10 +33,10 @@ class Translate:
         source: Tensor,
         lengths: Tensor | None,
         inputs: Tensor,
-        chosen: Tensor,
+        chosen: Tensor | None,
         targets: Tensor,
     ) -> Tensor:
-        x = model(source, lengths, inputs).flatten(0, 1)[chosen]  # M D: the real positions, sentence after sentence
+        x = pick(model(source, lengths, inputs), chosen)  # M D
         if model.bias is not None:
             return plain_cross_entropy_sum(x, model.head, targets, self.smoothing, model.bias)
         return self.cross_entropy_sum(x, model.head, targets, self.smoothing)
@@ -54,7 +54,7 @@ class Translate:
         total, count = 0.0, 0
         for batch in batches:
             source, lengths, inputs, chosen, targets = tensors(batch)
-            x = model(source, lengths, inputs).flatten(0, 1)[chosen]
+            x = pick(model(source, lengths, inputs), chosen)
             total += plain_cross_entropy_sum(x, model.head, targets, bias=model.bias).item()
             count += batch.targets_count
         model.train(training)
@@ -80,10 +80,10 @@ class ConsistentTranslate(Translate):
         source: Tensor,
         lengths: Tensor | None,
         inputs: Tensor,
-        chosen: Tensor,
+        chosen: Tensor | None,
         targets: Tensor,
     ) -> Tensor:
-        x = model(source, lengths, inputs).flatten(0, 1)[chosen]  # 2M D
+        x = pick(model(source, lengths, inputs), chosen)  # 2M D
         logits = model.logits(x).float()
         words = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
         p, q = logits.log_softmax(-1).chunk(2)
@@ -91,8 +91,14 @@ class ConsistentTranslate(Translate):
         return 0.5 * (words + self.weight * 0.5 * apart)
 
 
-def tensors(batch: Pairs) -> tuple[Tensor, Tensor | None, Tensor, Tensor, Tensor]:
+def tensors(batch: Pairs) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, Tensor]:
     """Source, its lengths (None: no padding), decoder inputs, where the real targets stand, and those targets."""
     chosen = batch.chosen
     lengths = None if batch.full_source else batch.source_lengths
-    return batch.source, lengths, batch.inputs, chosen, batch.target.flatten()[chosen]
+    return batch.source, lengths, batch.inputs, chosen, pick(batch.target, chosen)
+
+
+def pick(x: Tensor, chosen: Tensor | None) -> Tensor:
+    """The real positions of B T …, sentence after sentence: M …"""
+    flat = x.flatten(0, 1)
+    return flat if chosen is None else flat[chosen]
