@@ -1,5 +1,6 @@
 """recipes/multi30k_en_de.py with the consistency loss of R-Drop (Liang et al. 2021) and more steps.
 
+    export REGARD_DATA=...     # a folder that holds multi30k/
     regard train recipes/multi30k_en_de_consistent.py --name m30k-consistent --device cuda
     regard compare runs/m30k runs/m30k-consistent --length-penalty 1.4
 

@@ -5,9 +5,10 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, TypeVar
 
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError
 
 T = TypeVar("T")
 
@@ -18,6 +19,20 @@ def unknown(what: str, key: str, known: Iterable[str]) -> ConfigError:
     near = difflib.get_close_matches(key.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
     return ConfigError(f"no {what} {key!r}; {hint}")
+
+
+def no_run(folder: Path) -> CheckpointError:
+    """The error for a folder that holds no model, with the runs it holds or the nearest one that exists."""
+    if (folder / "run.json").is_file():
+        return CheckpointError(f"{folder} has no model yet; go on with it: regard train --resume {folder}")
+    inside = sorted(str(p.parent) for p in folder.glob("*/config.json"))
+    if inside:
+        return CheckpointError(f"{folder} is not one run; name one of: {', '.join(inside)}")
+    known = {p.parent.name.lower(): str(p.parent) for p in sorted(Path("runs").glob("*/config.json"))}
+    near = difflib.get_close_matches(folder.name.lower(), known, n=1)
+    hint = f"did you mean {known[near[0]]}?" if near else f"there are: {', '.join(known.values())}"
+    hint = hint if known else "train one: regard train translate --data tatoeba-en-fr --name demo"
+    return CheckpointError(f"no run or model folder '{folder}'; {hint}")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -58,7 +73,8 @@ def _replace(config: Any, settings: list[tuple[list[str], str]], path: str) -> A
     deeper: dict[str, list[tuple[list[str], str]]] = {}
     for (head, *rest), value in settings:
         if head not in fields:
-            raise unknown("setting", path + head, [path + n for n in fields])
+            groups = [n for n in fields if hasattr(getattr(config, n), head)] if not path else []
+            raise unknown("setting", path + head, [f"{n}.{head}" for n in groups] or [path + n for n in fields])
         old = getattr(config, head)
         if rest:
             if not dataclasses.is_dataclass(old):

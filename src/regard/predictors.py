@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoint import check_format
+from regard.config import no_run
 from regard.data.pairs import clean
 from regard.data.tokenizers import Tokenizer
 from regard.data.tokenizers import load as load_tokenizer
@@ -164,7 +165,7 @@ class Translator:
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
         """Sentences of similar length together: their rows, B S sources, lengths (None: no padding), limits B."""
         if isinstance(texts, str):
-            raise ConfigError(f"wanted a list of texts, got one text; write [{texts[:20]!r}]")
+            raise ConfigError("wanted a list of texts, got one text; write [text], in brackets")
         ids = [[*sentence, self.tokenizer.eos] for sentence in self.encode(texts)]
         room = getattr(self.model.config, "max_length", 10_000)
         for row, sentence in enumerate(ids):
@@ -221,10 +222,8 @@ class CrossLook:
 def load(path: str | Path, device: str = "cpu") -> Translator:
     """The trained model of a run or model folder."""
     folder = Path(path)
-    if not folder.is_dir():
-        raise CheckpointError(
-            f"no run or model folder {str(path)!r}; type: regard train translate --name {folder.name}"
-        )
+    if not (folder / "config.json").is_file():
+        raise no_run(folder)
     if (known := folder / "regard.json").is_file():
         try:
             check_format(known, json.loads(known.read_bytes()))

@@ -1,7 +1,8 @@
 """One legend of letters, and a check for public doors.
 
 B batch · T queries or target positions · S keys or source positions · D width · H heads · K head width ·
-V vocabulary · L layers · N beams
+V vocabulary · L layers · N hypotheses · M chosen positions · C capacity of a cache · E embedding width ·
+A width of additive attention
 """
 
 from torch import Tensor

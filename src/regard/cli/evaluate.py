@@ -101,10 +101,11 @@ def compare(
     flags: Flags = ctx.obj
     tokenize = pick_tokenize(first, tokenize)
     what, sources, references = test_set(first, source, target)
+    translators = {run: open_translator(run, device) for run in (first, second)}
     texts = {}
-    for run in (first, second):
+    for run, translator in translators.items():
         flags.say(f"translating {len(sources):,} sentences of {what} with {run}")
-        texts[run] = _best(open_translator(run, device), sources, beam, length_penalty)
+        texts[run] = _best(translator, sources, beam, length_penalty)
     found = test(texts[first], texts[second], references, tokenize=tokenize, samples=samples)
     if json:
         values = [dataclasses.asdict(d) | {"difference": d.difference} for d in found]
@@ -115,6 +116,9 @@ def compare(
     for difference in found:
         print(difference)
     print(verdict(found[0], first, second))
+    bleu, chrf = found
+    if bleu.difference * chrf.difference < 0:
+        print("BLEU and chrF disagree: read some of the translations before you believe either.")
 
 
 def test_set(run: str, source: str, target: str) -> tuple[str, list[str], list[str]]:
@@ -131,6 +135,10 @@ def test_set(run: str, source: str, target: str) -> tuple[str, list[str], list[s
 
 
 def own_test_set(run: str) -> tuple[str, str, str]:
+    if not (Path(run) / "config.json").is_file():
+        from regard.config import no_run
+
+        raise no_run(Path(run))
     settings = (read_json(Path(run) / "run.json") or {}).get("data", {})
     if settings.get("name"):
         from regard.data.fetch import get

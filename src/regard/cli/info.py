@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.common import Json, Run, show, table
-from regard.cli.train import PLAN
+from regard.cli.train import PLAN, to_score
 from regard.errors import CheckpointError
 
 TOLD = ("steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision", "smoothing", "consistency")
@@ -42,7 +42,7 @@ def info(run: Run, json: Json = False) -> None:
         print(f"\nscored on {score['on']}, beam {score['beam']}")
         print(_indented([("BLEU", f"{score['bleu']:.1f}"), ("chrF", f"{score['chrf']:.1f}"), ("", score["signature"])]))
     if not found["scores"]:
-        print(f"\nnot scored on a test set yet; type: regard evaluate {run}")
+        print(f"\nnot scored on a test set yet; type: {to_score(run, found['data'])}")
 
 
 def several(folder: Path, json: bool) -> None:
@@ -67,20 +67,19 @@ def describe(folder: Path) -> dict[str, Any]:
     """Everything `info` tells, as plain values."""
     import torch
 
+    from regard.config import no_run
     from regard.explain.cost import parameters_by_part
     from regard.models import build, model_type
     from regard.models.published import from_published
     from regard.train.run import read_run
 
-    if not folder.is_dir():
-        raise CheckpointError(f"{folder}: there is no such folder; runs are usually under runs/")
     published = read_json(folder / "config.json")
     if published is not None:
         config = from_published(published, str(folder / "config.json"))
     elif (folder / "run.json").is_file():  # a run that has not come to its first evaluation
         config = read_run(folder).model
     else:
-        raise CheckpointError(f"{folder} is not a run or model folder: it has neither config.json nor run.json")
+        raise no_run(folder)
     with torch.device("meta"):  # to count, no numbers are needed
         model = build(config)
     run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}

@@ -47,7 +47,10 @@ def train(
     valid_source: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="Held-out sentences.", rich_help_panel="Data", show_default="1 % of the source"
+            metavar="FILE",
+            help="Held-out sentences; only with them is BLEU watched.",
+            rich_help_panel="Data",
+            show_default="1 % of the source",
         ),
     ] = "",
     valid_target: Annotated[
@@ -102,7 +105,10 @@ def train(
     name: Annotated[
         str,
         typer.Option(
-            metavar="NAME", help="Train into runs/NAME.", rich_help_panel="Run", show_default="made from data and arch"
+            metavar="NAME",
+            help="Train into runs/NAME, or NAME if it has a slash.",
+            rich_help_panel="Run",
+            show_default="made from data and arch",
         ),
     ] = "",
     force: Annotated[
@@ -169,7 +175,8 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
     if what.endswith(".py"):
         if data or any(own.values()) or size or arch != "transformer":
             raise ConfigError(
-                "a recipe has its own data and model; change them with --set, as in --set model.width=256"
+                "a recipe has its own data and model; change them with --set, "
+                "as in --set data.source=train.en --set model.width=256"
             )
         return {Path(what).stem: load_recipe(what)}
     if not what:
@@ -250,7 +257,9 @@ def train_all(
     for number, (label, place, run) in enumerate(jobs, 1):
         started = resume and (place / "run.json").is_file()
         result = outcome(read_metrics(place)) if started and (place / "metrics.jsonl").is_file() else None
-        if result is None:
+        if result is not None:
+            flags.say(f"{place} is finished; nothing is left to do")
+        else:
             if several:
                 flags.say(f"run {number} of {len(jobs)}: {place}")
             try:
@@ -297,7 +306,14 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     best = max(runs, key=lambda run: run["metrics"].get("bleu", -run["metrics"]["held_out_loss"]))["folder"]
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
-    flags.say(f'next:\n  regard translate {best} "…"\n  regard evaluate {best}\n  regard info {best}')
+    data = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))["data"]
+    flags.say(f'next:\n  regard translate {best} "…"\n  {to_score(best, data)}\n  regard info {best}')
+
+
+def to_score(run: str, data: dict[str, Any]) -> str:
+    """The line that scores a run; one that held out a part of its own text has no files to score on."""
+    own = data.get("name") or data.get("valid_source")
+    return f"regard evaluate {run}" + ("" if own else " --source FILE --target FILE")
 
 
 # -- dry run ------------------------------------------------------------------------------------------------------

@@ -42,7 +42,9 @@ def translate(
     ] = False,
     temperature: Annotated[float, typer.Option(metavar="X", min=0.01, help="With --sample: below 1 is tamer.")] = 1.0,
     seed: Annotated[int, typer.Option(metavar="N", help="With --sample: the same seed draws the same.")] = 0,
-    alignment: Annotated[bool, typer.Option("--alignment", help="Show which source words were looked at.")] = False,
+    alignment: Annotated[
+        bool, typer.Option("--alignment", help="Show which source words were looked at, in per cent.")
+    ] = False,
     picture: Annotated[str, typer.Option(metavar="FILE", help="Draw the alignment to this .png, .svg or .pdf.")] = "",
     given: Annotated[
         str, typer.Option(metavar="TEXT", help="Do not translate: score and align this translation.")
@@ -100,6 +102,9 @@ def translate(
     if given:
         answer.given(text[0] if text else "", given)
     elif text:
+        for name in text:
+            if Path(name).is_file():
+                ctx.obj.say(f"{name} is read as a sentence; to translate the file: regard translate {run} < {name}")
         answer.read(text)
     elif sys.stdin.isatty():
         answer.read(_typed(ctx.obj))

@@ -47,7 +47,12 @@ class BothWays(nn.Module):
 
 
 class Seq2Seq(EncoderDecoder):
-    """Bahdanau et al. 2015; without attention, the fixed context vector of Cho et al. 2014."""
+    """Bahdanau et al. 2015; without attention, the fixed context vector of Cho et al. 2014.
+
+    As in the paper: a reader in both directions, a decoder that looks before each word, an output that sees state,
+    context and last word. Not as in the paper: the first state comes from both readers' ends, the output layer is a
+    tanh instead of a maxout, one embedding serves source, target and output, and the default cell is an LSTM.
+    """
 
     def __init__(self, c: Seq2SeqConfig):
         super().__init__()
@@ -87,7 +92,8 @@ class Seq2Seq(EncoderDecoder):
     def read(self, hidden: Tensor, context: Tensor, word: Tensor) -> Tensor:
         return self.drop(torch.tanh(self.readout(torch.cat((hidden, context, word), -1))))
 
-    def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "Seq2SeqState":
+    def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        """All of both readings B S 2D, their last words B 1 2D, and where words are B 1 S (None: everywhere)."""
         B, S = source.shape
         where = torch.arange(S, device=source.device).expand(B, S)
         sizes = torch.full((B,), S, device=source.device) if lengths is None else lengths
@@ -97,12 +103,15 @@ class Seq2Seq(EncoderDecoder):
         for layer in self.encoder:
             memory = self.drop(layer(memory, mirror))  # B S 2D
         there, back = memory.chunk(2, -1)
-        ends = torch.cat((take(there, sizes[:, None] - 1), back[:, :1]), -1)  # B 1 2D: each reading's last word
+        ends = torch.cat((take(there, sizes[:, None] - 1), back[:, :1]), -1)
+        return memory, ends, None if lengths is None else (where < sizes[:, None])[:, None]
+
+    def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "Seq2SeqState":
+        memory, ends, mask = self.encode(source, lengths)
         first = torch.tanh(self.bridge(ends))  # B 1 D
         cell: State = (first, torch.zeros_like(first)) if self.config.cell == "lstm" else (first,)
         if self.attention is None:
             return Seq2SeqState(cell, ends, ends, None)
-        mask = None if lengths is None else (where < sizes[:, None])[:, None]  # B 1 S
         return Seq2SeqState(cell, memory, self.attention.keys_for(memory), mask)
 
     def step(self, ids: Tensor, state: "Seq2SeqState") -> Tensor:

@@ -52,7 +52,7 @@ class Transformer(EncoderDecoder):
         super().__init__()
         self.config = c
         self.scale = math.sqrt(c.width)
-        self.token = nn.Embedding(c.vocab, c.width, padding_idx=c.vocab - 1)  # a decoder starts from zero, as Marian's
+        self.token = nn.Embedding(c.vocab, c.width, padding_idx=c.vocab - 1)  # padding is zero, and the start symbol
         self.encoder_place = POSITIONS[c.positions](c.max_length, c.width)
         self.decoder_place = POSITIONS[c.positions](c.max_length, c.width)
         parts = (c.width, c.heads, c.ffn, c.dropout, c.activation)
@@ -67,6 +67,10 @@ class Transformer(EncoderDecoder):
         self.token.weight.register_hook(without_last)  # the tied head must not move that zero
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
+        """Figure 1 up to its last Add & Norm; `inputs` are the outputs shifted right, `logits` is the Linear on top.
+
+        The softmax belongs to whoever uses the logits: the loss, or the search for words.
+        """
         memory, memory_mask = self.encode(source, lengths)
         x = self.embed(inputs, self.decoder_place)  # B T D
         mask = Causal(inputs.size(1), inputs.device)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import checkpoint, models
-from regard.config import from_dict, to_dict, unknown
+from regard.config import from_dict, no_run, to_dict, unknown
 from regard.data.prepare import PairsConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
@@ -91,7 +91,9 @@ def write_run(folder: str | Path, run: Run) -> None:
 def read_run(folder: str | Path) -> Run:
     path = Path(folder) / "run.json"
     if not path.is_file():
-        raise CheckpointError(f"{folder}: not a run folder, it has no run.json; runs live in runs/<name>")
+        if (path.parent / "config.json").is_file():
+            raise CheckpointError(f"{folder} is a model but not a run: it has no run.json, so it cannot be resumed")
+        raise no_run(path.parent)
     try:
         known = json.loads(path.read_bytes())
         checkpoint.check_format(path, known)

@@ -48,8 +48,8 @@ class Judge:
     def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
         """Keep the weights if they are among the best few; publish them if they are the best. The state comes next."""
         mine: dict[str, Any] = {"step": at.step, "score": score(metrics), "metrics": metrics}
-        better = not at.best or mine["score"] > at.best[0]["score"]
-        at.best = sorted([*at.best, mine], key=lambda kept: (-kept["score"], kept["step"]))[: run.keep]
+        better = not at.best or rank(mine) < rank(at.best[0])
+        at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
         at.stale = 0 if better else at.stale + 1
         if mine in at.best:
             save_state(weights_path(folder, at.step), weights(model), {"step": at.step, "metrics": metrics})
@@ -76,6 +76,12 @@ def score(metrics: Metrics) -> float:
     """Higher is better: BLEU where it is measured, the held-out loss otherwise."""
     value = metrics["bleu"] if "bleu" in metrics else -metrics["held_out_loss"]
     return -math.inf if math.isnan(value) else value
+
+
+def rank(kept: dict[str, Any]) -> tuple[float, float]:
+    """Lower is better. Early on BLEU is 0 again and again; then the loss decides."""
+    loss = kept["metrics"]["held_out_loss"]
+    return -kept["score"], math.inf if math.isnan(loss) else loss
 
 
 def weights_path(folder: Path, step: int) -> Path:

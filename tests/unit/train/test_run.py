@@ -55,7 +55,7 @@ def test_bad_settings_are_refused(settings: dict, said: str):
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="not a run folder"):
+    with pytest.raises(CheckpointError, match="no run or model folder"):
         read_run(tmp_path)
     for damaged in ("{", "[]", '{"format_version": 1, "arch": "transformer", "model": {"wide": 3}}'):
         (tmp_path / "run.json").write_text(damaged)

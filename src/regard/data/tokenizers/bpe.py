@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from regard.config import no_run
 from regard.errors import CheckpointError, ConfigError, DataError
 
 SPACE = "▁"
@@ -77,7 +78,9 @@ class BPE:
         try:
             return cls(Tokenizer.from_str(path.read_text("utf-8")))
         except FileNotFoundError:
-            raise CheckpointError(f"{folder} has no tokenizer.json; is it a model folder?") from None
+            if (path.parent / "config.json").is_file():
+                raise CheckpointError(f"{folder} is a model folder without its tokenizer.json; copy that too") from None
+            raise no_run(path.parent) from None
         except CheckpointError as e:
             raise CheckpointError(f"{path}: {e}") from None
         except Exception as e:  # the library raises plain Exception for a file it cannot read
