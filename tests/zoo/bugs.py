@@ -258,8 +258,8 @@ BUGS = [
         ),
         (
             "the cell of another hypothesis goes on",
-            "tuple(part.gather(1, parents[:, :, None].expand_as(part)) for part in self.cell)",
-            "tuple(part.clone() for part in self.cell)",
+            "tuple(part.gather(1, parents[:, :, None].expand(-1, -1, part.size(2))) for part in self.cell)",
+            "tuple(part[:, :1].expand(-1, parents.size(1), -1).clone() for part in self.cell)",
             STEPS,
         ),
     ),
