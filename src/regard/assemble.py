@@ -155,6 +155,8 @@ def make_task(run: Run) -> Task:
 
 def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     """Prepare the data (or find it prepared) and build the rest. The vocabulary learned decides the model's."""
+    if run.task not in TASKS:
+        raise unknown("task", run.task, TASKS)
     prepared = prepare(run.data, say)
     bpe = prepared.tokenizer
     run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=bpe.size))
@@ -163,11 +165,13 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     dropout = Dropout(bpe, run.data.bpe_dropout, run.seed, run.data.max_length) if run.data.bpe_dropout else None
     multiple = 8 if run.compile else 1  # few different shapes, so few compilations
     how: Any = dict(multiple=multiple, dropout=dropout, content=int(prepared.folder.name, 16))
+    loader = Loader(prepared.train, bpe.eos, bpe.pad, run.tokens, run.seed, **how)
+    say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
     return Parts(
         run=run,
         model=model,
         task=make_task(run),
-        loader=Loader(prepared.train, bpe.eos, bpe.pad, run.tokens, run.seed, **how),
+        loader=loader,
         valid_batches=lambda: (b.to(device) for b in in_order(prepared.valid, bpe.eos, bpe.pad, run.tokens)),
         metric=dev_score(prepared, run.data, device),
         save_model=lambda folder, model: write_model(folder, model, run, prepared),

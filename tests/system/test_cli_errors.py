@@ -33,6 +33,7 @@ def _here(toy, monkeypatch):
 
 FILES = "train translate --source train.en --target train.fr --steps 2 --name new"
 CASES = {
+    "translate runs/demo hello --temperature 0.5": ["--sample"],
     "train translate --source train.en --target five.en --steps 2 --name new": ["183", "5", "five.en"],
     "train translate --source empty.en --target empty.en --steps 2 --name new": ["empty.en", "empty"],
     "train translate --source blank.en --target five.en --steps 2 --name new": ["blank.en"],

@@ -86,6 +86,8 @@ def translate(
         raise ConfigError("--heads shows every head in a picture or as JSON; add --picture heads.png or --json")
     if sample and (n_best > 1 or prefix):
         raise ConfigError("--sample draws one free translation; leave out --n-best and --prefix")
+    if not sample and (temperature != 1.0 or seed):
+        raise ConfigError("--temperature and --seed are for drawing a translation; add --sample")
     translator = open_translator(run, device)
     search: dict[str, Any] = dict(beam=beam, n_best=n_best, length_penalty=length_penalty)
     if sample:

@@ -10,6 +10,7 @@ from regard.models.base import EncoderDecoder
 from regard.nn.attention import AdditiveAttention
 from regard.nn.init import glorot_
 from regard.nn.recurrent import FAST_CELLS, LAYERS, State
+from regard.shapes import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +108,7 @@ class Seq2Seq(EncoderDecoder):
         return memory, ends, None if lengths is None else (where < sizes[:, None])[:, None]
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "Seq2SeqState":
+        check(source, "B S")
         memory, ends, mask = self.encode(source, lengths)
         first = torch.tanh(self.bridge(ends))  # B 1 D
         cell: State = (first, torch.zeros_like(first)) if self.config.cell == "lstm" else (first,)

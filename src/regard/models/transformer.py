@@ -14,6 +14,7 @@ from regard.nn.cache import Cache
 from regard.nn.init import glorot_
 from regard.nn.masks import Causal, Everything, Lengths, Mask, Table
 from regard.nn.positions import POSITIONS
+from regard.shapes import check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +99,7 @@ class Transformer(EncoderDecoder):
             )
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "TransformerState":
+        check(source, "B S")
         self.check_length(capacity)
         memory, mask = self.encode(source, lengths)
         cross = [layer.cross.keys_values(memory) for layer in self.decoder]

@@ -19,9 +19,3 @@ def glorot_(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
             if module.padding_idx is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
-
-
-def uniform_(model: nn.Module, bound: float) -> None:
-    """Sutskever et al. 2014: every parameter uniform in ±bound."""
-    for parameter in model.parameters():
-        nn.init.uniform_(parameter, -bound, bound)
