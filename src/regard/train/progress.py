@@ -85,7 +85,7 @@ class Pace:
     def __init__(self, at: Progress, device: torch.device):
         self.at, self.device = at, device
         self.start = time.monotonic() - at.seconds
-        self.warm = 0.0
+        self.warm = at.seconds, at.step  # when timing begins: here, if a stopped run is past its warming up
         self.restart()
 
     def restart(self) -> None:
@@ -112,9 +112,10 @@ class Pace:
         if now >= budget:
             return step
         if step < TIMED_STEPS:
-            self.warm = now
+            self.warm = now, step
             return 0
-        each = (now - self.warm) / (TIMED_STEPS - WARMING_UP)
+        then, first = self.warm
+        each = (now - then) / (TIMED_STEPS - first)
         return step + max(0, int((budget * (1 - EVALUATION_SHARE) - now) / each))
 
 

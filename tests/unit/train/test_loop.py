@@ -227,12 +227,13 @@ class Clock:
         return self.now
 
 
-def paced(monkeypatch, minutes: float, seconds_at) -> int:
+def paced(monkeypatch, minutes: float, seconds_at, done: int = 0) -> int:
     clock = Clock()
     monkeypatch.setattr("regard.train.progress.time", clock)
-    at = Progress()
+    at = Progress(step=done, seconds=seconds_at(done) if done else 0.0)
+    clock.now += at.seconds
     pace = Pace(at, torch.device("cpu"))
-    for step in range(1, 21):
+    for step in range(done + 1, 21):
         at.step, clock.now = step, 100.0 + seconds_at(step)
         if steps := pace.fit(minutes):
             return steps
@@ -243,6 +244,8 @@ def test_minutes_become_steps(monkeypatch):
     assert paced(monkeypatch, 1, lambda step: step * 0.1) == pytest.approx(0.94 * 600, abs=1)
     slow_start = paced(monkeypatch, 1, lambda step: 5 + step * 0.1)
     assert slow_start == pytest.approx(0.94 * 600 - 50, abs=1), "a slow start is paid for but not taken for the pace"
+    resumed = paced(monkeypatch, 1, lambda step: 5 + step * 0.1, done=10)
+    assert resumed == slow_start, "a run stopped while it is timed keeps its pace"
     assert paced(monkeypatch, 1, lambda step: step * 10.0) == 6, "a budget that is used up ends the run"
     assert paced(monkeypatch, 0.01, lambda step: step * 0.029) == 20, "never less than what is done already"
 
