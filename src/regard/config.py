@@ -35,6 +35,19 @@ def no_run(folder: Path) -> CheckpointError:
     return CheckpointError(f"no run or model folder '{folder}'; {hint}")
 
 
+def at_least(config: Any, group: str = "", **least: float) -> None:
+    """Raise `ConfigError` for the first field below its least value; not a number is below any."""
+    for name, low in least.items():
+        if not getattr(config, name) >= low:
+            raise ConfigError(f"{group}{name} is {getattr(config, name)}; it wants at least {low}")
+
+
+def fraction(config: Any, name: str, group: str = "") -> None:
+    """Raise `ConfigError` unless the field is a share that leaves something over."""
+    if not 0 <= getattr(config, name) < 1:
+        raise ConfigError(f"{group}{name} is {getattr(config, name)}; it wants at least 0 and less than 1")
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as plain values, ready for JSON."""
     return dataclasses.asdict(config)

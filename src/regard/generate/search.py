@@ -49,11 +49,8 @@ class Beam:
         self.search, self.limits, self.prefix = search, limits, prefix
         self.rows = torch.arange(B, device=device)  # which sentence of the batch each row is
         self.time = torch.zeros(1, dtype=torch.long, device=device)
-        # one empty hypothesis; the first step makes N of it
-        self.ids, self.scores = (
-            torch.full((B, 1, capacity), search.pad, device=device),
-            torch.zeros(B, 1, device=device),
-        )
+        self.scores = torch.zeros(B, 1, device=device)  # of one empty hypothesis; the first step makes N of it
+        self.ids = torch.full((B, 1, capacity), search.pad, device=device)
         self.found = torch.full((B, N, capacity), search.pad, device=device)
         self.found_scores = torch.full((B, N), NEVER, device=device)  # normalised
         self.found_sums = torch.full((B, N), NEVER, device=device)

@@ -67,13 +67,6 @@ def to_published(config: ModelConfig) -> dict[str, Any]:
 
 
 def from_published(values: dict[str, Any], where: str = "config.json") -> ModelConfig:
-    try:
-        return _from_published(values, where)
-    except (KeyError, AttributeError, TypeError) as e:
-        raise CheckpointError(f"{where}: not the settings of a model ({type(e).__name__}: {e})") from None
-
-
-def _from_published(values: dict[str, Any], where: str) -> ModelConfig:
     kind = values.get("model_type", "")
     if kind.startswith(OURS) and kind.removeprefix(OURS) in MODELS:
         cls = MODELS[kind.removeprefix(OURS)][0]
@@ -81,8 +74,8 @@ def _from_published(values: dict[str, Any], where: str) -> ModelConfig:
     if kind != "marian":
         known = ", ".join(["marian", *(OURS + name for name in MODELS)])
         raise CheckpointError(f"{where}: model_type {kind!r} is not one we read; there are: {known}")
-    for name, other in (("ffn_dim", "ffn_dim"), ("attention_heads", "attention_heads")):
-        if values[f"encoder_{name}"] != values[f"decoder_{other}"]:
+    for name in ("ffn_dim", "attention_heads"):
+        if values[f"encoder_{name}"] != values[f"decoder_{name}"]:
             raise CheckpointError(f"{where}: encoder and decoder differ in {name}; we read only equal ones")
     wanted = {"scale_embedding": True, "normalize_embedding": False, "pad_token_id": values["vocab_size"] - 1}
     for name, value in wanted.items():
@@ -165,13 +158,15 @@ def weights_bytes(model: EncoderDecoder) -> bytes:
 
 def load_model(folder: Path) -> EncoderDecoder:
     """The model of a folder, in evaluation mode, on the CPU."""
+    path = folder / "config.json"
     try:
-        values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = from_published(json.loads(path.read_text(encoding="utf-8")), str(path))
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
     except ValueError as e:
-        raise CheckpointError(f"{folder / 'config.json'} is not JSON: {e}") from None
-    config = from_published(values, str(folder / "config.json"))
+        raise CheckpointError(f"{path} is not JSON: {e}") from None
+    except (KeyError, AttributeError, TypeError) as e:
+        raise CheckpointError(f"{path}: not the settings of a model ({type(e).__name__}: {e})") from None
     state = read_weights(folder / "model.safetensors")
     if isinstance(config, TransformerConfig) and state.get("final_logits_bias", torch.zeros(1)).any():
         config = replace(config, output_bias=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from regard.config import at_least, fraction
 from regard.errors import ConfigError
 from regard.models.base import EncoderDecoder
 from regard.nn.attention import AdditiveAttention
@@ -24,11 +25,8 @@ class Seq2SeqConfig:
     dropout: float = 0.2
 
     def __post_init__(self):
-        for name in ("embedding", "width", "encoder_layers"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}; it wants at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"model.dropout is {self.dropout}; it wants at least 0 and less than 1")
+        at_least(self, "model.", embedding=1, width=1, encoder_layers=1)
+        fraction(self, "dropout", "model.")
         if self.cell not in FAST_CELLS:
             raise ConfigError(f"no cell {self.cell!r}; there are: {', '.join(FAST_CELLS)}")
 

@@ -7,6 +7,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from regard.config import at_least, fraction
 from regard.errors import ConfigError
 from regard.models.base import EncoderDecoder
 from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm
@@ -33,11 +34,8 @@ class TransformerConfig:
     output_bias: bool = False  # OPUS models have one
 
     def __post_init__(self):
-        for name in ("width", "heads", "ffn", "encoder_layers", "decoder_layers", "max_length"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}; it wants at least 1")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"model.dropout is {self.dropout}; it wants at least 0 and less than 1")
+        at_least(self, "model.", width=1, heads=1, ffn=1, encoder_layers=1, decoder_layers=1, max_length=1)
+        fraction(self, "dropout", "model.")
         if self.width % self.heads:
             near = max(self.width // self.heads, 1) * self.heads
             raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import checkpoint, models
-from regard.config import from_dict, no_run, to_dict, unknown
+from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
 from regard.data.prepare import PairsConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
@@ -49,11 +49,8 @@ class Run:
     def __post_init__(self):
         if self.steps == 0 and self.minutes == 0:
             raise ConfigError("how long? say steps or minutes: --steps 2000, or --minutes 4")
-        for name, least in AT_LEAST.items():
-            if not getattr(self, name) >= least:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it wants at least {least}")
-        if not 0 <= self.smoothing < 1:
-            raise ConfigError(f"smoothing is {self.smoothing}; it wants at least 0 and less than 1")
+        at_least(self, **AT_LEAST)
+        fraction(self, "smoothing")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         room = getattr(self.model, "max_length", self.data.max_length)
