@@ -5,8 +5,12 @@ import torch
 from torch import nn
 
 from regard.models import build
+from regard.models.gpt import POSITIONS, GPTConfig
+from regard.models.llama import LlamaConfig
+from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import TransformerConfig
+from regard.nn.recurrent import GATES
 
 VOCAB, PAD, EOS = 23, 22, 0
 small = dict(vocab=VOCAB, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2, max_length=32)
@@ -21,6 +25,15 @@ TINY = {
         for cell in ("rnn", "gru", "lstm")
     },
     "lstm-deep": Seq2SeqConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, encoder_layers=2),
+}
+
+flat = dict(vocab=VOCAB, width=16, layers=2, heads=4, ffn=24, context=32, dropout=0.1)
+TINY_LM = {  # language models: their contract is test_language_models.py
+    **{f"gpt-{positions}": GPTConfig(**flat, positions=positions) for positions in POSITIONS},
+    "llama": LlamaConfig(**flat, kv_heads=2, head_width=6),
+    "llama-untied": LlamaConfig(**flat, kv_heads=4, head_width=4, tied=False),
+    **{cell: RecurrentLMConfig(vocab=VOCAB, cell=cell, embedding=12, width=16, dropout=0.1) for cell in GATES},
+    "lstm-deep": RecurrentLMConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, layers=3, dropout=0.1),
 }
 
 
@@ -56,3 +69,17 @@ class Ragged:
 @pytest.fixture
 def ragged() -> Ragged:
     return Ragged()
+
+
+@pytest.fixture(params=TINY_LM, ids=list(TINY_LM))
+def lm_config(request):
+    return TINY_LM[request.param]
+
+
+@pytest.fixture
+def lm(lm_config, shake) -> nn.Module:
+    """As `model`, with words that differ enough from each other to be told apart."""
+    model = build(lm_config)
+    with torch.no_grad():
+        model.token.weight.mul_(0.5 / model.token.weight[:VOCAB].std())
+    return shake(model, 2.0 if isinstance(lm_config, RecurrentLMConfig) else 8.0).double().eval()

@@ -131,9 +131,8 @@ def test_decoding_in_steps_equals_decoding_at_once(model, ragged, fixed):
     """
     state = model.begin(ragged.source, ragged.lengths, 3, 6)
     if fixed and isinstance(state, TransformerState):
-        state.fixed, state.stop = True, state.cache.keys.size(3)
-        state.cache.keys.zero_()
-        state.cache.values.zero_()
+        state.fixed, state.stop = True, state.cache.keys[0].size(2)
+        state.cache.clear(slice(None))
     g = torch.Generator().manual_seed(9)
     history = torch.empty(3, 1, 0, dtype=torch.long)
     for hypotheses in (1, 2, 2, 3, 3, 2):  # how many there are in each step

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 
 from regard import assemble
+from regard.assemble import translate
 from regard.data.prepare import PairsConfig
 from regard.errors import ConfigError
 from regard.models import ARCHS
@@ -62,5 +63,5 @@ def test_few_held_out_sentences_are_judged_by_their_loss(tmp_path):
             return ["a"] * self.count, ["b"] * self.count
 
     data = PairsConfig(source="a", target="b")
-    assert assemble.dev_score(Held(assemble.FEW - 1), data, "cpu") is None
-    assert assemble.dev_score(Held(assemble.FEW), data, "cpu") is not None
+    assert translate.dev_score(Held(translate.FEW - 1), data, "cpu") is None
+    assert translate.dev_score(Held(translate.FEW), data, "cpu") is not None

@@ -1,16 +1,7 @@
 """The planted bugs: an edit of one file each, and the tests that must notice. Modelled on mistakes people make."""
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Bug:
-    name: str
-    file: str  # below src/regard
-    old: str  # occurs exactly once there
-    new: str
-    noticed_by: tuple[str, ...]  # below tests/
-
+from tests.zoo.bug import bugs
+from tests.zoo.language import LANGUAGE
 
 CONTRACT = "contract/test_models.py"
 MARIAN = "reference/test_marian.py"
@@ -31,10 +22,6 @@ ENUMERATION = f"{SEARCH}::test_a_wide_beam_finds_what_enumeration_finds"
 RESUME = "system/test_resume.py::test_a_stopped_run_resumes_exactly"
 
 
-def bugs(file: str, *edits: tuple[str, str, str, tuple[str, ...] | str]) -> list[Bug]:
-    return [Bug(n, file, old, new, (by,) if isinstance(by, str) else by) for n, old, new, by in edits]
-
-
 BUGS = [
     *bugs(
         "nn/attention.py",
@@ -46,8 +33,8 @@ BUGS = [
         ),
         (
             "scores are scaled by d, not by its root",
-            "(q, k, v, **mask.sdpa())",
-            "(q, k, v, **mask.sdpa(), scale=1 / q.size(-1))",
+            "mask.sdpa(q.dtype), dropout_p",
+            "mask.sdpa(q.dtype), scale=1 / q.size(-1), dropout_p",
             LOGITS,
         ),
         (
@@ -64,8 +51,8 @@ BUGS = [
         ),
         (
             "q and k are swapped",
-            "q, k, v = (split_heads(part, self.heads) for part in self.qkv",
-            "k, q, v = (split_heads(part, self.heads) for part in self.qkv",
+            "q, k, v = self.qkv(x)",
+            "k, q, v = self.qkv(x)",
             LOGITS,
         ),
         (
@@ -97,18 +84,23 @@ BUGS = [
         "nn/masks.py",
         (
             "the mask lets one future word through",
-            'return {"is_causal": True}',
+            'return {"is_causal": self.size > 1}',
             'return {"attn_mask": torch.ones(self.size, self.size, dtype=torch.bool, device=self.device).tril(1)}',
             PAST,
         ),
-        ("there is no causal mask", 'return {"is_causal": True}', 'return {"is_causal": False}', PAST),
+        ("there is no causal mask", 'return {"is_causal": self.size > 1}', 'return {"is_causal": False}', PAST),
         (
             "a word cannot see itself",
-            'return {"is_causal": True}',
+            'return {"is_causal": self.size > 1}',
             'return {"attn_mask": torch.ones(self.size, self.size, dtype=torch.bool, device=self.device).tril(-1)}',
             LOGITS,
         ),
-        ("the drawn causal table is another one", ".tril()", ".tril(-1)", "unit/nn/test_masks.py"),
+        (
+            "the drawn causal table is another one",
+            "dtype=torch.bool, device=self.device).tril()",
+            "dtype=torch.bool, device=self.device).tril(-1)",
+            "unit/nn/test_masks.py",
+        ),
         (
             "the padding mask is upside down",
             "(places < lengths[:, None])",
@@ -138,8 +130,8 @@ BUGS = [
         ),
         (
             "a norm is built and never used",
-            "x + self.drop(self.mlp(self.norm2(x)))",
-            "x + self.drop(self.mlp(x))",
+            "return x + self.drop(self.mlp(self.norm2(x)))",
+            "return x + self.drop(self.mlp(x))",
             GRADIENTS,
         ),
         ("the activation is forgotten", "self.down(self.act(self.up(x)))", "self.down(self.up(x))", LOGITS),
@@ -159,11 +151,16 @@ BUGS = [
             "[:, :, self.slots] = k, v.flip(2)",
             STEPS,
         ),
-        ("the cache keeps the wrong rows", "whole[:, rows, :, :stop]", "whole[:, : len(rows), :, :stop]", LEAVING),
+        ("the cache keeps the wrong rows", "= whole[rows, :, :stop]", "= whole[: len(rows), :, :stop]", LEAVING),
     ),
     *bugs(
         "nn/positions.py",
-        ("waves of another length", "10000.0", "1000.0", "unit/nn/test_positions.py"),
+        (
+            "waves of another length",
+            "def waves(places: int, width: int, theta: float = 10000.0)",
+            "def waves(places: int, width: int, theta: float = 1000.0)",
+            "unit/nn/test_positions.py",
+        ),
     ),
     *bugs(
         "nn/recurrent.py",
@@ -246,7 +243,12 @@ BUGS = [
     ),
     *bugs(
         "models/base.py",
-        ("the head is not tied", "return self.token.weight", "return self.token.weight.detach()", LOGITS),
+        (
+            "the head is not tied",
+            "return self.token.weight  # V D",
+            "return self.token.weight.detach()",
+            LOGITS,
+        ),
     ),
     *bugs(
         "models/seq2seq.py",
@@ -264,7 +266,7 @@ BUGS = [
         ),
     ),
     *bugs(
-        "models/published.py",
+        "models/published/marian.py",
         (
             "q and k are swapped on the way out and in",
             '["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"]',
@@ -318,15 +320,27 @@ BUGS = [
         "tasks/losses.py",
         (
             "smoothing is spread over all words but the right one, in the gradient only",
-            "error -= smoothing / error.size(1)",
-            "error -= smoothing / (error.size(1) - 1)",
+            "error[:, :vocab] -= smoothing / vocab",
+            "error[:, :vocab] -= smoothing / (vocab - 1)",
             "reference/test_torch.py",
         ),
         (
             "smoothing does not take from the right word",
-            "total += (log_sum - (1 - smoothing) * right).sum()",
-            "total += (log_sum - right).sum()",
+            "loss = log_sum - (1 - smoothing) * logits.gather(1, target)",
+            "loss = log_sum - logits.gather(1, target)",
             "reference/test_torch.py",
+        ),
+        (
+            "rows that are no words take part in the softmax",
+            "logits[:, vocab:] = -torch.inf",
+            "pass",
+            "unit/tasks/test_losses.py",
+        ),
+        (
+            "what does not count is learned",
+            "smoothing, vocab) * real).to(dtype)",
+            "smoothing, vocab)).to(dtype)",
+            "unit/tasks/test_losses.py",
         ),
     ),
     *bugs(
@@ -395,7 +409,7 @@ BUGS = [
         ),
     ),
     *bugs(
-        "predictors.py",
+        "predictors/translator.py",
         (
             "the translator calls every batch unpadded",
             "ragged = len(ids[rows[0]]) != len(ids[rows[-1]])",
@@ -473,4 +487,5 @@ BUGS = [
             "unit/test_checkpoint.py",
         ),
     ),
+    *LANGUAGE,
 ]

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.zoo.bugs import BUGS, Bug
+from tests.zoo.bug import Bug
+from tests.zoo.bugs import BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 RED, GREEN = 1, 0  # pytest's own numbers; an error while collecting is neither

@@ -54,10 +54,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Verbs in the order of use: data first, then as they were added."""
+    """Verbs in the order of use: data and models first, then as they were added."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(self.commands, key=lambda name: name != "data")
+        return sorted(self.commands, key=lambda name: name not in ("data", "model"))
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]

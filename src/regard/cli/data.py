@@ -31,8 +31,8 @@ def list_(json: Json = False) -> None:
     print(
         table(
             [
-                ("NAME", "SIZE", "LICENCE", "FROM", "WHAT"),
-                *((d.name, d.size, d.licence, d.where, d.about) for d in sets),
+                ("NAME", "KIND", "SIZE", "LICENCE", "FROM", "WHAT"),
+                *((d.name, d.kind, d.size, d.licence, d.where, d.about) for d in sets),
             ]
         )
     )
@@ -56,16 +56,17 @@ def get(
       regard data get tatoeba-en-fr
       regard train translate --data tatoeba-en-fr
     """
+    from regard.data import fetch
     from regard.data.catalog import find
-    from regard.data.fetch import get as fetch
 
     flags: Flags = ctx.obj
     dataset = find(name)
-    files = fetch(dataset.name, flags.say)
+    task, find_files = {"pairs": ("translate", fetch.get), "text": ("lm", fetch.get_text)}[dataset.kind]
+    files = find_files(dataset.name, flags.say)
     paths = {k: str(v) for k, v in vars(files).items() if v is not None}
     if json:
         show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})
         return
     print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
     flags.say(f"licence: {dataset.licence}; {dataset.attribution}")
-    flags.say(f"next: regard train translate --data {dataset.name}")
+    flags.say(f"next: regard train {task} --data {dataset.name}")

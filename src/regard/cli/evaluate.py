@@ -3,14 +3,17 @@
 import dataclasses
 import json as jsonlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, show
+from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
 from regard.cli.info import read_json
 from regard.cli.translate import LengthPenalty, open_translator, translations
 from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.predictors import Writer
 
 Source = Annotated[
     str,
@@ -32,6 +35,30 @@ Tokenize = Annotated[
 def evaluate(
     ctx: typer.Context,
     run: Run,
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE", help="For a language model: the text; else its own held-out text.", show_default=False
+        ),
+    ] = "",
+    context: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="For a language model: tokens it sees at once.",
+            show_default="as in training",
+        ),
+    ] = 0,
+    stride: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="For a language model: tokens between two windows; fewer give each more context, and cost more.",
+            show_default="the context",
+        ),
+    ] = 0,
     source: Source = "",
     target: Target = "",
     beam: Beam = 5,
@@ -43,24 +70,31 @@ def evaluate(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score a run: BLEU and chrF, with intervals.
+    """Score a run: a translator by BLEU and chrF, a language model by its loss and perplexity.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
+    Perplexity is told per token, per byte and per word, with the context and stride it was measured with.
     The score is also noted in the run's scores.jsonl, where `regard info` finds it.
 
     \b
     Examples:
       regard evaluate runs/demo
       regard evaluate runs/demo --source test.en --target test.fr
+      regard evaluate runs/x --data test.txt --stride 64
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
+    from regard.predictors import Writer, load
 
     flags: Flags = ctx.obj
+    model = load(run, device=pick_device(device))
+    if isinstance(model, Writer):
+        evaluate_text(model, run, data, context, stride, json, flags)
+        return
     tokenize = pick_tokenize(run, tokenize)
     what, sources, references = test_set(run, source, target)
     flags.say(f"translating {len(sources):,} sentences of {what}")
-    texts = _best(open_translator(run, device), sources, beam, length_penalty)
+    texts = _best(model, sources, beam, length_penalty)
     result = score(texts, references, sources=sources, tokenize=tokenize)
     if out is not None:
         with new_file(out) as sheet:
@@ -73,10 +107,51 @@ def evaluate(
         print(f"{run} on {what}, beam {beam}\n{result}")
 
 
+def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: int, json: bool, flags: Flags) -> None:
+    """How surprised a language model is by a text."""
+    from regard.evaluate.perplexity import perplexity
+
+    what, ids, size, words = held_out_text(model, run, data)
+    trained = (read_json(Path(run) / "run.json") or {}).get("data", {}).get("context", 0)
+    context = context or trained or model.model.config.context or 256
+    flags.say(f"reading {len(ids):,} tokens of {what}")
+    found = perplexity(model.model, ids, context, stride or context, device=model.device, bytes=size, words=words)
+    noted = {"on": what, **dataclasses.asdict(found)}
+    note(Path(run), noted)
+    if json:
+        show({"run": run, **noted})
+    else:
+        print(f"{run} on {what}\n{found}")
+
+
+def held_out_text(model: "Writer", run: str, data: str) -> tuple[str, Any, int, int]:
+    """What to score on: its name, its ids, and how many bytes and words these are, the first token left out."""
+    from regard.data.documents import read_text
+    from regard.data.text import TextConfig, prepare_text
+    from regard.train.run import read_run
+
+    if data:
+        text = "".join(read_text(Path(data)))
+        ids = model.tokenizer.encode(text)
+        first = len(model.tokenizer.token_bytes(ids[0])) if ids else 0
+        return data, ids, len(text.encode()) - first, len(text.split())
+    if not (Path(run) / "run.json").is_file():
+        raise ConfigError(f"{run} has no text of its own; type: regard evaluate {run} --data FILE")
+    config = read_run(run).data
+    assert isinstance(config, TextConfig), "a language model was trained on text"
+    prepared = prepare_text(config, lambda _: None)
+    report = prepared.manifest["report"]
+    ids = prepared.valid.ids.read(0, len(prepared.valid))
+    return "its own held-out text", ids, report["valid_bytes"], report["valid_words"]
+
+
 def compare(
     ctx: typer.Context,
     first: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)],
     second: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
+    data: Annotated[
+        str, typer.Option(metavar="FILE", help="For language models: the text both read.", show_default=False)
+    ] = "",
     source: Source = "",
     target: Target = "",
     beam: Beam = 5,
@@ -88,17 +163,22 @@ def compare(
 ) -> None:
     """Is one run better than another, or was it luck?
 
-    Both translate the same sentences; paired bootstrap resampling gives the p-value of the difference.
+    Both translate the same sentences, or read the same text; paired bootstrap resampling gives the p-value of the
+    difference. Language models are compared in bits per byte, which do not depend on how they cut text into tokens.
 
     \b
     Examples:
       regard compare runs/a runs/b
       regard compare runs/a runs/b --source test.en --target test.fr --json
+      regard compare runs/gpt runs/lstm --data test.txt
     """
     from regard.evaluate.compare import compare as test
     from regard.evaluate.compare import verdict
 
     flags: Flags = ctx.obj
+    if data:
+        compare_texts(first, second, data, samples, json, pick_device(device))
+        return
     tokenize = pick_tokenize(first, tokenize)
     what, sources, references = test_set(first, source, target)
     translators = {run: open_translator(run, device) for run in (first, second)}
@@ -119,6 +199,37 @@ def compare(
     bleu, chrf = found
     if bleu.difference * chrf.difference < 0:
         print("BLEU and chrF disagree: read some of the translations before you believe either.")
+
+
+def compare_texts(first: str, second: str, data: str, samples: int, json: bool, device: str) -> None:
+    """Two language models on the same text, part by part."""
+    from regard.cli.language import open_writer
+    from regard.data.documents import read_text
+    from regard.evaluate.compare import compare_bits, verdict
+
+    parts = cut_text("".join(read_text(Path(data))))
+    one, two = ([writer.bits(part) for part in parts] for writer in (open_writer(r, device) for r in (first, second)))
+    found = compare_bits(one, two, [len(part.encode()) for part in parts], samples=samples)
+    if json:
+        values = dataclasses.asdict(found) | {"difference": found.difference}
+        show({"first": first, "second": second, "on": data, "parts": len(parts), "metrics": [values]})
+        return
+    print(f"first {first}, second {second}, on {len(parts):,} parts of {data}")
+    print(f"bits per byte {found.first:.4f} {found.second:.4f}   {found.difference:+.4f}   p = {found.p_value:.4f}")
+    print(verdict(found, first, second))
+
+
+def cut_text(text: str, size: int = 400) -> list[str]:
+    """Parts of at least `size` characters that end with a line, for a test that needs many."""
+    parts, part = [], ""
+    for line in text.splitlines(keepends=True):
+        part += line
+        if len(part) >= size:
+            parts.append(part)
+            part = ""
+    if len(parts) < 20:
+        raise ConfigError(f"the text has {len(parts)} parts of {size} characters; a comparison wants at least 20")
+    return parts
 
 
 def test_set(run: str, source: str, target: str) -> tuple[str, list[str], list[str]]:
@@ -167,11 +278,15 @@ def pick_tokenize(run: str, tokenize: str) -> str:
 
 
 def note_score(run: Path, found: dict[str, Any]) -> None:
-    """Best effort: a score is worth printing even if the folder is read-only."""
     keep = ("on", "beam", "length_penalty", "bleu", "bleu_low", "bleu_high", "chrf", "sentences", "signature")
+    note(run, {k: found[k] for k in keep})
+
+
+def note(run: Path, found: dict[str, Any]) -> None:
+    """Best effort: a score is worth printing even if the folder is read-only."""
     try:
         with open(run / "scores.jsonl", "a", encoding="utf-8") as file:
-            file.write(jsonlib.dumps({k: found[k] for k in keep}, ensure_ascii=False) + "\n")
+            file.write(jsonlib.dumps(found, ensure_ascii=False) + "\n")
     except OSError:
         pass
 

@@ -10,6 +10,9 @@ from regard.errors import CheckpointError
 
 TOLD = ("steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision", "smoothing", "consistency")
 
+NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
+HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on beside the text
+
 
 def info(run: Run, json: Json = False) -> None:
     """What a run is, how it was made, what it scored.
@@ -39,10 +42,14 @@ def info(run: Run, json: Json = False) -> None:
         print("\non the held-out sentences")
         print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in found["held_out"].items()]))
     for score in found["scores"]:
-        print(f"\nscored on {score['on']}, beam {score['beam']}")
-        print(_indented([("BLEU", f"{score['bleu']:.1f}"), ("chrF", f"{score['chrf']:.1f}"), ("", score["signature"])]))
+        how = f"beam {score['beam']}" if "beam" in score else f"context {score['context']}, stride {score['stride']}"
+        print(f"\nscored on {score['on']}, {how}")
+        values = [(NAMES.get(k, k.replace("_", " ")), v) for k, v in score.items() if k not in HOW]
+        print(_indented([(k, f"{v:.4g}") for k, v in values if isinstance(v, float) and v]))
+        if "signature" in score:
+            print(f"  {score['signature']}")
     if not found["scores"]:
-        print(f"\nnot scored on a test set yet; type: {to_score(run, found['data'])}")
+        print(f"\nnot scored on a test set yet; type: {to_score(run, found['task'], found['data'])}")
 
 
 def several(folder: Path, json: bool) -> None:
@@ -71,6 +78,7 @@ def describe(folder: Path) -> dict[str, Any]:
     from regard.explain.cost import parameters_by_part
     from regard.models import build, model_type
     from regard.models.published import from_published
+    from regard.nn.init import undrawn
     from regard.train.run import read_run
 
     published = read_json(folder / "config.json")
@@ -80,7 +88,7 @@ def describe(folder: Path) -> dict[str, Any]:
         config = read_run(folder).model
     else:
         raise no_run(folder)
-    with torch.device("meta"):  # to count, no numbers are needed
+    with torch.device("meta"), undrawn():  # to count, no numbers are needed
         model = build(config)
     run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}
     task = run.get("task") or card.get("task") or "translate"
@@ -131,7 +139,7 @@ def read_scores(folder: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     scores = [jsonlib.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return list({(s["on"], s["beam"], s["length_penalty"], s["signature"]): s for s in scores}.values())
+    return list({tuple(s.get(k) for k in ("on", *HOW)): s for s in scores}.values())
 
 
 def _flat(values: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from regard import __version__
-from regard.cli import data, evaluate, info, train, translate
+from regard.cli import data, evaluate, export, finetune, gradients, info, language, model, train, translate
 from regard.cli.common import Command, Flags, Group, flags_first
 from regard.errors import RegardError
 
@@ -41,16 +41,24 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.add_typer(data.app, name="data")
+app.add_typer(model.app, name="model")
 for verb in (
     train.train,
+    finetune.finetune,
     translate.translate,
+    language.generate,
+    language.next_,
+    language.chat,
+    language.summarise,
     translate.predict,
     evaluate.evaluate,
     evaluate.compare,
     translate.tokens,
     info.info,
+    gradients.gradients,
+    export.export,
 ):
-    app.command(cls=Command)(verb)
+    app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a word of Python's own
 
 
 def _version(asked: bool) -> None:

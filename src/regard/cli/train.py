@@ -12,7 +12,7 @@ from regard.cli.common import Device, Flags, Json, pick_device, show, table
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
-    from regard.train.run import Run
+    from regard.train.run import DataConfig, Run
 
 Job = tuple[str, Path, "Run"]  # a label for the table, where it is trained, what is trained
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
@@ -21,13 +21,13 @@ PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to 
 def train(
     ctx: typer.Context,
     what: Annotated[
-        str, typer.Argument(metavar="TASK|RECIPE.py", help="translate, or a recipe file.", show_default=False)
+        str, typer.Argument(metavar="TASK|RECIPE.py", help="translate, lm, or a recipe file.", show_default=False)
     ] = "",
     data: Annotated[
         str,
         typer.Option(
-            metavar="NAME",
-            help="A data set by name; see: regard data list.",
+            metavar="NAME|FILE",
+            help="A data set by name (regard data list); for lm also your text: a file, a folder, or JSONL.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -56,19 +56,39 @@ def train(
     valid_target: Annotated[
         str, typer.Option(metavar="FILE", help="Their translations.", rich_help_panel="Data", show_default=False)
     ] = "",
+    tokens: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="For lm: what text is cut into: bpe (learned here), chars or bytes.",
+            rich_help_panel="Data",
+            show_default="bpe",
+        ),
+    ] = "",
+    valid: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="For lm: held-out text.",
+            rich_help_panel="Data",
+            show_default="the last tenth of the text",
+        ),
+    ] = "",
     arch: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="transformer, lstm, gru, rnn, or one of these with -bottleneck (no attention); several by comma.",
+            help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
+            "For lm: gpt, llama, rnn, gru, lstm. Several by comma.",
             rich_help_panel="Model",
+            show_default="transformer, gpt",
         ),
-    ] = "transformer",
+    ] = "",
     size: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="tiny, small, base or big.",
+            help="tiny, small, base or big; for gpt also gpt2, medium, large, xl.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -105,6 +125,7 @@ def train(
     name: Annotated[
         str,
         typer.Option(
+            "--name",  # some versions of typer would make --NAME of this metavar
             metavar="NAME",
             help="Train into runs/NAME, or NAME if it has a slash.",
             rich_help_panel="Run",
@@ -135,6 +156,8 @@ def train(
       regard train translate --data tatoeba-en-fr --name demo
       regard train translate --source train.en --target train.de --minutes 20
       regard train translate --data tatoeba-en-fr --arch transformer,lstm --seeds 3
+      regard train lm --data my.txt --tokens chars
+      regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -151,6 +174,7 @@ def train(
     else:
         chosen = pick_device(device)
         own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
+        own |= dict(tokens=tokens, valid=valid)
         runs = plan(what, data, own, arch, size, chosen)
         runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
         if dry_run:
@@ -167,30 +191,51 @@ def train(
 
 def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device: str) -> dict[str, "Run"]:
     """The runs asked for, by label: one per architecture, or the recipe's."""
-    from regard.assemble import TASKS, default_run
-    from regard.config import from_dict, unknown
-    from regard.data.prepare import PairsConfig
+    from regard.assemble import TASKS, default_run, kit
     from regard.train.run import load_recipe
 
     if what.endswith(".py"):
-        if data or any(own.values()) or size or arch != "transformer":
+        if data or any(own.values()) or size or arch:
             raise ConfigError(
                 "a recipe has its own data and model; change them with --set, "
                 "as in --set data.source=train.en --set model.width=256"
             )
-        return {Path(what).stem: load_recipe(what)}
+        return load_recipe(what)
     if not what:
-        raise ConfigError("train what? for example: regard train translate --data tatoeba-en-fr")
-    if what.lower() not in TASKS:
-        raise unknown("task", what, TASKS)
-    if data and any(own.values()):
-        raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
-    archs = list(dict.fromkeys(a.strip().lower() for a in arch.split(",") if a.strip()))
+        ways = "regard train translate --data tatoeba-en-fr, or regard train lm --data my.txt"
+        raise ConfigError(f"train what? there are: {', '.join(TASKS)}; for example: {ways}")
+    made = kit(what)
+    archs = list(dict.fromkeys(a.strip().lower() for a in (arch or made.ARCH).split(",") if a.strip()))
     if not archs:
-        raise ConfigError("--arch is empty; for example: --arch transformer,lstm")
-    paths = {key: str(Path(path).expanduser().absolute()) if path else "" for key, path in own.items()}
-    pairs = from_dict(PairsConfig, {"name": data, "vocab": 0, **paths})
-    return {a: default_run(what, a, size, pairs, device) for a in archs}
+        raise ConfigError(f"--arch is empty; for example: --arch {made.ARCH},lstm")
+    config = data_config(what.lower(), data, own)
+    return {a: default_run(what, a, size, config, device) for a in archs}
+
+
+def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
+    """What `--data` and the options beside it say, as the task wants it."""
+    from regard.config import from_dict
+    from regard.data.catalog import CATALOG
+    from regard.train.run import DATA
+
+    names = {"translate": ("source", "target", "valid_source", "valid_target")}.get(task, ("tokens", "valid"))
+    if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
+        raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
+    values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
+    for key in values.keys() - {"tokens"}:
+        values[key] = str(Path(values[key]).expanduser().absolute())
+    if task == "translate":
+        if data and values:
+            raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
+        return from_dict(DATA[task], {"name": data, "vocab": 0, **values})
+    if data and data.lower() not in CATALOG:
+        path = Path(data).expanduser()
+        if not path.exists():
+            raise ConfigError(f"--data {data}: no such file or folder, and no data set of that name (regard data list)")
+        values["path"] = str(path.absolute())
+    elif data:
+        values["name"] = data.lower()
+    return from_dict(DATA[task], {"vocab": 0, **values})
 
 
 def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
@@ -204,6 +249,8 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
     run = override(run, settings)
+    if run.start:
+        return run
     return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=run.data.vocab))
 
 
@@ -218,7 +265,7 @@ def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool)
             )
         return folder
     recipe = Path(what).stem if what.endswith(".py") else ""
-    base = recipe or "-".join([data.lower() or what.lower(), *labels])
+    base = recipe or "-".join([Path(data).stem.lower() or what.lower(), *labels])
     for number in itertools.count(1):
         folder = Path("runs") / (base if number == 1 else f"{base}-{number}")
         if force or not folder.exists():
@@ -306,13 +353,16 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     best = max(runs, key=lambda run: run["metrics"].get("bleu", -run["metrics"]["held_out_loss"]))["folder"]
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
-    data = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))["data"]
-    flags.say(f'next:\n  regard translate {best} "…"\n  {to_score(best, data)}\n  regard info {best}')
+    known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
+    verb = {"lm": "generate"}.get(known["task"], known["task"])
+    flags.say(
+        f'next:\n  regard {verb} {best} "…"\n  {to_score(best, known["task"], known["data"])}\n  regard info {best}'
+    )
 
 
-def to_score(run: str, data: dict[str, Any]) -> str:
-    """The line that scores a run; one that held out a part of its own text has no files to score on."""
-    own = data.get("name") or data.get("valid_source")
+def to_score(run: str, task: str, data: dict[str, Any]) -> str:
+    """The line that scores a run; a translator that held out a part of its own text has no files to score on."""
+    own = data.get("name") or data.get("valid_source") or task != "translate"
     return f"regard evaluate {run}" + ("" if own else " --source FILE --target FILE")
 
 

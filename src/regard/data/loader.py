@@ -80,12 +80,7 @@ class Loader:
 
     def restore(self, state: dict[str, int]) -> None:
         """Continue from `state`: the next batch is the one that would have come."""
-        for name, now in self._depends().items():
-            if name in state and state[name] != now:
-                raise CheckpointError(
-                    f"the saved data position was for {name}={state[name]}, this run has {name}={now}; "
-                    "resume with the data and settings it was started with"
-                )
+        check_same(state, self._depends())
         self._begin(state["epoch"], state["position"])
 
     def _depends(self) -> dict[str, int]:
@@ -95,6 +90,16 @@ class Loader:
     def _begin(self, epoch: int, position: int) -> None:
         self.epoch, self.position = epoch, position
         self._plan = plan(self._widths, self.tokens, self.seed, epoch, self.world)[self.rank :: self.world]
+
+
+def check_same(state: dict[str, int], depends: dict[str, int]) -> None:
+    """`CheckpointError` when a saved position was for another plan than the one that `depends` on these numbers."""
+    for name, now in depends.items():
+        if name in state and state[name] != now:
+            raise CheckpointError(
+                f"the saved data position was for {name}={state[name]}, this run has {name}={now}; "
+                "resume with the data and settings it was started with"
+            )
 
 
 def in_order(pairs: PairSource, eos: int, pad: int, tokens: int) -> Iterator[Pairs]:

@@ -7,7 +7,6 @@ name is a hash of the settings and of the input files; the same request finds th
 import dataclasses
 import hashlib
 import heapq
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from regard.config import to_dict
 from regard.data import fetch
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.data.pairs import PairFiles, clean, read_pairs
+from regard.data.store import id_type, key, open_map, read_manifest, sha256, write_manifest
 from regard.data.tokenizers.bpe import BPE, SPLITS
 from regard.errors import ConfigError, DataError
 
 FORMAT = 1
-NARROW = 1 << 16  # pieces that two bytes can name
 BLOCK = 10_000  # lines encoded at a time
 LEARN_FROM = 1_000_000  # lines the vocabulary is learned from, at most
 HELD_OUT = 1_000  # sentences held out when no validation files are given, at most; and 1 % of the pairs at most
@@ -61,8 +60,9 @@ class PairsConfig:
 class TokenPairs:
     """Encoded sentence pairs in memory-mapped files; `pairs[i]` is (source ids, target ids) without end marks."""
 
-    def __init__(self, folder: Path, part: str):
-        self._ids, self._offsets = zip(*(_open_side(folder, part, side) for side in ("source", "target")), strict=True)
+    def __init__(self, folder: Path, part: str, dtype: np.dtype):
+        sides = (_open_side(folder, f"{part}.{side}", dtype) for side in ("source", "target"))
+        self._ids, self._offsets = zip(*sides, strict=True)
 
     def __len__(self) -> int:
         return len(self._offsets[0]) - 1
@@ -102,8 +102,13 @@ class Prepared:
 def prepare(config: PairsConfig, say: Say = to_stderr) -> Prepared:
     """Everything training needs, made from `config`'s text or found ready in the cache."""
     files = locate(config, say)
-    hashes = _hash_files(files)
-    folder = cache_folder() / "prepared" / _key(config, hashes)
+    hashes = {
+        name: sha256(path, "a text file, one sentence per line")
+        for name in ("train_source", "train_target", "valid_source", "valid_target")
+        if (path := getattr(files, name)) is not None
+    }
+    shaping = {k: getattr(config, k) for k in ("vocab", "split", "max_length", "max_ratio", "max_words")}
+    folder = cache_folder() / "prepared" / key(FORMAT, shaping, hashes)
     if (ready := _open(folder, files)) is None:
         say("preparing: reading the text, learning the pieces, encoding ...")
         with building(folder) as temporary:
@@ -156,39 +161,12 @@ def describe(manifest: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-# How a folder is named, opened and built
-
-
-def _key(config: PairsConfig, hashes: dict[str, str]) -> str:
-    """Only what shapes the content counts: the same text under another path is the same data."""
-    shaping = {k: getattr(config, k) for k in ("vocab", "split", "max_length", "max_ratio", "max_words")}
-    text = json.dumps([FORMAT, shaping, hashes], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _hash_files(files: PairFiles) -> dict[str, str]:
-    """SHA-256 of each file that goes in."""
-    hashes = {}
-    for name in ("train_source", "train_target", "valid_source", "valid_target"):
-        if (path := getattr(files, name)) is None:
-            continue
-        try:
-            with path.open("rb") as file:
-                hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
-            raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
-        except IsADirectoryError:
-            raise DataError(f"{path} is a folder; wanted a text file, one sentence per line") from None
-        except OSError as e:
-            raise DataError(f"cannot read {path}: {e.strerror or e}") from None
-    return hashes
+# How a folder is opened and built
 
 
 def _open(folder: Path, files: PairFiles) -> Prepared | None:
     """The prepared folder, or None when there is none."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    except FileNotFoundError:
+    if (manifest := read_manifest(folder)) is None:
         return None
     if files.valid_source is None:
         files = dataclasses.replace(
@@ -199,22 +177,14 @@ def _open(folder: Path, files: PairFiles) -> Prepared | None:
         manifest=manifest,
         files=files,
         tokenizer=BPE.load(folder),
-        train=TokenPairs(folder, "train"),
-        valid=TokenPairs(folder, "valid"),
+        train=TokenPairs(folder, "train", np.dtype(manifest["dtype"])),
+        valid=TokenPairs(folder, "valid", np.dtype(manifest["dtype"])),
     )
 
 
-def _open_side(folder: Path, part: str, side: str) -> tuple[np.ndarray, np.ndarray]:
-    manifest = json.loads((folder / "manifest.json").read_text("utf-8"))
-    offsets = np.fromfile(folder / f"{part}.{side}.offsets", np.int64)
-    path = folder / f"{part}.{side}.ids"
-    width = np.dtype(manifest["dtype"])
-    if not len(offsets) or path.stat().st_size != offsets[-1] * width.itemsize:
-        raise DataError(f"{path} is damaged; remove {folder} and run again")
-    if offsets[-1] == 0:
-        return np.zeros(0, width), offsets
-    # A plain view of the map: slicing np.memmap itself is several times slower.
-    return np.asarray(np.memmap(path, width, "r")), offsets
+def _open_side(folder: Path, name: str, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    offsets = np.fromfile(folder / f"{name}.offsets", np.int64)
+    return open_map(folder / f"{name}.ids", dtype, int(offsets[-1]) if len(offsets) else -1), offsets
 
 
 def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], folder: Path) -> None:
@@ -228,7 +198,7 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], folder
         raise DataError(f"no pair to train on in {files.train_source} and {files.train_target}: {why}")
     tokenizer = BPE.train(sample, config.vocab, config.split)
     tokenizer.save(folder, config.max_length)
-    dtype = np.dtype(np.uint16 if tokenizer.size <= NARROW else np.uint32)
+    dtype = id_type(tokenizer.size)
 
     valid, valid_report = set(), Counter()
     assert files.valid_source and files.valid_target
@@ -283,7 +253,7 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], folder
             "longest_line": -longest[1],
         },
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+    write_manifest(folder, manifest)
 
 
 class _Survey:

@@ -131,7 +131,7 @@ def chrf_metric() -> Any:
     return CHRF()
 
 
-def check_equal(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def check_equal(hypotheses: Sequence[str], references: Sequence[Any]) -> None:
     if len(hypotheses) != len(references):
         raise DataError(
             f"{len(hypotheses)} lines against {len(references)}; line n of one belongs to line n of the other"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from regard.evaluate.bleu import bleu_metric, check_equal, chrf_metric
 
 
@@ -60,12 +62,31 @@ def compare(
     return tuple(found)
 
 
+def compare_bits(
+    first: Sequence[float], second: Sequence[float], sizes: Sequence[int], *, samples: int = 1000, seed: int = 12345
+) -> Difference:
+    """Bits per byte of two language models over the same parts of a text, and the p-value of their difference.
+
+    `first` and `second` are the bits of each part, `sizes` its bytes. Parts are drawn with replacement, the same for
+    both; p is how often the difference is as far from the one measured as that is from none, as sacreBLEU counts it.
+    """
+    a, b, size = (np.asarray(x, np.float64) for x in (first, second, sizes))
+    one, two = a.sum() / size.sum(), b.sum() / size.sum()
+    drawn = np.random.default_rng(seed).integers(len(size), size=(samples, len(size)))
+    apart = (b - a)[drawn].sum(1) / size[drawn].sum(1)
+    as_far = int((np.abs(apart - (two - one)) >= abs(two - one)).sum())
+    p = 1.0 if one == two else (as_far + 1) / (samples + 1)
+    signature = f"parts:{len(size)}|bs:{samples}|seed:{seed}"
+    return Difference(metric="bits", first=float(one), second=float(two), p_value=p, signature=signature)
+
+
 def verdict(result: Difference, first: str, second: str, level: float = 0.05) -> str:
     """The result in a sentence."""
     if result.difference == 0:
         return f"{first} and {second} score the same {result.metric}."
-    better, worse = (second, first) if result.difference > 0 else (first, second)
-    gap = f"{abs(result.difference):.2f} {result.metric}"
+    up = result.difference > 0
+    better, worse = (second, first) if up != (result.metric == "bits") else (first, second)  # fewer bits are better
+    gap = f"{abs(result.difference):.2f} {result.metric}" + (" per byte" if result.metric == "bits" else "")
     if result.p_value < level:
         return f"{better} is better than {worse} by {gap} (p = {result.p_value:.4f} < {level})."
     return f"{better} is ahead of {worse} by {gap}, which could be chance (p = {result.p_value:.4f} ≥ {level})."

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 from regard.errors import CheckpointError
@@ -56,6 +56,8 @@ def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         return None
     last = events[-1]
     metrics = {k: v for k, v in last.items() if k not in ("step", "seconds", "final", "kept")}
+    if speeds := [e["targets_per_second"] for e in events if e.get("targets_per_second")]:
+        metrics["tokens_per_second"] = median(speeds)
     return {"metrics": metrics, "steps": last["step"], "seconds": last["seconds"], "kept": last["kept"]}
 
 

@@ -13,13 +13,15 @@ class Replay:
     """Runs `step`, which changes tensors held by `holders`; on a GPU it is captured once and then replayed.
 
     `step` must not wait for the device, nor take decisions on the host. New tensors that it puts in place of old ones
-    are copied back into the old ones, so that every replay finds its inputs where the capture saw them.
+    are copied back into the old ones, so that every replay finds its inputs where the capture saw them. Whole numbers
+    that it changes, always to the same, are set again after every replay.
     """
 
     def __init__(self, step: Callable[[], None], holders: list[Any], cuda: bool):
         self.step, self.holders, self.cuda = step, holders, cuda
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.after: list[dict[str, int]] = [{} for _ in holders]  # whole numbers that a step changes
 
     def __call__(self) -> None:
         self.calls += 1
@@ -31,13 +33,21 @@ class Replay:
             with torch.cuda.graph(self.graph):
                 self._step_in_place()
         self.graph.replay()
+        self._set_numbers()
 
     def _step_in_place(self) -> None:
         before = [dict(vars(holder)) for holder in self.holders]
         self.step()
-        for holder, old in zip(self.holders, before, strict=True):
+        for holder, old, after in zip(self.holders, before, self.after, strict=True):
             for name, value in old.items():
-                setattr(holder, name, _copied(value, getattr(holder, name)))
+                new = _copied(value, getattr(holder, name))
+                setattr(holder, name, new)
+                if isinstance(new, int) and new != value:
+                    after[name] = new
+
+    def _set_numbers(self) -> None:
+        for holder, numbers in zip(self.holders, self.after, strict=True):
+            vars(holder).update(numbers)
 
 
 def _copied(old: Any, new: Any) -> Any:

@@ -1,18 +1,26 @@
-"""One file a lecture. `ARCHS` names what can be trained; `build` makes a model from its config."""
+"""One file a lecture. `TASK_ARCHS` names what can be trained for what; `build` makes a model from its config."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, overload
 
 from regard.config import unknown
-from regard.models.base import EncoderDecoder
+from regard.models.base import EncoderDecoder, LanguageModel
+from regard.models.gpt import GPT, GPTConfig
+from regard.models.llama import Llama, LlamaConfig
+from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.models.transformer import Transformer, TransformerConfig
 
-ModelConfig = TransformerConfig | Seq2SeqConfig
+TranslatorConfig = TransformerConfig | Seq2SeqConfig
+LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
+ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig
 
-MODELS: dict[str, tuple[type[Any], type[EncoderDecoder]]] = {
+MODELS: dict[str, tuple[type[Any], type[EncoderDecoder | LanguageModel]]] = {
     "transformer": (TransformerConfig, Transformer),
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
+    "gpt": (GPTConfig, GPT),
+    "llama": (LlamaConfig, Llama),
+    "rnn_lm": (RecurrentLMConfig, RecurrentLM),
 }
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -28,27 +36,62 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "base": dict(embedding=512, width=512),
         "big": dict(embedding=620, width=1000),  # Bahdanau et al. 2015, appendix A
     },
+    "gpt": {
+        "tiny": dict(width=128, layers=4, heads=4, ffn=512, context=256),
+        "small": dict(width=384, layers=6, heads=6, ffn=1536, context=256),
+        "gpt2": dict(width=768, layers=12, heads=12, ffn=3072),  # Radford et al. 2019, table 2, as do the next three
+        "medium": dict(width=1024, layers=24, heads=16, ffn=4096),
+        "large": dict(width=1280, layers=36, heads=20, ffn=5120),
+        "xl": dict(width=1600, layers=48, heads=25, ffn=6400),
+    },
+    "llama": {
+        "tiny": dict(width=128, layers=4, heads=4, kv_heads=2, head_width=32, ffn=352, context=256),
+        "small": dict(width=384, layers=6, heads=6, kv_heads=2, head_width=64, ffn=1024, context=256),
+        "smollm2-135m": dict(theta=100_000.0, context=8192),  # Allal et al. 2025, as does the next
+        "smollm2-360m": dict(width=960, layers=32, heads=15, kv_heads=5, ffn=2560, theta=100_000.0, context=8192),
+        "tinyllama": dict(width=2048, layers=22, heads=32, kv_heads=4, ffn=5632, tied=False),  # Zhang et al. 2024
+        "llama2-7b": dict(
+            width=4096, layers=32, heads=32, kv_heads=32, head_width=128, ffn=11008, context=4096, tied=False
+        ),
+    },
+    "rnn_lm": {
+        "tiny": dict(embedding=128, width=128),
+        "small": dict(embedding=256, width=512),
+        "medium": dict(embedding=650, width=650, layers=2, dropout=0.5),  # Zaremba et al. 2014, as does the next
+        "large": dict(embedding=1500, width=1500, layers=2, dropout=0.65),
+    },
 }
 
-ARCHS: dict[str, Callable[..., ModelConfig]] = {
+CELLS = ("lstm", "gru", "rnn")
+ARCHS: dict[str, Callable[..., TranslatorConfig]] = {
     "transformer": TransformerConfig,
     **{
         cell + suffix: lambda cell=cell, attention=attention, **kw: Seq2SeqConfig(cell=cell, attention=attention, **kw)
         for suffix, attention in (("", True), ("-bottleneck", False))
-        for cell in ("lstm", "gru", "rnn")
+        for cell in CELLS
     },
 }
+LM_ARCHS: dict[str, Callable[..., LanguageModelConfig]] = {
+    "gpt": GPTConfig,
+    "llama": LlamaConfig,
+    **{cell: lambda cell=cell, **kw: RecurrentLMConfig(cell=cell, **kw) for cell in CELLS},
+}
+TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {"translate": ARCHS, "lm": LM_ARCHS}
+RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
 
 
-def config_for(arch: str, size: str, vocab: int, **settings: Any) -> ModelConfig:
-    """The config of a named architecture in a named size. Names ignore case."""
-    arch, size = arch.lower(), size.lower()
-    if arch not in ARCHS:
-        raise unknown("architecture", arch, ARCHS)
-    sizes = SIZES["transformer" if arch == "transformer" else "seq2seq"]
+def config_for(arch: str, size: str, vocab: int, task: str = "translate", **settings: Any) -> Any:
+    """The config of a named architecture in a named size, for a task. Names ignore case."""
+    arch, size, task = arch.lower(), size.lower(), task.lower()
+    if task not in TASK_ARCHS:
+        raise unknown("task", task, TASK_ARCHS)
+    archs = TASK_ARCHS[task]
+    if arch not in archs:
+        raise unknown("architecture", arch, archs)
+    sizes = SIZES[arch if arch in SIZES else RECURRENT[task]]
     if size not in sizes:
         raise unknown("size", size, sizes)
-    return ARCHS[arch](vocab=vocab, **{**sizes[size], **settings})
+    return archs[arch](vocab=vocab, **{**sizes[size], **settings})
 
 
 def model_type(config: ModelConfig) -> str:
@@ -56,5 +99,12 @@ def model_type(config: ModelConfig) -> str:
     return next(name for name, (cls, _) in MODELS.items() if isinstance(config, cls))
 
 
-def build(config: ModelConfig) -> EncoderDecoder:
-    return MODELS[model_type(config)][1](config)
+@overload
+def build(config: TranslatorConfig) -> EncoderDecoder: ...
+@overload
+def build(config: LanguageModelConfig) -> LanguageModel: ...
+@overload
+def build(config: ModelConfig) -> EncoderDecoder | LanguageModel: ...
+def build(config: ModelConfig) -> EncoderDecoder | LanguageModel:
+    model: Any = MODELS[model_type(config)][1]
+    return model(config)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.config import at_least, fraction
 from regard.errors import ConfigError
 from regard.models.base import EncoderDecoder
-from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm
+from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm, compute_dtype
 from regard.nn.cache import Cache
 from regard.nn.init import glorot_
 from regard.nn.masks import Causal, Everything, Lengths, Mask, Table
@@ -118,12 +118,6 @@ def without_last(grad: Tensor) -> Tensor:
     return torch.cat((grad[:-1], torch.zeros_like(grad[-1:])))
 
 
-def compute_dtype(x: Tensor) -> Tensor:
-    """The sum of embeddings in the precision of the layers that follow."""
-    kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
-
-
 class TransformerState:
     """N hypotheses of a sentence are N more tokens in one cache, and a table says who descends from whom.
 
@@ -134,12 +128,12 @@ class TransformerState:
 
     def __init__(self, cache: Cache, cross: list[tuple[Tensor, Tensor]], mask: Mask):
         self.cache, self.cross, self.mask = cache, cross, mask
-        keys = cache.keys
+        keys = cache.keys[0]  # B H C K
         self.time = torch.zeros(1, dtype=torch.long, device=keys.device)  # positions decoded so far
         self.written = torch.zeros(1, dtype=torch.long, device=keys.device)  # keys so far
         self.fixed = keys.is_cuda  # a GPU looks at all of the cache at every step, so that all steps are alike
-        self.stop = keys.size(3) if self.fixed else 0  # keys to look at: else the host's copy of `written`
-        self.ancestors = torch.zeros(keys.size(1), 1, keys.size(3), dtype=torch.bool, device=keys.device)  # B N S
+        self.stop = keys.size(2) if self.fixed else 0  # keys to look at: else the host's copy of `written`
+        self.ancestors = torch.zeros(keys.size(0), 1, keys.size(2), dtype=torch.bool, device=keys.device)  # B N S
         self.own = torch.eye(1, dtype=torch.bool, device=keys.device)  # N N
 
     def grow(self) -> tuple[Tensor | slice, Mask]:

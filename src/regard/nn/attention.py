@@ -12,12 +12,15 @@ from torch import Tensor, nn
 
 from regard.nn.cache import LayerCache
 from regard.nn.masks import Mask
+from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
 
 
-def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
+def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
     """How much each query looks at each key: B H T S, rows summing to 1 (or to 0 where nothing may be seen)."""
     scores = q @ k.mT / math.sqrt(q.size(-1))  # section 3.2.1: q·k spreads with d and would saturate the softmax
+    if bias is not None:
+        scores = scores + bias
     if mask is None:
         return scores.softmax(-1)
     low = torch.finfo(scores.dtype).min
@@ -25,13 +28,33 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """The equation, line by line: B H T K."""
-    return attention_weights(q, k, mask.dense()) @ v
+    """The equation, line by line: B H T K. With fewer heads of keys than of queries, neighbours share one."""
+    k, v = (shared.repeat_interleave(q.size(1) // k.size(1), 1) for shared in (k, v))
+    return attention_weights(q, k, mask.dense(), mask.bias()) @ v
 
 
-def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """The same numbers from torch's fused kernels, which never write the T x S table to memory."""
-    return F.scaled_dot_product_attention(q, k, v, **mask.sdpa())
+def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
+    """The same numbers from torch's fused kernels, which never write the T x S table to memory.
+
+    `dropout` is the part of the weights that is forgotten, which is for training only.
+    """
+    grouped = q.size(1) != k.size(1)
+    if grouped and q.is_cuda and q.size(2) == 1:  # heads that share keys become queries of one head: nothing is copied
+        few = q.view(q.size(0), k.size(1), -1, q.size(3))  # B G H/G K
+        return F.scaled_dot_product_attention(few, k, v, **mask.sdpa(q.dtype)).view(*q.shape[:3], v.size(3))
+    return F.scaled_dot_product_attention(q, k, v, **mask.sdpa(q.dtype), dropout_p=dropout, enable_gqa=grouped)
+
+
+def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor]:
+    """Attention of new tokens to the past and to themselves, B H T K, and all keys so far, B H S K."""
+    slots, one = cache.slots, q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
+    if one and mask.bias() is None and isinstance(slots, Tensor) and slots.ndim == 2:
+        from regard.nn.kernels import look_back
+
+        y = look_back(q, k, v, cache.keys, cache.values, slots)
+        return y, cache.keys[:, :, : cache.stop]
+    k, v = cache.extend(k, v)
+    return fast_attention(q, k, v, mask), k
 
 
 @dataclass(frozen=True)
@@ -39,11 +62,12 @@ class Look:
     """What a watched attention keeps: references to q, k and the mask. Weights are worked out when asked for."""
 
     q: Tensor  # B H T K
-    k: Tensor  # B H S K
+    k: Tensor  # B H S K, or fewer heads that are shared
     mask: Mask
 
     def weights(self) -> Tensor:
-        return attention_weights(self.q.float(), self.k.float(), self.mask.dense())  # B H T S
+        k = self.k.repeat_interleave(self.q.size(1) // self.k.size(1), 1)
+        return attention_weights(self.q.float(), k.float(), self.mask.dense(), self.mask.bias())  # B H T S
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -57,27 +81,49 @@ def merge_heads(x: Tensor) -> Tensor:
 class FusedLinear(nn.Linear):
     """Several maps of one input as one product (one wide matmul beats three); `parts` are their output widths."""
 
-    def __init__(self, width: int, parts: list[int]):
-        super().__init__(width, sum(parts))
+    def __init__(self, width: int, parts: list[int], bias: bool = True):
+        super().__init__(width, sum(parts), bias)
         self.parts = parts
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention of a sequence to itself. Key and value widths are free; the usual ones are width/heads."""
+    """Multi-head attention of a sequence to itself. Key and value widths are free; the usual ones are width/heads.
 
-    def __init__(self, width: int, heads: int, key_width: int, value_width: int):
+    With `kv_heads` fewer than `heads`, neighbouring heads share keys and values (Ainslie et al. 2023). A `rotation`
+    turns queries and keys by where they stand (`positions.Rotary`).
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        key_width: int,
+        value_width: int,
+        kv_heads: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ):
         super().__init__()
-        self.heads = heads
-        self.qkv = FusedLinear(width, [heads * key_width, heads * key_width, heads * value_width])
-        self.out = nn.Linear(heads * value_width, width)
+        self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
+        self.dropout = dropout
+        self.widths = [heads * key_width, self.kv_heads * key_width, self.kv_heads * value_width]
+        self.qkv = FusedLinear(width, self.widths, bias)
+        self.out = nn.Linear(heads * value_width, width, bias)
         self.look = Tap()
 
-    def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None = None) -> Tensor:
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).split(self.qkv.parts, -1))  # B H T K
-        if cache is not None:
-            k, v = cache.extend(k, v)  # B H S K
+    def forward(
+        self, x: Tensor, mask: Mask, cache: LayerCache | None = None, rotation: Rotation | None = None
+    ) -> Tensor:
+        q, k, v = self.qkv(x).split(self.widths, -1)
+        q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)  # B H T K
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
+        if cache is None:
+            y = fast_attention(q, k, v, mask, self.dropout if self.training else 0.0)
+        else:
+            y, k = cached_attention(q, k, v, mask, cache)
         self.look.see(Look(q, k, mask))
-        return self.out(merge_heads(fast_attention(q, k, v, mask)))  # B T D
+        return self.out(merge_heads(y))  # B T D
 
 
 class CrossAttention(nn.Module):

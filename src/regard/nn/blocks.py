@@ -1,12 +1,24 @@
 """Attention and feed-forward, with residuals and norms: the grey boxes of figure 1 in Vaswani et al. 2017."""
 
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.nn.attention import CrossAttention, SelfAttention
+from regard.nn.attention import CrossAttention, FusedLinear, SelfAttention
 from regard.nn.cache import LayerCache
 from regard.nn.masks import Mask
+from regard.nn.positions import Rotation
+from regard.nn.taps import Tap
 
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "swish": nn.SiLU, "gelu": nn.GELU}
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "swish": nn.SiLU,
+    "gelu": nn.GELU,
+    "gelu-tanh": partial(nn.GELU, approximate="tanh"),  # GPT-2's
+}
 
 
 class FeedForward(nn.Module):
@@ -25,6 +37,50 @@ class Norm(nn.LayerNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).to(x.dtype)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Zhang and Sennrich 2019: no mean taken off, no bias. Its precision as in `Norm`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype)).to(x.dtype)
+
+
+class SwiGLU(nn.Module):
+    """Shazeer 2020: one map, through swish, says how much of the other passes."""
+
+    def __init__(self, width: int, ffn: int):
+        super().__init__()
+        self.up, self.down = FusedLinear(width, [ffn, ffn], bias=False), nn.Linear(ffn, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        gate, up = self.up(x).chunk(2, -1)
+        return self.down(F.silu(gate) * up)
+
+
+def dropout(p: float) -> nn.Module:
+    return nn.Dropout(p) if p else nn.Identity()
+
+
+def compute_dtype(x: Tensor) -> Tensor:
+    """The sum of embeddings in the precision of the layers that follow."""
+    kind = x.device.type
+    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+
+
+class Block(nn.Module):
+    """One layer of a decoder-only model, from its parts: a norm before each, and a stream that is never normed."""
+
+    def __init__(self, norm1: nn.Module, attention: SelfAttention, norm2: nn.Module, mlp: nn.Module, drop: float):
+        super().__init__()
+        self.norm1, self.attention, self.norm2, self.mlp = norm1, attention, norm2, mlp
+        self.drop, self.out = dropout(drop), Tap()
+
+    def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
+        x = x + self.drop(self.attention(self.norm1(x), mask, cache, rotation))
+        x = x + self.drop(self.mlp(self.norm2(x)))
+        self.out.see(x)
+        return x
 
 
 class EncoderLayer(nn.Module):

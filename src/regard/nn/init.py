@@ -1,6 +1,13 @@
 """One function per published scheme."""
 
+import math
+from typing import Any
+
+import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from regard.nn.recurrent import SlideCell
 
 
 def glorot_(model: nn.Module) -> None:
@@ -19,3 +26,40 @@ def glorot_(model: nn.Module) -> None:
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
             if module.padding_idx is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
+
+
+def gpt2_(model: nn.Module, layers: int) -> None:
+    """Radford et al. 2019: a spread of 0.02; what adds to the stream 2·layers times is drawn √(2·layers) smaller."""
+    for name, p in model.named_parameters():
+        if p.ndim == 2:
+            adds = name.endswith((".attention.out.weight", ".mlp.down.weight"))
+            nn.init.normal_(p, std=0.02 / math.sqrt(2 * layers) if adds else 0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(p)
+
+
+def recurrent_(model: nn.Module) -> None:
+    """Torch's own: uniform within ±D^-1/2, so that sums of D have a spread below one. Biases zero, but for the gate
+    that forgets, which starts open (Jozefowicz et al. 2015); embeddings with a spread of 1."""
+    for name, p in model.named_parameters():
+        if name == "token.weight":
+            nn.init.normal_(p)
+        elif p.ndim == 2:
+            width = p.size(1) if not name.endswith("W_xh") else model.get_parameter(name.replace("xh", "hh")).size(1)
+            nn.init.uniform_(p, -(width**-0.5), width**-0.5)
+        else:
+            nn.init.zeros_(p)
+    for cell in model.modules():
+        if isinstance(cell, SlideCell) and cell.kind == "lstm":
+            with torch.no_grad():
+                cell.b_h.chunk(4)[1].fill_(1.0)  # input, forget, cell, output
+
+
+class undrawn(TorchFunctionMode):
+    """No numbers are drawn for what is built inside: they come from a file, and drawing a large model takes seconds."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **kwargs)

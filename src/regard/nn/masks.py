@@ -1,7 +1,7 @@
 """Who may look at whom. `True` means "may look", everywhere.
 
 A mask is a small object, so that the fast kernels get what they are fast with; `dense()` is the boolean table,
-broadcastable to B H T S.
+broadcastable to B H T S. A mask may also lean: `bias()` is added to the scores of those that may be looked at.
 """
 
 import torch
@@ -13,9 +13,14 @@ class Mask:
         """The boolean table, or None when everybody may look at everything."""
         raise NotImplementedError
 
-    def sdpa(self) -> dict:
-        """The same as arguments of torch's `scaled_dot_product_attention`."""
-        return {"attn_mask": self.dense()}
+    def bias(self) -> Tensor | None:
+        """What is added to the scores, broadcastable to B H T S; None: nothing."""
+        return None
+
+    def sdpa(self, dtype: torch.dtype) -> dict:
+        """The same as arguments of torch's `scaled_dot_product_attention` for queries of this dtype."""
+        table = self.dense()
+        return {"attn_mask": None if table is None else additive(table, dtype)}
 
     def select(self, rows: Tensor) -> "Mask":
         """The mask of some of the batch's rows."""
@@ -36,33 +41,66 @@ class Causal(Mask):
     def dense(self) -> Tensor:
         return torch.ones(self.size, self.size, dtype=torch.bool, device=self.device).tril()
 
-    def sdpa(self) -> dict:
-        return {"is_causal": True}
+    def sdpa(self, dtype: torch.dtype) -> dict:
+        return {"is_causal": self.size > 1}  # one word alone sees itself
 
 
-class Lengths(Mask):
+class Table(Mask):
+    """Any boolean table, B H T S or smaller. What the kernels take is worked out once, for all layers."""
+
+    def __init__(self, table: Tensor):
+        self.table = table
+        self.summand: Tensor | None = None
+
+    def dense(self) -> Tensor:
+        return self.table
+
+    def sdpa(self, dtype: torch.dtype) -> dict:
+        if self.summand is None or self.summand.dtype != dtype:
+            self.summand = additive(self.table, dtype)
+        return {"attn_mask": self.summand}
+
+    def select(self, rows: Tensor) -> "Table":
+        return Table(self.table[rows])
+
+
+class Lengths(Table):
     """The first `lengths[b]` of `size` keys are real, the rest is padding."""
 
     def __init__(self, lengths: Tensor, size: int):
         self.lengths, self.size = lengths, size
         places = torch.arange(size, device=lengths.device)
-        self.table = (places < lengths[:, None])[:, None, None, :]  # B 1 1 S
-
-    def dense(self) -> Tensor:
-        return self.table
+        super().__init__((places < lengths[:, None])[:, None, None, :])  # B 1 1 S
 
     def select(self, rows: Tensor) -> "Lengths":
         return Lengths(self.lengths[rows], self.size)
 
 
-class Table(Mask):
-    """Any boolean table, B H T S or smaller."""
+class Documents(Table):
+    """The past of one's own document: several stand in a row, told apart by their numbers, B T."""
 
-    def __init__(self, table: Tensor):
-        self.table = table
+    def __init__(self, documents: Tensor):
+        own = documents[:, :, None] == documents[:, None, :]
+        super().__init__(own.tril()[:, None])  # B 1 T T
 
-    def dense(self) -> Tensor:
-        return self.table
 
-    def select(self, rows: Tensor) -> "Table":
-        return Table(self.table[rows])
+class Leaning(Table):
+    """Another mask, and a `lean` added to the scores: 1 H T S or B H T S."""
+
+    def __init__(self, mask: Mask, lean: Tensor):
+        table = mask.dense()
+        super().__init__(torch.ones((), dtype=torch.bool, device=lean.device) if table is None else table)
+        self.lean = lean
+
+    def bias(self) -> Tensor:
+        return self.lean
+
+    def sdpa(self, dtype: torch.dtype) -> dict:
+        if self.summand is None or self.summand.dtype != dtype:
+            self.summand = self.lean.to(dtype).masked_fill(~self.table, -torch.inf)
+        return {"attn_mask": self.summand}
+
+
+def additive(table: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where one may look, minus infinity elsewhere: what the kernels make of a boolean table at every call."""
+    return torch.zeros(table.shape, dtype=dtype, device=table.device).masked_fill_(~table, -torch.inf)

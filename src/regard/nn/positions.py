@@ -1,9 +1,14 @@
-"""Where a token stands, as a vector added to its embedding. Each class maps positions (… of long) to (… D)."""
+"""Where a token stands: a vector added to its embedding, a rotation of queries and keys, or a lean of the scores."""
 
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+from regard.nn.masks import Leaning, Mask
+
+Rotation = tuple[Tensor, Tensor]  # cosines and signed sines, T K or B 1 T K
 
 
 class NoPositions(nn.Module):
@@ -52,20 +57,71 @@ class Learned(nn.Module):
 
     def __init__(self, places: int, width: int):
         super().__init__()
-        self.table = nn.Parameter(torch.randn(places, width) * width**-0.5)
+        self.table = nn.Parameter(torch.empty(places, width))
+        nn.init.normal_(self.table, std=width**-0.5)
 
     def forward(self, where: Tensor) -> Tensor:
-        return self.table[where]
+        return F.embedding(where, self.table)
 
 
-def waves(places: int, width: int) -> tuple[Tensor, Tensor]:
-    """sin(p / 10000^(2i/D)) and its cosine, in float64: P ⌈D/2⌉ and P ⌊D/2⌋."""
+class Rotary(nn.Module):
+    """Su et al. 2021: pairs of numbers turned by an angle that grows with the place, so that q·k knows distances only.
+
+    Column i is paired with column i + K/2, the layout of published llama files; the paper pairs neighbours.
+    """
+
+    cosines: Tensor
+    sines: Tensor
+
+    def __init__(self, places: int, head_width: int, theta: float = 10000.0):
+        super().__init__()
+        sines, cosines = waves(places, head_width, theta)
+        self.register_buffer("cosines", torch.cat((cosines, cosines), -1).float(), persistent=False)
+        self.register_buffer("sines", torch.cat((-sines, sines), -1).float(), persistent=False)
+
+    def forward(self, where: Tensor) -> Rotation:
+        rotation = F.embedding(where, self.cosines), F.embedding(where, self.sines)  # T K
+        return rotation if where.ndim == 1 else (rotation[0][:, None], rotation[1][:, None])  # B 1 T K
+
+
+def rotate(x: Tensor, rotation: Rotation) -> Tensor:
+    """Turn the pairs (x_i, x_{i+K/2}) of B H T K."""
+    cosines, sines = rotation
+    return torch.addcmul(x * cosines, x.roll(x.size(-1) // 2, -1), sines).to(x.dtype)
+
+
+class Alibi(nn.Module):
+    """Press et al. 2022: a head prefers what is near, each with its own slope; no table, so no longest text."""
+
+    slopes: Tensor
+
+    def __init__(self, heads: int):
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(slopes(heads)), persistent=False)
+
+    def forward(self, mask: Mask, queries: Tensor, keys: Tensor) -> Mask:
+        """`mask`, leaning by the distance of queries (T or B T places) to keys (S or B S)."""
+        distance = (queries[..., :, None] - keys[..., None, :]).abs()  # T S or B T S
+        distance = distance[None, None] if distance.ndim == 2 else distance[:, None]
+        return Leaning(mask, -self.slopes[:, None, None] * distance)  # B H T S
+
+
+def slopes(heads: int) -> list[float]:
+    """2^-8/H, 2^-16/H, … 2^-8; for other numbers than powers of two, every second of twice as many fills up."""
+    power = 2 ** math.floor(math.log2(heads))
+    first = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
+    return first if power == heads else first + slopes(2 * power)[0::2][: heads - power]
+
+
+def waves(places: int, width: int, theta: float = 10000.0) -> tuple[Tensor, Tensor]:
+    """sin(p / θ^(2i/D)) and its cosine, in float64: P ⌈D/2⌉ and P ⌊D/2⌋."""
     position = torch.arange(places, dtype=torch.float64)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(10000.0) / width))
+    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(theta) / width))
     angle = position * rate
     return angle.sin(), angle[:, : width // 2].cos()
 
 
+ADDED: dict[str, type[nn.Module]] = {"sinusoidal": Sinusoidal, "interleaved": Interleaved, "learned": Learned}
 POSITIONS: dict[str, type[nn.Module]] = {
     "none": NoPositions,
     "sinusoidal": Sinusoidal,

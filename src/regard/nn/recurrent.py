@@ -4,19 +4,52 @@ Each plain cell takes and returns what torch's takes and returns and keeps torch
 both ways. A sequence is `unroll`ed by applying one cell at every step: the same weights at every time.
 """
 
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 State = tuple[Tensor, ...]  # (h,) for RNN and GRU, (h, c) for the LSTM; each B D
+Maps = tuple[Tensor, ...]  # what the gates get of the input, or of the state before; each B D
+
+
+def rnn_step(a: Maps, b: Maps, _: State) -> State:
+    """Elman 1990."""
+    return (torch.tanh(a[0] + b[0]),)
+
+
+def lstm_step(a: Maps, b: Maps, state: State) -> State:
+    """Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000."""
+    _, c = state
+    (ai, af, ag, ao), (bi, bf, bg, bo) = a, b
+    i, f, o = torch.sigmoid(ai + bi), torch.sigmoid(af + bf), torch.sigmoid(ao + bo)
+    c = f * c + i * torch.tanh(ag + bg)  # the sum that lets gradients pass through many steps
+    return o * torch.tanh(c), c
+
+
+def gru_step(a: Maps, b: Maps, state: State) -> State:
+    """Cho et al. 2014, in the variant torch and cuDNN compute (the reset gate acts after the map)."""
+    (h,) = state
+    (ar, az, an), (br, bz, bn) = a, b
+    r, z = torch.sigmoid(ar + br), torch.sigmoid(az + bz)
+    return ((1 - z) * torch.tanh(an + r * bn) + z * h,)
+
+
+STEPS = {"rnn": rnn_step, "gru": gru_step, "lstm": lstm_step}
+GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
 class PlainCell(nn.Module):
     """W_ih x + b_ih and W_hh h + b_hh, with `gates` stacked maps each."""
 
-    gates = 1
+    kind = "rnn"
 
     def __init__(self, inputs: int, width: int):
         super().__init__()
+        self.gates = GATES[self.kind]
         rows = self.gates * width
         self.weight_ih = nn.Parameter(torch.empty(rows, inputs))
         self.weight_hh = nn.Parameter(torch.empty(rows, width))
@@ -25,44 +58,37 @@ class PlainCell(nn.Module):
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
 
-    def maps(self, x: Tensor, h: Tensor) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    def forward(self, x: Tensor, state: State) -> State:
         a = x @ self.weight_ih.T + self.bias_ih
-        b = h @ self.weight_hh.T + self.bias_hh
-        return a.chunk(self.gates, -1), b.chunk(self.gates, -1)
+        b = state[0] @ self.weight_hh.T + self.bias_hh
+        return STEPS[self.kind](a.chunk(self.gates, -1), b.chunk(self.gates, -1), state)
 
 
 class PlainRNN(PlainCell):
-    """Elman 1990."""
-
-    def forward(self, x: Tensor, state: State) -> State:
-        (h,) = state
-        (a,), (b,) = self.maps(x, h)
-        return (torch.tanh(a + b),)
+    kind = "rnn"
 
 
 class PlainLSTM(PlainCell):
-    """Hochreiter and Schmidhuber 1997, with the forget gate of Gers et al. 2000."""
-
-    gates = 4
-
-    def forward(self, x: Tensor, state: State) -> State:
-        h, c = state
-        (ai, af, ag, ao), (bi, bf, bg, bo) = self.maps(x, h)
-        i, f, o = torch.sigmoid(ai + bi), torch.sigmoid(af + bf), torch.sigmoid(ao + bo)
-        c = f * c + i * torch.tanh(ag + bg)  # the sum that lets gradients pass through many steps
-        return o * torch.tanh(c), c
+    kind = "lstm"
 
 
 class PlainGRU(PlainCell):
-    """Cho et al. 2014, in the variant torch and cuDNN compute (the reset gate acts after the map)."""
+    kind = "gru"
 
-    gates = 3
+
+class SlideCell(nn.Module):
+    """h_t = f(W_xh x_t + W_hh h_{t-1} + b_h): the lecture's letters. GRU and LSTM stack the maps of their gates."""
+
+    def __init__(self, kind: str, inputs: int, width: int):
+        super().__init__()
+        self.kind, self.gates = kind, GATES[kind]
+        self.W_xh = nn.Parameter(torch.empty(self.gates * width, inputs))
+        self.W_hh = nn.Parameter(torch.empty(self.gates * width, width))
+        self.b_h = nn.Parameter(torch.empty(self.gates * width))
 
     def forward(self, x: Tensor, state: State) -> State:
-        (h,) = state
-        (ar, az, an), (br, bz, bn) = self.maps(x, h)
-        r, z = torch.sigmoid(ar + br), torch.sigmoid(az + bz)
-        return ((1 - z) * torch.tanh(an + r * bn) + z * h,)
+        a, b = x @ self.W_xh.T + self.b_h, state[0] @ self.W_hh.T
+        return STEPS[self.kind](a.chunk(self.gates, -1), b.chunk(self.gates, -1), state)
 
 
 class FastRNN(nn.RNNCell):
@@ -87,6 +113,33 @@ def unroll(cell: nn.Module, x: Tensor, state: State) -> tuple[Tensor, State]:
         state = cell(step, state)
         outputs.append(state[0])
     return torch.stack(outputs, 1), state
+
+
+def run_stack(
+    cells: Sequence[SlideCell], x: Tensor, state: State, drop: float = 0.0, lengths: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """Cells above each other along B T I, by torch's kernels: B T D of the last, and the last states, each L B D.
+
+    With `lengths` (B, at least 1) the states are those after so many steps. `drop` acts between the cells.
+    """
+    weights = [w.to(x.dtype) for c in cells for w in (c.W_xh, c.W_hh, c.b_h, torch.zeros_like(c.b_h))]
+    kernel: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[cells[0].kind]
+    before: Any = state if len(state) == 2 else state[0]
+    how = (weights, True, len(cells), drop, drop > 0, False)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*contiguous chunk of memory.*")  # they have names instead
+        if lengths is None:
+            hidden, *after = kernel(x, before, *how, True)
+            return hidden, tuple(after)
+        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        order, back = packed.sorted_indices, packed.unsorted_indices
+        assert order is not None and back is not None
+        sorted_state = tuple(part[:, order] for part in state)
+        before = sorted_state if len(state) == 2 else sorted_state[0]
+        data, *after = kernel(packed.data, packed.batch_sizes, before, *how)
+    done = PackedSequence(data, packed.batch_sizes, order, back)
+    hidden, _ = pad_packed_sequence(done, batch_first=True, total_length=x.size(1))
+    return hidden, tuple(part[:, back] for part in after)
 
 
 PLAIN_CELLS = {"rnn": PlainRNN, "gru": PlainGRU, "lstm": PlainLSTM}

@@ -6,39 +6,54 @@ from torch import Tensor
 
 
 def plain_cross_entropy_sum(
-    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None
+    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None, vocab: int = 0
 ) -> Tensor:
-    """M D states, V D head, M targets. Szegedy et al. 2016: `smoothing` of the mass is spread over all words."""
-    logits = F.linear(x, weight, bias).float()  # M V
-    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    """M D states, V D head, M targets. Szegedy et al. 2016: `smoothing` of the mass is spread over all words.
+
+    Of a head with rows added for speed only the first `vocab` are words; 0: all. A target below 0 does not count.
+    """
+    logits = F.linear(x, weight, bias)[:, : vocab or None].float()  # M V
+    return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
+
+
+def _error(logits: Tensor, log_sum: Tensor, target: Tensor, smoothing: float, vocab: int) -> Tensor:
+    """Softmax minus the smoothed targets, R V, in place of the logits: the gradient of the loss by them."""
+    if torch.compiler.is_compiling():  # one pass, where a scatter would be two more
+        words = torch.arange(logits.size(1), device=logits.device)
+        error = (logits - log_sum).exp() - (1 - smoothing) * (words == target)
+        return torch.where(words < vocab, error - smoothing / vocab, 0.0) if smoothing else error
+    error = logits.sub_(log_sum).exp_()
+    if smoothing:
+        error[:, :vocab] -= smoothing / vocab
+    return error.scatter_add_(1, target, torch.full_like(log_sum, smoothing - 1))
 
 
 class _Chunked(torch.autograd.Function):
     """Logits of a few rows at a time; their gradient is worked out on the spot, so nothing M x V survives."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, rows: int) -> Tensor:
-        kind = x.device.type
+    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, rows: int, vocab: int) -> Tensor:
+        kind, learn_head = x.device.type, ctx.needs_input_grad[1]  # LoRA leaves the head as it is
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         with torch.autocast(kind, enabled=False):
             xs, w = x.to(dtype), weight.to(dtype)
-            dx, dw = torch.empty_like(xs), torch.zeros_like(weight, dtype=torch.float32)
+            dx = torch.empty_like(xs)
+            dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
             total = torch.zeros((), device=x.device)
             for part in range(0, len(xs), rows):
                 chunk, target = xs[part : part + rows], targets[part : part + rows, None]
                 logits = (chunk @ w.T).float()  # R V
+                logits[:, vocab:] = -torch.inf  # rows of the head that are no words
                 log_sum = logits.logsumexp(-1, keepdim=True)
-                right = logits.gather(1, target)
-                total += (log_sum - (1 - smoothing) * right).sum()
+                real, target = target >= 0, target.clamp(min=0)
+                loss = log_sum - (1 - smoothing) * logits.gather(1, target)
                 if smoothing:
-                    total -= smoothing * logits.mean(-1).sum()
-                error = logits.sub_(log_sum).exp_()  # softmax, in place
-                if smoothing:
-                    error -= smoothing / error.size(1)
-                error.scatter_add_(1, target, torch.full_like(right, smoothing - 1))
-                error = error.to(dtype)
-                torch.mm(error, w, out=dx[part : part + rows])
-                dw.addmm_(error.T, chunk) if dtype == torch.float32 else dw.add_(error.T @ chunk)
+                    loss -= smoothing * logits[:, :vocab].mean(-1, keepdim=True)
+                total += (loss * real).sum()
+                error = (_error(logits, log_sum, target, smoothing, vocab) * real).to(dtype)
+                dx[part : part + rows] = error @ w
+                if learn_head:
+                    dw.addmm_(error.T, chunk) if dtype == torch.float32 else dw.add_(error.T @ chunk)
         ctx.save_for_backward(dx, dw)
         ctx.dtypes = x.dtype, weight.dtype
         return total
@@ -46,12 +61,16 @@ class _Chunked(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad: Tensor):  # pyrefly: ignore[bad-override]
         dx, dw = ctx.saved_tensors
-        return (dx * grad).to(ctx.dtypes[0]), (dw * grad).to(ctx.dtypes[1]), None, None, None
+        dw = (dw * grad).to(ctx.dtypes[1]) if ctx.needs_input_grad[1] else None
+        return (dx * grad).to(ctx.dtypes[0]), dw, None, None, None, None
 
 
 def chunked_cross_entropy_sum(
-    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, rows: int = 0
+    x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, rows: int = 0, vocab: int = 0
 ) -> Tensor:
     """As `plain_cross_entropy_sum`, `rows` positions at a time (0: what fits a CPU's cache, or fills a GPU)."""
-    rows = rows or max(32, (2**27 if x.is_cuda else 2**20) // weight.size(0))
-    return _Chunked.apply(x, weight, targets, smoothing, rows)
+    if not rows:
+        most = max(32, (2**29 if x.is_cuda else 2**20) // weight.size(0))
+        chunks = max(1, -(-len(x) // most))
+        rows = max(1, -(-len(x) // chunks))
+    return _Chunked.apply(x, weight, targets, smoothing, rows, vocab or weight.size(0))

@@ -1,7 +1,7 @@
 """Translation: predict each target word from the source and the target words before it."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +19,6 @@ class Translate:
 
     def __init__(self, smoothing: float = 0.1):
         self.smoothing = smoothing
-        self.cross_entropy_sum: Callable[..., Tensor] = chunked_cross_entropy_sum
 
     def count(self, batch: Pairs) -> int:
         return batch.targets_count
@@ -39,11 +38,10 @@ class Translate:
         x = pick(model(source, lengths, inputs), chosen)  # M D
         if model.bias is not None:
             return plain_cross_entropy_sum(x, model.head, targets, self.smoothing, model.bias)
-        return self.cross_entropy_sum(x, model.head, targets, self.smoothing)
+        return chunked_cross_entropy_sum(x, model.head, targets, self.smoothing)
 
     def compile(self) -> None:
-        """From now on model, head and loss run as one compiled graph, which fuses the softmax better than chunks do."""
-        self.cross_entropy_sum = plain_cross_entropy_sum
+        """From now on model, head and loss run as one compiled graph."""
         self.device_loss = torch.compile(self.device_loss)
 
     @torch.no_grad()

@@ -97,10 +97,11 @@ def _board(folder: Path, step: int) -> Any:
 
 def train_text(event: Event, steps: int, seconds_per_step: float) -> str:
     left = f" · {duration((steps - event['step']) * seconds_per_step)} left" if steps else ""
+    used = f" · {event['mfu']:.0%} of the device's peak" if event.get("mfu") else ""
     skipped = f" · {event['skipped']} skipped" if event["skipped"] else ""
     return (
         f"step {event['step']}/{steps or '?'} · loss {event['loss']:.3f} · {event['targets_per_second']:,.0f} tokens/s"
-        f" · lr {event['lr']:.2e}{left}{skipped}"
+        f" · lr {event['lr']:.2e}{used}{left}{skipped}"
     )
 
 

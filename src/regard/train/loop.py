@@ -18,6 +18,7 @@ from regard.train.log import Log, metrics_text, train_text
 from regard.train.memory import fitted
 from regard.train.optim import build
 from regard.train.parallel import World
+from regard.train.peaks import utilisation
 from regard.train.progress import Pace, Progress, Tally
 from regard.train.run import Run, with_steps, write_run
 from regard.train.schedule import lr_at
@@ -56,6 +57,7 @@ def train(
     valid_batches: Callable[[], Iterable[Any]],
     metric: Callable[[Any], Metrics] | None = None,
     save_model: Callable[[Path, Any], None],
+    flops_per_target: float = 0.0,
     device: torch.device | str = "cpu",
     resume: bool = False,
     quiet: bool = False,
@@ -102,7 +104,9 @@ def train(
                 lr = lr_at(run.schedule, at.step, at.steps, run.model.width, run.optim.lr)
                 optimiser.set_lr(lr)
                 micros = [next(loader) for _ in range(run.accumulate)]
-                count = world.sum(sum(task.count(batch) for batch in micros))  # targets in this step, on all ranks
+                count = max(
+                    1, world.sum(sum(task.count(batch) for batch in micros))
+                )  # targets in this step, on all ranks
                 loss = fitted(partial(share, count=count), micros, at, optimiser.zero_grad, log.say)
                 norm = optimiser.clip()
                 bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
@@ -118,6 +122,8 @@ def train(
                     speed, each = pace.stretch()
                     now = {"step": at.step, "seconds": pace.seconds(), "lr": lr, "targets_per_second": speed}
                     event = now | tally.read()
+                    if flops_per_target and device.type == "cuda":
+                        event["mfu"] = utilisation(torch.cuda.get_device_name(device), speed, flops_per_target)
                     log(event, train_text(event, at.steps, each), passing=True)
                     pace.restart()
                 if logged or device.type == "cpu":

@@ -113,7 +113,7 @@ class Adam:
         kind: Any = torch.optim.Adam if optim.name == "adam" else torch.optim.AdamW
         devices = {p.device.type for p in named.values()}
         self.inner = kind(
-            [g for g in groups if g["params"]],
+            groups,  # one, or with LoRA and muon both, may be empty
             lr=optim.lr,
             betas=optim.betas,
             eps=optim.eps,

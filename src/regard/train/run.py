@@ -11,14 +11,21 @@ from typing import Any
 from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
 from regard.data.prepare import PairsConfig
+from regard.data.text import TextConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 
+DataConfig = PairsConfig | TextConfig
+DATA: dict[str, type[Any]] = {
+    "translate": PairsConfig,
+    "lm": TextConfig,
+    "summarise": TextConfig,
+}  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
-AT_LEAST = dict(steps=0, minutes=0, tokens=1, accumulate=1, consistency=0, eval_every=0, save_every=0, log_every=1,
-                patience=0, keep=1, seed=0)  # fmt: skip
+AT_LEAST = dict(steps=0, minutes=0, tokens=1, accumulate=1, consistency=0, lora=0, eval_every=0, save_every=0,
+                log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +34,11 @@ class Run:
 
     task: str = "translate"
     model: models.ModelConfig
-    data: PairsConfig
+    data: DataConfig
+    start: str = ""  # the model folder whose weights training begins with; "": chance
+    lora: int = (
+        0  # rank of the small matrices trained beside the frozen ones (Hu et al. 2021); 0: everything is trained
+    )
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
     steps: int = 0
@@ -53,11 +64,17 @@ class Run:
         fraction(self, "smoothing")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
-        room = getattr(self.model, "max_length", self.data.max_length)
-        if self.data.max_length > room:
+        if self.task not in DATA:
+            raise unknown("task", self.task, DATA)
+        if not isinstance(self.data, wanted := DATA[self.task]):
+            raise ConfigError(f"the task {self.task} wants {wanted.__name__}, got {type(self.data).__name__}")
+        asked, name = (
+            (self.data.max_length, "max_length") if self.task == "translate" else (self.data.context, "context")
+        )
+        room = getattr(self.model, name, 0) or asked
+        if asked > room:
             raise ConfigError(
-                f"data.max_length is {self.data.max_length}, but the model has {room} positions; "
-                f"add --set model.max_length={self.data.max_length}"
+                f"data.{name} is {asked}, but the model has {room} positions; add --set model.{name}={asked}"
             )
         if not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
@@ -76,6 +93,8 @@ class Run:
             raise unknown("architecture", str(arch), models.MODELS)
         if isinstance(values.get("model"), dict):
             values["model"] = from_dict(models.MODELS[arch][0], values["model"], "model.")
+        if isinstance(values.get("data"), dict):
+            values["data"] = from_dict(DATA.get(str(values.get("task")), PairsConfig), values["data"], "data.")
         return from_dict(cls, values)
 
 
@@ -99,8 +118,8 @@ def read_run(folder: str | Path) -> Run:
         raise CheckpointError(f"{path}: cannot be read ({e})") from None
 
 
-def load_recipe(path: str | Path) -> Run:
-    """What `recipe()` of a Python file returns. The file is executed: run only recipes you trust."""
+def load_recipe(path: str | Path) -> dict[str, Run]:
+    """What `recipe()` of a Python file returns: a run, or several by name. It is executed: use only what you trust."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such recipe; a recipe is a Python file with a function recipe() -> Run")
@@ -117,9 +136,11 @@ def load_recipe(path: str | Path) -> Run:
         raise type(e)(f"{path}: {e}") if type(e) is ConfigError else e from None
     except Exception as e:
         raise ConfigError(f"{path}{_line(e, path)}: {type(e).__name__}: {e}") from e
-    if not isinstance(run, Run):
-        raise ConfigError(f"{path}: recipe() returned {type(run).__name__}; it should return regard.Run(...)")
-    return run
+    runs = run if isinstance(run, dict) else {path.stem: run}
+    for run in runs.values():
+        if not isinstance(run, Run):
+            raise ConfigError(f"{path}: recipe() returned {type(run).__name__}; it should return regard.Run(...)")
+    return runs
 
 
 def _line(error: Exception, path: Path) -> str:

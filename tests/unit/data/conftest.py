@@ -1,10 +1,14 @@
-"""Small parallel text, made by a seeded grammar, and files of it."""
+"""Small parallel text, made by a seeded grammar, and files of it; tokenizers as published folders have them."""
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from regard.data.tokenizers.bytelevel import EOS, ByteLevel
 
 NOUNS = [("man", "homme"), ("friend", "ami"), ("house", "maison"), ("child", "enfant"), ("tree", "arbre")]
 VERBS = [("sees", "voit"), ("likes", "aime"), ("isn't", "n'est pas"), ("has", "a"), ("draws", "dessine")]
@@ -44,3 +48,48 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache for this test alone."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+PROSE = "Muchos años después, frente al pelotón de fusilamiento,\nel coronel Aureliano Buendía; 1967 (naïve)\n" * 20
+LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CHAT = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+def write_published(style: str, folder: Path) -> Path:
+    """A folder as published models have it, written by transformers: pieces of ours, everything else in their style."""
+    from transformers import PreTrainedTokenizerFast
+
+    model = json.loads(ByteLevel.train([PROSE], 320).tokenizer.to_str())["model"]
+    tokenizer = Tokenizer(models.BPE(model["vocab"], [tuple(m) for m in model["merges"]]))
+    tokenizer.decoder = decoders.ByteLevel()
+    words = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    before = {
+        "gpt2": [words],
+        "smollm2": [pre_tokenizers.Digits(individual_digits=True), words],
+        "llama3": [pre_tokenizers.Split(Regex(LLAMA_3), "isolated"), whole],
+    }
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(before[style])
+    marks = {"gpt2": [EOS], "smollm2": [EOS, "<|im_start|>", "<|im_end|>"], "llama3": ["<|begin|>", "<|end|>"]}[style]
+    tokenizer.add_special_tokens([AddedToken(m, special=True, normalized=False) for m in marks])
+    names = {"eos_token": marks[-1]} | ({"bos_token": marks[0]} if style == "llama3" else {})
+    if style == "llama3":
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<|begin|> $A", special_tokens=[("<|begin|>", tokenizer.token_to_id("<|begin|>"))]
+        )
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, clean_up_tokenization_spaces=False, **names)
+    fast.chat_template = CHAT if style == "smollm2" else None
+    fast.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    return folder
+
+
+@pytest.fixture(name="published")
+def _published() -> Callable[[str, Path], Path]:
+    return write_published

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from regard.data import prepare as module
+from regard.data import store
 from regard.data.folders import cache_folder
 from regard.data.prepare import PairsConfig, TokenPairs, prepare
 from regard.errors import ConfigError, DataError, RegardError, WorkFailed
@@ -156,7 +157,7 @@ def test_gzipped_text_is_read_as_text(corpus, write, quiet):
 
 def test_large_vocabularies_take_wider_ids(corpus, write, quiet, monkeypatch):
     done = prepare(config(write(corpus(60))), quiet)
-    monkeypatch.setattr(module, "NARROW", 100)
+    monkeypatch.setattr(store, "NARROW", 100)
     wide = prepare(config(write(corpus(60)), max_length=255), quiet)
     assert (done.train[3][0].dtype, wide.train[3][0].dtype) == (np.uint16, np.uint32)
     assert text(wide, wide.train) == text(done, done.train)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from regard.errors import DataError
-from regard.evaluate.compare import compare, verdict
+from regard.evaluate.compare import compare, compare_bits, verdict
 
 
 def spoiled(lines: list[str], part: float, seed: int) -> list[str]:
@@ -66,3 +66,15 @@ def test_equal_noise_is_seldom_called_a_difference(references):
 def test_the_systems_must_have_translated_the_same_sentences(references):
     with pytest.raises(DataError, match="99 lines against 100"):
         compare(references[:99], references, references)
+
+
+def test_bits_that_differ_everywhere_are_no_chance_and_noise_is():
+    sizes = [100] * 40
+    first = [200.0 + i for i in range(40)]
+    result = compare_bits(first, [b - 5 for b in first], sizes, samples=500)
+    assert result.p_value == 1 / 501 and round(result.difference, 6) == -0.05
+    assert "b is better than a by 0.05 bits per byte" in verdict(result, "a", "b")
+    noise = compare_bits(first, [b + (-1) ** i * 5 for i, b in enumerate(first)], sizes, samples=500)
+    assert noise.p_value == 1.0 and noise.difference == 0
+    leaning = compare_bits(first, [b + (6 if i % 2 else -5) for i, b in enumerate(first)], sizes, samples=2000)
+    assert 0.2 < leaning.p_value < 0.9  # mean 0.5 with a spread of 5.5 / √40 = 0.87: p is about 0.57

@@ -6,7 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from regard.generate import replay
 from regard.models import build
+from regard.models.base import LanguageModel
+from regard.models.gpt import GPTConfig
+from regard.models.llama import LlamaConfig
+from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import TransformerConfig
 
@@ -75,3 +80,113 @@ class Numbers:
 @pytest.fixture
 def numbers():
     return Numbers()
+
+
+class Pairs(LanguageModel):
+    """A table: the logits of the next id depend on the last two and on the place. Knows when it is asked too much."""
+
+    def __init__(self, vocab=6, context=24, spread=2.0):
+        super().__init__()
+        self.config = SimpleNamespace(vocab=vocab, width=vocab, context=context)
+        self.token = torch.nn.Embedding(vocab, 1)
+        noise = torch.Generator().manual_seed(5)
+        self.table = spread * torch.randn(vocab + 1, vocab, vocab, generator=noise)  # the last: nothing was before
+        self.places = torch.randn(5, vocab, generator=noise)
+
+    def forward(self, ids, documents=None):
+        before = torch.nn.functional.pad(ids[:, :-1], (1, 0), value=self.config.vocab)
+        return self.look_up(before, ids, torch.arange(ids.size(1)).expand_as(ids))
+
+    def look_up(self, before, ids, places):
+        return self.table[before, ids] + self.places[places % 5]
+
+    def logits(self, hidden):
+        return hidden
+
+    def begin(self, rows, capacity):
+        assert not self.config.context or capacity <= self.config.context
+        return PairsState(rows, capacity, self.config.vocab)
+
+    def read(self, ids, state, lengths=None):
+        sizes = torch.full_like(state.places, ids.size(1)) if lengths is None else lengths
+        assert ids.shape[0] == len(state.places) and (state.places + sizes <= state.capacity).all()
+        before = torch.cat((state.before[:, None], ids[:, :-1]), 1)
+        hidden = self.look_up(before, ids, state.places[:, None] + torch.arange(ids.size(1)))
+        last = ids.gather(1, (sizes - 1).clamp(min=0)[:, None]).squeeze(1)
+        state.before = torch.where(sizes > 0, last, state.before)
+        state.places += sizes
+        return hidden
+
+
+class PairsState:
+    def __init__(self, rows, capacity, vocab):
+        self.capacity, self.vocab = capacity, vocab
+        self.places = torch.zeros(rows, dtype=torch.long)
+        self.before = torch.full((rows,), vocab)
+
+    def select(self, rows):
+        self.places, self.before = self.places[rows], self.before[rows]
+
+    def restart(self):
+        self.places.zero_()
+        self.before.fill_(self.vocab)
+
+
+LANGUAGE_MODELS = {
+    "gpt": GPTConfig(vocab=11, width=16, heads=2, ffn=32, layers=2, context=24),
+    "alibi": GPTConfig(vocab=11, width=16, heads=2, ffn=32, layers=1, context=24, positions="alibi"),
+    "llama": LlamaConfig(vocab=11, width=16, heads=4, kv_heads=2, head_width=4, ffn=32, layers=1, context=24),
+    "lstm": RecurrentLMConfig(vocab=11, cell="lstm", embedding=8, width=16, layers=2),
+}
+
+
+def doubled(name, shake):
+    """In double precision: rounding decides nothing."""
+    torch.manual_seed(3)
+    if name == "pairs":
+        return Pairs().double()
+    return shake(build(LANGUAGE_MODELS[name]), 4.0).eval().double()
+
+
+@pytest.fixture(params=["pairs", *LANGUAGE_MODELS])
+def lm(request, shake):
+    """Every kind of language model, and a table."""
+    return doubled(request.param, shake)
+
+
+@pytest.fixture(params=LANGUAGE_MODELS)
+def real_lm(request, shake):
+    return doubled(request.param, shake)
+
+
+@pytest.fixture
+def pairs():
+    return Pairs
+
+
+class OnePlace(replay.Replay):
+    """As on a GPU, but run in place instead of being captured and replayed: it takes the way it took the first time,
+    and what it changes on the host is forgotten but for what a `Replay` knows of."""
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls <= replay.EAGER_FIRST:
+            self.step()
+            return
+        tensors = [{k: v for k, v in vars(h).items() if isinstance(v, torch.Tensor)} for h in self.holders]
+        whole = [{k: v for k, v in vars(h).items() if isinstance(v, int)} for h in self.holders]
+        first = self.calls == replay.EAGER_FIRST + 1
+        if first:
+            self.begun = whole
+        for holder, numbers in zip(self.holders, self.begun, strict=True):
+            vars(holder).update(numbers)
+        self._step_in_place()
+        for holder, old, numbers in zip(self.holders, tensors, whole, strict=True):
+            assert all(getattr(holder, name) is tensor for name, tensor in old.items()), "memory has moved"
+            vars(holder).update({} if first else numbers)
+        self._set_numbers()
+
+
+@pytest.fixture
+def one_place():
+    return OnePlace

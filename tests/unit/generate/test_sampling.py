@@ -4,8 +4,21 @@ from collections import Counter
 
 import pytest
 import torch
+from transformers.generation import logits_process as theirs
 
-from regard.generate.sampling import draw, luck, top_k, top_p
+from regard.generate.sampling import (
+    choose,
+    draw,
+    likeliest,
+    luck,
+    luck_of,
+    min_p,
+    narrowed,
+    repetition_penalty,
+    top_k,
+    top_p,
+    within_reach,
+)
 from regard.generate.search import sample
 
 WORDS = torch.tensor([0.1, 0.4, 0.05, 0.25, 0.2]).log()  # likeliest first: 1, 3, 4, 0, 2
@@ -34,8 +47,97 @@ def test_top_p_by_hand(p, words):
     assert kept(top_p(WORDS, p)) == words
 
 
+@pytest.mark.parametrize(
+    ("least", "words"), [(0.01, [0, 1, 2, 3, 4]), (0.13, [0, 1, 3, 4]), (0.26, [1, 3, 4]), (0.51, [1, 3]), (1, [1])]
+)
+def test_min_p_by_hand(least, words):
+    """Shares of the likeliest: .25, 1, .125, .625, .5."""
+    assert kept(min_p(WORDS, least)) == words
+
+
 def test_zero_and_one_keep_everything():
     assert torch.equal(top_k(WORDS, 0), WORDS) and torch.equal(top_p(WORDS, 1.0), WORDS)
+    assert torch.equal(min_p(WORDS, 0.0), WORDS)
+
+
+def test_repetition_penalty_by_hand():
+    logits, seen = torch.tensor([[2.0, -2.0, 3.0, -1.0]]), torch.tensor([[True, True, False, False]])
+    assert repetition_penalty(logits, seen, 2.0).tolist() == [[1.0, -4.0, 3.0, -1.0]]
+    assert repetition_penalty(logits, seen, 0.5).tolist() == [[4.0, -1.0, 3.0, -1.0]]
+
+
+HOWS = [
+    dict(temperature=0.7),
+    dict(k=7),
+    dict(p=0.8),
+    dict(least=0.1),
+    dict(temperature=1.7, k=40),
+    dict(temperature=0.6, k=40, p=0.9),
+    dict(temperature=1.3, p=0.95, least=0.03),
+    dict(temperature=0.9, k=30, p=0.7, least=0.2),
+    dict(p=0.99),
+]
+
+
+@pytest.mark.parametrize("how", HOWS, ids=str)
+def test_what_is_kept_is_what_transformers_keeps(how):
+    """The same words with the same odds, filters in the same order."""
+    rest = logits = 3 * torch.randn(20, 500)
+    for name, filter in (
+        ("temperature", theirs.TemperatureLogitsWarper),
+        ("k", theirs.TopKLogitsWarper),
+        ("p", theirs.TopPLogitsWarper),
+        ("least", theirs.MinPLogitsWarper),
+    ):
+        rest = filter(how[name])(None, rest) if name in how else rest
+    ours = narrowed(logits, **how)
+    assert torch.equal(ours.isfinite(), rest.isfinite())
+    torch.testing.assert_close(ours.softmax(-1), rest.softmax(-1))
+
+
+def test_the_penalty_is_that_of_transformers():
+    logits, ids = 3 * torch.randn(20, 500), torch.randint(0, 500, (20, 30))
+    seen = torch.zeros(20, 500, dtype=torch.bool).scatter(1, ids, True)
+    want = theirs.RepetitionPenaltyLogitsProcessor(1.3)(ids, logits)
+    torch.testing.assert_close(repetition_penalty(logits, seen, 1.3), want)
+
+
+@pytest.mark.parametrize("how", [dict(), *HOWS], ids=str)
+@pytest.mark.parametrize("spread", [1.0, 6.0])
+def test_the_short_way_draws_what_the_plain_way_draws(how, spread):
+    """Few words looked at, the same word drawn; also with numbers that live on the device."""
+    logits, uniform = spread * torch.randn(60, 2000), torch.rand(60, dtype=torch.double)
+    plain = draw(narrowed(logits, **how), uniform)
+    assert torch.equal(choose(logits, uniform, **how), plain)
+    numbers = {name: value if name == "k" else torch.tensor(value) for name, value in how.items()}
+    assert torch.equal(choose(logits, uniform, **numbers), plain)
+    alone = [choose(logits[b : b + 1], uniform[b : b + 1], **how) for b in range(60)]
+    assert torch.equal(torch.cat(alone), plain)
+
+
+def test_within_reach_are_all_that_top_p_keeps_and_not_many_more():
+    logits = 6 * torch.randn(3, 5000)
+    near = within_reach(logits.log_softmax(-1), 0.9)
+    keeps = top_p(logits, 0.9).isfinite().any(0).nonzero().squeeze(1)
+    assert set(keeps.tolist()) <= set(near.tolist()) and len(near) < 2500
+    flat = torch.zeros(1, 64).log_softmax(-1)  # all words alike: all are needed
+    assert len(within_reach(flat, 0.999)) == 64
+
+
+def test_however_cold_it_is_greedy():
+    logits = 40 * torch.randn(50, 300)
+    for temperature in (1e-3, 1e-30, 1e-44):
+        assert torch.equal(choose(logits, torch.rand(50), temperature), logits.argmax(-1))
+    assert torch.equal(narrowed(logits, 0.0).softmax(-1), torch.nn.functional.one_hot(logits.argmax(-1), 300).float())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_likeliest_is_the_first_of_equals(dtype):
+    logits = torch.randn(50, 999, dtype=dtype)
+    assert torch.equal(likeliest(logits), logits.float().argmax(-1) if dtype == torch.bfloat16 else logits.argmax(-1))
+    assert likeliest(torch.tensor([0.0, 3.0, 1.0, 3.0], dtype=dtype)).item() == 1
+    part = torch.randn(7, 64, dtype=dtype)[:, :50]  # as a padded head gives them
+    assert torch.equal(likeliest(part), likeliest(part.contiguous()))
 
 
 def test_rows_are_filtered_each_by_itself():
@@ -73,6 +175,18 @@ def test_luck_is_a_rows_own():
         assert torch.equal(luck([5], 40, 1)[0, :steps], luck([5], steps, 1)[0])
     assert not torch.equal(luck([5], 40, 1), luck([6], 40, 1))
     assert not torch.equal(luck([5], 40, 1), luck([5], 40, 2))
+
+
+def test_luck_of_is_the_prompts_own():
+    """However many steps; another completion, prompt or seed has other luck. Fine enough for a rare word."""
+    numbers = luck_of([3, 1], 2, 7, 40)
+    for steps in (1, 7, 33):
+        assert torch.equal(numbers[:steps], luck_of([3, 1], 2, 7, steps))
+    others = [luck_of([3, 1], 1, 7, 40), luck_of([1, 3], 2, 7, 40), luck_of([3], 2, 7, 40), luck_of([3, 1], 2, -7, 40)]
+    assert not any((numbers == other).any() for other in others)
+    many = luck_of([0], 0, 0, 50_000)
+    assert many.dtype == torch.double and many.min() >= 0 and many.max() < 1 and len(many.unique()) == 50_000
+    assert abs(many.mean() - 0.5) < 5 * (1 / 12 / 50_000) ** 0.5
 
 
 @pytest.mark.parametrize(("temperature", "k"), [(1.0, 0), (0.5, 0), (2.0, 3)])

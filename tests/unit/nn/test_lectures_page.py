@@ -66,7 +66,7 @@ def test_links_tests_and_modules_on_the_page_exist(page):
 
 def test_the_preset_has_the_papers_settings():
     """Sections 5.1 to 5.4 and table 3; the rate of equation 3 peaks at the end of warm-up."""
-    run = load_recipe(ROOT / "recipes" / "vaswani2017.py")
+    run = load_recipe(ROOT / "recipes" / "vaswani2017.py")["vaswani2017"]
     m, o = run.model, run.optim
     assert (m.width, m.ffn, m.heads, m.encoder_layers, m.decoder_layers) == (512, 2048, 8, 6, 6)
     assert (m.vocab, run.data.vocab, m.dropout, m.norm, m.activation) == (37_000, 37_000, 0.1, "post", "relu")

@@ -5,7 +5,7 @@ import torch
 from torch import tensor
 
 from regard.nn.attention import attention_weights, fast_attention, plain_attention
-from regard.nn.masks import Causal, Everything, Lengths, Table
+from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Table
 
 close = torch.testing.assert_close
 T, F = True, False
@@ -26,6 +26,31 @@ def test_causal_by_hand():
     assert Causal(3).dense().tolist() == [[T, F, F], [T, T, F], [T, T, T]]
 
 
+def test_documents_by_hand():
+    """Two documents, then padding as a third; one document in the other row."""
+    table = Documents(tensor([[4, 4, 7, 0], [1, 1, 1, 1]])).dense()
+    assert table.shape == (2, 1, 4, 4)
+    assert table[0, 0].tolist() == [[T, F, F, F], [T, T, F, F], [F, F, T, F], [F, F, F, T]]
+    assert torch.equal(table[1, 0], Causal(4).dense())
+
+
+def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():
+    q = torch.zeros(1, 1, 2, 4, dtype=torch.float64)
+    v = torch.eye(3, dtype=torch.float64)[None, None]
+    mask = Leaning(Table(tensor([[T, T, F], [T, T, T]])), tensor([[[[0.0, 1.0, 9.0], [2.0, 0.0, 0.0]]]]))
+    e = torch.e
+    want = tensor([[1 / (1 + e), e / (1 + e), 0.0], [e * e / (e * e + 2), 1 / (e * e + 2), 1 / (e * e + 2)]])
+    for attention in (plain_attention, fast_attention):
+        close(attention(q, torch.zeros_like(v[..., :1]).expand(-1, -1, -1, 4), v, mask)[0, 0], want.double())
+
+
+def test_what_the_kernels_take_is_worked_out_once():
+    for mask in (Table(torch.ones(2, 2, dtype=torch.bool)), Leaning(Everything(), torch.zeros(1, 1, 2, 2))):
+        first = mask.sdpa(torch.float32)["attn_mask"]
+        assert mask.sdpa(torch.float32)["attn_mask"] is first
+        assert mask.sdpa(torch.bfloat16)["attn_mask"].dtype == torch.bfloat16
+
+
 def test_rows_of_a_batch_keep_their_masks():
     rows = tensor([2, 0])
     lengths = Lengths(tensor([3, 1, 2]), 3)
@@ -39,6 +64,8 @@ MASKS = {
     "everything": lambda: Everything(),
     "causal": lambda: Causal(5),
     "lengths": lambda: Lengths(tensor([5, 2, 1]), 5),
+    "documents": lambda: Documents(tensor([[1, 1, 2, 2, 2], [0, 0, 0, 0, 1], [5, 4, 3, 2, 1]])),
+    "leaning": lambda: Leaning(Causal(5), torch.randn(1, 2, 5, 5, generator=torch.Generator().manual_seed(1))),
     "a row of nobody": lambda: Table(tensor([[T, T, F, F, T], [F] * 5, [T] * 5, [F, F, F, F, T], [T, F, F, F, F]])),
 }
 
@@ -54,6 +81,18 @@ def test_plain_is_fast_values_and_gradients(mask):
     for a, b in zip(torch.autograd.grad(plain, qkv, wanted), torch.autograd.grad(fast, qkv, wanted), strict=True):
         assert a.isfinite().all()
         close(a, b)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_heads_that_share_keys_are_heads_with_copied_keys(groups, queries):
+    q = torch.randn(2, 6, queries, 4, dtype=torch.float64)
+    k, v = (torch.randn(2, 6 // groups, 5, 4, dtype=torch.float64) for _ in range(2))
+    copied = [torch.stack([x] * groups, 2).flatten(1, 2) for x in (k, v)]  # neighbours share
+    mask = Lengths(tensor([5, 2]), 5)
+    want = plain_attention(q, *copied, mask)
+    close(plain_attention(q, k, v, mask), want)
+    close(fast_attention(q, k, v, mask), want)
 
 
 def test_a_query_with_nothing_to_see_gets_zeros():

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from regard.nn.positions import POSITIONS, Interleaved, Learned, NoPositions, Sinusoidal
+from regard.nn.masks import Causal, Everything
+from regard.nn.positions import POSITIONS, Alibi, Interleaved, Learned, NoPositions, Rotary, Sinusoidal, rotate, slopes
 
 close = torch.testing.assert_close
 
@@ -48,3 +49,59 @@ def test_only_learned_positions_are_trained_or_saved():
     assert not Sinusoidal(9, 4).state_dict() and not NoPositions(9, 4).state_dict()
     assert list(Learned(9, 4).state_dict()) == ["table"]
     assert NoPositions(9, 4)(torch.arange(3)).abs().max() == 0
+
+
+def test_rotary_turns_pairs_by_the_printed_angle():
+    """Su et al. 2021, equation 15, with pair i made of columns i and i + K/2."""
+    x, K = torch.randn(1, 1, 9, 6, dtype=torch.float64), 6
+    got = rotate(x, Rotary(9, K, 100.0).double()(torch.arange(9)))
+    for place in range(9):
+        for i in range(3):
+            angle = place / 100 ** (2 * i / K)
+            a, b = x[0, 0, place, i].item(), x[0, 0, place, i + 3].item()
+            assert got[0, 0, place, i].item() == pytest.approx(a * math.cos(angle) - b * math.sin(angle), abs=1e-6)
+            assert got[0, 0, place, i + 3].item() == pytest.approx(a * math.sin(angle) + b * math.cos(angle), abs=1e-6)
+
+
+def test_rotated_products_know_distances_only():
+    rotary, q, k = Rotary(64, 8).double(), torch.randn(8).double(), torch.randn(8).double()
+
+    def product(i, j):
+        where = torch.tensor([i, j])
+        turned = rotate(torch.stack((q, k))[None, None], rotary(where))[0, 0]
+        return turned[0] @ turned[1]
+
+    close(product(3, 1), product(42, 40), rtol=0, atol=1e-5)
+    assert (product(3, 1) - product(3, 2)).abs() > 1e-3
+
+
+def test_every_row_may_stand_elsewhere():
+    rotary, x = Rotary(20, 4), torch.randn(2, 3, 5, 4)
+    where = torch.stack((torch.arange(5), torch.arange(7, 12)))
+    together = rotate(x, rotary(where))
+    for b in range(2):
+        close(together[b], rotate(x[b : b + 1], rotary(where[b]))[0])
+
+
+def test_slopes_are_those_of_the_paper():
+    """Press et al. 2022, section 3: 1/2 … 1/256 for 8 heads; for 12, every second of 16's follow those of 8."""
+    assert slopes(8) == [2.0**-n for n in range(1, 9)]
+    assert slopes(16)[:3] == [2**-0.5, 2**-1.0, 2**-1.5]
+    assert slopes(12) == [*slopes(8), *(2.0**-n for n in (0.5, 1.5, 2.5, 3.5))]
+    assert slopes(1) == [2.0**-8]
+
+
+@pytest.mark.parametrize("heads", [1, 2, 6, 8, 12, 20])
+def test_slopes_are_those_of_the_public_models(heads):
+    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    theirs = bloom.build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)  # slope times place of the key
+    close(torch.tensor(slopes(heads)), theirs[:, 0, 1])
+
+
+def test_the_lean_is_the_slope_times_the_distance():
+    alibi = Alibi(2)
+    bias = alibi(Causal(3), torch.arange(3), torch.arange(3)).bias()
+    assert bias.shape == (1, 2, 3, 3)
+    close(bias[0, 0].tril(), -(2.0**-4) * torch.tensor([[0.0, 0, 0], [1, 0, 0], [2, 1, 0]]))
+    rows = alibi(Everything(), torch.tensor([[4], [2]]), torch.arange(5)).bias()  # each row at its own place
+    close(rows[:, 1, 0], -(2.0**-8) * torch.tensor([[4.0, 3, 2, 1, 0], [2, 1, 0, 1, 2]]))

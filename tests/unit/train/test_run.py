@@ -78,7 +78,7 @@ def recipe():
 
 def test_a_recipe_is_a_python_file(tmp_path):
     (tmp_path / "r.py").write_text(RECIPE)
-    assert load_recipe(tmp_path / "r.py").steps == 3
+    assert load_recipe(tmp_path / "r.py")["r"].steps == 3
 
 
 @pytest.mark.parametrize(

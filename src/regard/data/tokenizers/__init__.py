@@ -1,8 +1,9 @@
 """Text to pieces and back."""
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 
 class Tokenizer(Protocol):
@@ -20,9 +21,38 @@ class Tokenizer(Protocol):
     def words(self, ids: Sequence[int]) -> list[list[int]]: ...
 
 
-def load(folder: Path) -> Tokenizer:
-    """The tokenizer of a model folder: ours, or the SentencePiece pair of a public Marian model."""
+class TextTokenizer(Protocol):
+    """What a language model asks of its tokenizer: `Characters`, `ByteLevel` or `Pretrained`."""
+
+    size: int
+    eos: int | None  # closes a document or an answer
+    ends: tuple[int, ...]  # all ids after which nothing is to be written; `eos` first
+    bos: int | None  # what the published tokenizer puts before a text
+    chat_template: str  # "" where there is none
+    special: dict[str, str]  # bos_token, eos_token and so on, by the names chat templates use
+
+    def encode(self, text: str, special: bool = False) -> list[int]: ...
+    def encode_batch(self, texts: Sequence[str], special: bool = False) -> list[list[int]]: ...
+    def decode(self, ids: Iterable[int]) -> str: ...
+    def piece(self, id: int) -> str: ...
+    def token_bytes(self, id: int) -> bytes: ...
+    def save(self, folder: Path, max_length: int = 1024) -> None: ...
+
+
+def load(folder: Path) -> Any:
+    """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator."""
     from regard.data.tokenizers.bpe import BPE
+    from regard.data.tokenizers.chars import Characters
+    from regard.data.tokenizers.pretrained import Pretrained
     from regard.data.tokenizers.spm import MarianPieces
 
-    return MarianPieces.load(folder) if MarianPieces.found_in(folder) else BPE.load(folder)
+    if MarianPieces.found_in(folder):
+        return MarianPieces.load(folder)
+    try:
+        known = json.loads((Path(folder) / "tokenizer.json").read_bytes())
+        kind, decoder = known["model"]["type"], (known["decoder"] or {}).get("type")
+    except (OSError, ValueError, TypeError, KeyError):
+        kind, decoder = "BPE", ""  # whose `load` says what is wrong
+    if kind == "WordLevel":
+        return Characters.load(folder)
+    return BPE.load(folder) if kind == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

@@ -1,25 +1,19 @@
-"""A trained model, ready for use: `load("runs/demo").translate(["Where is the station?"])`."""
+"""A trained encoder-decoder at work: text in, text out, with scores and attention on request."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.checkpoint import check_format
-from regard.config import no_run
 from regard.data.pairs import clean
 from regard.data.tokenizers import Tokenizer
-from regard.data.tokenizers import load as load_tokenizer
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import ConfigError
 from regard.generate.sampling import luck
 from regard.generate.search import Found, Search, beam_search, sample
 from regard.models.base import EncoderDecoder
-from regard.models.published import load_model
 from regard.nn.attention import Look
 from regard.nn.taps import watch
 
@@ -217,16 +211,3 @@ class CrossLook:
     weights: np.ndarray
     source: list[int]
     target: list[int]
-
-
-def load(path: str | Path, device: str = "cpu") -> Translator:
-    """The trained model of a run or model folder."""
-    folder = Path(path)
-    if not (folder / "config.json").is_file():
-        raise no_run(folder)
-    if (known := folder / "regard.json").is_file():
-        try:
-            check_format(known, json.loads(known.read_bytes()))
-        except (ValueError, AttributeError) as e:
-            raise CheckpointError(f"{known}: cannot be read ({e})") from None
-    return Translator(load_model(folder), load_tokenizer(folder), device)

@@ -1,0 +1,100 @@
+"""GPT-2 124M writing: tokens per second beside transformers' generate, and on a CPU beside CTranslate2, same weights.
+
+python bench/gpt_decode.py        # a GPU: bf16, prompt 32, 256 new tokens, greedy, batch 1 and 64; else fp32, int8
+"""
+
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+
+import torch
+from _common import report, seconds
+
+from regard.generate.engine import Engine, Sampling
+from regard.models import build, config_for
+
+VOCAB, PROMPT = 50257, 32
+
+
+def weights():
+    torch.manual_seed(0)
+    model = build(config_for("gpt", "gpt2", VOCAB, task="lm")).eval()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(2.0) if p.ndim > 1 else None  # so that greedy text does not fall into one word
+    return model
+
+
+def reference(model):
+    import transformers
+
+    from regard.models.published import published_weights
+
+    transformers.logging.set_verbosity_error()
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=VOCAB))
+    theirs.load_state_dict(published_weights(model), strict=False)
+    theirs.tie_weights()
+    theirs.generation_config.eos_token_id = None
+    theirs.generation_config.pad_token_id = 0
+    return theirs.eval()
+
+
+def gpu(beside: bool) -> None:
+    """Ours as it is and compiled; with `beside`, transformers' generate with a static cache after them."""
+    new = 256
+    model = weights().cuda().bfloat16()
+    theirs = reference(model).cuda().bfloat16() if beside else None
+    settings = Sampling(max_tokens=new, temperature=0.0)
+    for rows in (1, 64):
+        ids = torch.randint(0, VOCAB, (rows, PROMPT), generator=torch.Generator().manual_seed(1))
+        times = {}
+        for name, compiled in (("regard", False), ("regard_compiled", True)):
+            write = partial(Engine(model, compile=compiled).generate, ids.tolist(), settings)
+            times[name] = seconds(write, 10, 3)
+            print(f"{name}, batch {rows}: {rows * new / min(times[name]):,.0f} tokens/s", flush=True)
+        if theirs is not None:
+            how = dict(attention_mask=torch.ones_like(ids).cuda(), do_sample=False, min_new_tokens=new)
+            generate = partial(theirs.generate, ids.cuda(), cache_implementation="static", max_new_tokens=new, **how)
+            times["transformers"] = seconds(generate, 2, 1)
+        report(f"decode-gpt2-124M-batch{rows}", "cuda", "tokens/s", rows * new, **times)
+
+
+def cpu(threads: int = 2) -> None:
+    """fp32 and int8 beside transformers fp32 and CTranslate2 int8, in turn, so that a slow minute falls on all."""
+    from ctranslate2 import Generator
+    from ctranslate2.converters import TransformersConverter
+
+    from regard.nn.quantised import quantise_
+
+    torch.set_num_threads(threads)
+    new, rows = 64, 1
+    model = weights()
+    theirs = reference(model)
+    eight = weights()
+    quantise_(eight)
+    ids = torch.randint(0, VOCAB, (rows, PROMPT), generator=torch.Generator().manual_seed(1))
+    with tempfile.TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        small = Path(folder, "tokens.json")
+        small.write_text("")
+        TransformersConverter(folder, load_as_float16=False).convert(f"{folder}/ct2", quantization="int8", vmap=None)
+        other = Generator(f"{folder}/ct2", inter_threads=1, intra_threads=threads, compute_type="int8")
+    settings = Sampling(max_tokens=new, temperature=0.0)
+    engines = {"regard_int8": Engine(eight), "regard": Engine(model)}
+    work = {name: (lambda e=e: e.generate(ids.tolist(), settings)) for name, e in engines.items()}
+    names = [[str(i) for i in row] for row in ids.tolist()]
+    work["ctranslate2_int8"] = lambda: other.generate_batch(
+        names, max_length=new + PROMPT, min_length=new + PROMPT, sampling_topk=1, include_prompt_in_result=False
+    )
+    how = dict(attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=new, max_new_tokens=new)
+    work["transformers"] = lambda: theirs.generate(ids, **how)
+    times: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(4):
+        for name, run in work.items():
+            times[name] += seconds(run, 1, warm=0)
+    report(f"decode-gpt2-124M-{threads}threads", "cpu", "tokens/s", rows * new, **times)
+
+
+if __name__ == "__main__":
+    gpu("ours" not in sys.argv) if torch.cuda.is_available() else cpu(int(sys.argv[1]) if len(sys.argv) > 1 else 2)

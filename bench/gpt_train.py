@@ -1,0 +1,153 @@
+"""Training GPT-2 124M at T=1024: tokens per second beside transformers' GPT-2, compiled, and nanoGPT's recorded rate.
+
+python bench/gpt_train.py            # a GPU: rates, peak memory, and 200 steps beside a float32 reference
+python bench/gpt_train.py rates      # only the rates
+"""
+
+import json
+import sys
+import time
+
+import torch
+from _common import RESULTS, report, seconds
+
+from regard.data.batch import Tokens
+from regard.models import build, config_for
+from regard.tasks.next_token import NextToken
+from regard.train.optim import Optim, Optimiser
+
+VOCAB, LENGTH = 50257, 1024
+NANOGPT, MATMUL = 533_000, 807.0  # nanoGPT's tokens/s at batch 64 and the matmul TFLOP/s of the machine it ran on
+ADAM = Optim(name="adamw", lr=6e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, clip=1.0)
+
+
+def matmul_rate() -> float:
+    """bf16 TFLOP/s of a large product, the best of several sizes."""
+    rates = []
+    for size in (4096, 8192, 16384):
+        a, b = (torch.randn(size, size, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        rates.append(2 * size**3 / min(seconds(lambda a=a, b=b: a @ b, 20, 5)) / 1e12)
+    return max(rates)
+
+
+def ours():
+    torch.manual_seed(0)
+    model = build(config_for("gpt", "gpt2", VOCAB, task="lm")).cuda().train()
+    task, optimiser = NextToken(), Optimiser(model, ADAM)
+    task.compile()
+
+    def step(ids: torch.Tensor) -> torch.Tensor:
+        batch = Tokens(ids=ids, count=ids.size(0) * LENGTH)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = task.loss_sum(model, batch) / batch.count
+        loss.backward()
+        norm = optimiser.clip()
+        optimiser.step(1 - torch.isfinite(norm + loss.detach()).float())
+        optimiser.zero_grad()
+        return loss.detach()
+
+    return model, step
+
+
+def theirs(precision: bool = True, compiled: bool = True):
+    import transformers
+
+    config = transformers.GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+    model = transformers.GPT2LMHeadModel(config).cuda().train()
+    if compiled:
+        model.compile()
+    optimiser = torch.optim.AdamW(model.parameters(), lr=6e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+
+    def step(ids: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cuda", torch.bfloat16, enabled=precision):
+            targets = ids[:, 1:].contiguous()
+            loss = model(ids[:, :-1], labels=targets, shift_labels=targets).loss
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    return model, step
+
+
+def rate(step, rows: int) -> tuple[list[float], float]:
+    ids = torch.randint(0, VOCAB, (rows, LENGTH + 1), device="cuda")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    times = seconds(lambda: step(ids), repeat=12, warm=4)
+    return times, torch.cuda.max_memory_allocated() / 2**30
+
+
+def rates(batches: list[int]) -> None:
+    torch.set_float32_matmul_precision("high")
+    machine = matmul_rate()
+    print(f"bf16 matmul {machine:.0f} TFLOP/s", flush=True)
+    _, step = ours()
+    found, memory = {}, {}
+    for rows in batches:
+        torch._dynamo.reset()
+        found[rows], memory[rows] = rate(step, rows)
+        print(
+            f"ours, batch {rows}: {rows * LENGTH / min(found[rows]):,.0f} tokens/s, {memory[rows]:.1f} GiB", flush=True
+        )
+    del step
+    torch._dynamo.reset()
+    _, step = theirs()
+    reference, used = rate(step, 32)
+    print(f"transformers, batch 32: {32 * LENGTH / min(reference):,.0f} tokens/s, {used:.1f} GiB", flush=True)
+    nano = NANOGPT * machine / MATMUL
+    for rows, times in found.items():
+        line = report(
+            f"train-gpt2-124M-{rows}x{LENGTH}", "cuda", "tokens/s", 1, regard=[t / rows / LENGTH for t in times],
+            transformers=[t / 32 / LENGTH for t in reference],
+        )  # fmt: skip
+        ratio = line["regard"] / nano
+        print(f"batch {rows}: {ratio:.3f}x nanoGPT scaled to this machine ({nano:,.0f} tokens/s)", flush=True)
+        with RESULTS.open("a") as f:
+            extra = dict(bench=f"train-gpt2-124M-{rows}x{LENGTH}-nanogpt", date=line["date"], machine=line["machine"])
+            extra |= dict(matmul_tflops=round(machine, 1), nanogpt_scaled=round(nano), ratio=round(ratio, 3))
+            f.write(json.dumps(extra | dict(peak_gib=round(memory[rows], 2), commit=line["commit"])) + "\n")
+
+
+def text_like(rows: int, steps: int) -> torch.Tensor:
+    """Ids with something to learn: Zipf frequencies, and every other token decided by the one before."""
+    g = torch.Generator().manual_seed(0)
+    rank = torch.arange(1, VOCAB + 1, dtype=torch.float64)
+    ids = torch.multinomial((1 / rank).float(), steps * rows * (LENGTH + 1), replacement=True, generator=g)
+    follow = torch.randperm(VOCAB, generator=g)
+    ids[1::2] = torch.where(
+        torch.rand(len(ids[1::2]), generator=g) < 0.7, follow[ids[0::2][: len(ids[1::2])]], ids[1::2]
+    )
+    return ids.view(steps, rows, LENGTH + 1)
+
+
+def parity(steps: int = 200, rows: int = 4) -> None:
+    """The same batches through ours (bf16, fast) and through transformers in float32 with torch's AdamW."""
+    from regard.models.published import published_weights
+
+    batches = text_like(rows, steps).cuda()
+    model, step = ours()
+    reference, plain = theirs(precision=False, compiled=False)
+    reference.load_state_dict({k: v.cuda() for k, v in published_weights(model).items()}, strict=False)
+    reference.tie_weights()
+    torch._dynamo.reset()
+    fast = torch.stack([step(ids) for ids in batches])
+    torch.set_float32_matmul_precision("highest")
+    start = time.time()
+    exact = torch.stack([plain(ids) for ids in batches])
+    apart = (fast - exact).abs()
+    last = slice(steps - 50, steps)
+    found = dict(bench="gpt2-124M-bf16-against-fp32", steps=steps, loss=round(fast[last].mean().item(), 4),
+                 reference=round(exact[last].mean().item(), 4), largest_difference=round(apart.max().item(), 4),
+                 mean_difference=round(apart.mean().item(), 4))  # fmt: skip
+    print(found, f"(reference took {time.time() - start:.0f} s)", flush=True)
+    with RESULTS.open("a") as f:
+        f.write(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    rates([64, 128])
+    if "rates" not in sys.argv:
+        torch.cuda.empty_cache()
+        parity()

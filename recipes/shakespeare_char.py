@@ -1,0 +1,31 @@
+"""Character GPT on Shakespeare, for one GPU.
+
+    export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
+    regard train recipes/shakespeare_char.py --name chars --device cuda
+    regard generate runs/chars "ROMEO:" --stop "\\n\\n" --stream
+
+NOT MEASURED YET
+"""
+
+from regard import Run
+from regard.data.text import TextConfig
+from regard.models import config_for
+from regard.train.optim import Optim
+from regard.train.schedule import Schedule
+
+
+def recipe() -> Run:
+    return Run(
+        task="lm",
+        data=TextConfig(name="shakespeare", tokens="chars", vocab=65),
+        model=config_for("gpt", "small", 65, task="lm", dropout=0.2),  # 6 layers, 384 wide, 256 characters to see
+        optim=Optim(name="muon", lr=0.03, adam_lr=3e-3, betas=(0.9, 0.99), weight_decay=0.1),
+        schedule=Schedule(kind="linear", warmup=50),
+        steps=850,
+        tokens=16384,
+        smoothing=0.0,
+        eval_every=170,
+        average=False,
+        keep=1,
+        precision="bf16",
+    )

@@ -1,0 +1,27 @@
+"""Character GPT on Shakespeare, for two CPU cores.
+
+    export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
+    regard train recipes/shakespeare_char_cpu.py --name chars-cpu
+
+NOT MEASURED YET
+"""
+
+from regard import Run
+from regard.data.text import TextConfig
+from regard.models import config_for
+from regard.train.optim import Optim
+from regard.train.schedule import Schedule
+
+
+def recipe() -> Run:
+    return Run(
+        task="lm",
+        data=TextConfig(name="shakespeare", tokens="chars", vocab=65),
+        model=config_for("gpt", "tiny", 65, task="lm", context=64),
+        optim=Optim(name="muon", lr=0.02, adam_lr=5e-3, betas=(0.9, 0.99)),
+        schedule=Schedule(kind="linear", warmup=50),
+        minutes=0.8,
+        tokens=768,
+        smoothing=0.0,
+        average=False,
+    )

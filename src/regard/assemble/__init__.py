@@ -1,0 +1,99 @@
+"""From a Run to a trained model folder: data, tokenizer, model, task, loader and metric, put together in one place.
+
+Each task is a file here; `TASKS` names them.
+"""
+
+from pathlib import Path
+from types import ModuleType
+
+import torch
+
+from regard import checkpoint
+from regard.assemble import language, translate
+from regard.assemble.common import Parts
+from regard.config import unknown
+from regard.data.folders import Say, to_stderr
+from regard.errors import ConfigError
+from regard.explain.cost import Memory, parameters_by_part, training_memory
+from regard.models import build
+from regard.train.loop import Result, train
+from regard.train.run import DATA, DataConfig, Run, read_run
+
+TASKS: dict[str, ModuleType] = {"translate": translate, "lm": language, "summarise": language}
+
+
+def kit(task: str) -> ModuleType:
+    if task.lower() not in TASKS:
+        raise unknown("task", task, TASKS)
+    return TASKS[task.lower()]
+
+
+def default_run(
+    task: str = "translate", arch: str = "", size: str = "", data: DataConfig | None = None, device: str = "cpu"
+) -> Run:
+    """A good run for this machine; "" takes the preset's architecture and size, a `data.vocab` of 0 its vocabulary."""
+    made = kit(task)
+    data = DATA[task.lower()]() if data is None else data
+    return made.default_run(arch.lower() or made.ARCH, size, data, device.split(":")[0])
+
+
+def finetune_run(start: Path, task: str, data: DataConfig, device: str = "cpu", lora: int = 0) -> Run:
+    """A good run that goes on from the model in the folder `start`, with its tokenizer."""
+    if not hasattr(made := kit(task), "finetune_run"):
+        able = [name for name, module in TASKS.items() if hasattr(module, "finetune_run")]
+        raise ConfigError(f"no model is fine-tuned to {task} yet; there are: {', '.join(able)}")
+    return made.finetune_run(task.lower(), start, data, device.split(":")[0], lora)
+
+
+def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
+    return kit(run.task).assemble(run, device, say)
+
+
+def train_run(
+    run: Run,
+    folder: str | Path,
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    force: bool = False,
+    quiet: bool = False,
+) -> Result:
+    """Train a run into a folder that holds the finished model.
+
+    `resume` goes on with the very run found there, as it was started; `force` replaces one that is there.
+    """
+    parts = assemble(read_run(folder) if resume else run, device, _silent if quiet else to_stderr)
+    if force:
+        checkpoint.new_run(folder, force=True)  # only now: data that cannot be read must not cost the old run
+        (Path(folder) / "scores.jsonl").unlink(missing_ok=True)
+    return train(
+        parts.run,
+        folder,
+        model=parts.model,
+        task=parts.task,
+        loader=parts.loader,
+        valid_batches=parts.valid_batches,
+        metric=parts.metric,
+        save_model=parts.save_model,
+        flops_per_target=parts.flops_per_target,
+        device=device,
+        resume=resume,
+        quiet=quiet,
+    )
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def cost(run: Run) -> tuple[dict[str, int], Memory]:
+    """Parameters by part and the memory of a training step, from the settings alone: no data is read."""
+    made = kit(run.task)
+    memory = training_memory(
+        lambda: (build(run.model), made.example(run)),
+        made.make_task(run).loss_sum,
+        momenta=1 if run.optim.name == "muon" else 2,
+        bf16=run.precision == "bf16",
+    )
+    with torch.device("meta"):
+        return parameters_by_part(build(run.model)), memory

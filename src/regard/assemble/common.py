@@ -1,0 +1,93 @@
+"""What the tasks share: the parts of a run, presets, and the model folder."""
+
+import json
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard import checkpoint
+from regard.models import model_type
+from regard.models.published import to_published, weights_bytes
+from regard.tasks.base import Task
+from regard.train.loop import Batches
+from regard.train.optim import Optim
+from regard.train.run import Run
+from regard.train.schedule import Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What `regard train TASK` does when nobody says otherwise."""
+
+    size: str
+    settings: dict[str, Any]  # of the model, unless the user names a size
+    vocab: int
+    minutes: float
+    tokens: int
+    precision: str
+    dropout: float
+    optim: Optim
+    schedule: Schedule
+    compile: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Everything the loop asks for, made from one Run."""
+
+    run: Run
+    model: nn.Module
+    task: Task
+    loader: Batches
+    valid_batches: Callable[[], Iterable[Any]]
+    metric: Callable[[Any], dict[str, float]] | None
+    save_model: Callable[[Path, Any], None]
+    flops_per_target: float = 0.0  # 0: not known, and then nothing is said of the device's use
+
+
+def write_folder(
+    folder: Path,
+    run: Run,
+    model: Any,
+    data: dict[str, Any],
+    generation: dict[str, Any],
+    card: str,
+) -> None:
+    """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there."""
+    known = {
+        "format_version": checkpoint.FORMAT_VERSION,
+        "task": run.task,
+        "seed": run.seed,
+        "versions": checkpoint.versions() | {"python": platform.python_version()},
+        "data": data,
+        **({"template": run.data.template} if getattr(run.data, "template", "") else {}),
+    }
+    for name, value in (
+        ("config.json", to_published(run.model, generation.get("eos_token_id"))),
+        ("generation_config.json", generation),
+        ("regard.json", known),
+    ):
+        (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(weights_bytes(model))
+
+
+def model_card(run: Run, model: nn.Module, *, pipeline: str, what: str, verb: str, data: str) -> str:
+    count = sum(p.numel() for p in model.parameters())
+    return f"""---
+library_name: regard
+pipeline_tag: {pipeline}
+---
+
+# {what} trained with regard
+
+{type(model).__name__} ({model_type(run.model)}), {count:,} parameters, trained on {data} with seed {run.seed}.
+All settings are in `run.json`, the curves in `metrics.jsonl`.
+
+    regard {verb} THIS_FOLDER "…"
+    regard info THIS_FOLDER
+"""

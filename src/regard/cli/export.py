@@ -1,0 +1,77 @@
+"""`regard export`: a model folder for other programs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.common import Flags, Json, show
+from regard.errors import CheckpointError, ConfigError
+
+FORMATS = ("hf",)
+
+
+def export(
+    ctx: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A run or model folder, or a name.", show_default=False)
+    ],
+    to: Annotated[str, typer.Option(metavar="FORMAT", help="hf: a Hugging Face folder.")] = "hf",
+    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where to.", show_default="MODEL-hf")] = "",
+    json: Json = False,
+) -> None:
+    """Copy the model out of a run, for other programs.
+
+    A run folder is a Hugging Face folder already; this leaves checkpoints and logs behind and checks what it wrote.
+
+    \b
+    Examples:
+      regard export runs/x --to hf
+      regard export smollm2-135m --out smollm2
+    """
+    import shutil
+
+    from regard.checkpoint import publish
+    from regard.config import unknown
+    from regard.models.fetched import resolve
+    from regard.models.published import load_model
+
+    flags: Flags = ctx.obj
+    if to.lower() not in FORMATS:
+        raise unknown("format", to, FORMATS)
+    source = resolve(model, flags.say)
+    load_model(source)  # says what is wrong before anything is written
+    target = Path(out or f"{str(model).rstrip('/')}-hf").expanduser()
+    if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
+        raise ConfigError(f"{target} is there already; choose another with --out")
+    files = [p for p in sorted(source.iterdir()) if p.name in KEPT]
+
+    def copy(draft: Path) -> None:
+        for path in files:
+            shutil.copyfile(path, draft / path.name)
+
+    publish(target, copy)
+    try:
+        load_model(target)
+    except CheckpointError as e:
+        raise CheckpointError(f"what was written does not load again: {e}") from None
+    foreign = not _published(target)
+    if json:
+        show({"folder": str(target), "files": [p.name for p in files], "transformers": not foreign})
+        return
+    print(target)
+    if foreign:
+        flags.say("this architecture has no published counterpart: only regard opens it")
+    else:
+        flags.say(f'open it with: transformers.AutoModelForCausalLM.from_pretrained("{target}")')
+
+
+def _published(folder: Path) -> bool:
+    import json
+
+    return not json.loads((folder / "config.json").read_bytes())["model_type"].startswith("regard-")
+
+
+KEPT = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+        "chat_template.jinja", "source.spm", "target.spm", "vocab.json", "README.md", "ATTRIBUTION.txt",
+        "regard.json")  # fmt: skip

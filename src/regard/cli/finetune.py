@@ -1,0 +1,117 @@
+"""`regard finetune`: a published or trained model goes on learning, from your data."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from regard.cli.common import Device, Flags, Json, pick_device, show
+from regard.cli.train import adjusted, as_text, data_config, describe, pick_folder, report, spread, train_all
+from regard.errors import ConfigError
+
+
+def finetune(
+    ctx: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="A run or model folder, a .gguf file, or a name (regard model list).",
+            show_default=False,
+        ),
+    ],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="lm or summarise.", show_default=False)],
+    data: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Plain text, or JSONL: chat (messages), instruction (prompt, completion), or text and summary.",
+            rich_help_panel="Data",
+            show_default=False,
+        ),
+    ] = "",
+    valid: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="Held-out data of the same kind.",
+            rich_help_panel="Data",
+            show_default="the last tenth",
+        ),
+    ] = "",
+    lora: Annotated[
+        bool,
+        typer.Option(
+            "--lora",
+            help="Train small matrices beside the frozen ones (Hu et al. 2021), merged when saved.",
+            rich_help_panel="Run",
+        ),
+    ] = False,
+    rank: Annotated[int, typer.Option(metavar="R", min=1, help="With --lora: their rank.", rich_help_panel="Run")] = 16,
+    minutes: Annotated[
+        float, typer.Option(metavar="M", min=0, help="Train that long.", rich_help_panel="Run", show_default=False)
+    ] = 0.0,
+    steps: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Train that many steps.", rich_help_panel="Run", show_default="three epochs"
+        ),
+    ] = 0,
+    seed: Annotated[int | None, typer.Option(metavar="N", help="The seed.", rich_help_panel="Run")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Any setting, as name=value; --dry-run lists them.",
+            rich_help_panel="Run",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        str,
+        typer.Option(
+            "--name",  # some versions of typer would make --NAME of this metavar
+            metavar="NAME",
+            help="Train into runs/NAME, or NAME if it has a slash.",
+            rich_help_panel="Run",
+            show_default="made from model and task",
+        ),
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")
+    ] = False,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Fine-tune a language model on your text, dialogues or summaries.
+
+    Of dialogues, instructions and summaries only the answers are learned. The run folder is a whole model again:
+    `regard generate`, `regard chat` and transformers open it as it is.
+
+    \b
+    Examples:
+      regard finetune smollm2-135m lm --data my.jsonl --lora --name mine
+      regard finetune smollm2-135m lm --data book.txt --minutes 10
+      regard finetune smollm2-135m summarise --data pairs.jsonl --name s
+    """
+    from regard.assemble import finetune_run
+    from regard.models.fetched import resolve
+
+    flags: Flags = ctx.obj
+    if not data:
+        raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE.jsonl")
+    chosen = pick_device(device)
+    config = data_config(task.lower(), data, {"valid": valid})
+    run = finetune_run(resolve(model, flags.say), task, config, chosen, lora=rank if lora else 0)
+    run = adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
+    label = task.lower()
+    if dry_run:
+        found = describe(label, run, chosen)
+        show(found) if json else print(as_text(found))
+        return
+    folder = pick_folder(name, label, Path(model).stem, [label], force)
+    report(train_all(spread({label: run}, folder, 1), folder, chosen, flags, force=force), json, flags)

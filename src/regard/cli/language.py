@@ -1,0 +1,313 @@
+"""`regard generate`, `next`, `chat`, `summarise`: a language model at work."""
+
+import dataclasses
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.common import Device, Flags, Json, pick_device, show, show_line, table
+from regard.cli.translate import read_stdin
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.predictors import Writer
+
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="A run or model folder, a .gguf file, or a name (regard model list).",
+        show_default=False,
+    ),
+]
+Most = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Write at most that many tokens.")]
+Temperature = Annotated[
+    float, typer.Option(metavar="X", min=0.0, help="Below 1 is tamer, above 1 wilder; 0 always takes the likeliest.")
+]
+TopK = Annotated[int, typer.Option(metavar="N", min=0, help="Only the N likeliest tokens; 0: all.")]
+TopP = Annotated[
+    float, typer.Option(metavar="P", min=0.0, max=1.0, help="Only the likeliest tokens that make up P together.")
+]
+MinP = Annotated[
+    float, typer.Option(metavar="P", min=0.0, max=1.0, help="Only tokens at least P times as likely as the likeliest.")
+]
+Penalty = Annotated[
+    float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="Above 1 avoids what was said already.")
+]
+Seed = Annotated[int, typer.Option(metavar="N", help="The same seed writes the same.")]
+Stop = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TEXT", help=r"End before this text; may be repeated; \n is a line break.", show_default=False
+    ),
+]
+Int8 = Annotated[
+    bool, typer.Option("--int8", help="Weights in 8 bits, on a CPU: about twice as fast, and a little less exact.")
+]
+
+
+def generate(
+    ctx: typer.Context,
+    model: Model,
+    prompt: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PROMPT", help="How the text begins; without any, all of stdin is one prompt.", show_default=False
+        ),
+    ] = None,
+    max_tokens: Most = 200,
+    temperature: Temperature = 0.8,
+    top_k: TopK = 0,
+    top_p: TopP = 0.95,
+    min_p: MinP = 0.0,
+    repetition_penalty: Penalty = 1.0,
+    stop: Stop = None,
+    seed: Seed = 0,
+    n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="Write that many continuations.")] = 1,
+    beam: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Search with N beams for the likeliest text instead; 0: draw.")
+    ] = 0,
+    logprobs: Annotated[
+        bool, typer.Option("--logprobs", help="With --json: the log-probability of each token.")
+    ] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Show the text while it is written.")] = False,
+    int8: Int8 = False,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    r"""Continue a text.
+
+    \b
+    Examples:
+      regard generate runs/x "ROMEO:" --temperature 0.8 --top-p 0.95 --stop "\n\n" --seed 1 --stream
+      regard generate smollm2-135m "The capital of France is" --temperature 0 --max-tokens 20
+      regard generate runs/x "Once upon a time" --n 3 --json
+      cat story.txt | regard generate runs/x
+    """
+    prompts = list(prompt or ["\n".join(read_stdin())])
+    if stream and (n > 1 or len(prompts) > 1 or json or beam):
+        raise ConfigError("--stream shows one text while it is written; leave out --n, --beam, --json, more prompts")
+    how: dict[str, Any] = dict(
+        max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
+    )  # fmt: skip
+    writer = open_writer(model, device, int8)
+    say_if_cut(writer, prompts, max_tokens, ctx.obj)
+    if stream:
+        print(prompts[0], end="", flush=True)
+        for piece in writer.stream(prompts[0], **how):
+            print(piece, end="", flush=True)
+        print()
+        return
+    found = (
+        writer.beam(prompts, beam, n, max_tokens)
+        if beam
+        else writer.generate(prompts, n=n, logprobs=int(logprobs), **how)
+    )
+    for text, answers in zip(prompts, found, strict=True):
+        if json:
+            show_line({"prompt": text, "completions": [dataclasses.asdict(a) for a in answers]})
+            continue
+        for number, answer in enumerate(answers):
+            print("" if number == 0 else "\n---", end="" if number == 0 else "\n")
+            print(text + answer.text)
+
+
+def next_(
+    model: Model,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the next token follows.", show_default=False)],
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 10,
+    temperature: Temperature = 1.0,
+    top_k: TopK = 0,
+    top_p: TopP = 1.0,
+    min_p: MinP = 0.0,
+    word: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Also the rank of this continuation's first token.", show_default=False),
+    ] = None,
+    surprisal: Annotated[
+        bool, typer.Option("--surprisal", help="Instead: how likely each token of the text itself was.")
+    ] = False,
+    lens: Annotated[
+        bool, typer.Option("--lens", help="Instead: what the head would say after each layer (the logit lens).")
+    ] = False,
+    int8: Int8 = False,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The table of next-token probabilities.
+
+    Probabilities are over the whole vocabulary. With a temperature, top-k, top-p or min-p a second column shows what
+    is left to draw from.
+
+    \b
+    Examples:
+      regard next smollm2-135m "To date, the cleverest thinker of all time was" --top 13
+      regard next smollm2-135m "I love to drink" --word " coffee" --word " tea"
+      regard next runs/x "ROMEO" --temperature 0.7 --top-p 0.9
+      regard next smollm2-135m "The cat sat on the mat." --surprisal
+      regard next smollm2-135m "I grew up in France, I speak fluent" --lens
+    """
+    if surprisal and lens:
+        raise ConfigError("--surprisal or --lens, not both")
+    if temperature == 0:
+        raise ConfigError("a temperature of 0 leaves one token, the first of the table; type a number above 0")
+    writer = open_writer(model, device, int8)
+    if surprisal:
+        found = writer.surprisal(text)
+        rows = [
+            (str(i), visible(s.piece), f"{s.probability:.2%}", f"{s.bits:.2f}", f"{s.rank:,}")
+            for i, s in enumerate(found, 1)
+        ]
+        total = sum(s.bits for s in found)
+        if json:
+            show([vars(s) for s in found])
+        else:
+            print(table([("TOKEN", "PIECE", "PROBABILITY", "BITS", "RANK"), *rows], right=[0, 2, 3, 4]))
+            print(f"\n{total:.1f} bits in all, {total / max(1, len(found)):.2f} a token")
+        return
+    if lens:
+        layers = writer.lens(text, top)
+        if json:
+            show([[vars(c) for c in layer] for layer in layers])
+        else:
+            rows = [
+                (str(i), "  ".join(f"{visible(c.piece)} {c.probability:.1%}" for c in best))
+                for i, best in enumerate(layers, 1)
+            ]
+            print(table([("AFTER LAYER", f"LIKELIEST {top}"), *rows], right=[0]))
+        return
+    changed = temperature != 1.0 or top_k or top_p < 1.0 or min_p
+    found = writer.next(text, top=top, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, words=word or [])
+    if json:
+        show([vars(c) for c in found])
+        return
+    head = ("RANK", "TOKEN", "ID", "PROBABILITY", "CUMULATIVE", *(["AFTER"] if changed else []))
+    rows = [
+        (
+            f"{c.rank:,}",
+            visible(c.piece),
+            str(c.id),
+            f"{c.probability:.2%}",
+            f"{c.cumulative:.2%}",
+            *([f"{c.kept:.2%}"] if changed else []),
+        )
+        for c in found
+    ]
+    print(table([head, *rows], right=[0, 2, 3, 4, 5]))
+
+
+def chat(
+    ctx: typer.Context,
+    model: Model,
+    message: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MESSAGE", help="Ask this and leave; without any, you are asked.", show_default=False),
+    ] = None,
+    system: Annotated[str, typer.Option(metavar="TEXT", help="What the model is told about its role.")] = "",
+    max_tokens: Most = 400,
+    temperature: Temperature = 0.7,
+    top_k: TopK = 0,
+    top_p: TopP = 0.9,
+    min_p: MinP = 0.0,
+    repetition_penalty: Penalty = 1.0,
+    stop: Stop = None,
+    seed: Seed = 0,
+    int8: Int8 = False,
+    device: Device = "auto",
+) -> None:
+    """Talk with a model that was trained on dialogues.
+
+    \b
+    Examples:
+      regard chat smollm2-135m
+      regard chat smollm2-135m "Name three rivers in France." --temperature 0
+    """
+    writer = open_writer(model, device, int8)
+    how: dict[str, Any] = dict(
+        max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
+        repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
+    )  # fmt: skip
+    talk = [{"role": "system", "content": system}] if system else []
+    for asked in message or _asked(ctx.obj):
+        talk.append({"role": "user", "content": asked})
+        answer = ""
+        for piece in writer.chat(talk, **how):
+            print(piece, end="", flush=True)
+            answer += piece
+        print()
+        talk.append({"role": "assistant", "content": answer})
+
+
+def summarise(
+    ctx: typer.Context,
+    model: Model,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts; without any, all of stdin is one.", show_default=False),
+    ] = None,
+    max_tokens: Most = 80,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    seed: Seed = 0,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Say it shorter, with a model fine-tuned on texts and their summaries.
+
+    \b
+    Examples:
+      regard finetune smollm2-135m summarise --data pairs.jsonl --name s
+      regard summarise runs/s < article.txt
+    """
+    writer = open_writer(model, device)
+    texts = list(text or ["\n".join(read_stdin())])
+    for source, short in zip(
+        texts, writer.answer(texts, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed), strict=True
+    ):
+        show_line({"text": source, "summary": short}) if json else print(short)
+
+
+def open_writer(model: str, device: str, int8: bool = False) -> "Writer":
+    from regard.predictors import Writer, load
+
+    found = load(model, device=pick_device(device), int8=int8)
+    if not isinstance(found, Writer):
+        raise ConfigError(f"{model} translates; it is no language model; type: regard translate {model} …")
+    return found
+
+
+def stops(given: list[str] | None) -> tuple[str, ...]:
+    r"""Stop strings as typed: `\n` and `\t` are what they are in most languages."""
+    return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in given or [] if s)
+
+
+def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Flags) -> None:
+    from regard.generate.engine import fitting
+
+    for number, prompt in enumerate(prompts, 1):
+        read, cut = fitting(writer.model, writer.encode(prompt), f"prompt {number}", writer.tokenizer.ends, max_tokens)
+        if cut:
+            flags.say(
+                f"the prompt has {len(read) + cut:,} tokens and this model sees {writer.model.config.context:,}; "
+                f"it reads the last {len(read):,} of them"
+            )
+
+
+def visible(piece: str) -> str:
+    return piece.replace(" ", "␣")
+
+
+def _asked(flags: Flags) -> Iterator[str]:
+    if not sys.stdin.isatty():
+        yield from (line for line in read_stdin() if line.strip())
+        return
+    flags.say("Say something; an empty line ends.")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line.strip():
+            return
+        yield line.strip()

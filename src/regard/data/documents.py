@@ -1,0 +1,134 @@
+"""Text files as documents, and documents as pieces that can be encoded one at a time. Nothing is ever held whole."""
+
+import codecs
+import gzip
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.pairs import GZIP_MAGIC
+from regard.data.records import read_records
+from regard.errors import DataError
+
+READ = 1 << 20  # bytes read at a time
+PIECE = 1 << 14  # characters encoded as one, about
+CLEAN = re.compile(r"(?<=\S\n)(?=\S)")  # no tokenizer joins what is before with what is after
+SPACE = re.compile(r"(?<=\S)(?= \S)")
+
+Flow = Iterable[str | None]  # the text of documents, block by block; None between two documents
+
+
+def is_jsonl(path: Path) -> bool:
+    return path.name.removesuffix(".gz").endswith(".jsonl")
+
+
+def read_text(path: Path) -> Iterator[str]:
+    """The text of a UTF-8 file, plain or gzipped, block by block. Line ends come as `\\n`, whatever wrote them."""
+    decoder, done, held = codecs.getincrementaldecoder("utf-8")(), 0, ""
+    try:
+        with path.open("rb") as plain:
+            file = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
+            while True:
+                data = file.read(READ)
+                if not done and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise DataError(f"{path} is UTF-16; type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8")
+                if (place := data.find(b"\0")) >= 0:
+                    raise DataError(f"{path} is not text: byte {done + place + 1:,} is zero; wanted UTF-8 text")
+                pending = len(decoder.getstate()[0])  # the first bytes of a character that a block has cut
+                try:
+                    text = decoder.decode(data, final=not data)
+                except UnicodeDecodeError as e:
+                    place = done - pending + e.start + 1
+                    raise DataError(
+                        f"{path} is not UTF-8 (byte 0x{e.object[e.start]:02x} at place {place:,}); "
+                        f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
+                    ) from None
+                text = held + (text if done else text.removeprefix("\ufeff"))
+                held = "\r" if text.endswith("\r") and data else ""
+                yield text.removesuffix(held).replace("\r\n", "\n")
+                done += len(data)
+                if not data:
+                    return
+    except FileNotFoundError:
+        raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise DataError(f"{path} is a damaged gzip file; copy or compress it again") from None
+    except OSError as e:
+        raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+
+
+@dataclass
+class Documents:
+    """The text of files; can be read again and again. A document is a file, or a line of a JSONL file."""
+
+    paths: list[Path]
+    start: int = 0  # characters passed over
+    stop: int | None = None  # characters after which it ends
+    between: str = ""  # put between documents where the tokenizer has no mark for it
+    documents: int = 0  # counted while reading
+    empty: int = 0
+
+    def __iter__(self) -> Iterator[str | None]:
+        place = 0
+        for block in self._whole():
+            if block is None:
+                if self.start < place and (self.stop is None or place < self.stop):
+                    yield None
+                continue
+            stop = len(block) if self.stop is None else self.stop - place
+            if part := block[max(0, self.start - place) : max(0, stop)]:
+                yield part
+            place += len(block)
+
+    def _whole(self) -> Iterator[str | None]:
+        self.documents = self.empty = 0
+        last = ""  # the character before
+        for document in self._documents():
+            begun = False
+            for block in filter(None, document):
+                if not begun and last:
+                    if self.between and last != self.between:
+                        yield self.between
+                    yield None
+                begun, last = True, block[-1]
+                yield block
+            self.documents += begun
+            self.empty += not begun
+
+    def _documents(self) -> Iterator[Iterable[str]]:
+        for path in self.paths:
+            if not is_jsonl(path):
+                yield read_text(path)
+                continue
+            for text in read_records(path):
+                assert isinstance(text, str)
+                yield [text]
+
+
+def pieces(flow: Flow) -> Iterator[str | None]:
+    """The same text in pieces of about `PIECE` characters, cut where that changes no token if there is such a place."""
+    text = ""
+    for block in flow:
+        if block is not None:
+            text += block
+        start = 0
+        while len(text) - start > 2 * PIECE:
+            cut = _cut(text, start + PIECE, start + 2 * PIECE)
+            yield text[start:cut]
+            start = cut
+        text = text[start:]
+        if block is None:
+            if text:
+                yield text
+            yield None
+            text = ""
+    if text:
+        yield text
+
+
+def _cut(text: str, low: int, high: int) -> int:
+    if found := CLEAN.search(text, low, high) or SPACE.search(text, low, high):
+        return found.start()
+    return text.rfind("\n", low, high) + 1 or high

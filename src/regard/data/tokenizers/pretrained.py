@@ -1,0 +1,174 @@
+"""The byte-level tokenizer of a published folder (gpt2, Llama 3, SmolLM2): tokenizer.json and what stands beside it."""
+
+import codecs
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from regard.config import no_run
+from regard.errors import CheckpointError
+
+TEMPLATE_FILE = "chat_template.jinja"
+
+
+def _characters_of_bytes() -> dict[str, int]:
+    """GPT-2's way to write bytes as visible characters: Latin-1 where it is visible, else the next one from 256 on."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    hidden = [b for b in range(256) if b not in visible]
+    return {chr(b): b for b in visible} | {chr(256 + n): b for n, b in enumerate(hidden)}
+
+
+BYTE_OF = _characters_of_bytes()
+CHARACTER_OF = {b: c for c, b in BYTE_OF.items()}
+
+
+class Pretrained:
+    """Byte-level pieces: every text can be written, and `decode(encode(text)) == text` unless the folder normalises.
+
+    Special tokens in a text are text, unless `special=True` asks for them to be read as what they mean.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, config: dict[str, Any], ends: Sequence[int] = (), chat_template: str = ""):
+        known = json.loads(tokenizer.to_str())
+        if (known["decoder"] or {}).get("type") != "ByteLevel":
+            raise CheckpointError("wanted a byte-level tokenizer, as gpt2, Llama 3 and SmolLM2 have; this one is not")
+        self.tokenizer, self.config, self.chat_template = tokenizer, config, chat_template
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = True
+        added = {a["id"]: a for a in known["added_tokens"]}
+        self._special = {id for id, a in added.items() if a["special"]}
+        self.size = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        self._bytes = [
+            added[id]["content"].encode() if id in added else _to_bytes(tokenizer.id_to_token(id) or "")
+            for id in range(self.size)
+        ]
+        self.special = {name: text for name in config if name.endswith("_token") and (text := _content(config[name]))}
+        eos = tokenizer.token_to_id(self.special.get("eos_token", ""))
+        self.ends = tuple(dict.fromkeys([*([] if eos is None else [eos]), *ends]))
+        self.eos = self.ends[0] if self.ends else None
+        with_special, plain = (tokenizer.encode("a", add_special_tokens=yes).ids for yes in (True, False))
+        self.bos = with_special[0] if with_special[: len(plain)] != plain else None
+
+    @classmethod
+    def load(cls, folder: Path) -> "Pretrained":
+        """The tokenizer of a model folder or prepared folder."""
+        folder = Path(folder)
+        path = folder / "tokenizer.json"
+        try:
+            tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
+            config = _read(path := folder / "tokenizer_config.json")
+            ends = [
+                *_ids(_read(path := folder / "generation_config.json")),
+                *_ids(_read(path := folder / "config.json")),
+            ]
+            return cls(tokenizer, config, ends, _template(folder, config))
+        except FileNotFoundError:
+            if (folder / "config.json").is_file():
+                raise CheckpointError(f"{folder} is a model folder without its tokenizer.json; copy that too") from None
+            raise no_run(folder) from None
+        except CheckpointError as e:
+            raise CheckpointError(f"{folder}: {e}") from None
+        except Exception as e:  # the library raises plain Exception for a file it cannot read
+            raise CheckpointError(f"{path} cannot be read ({e})") from None
+
+    def save(self, folder: Path, max_length: int = 1024) -> None:
+        """Write the files this was read from, for models that see `max_length` tokens."""
+        config = {k: v for k, v in self.config.items() if k != "chat_template"}
+        if self.eos is not None and "eos_token" not in self.special:  # known from the model's config alone
+            config["eos_token"] = self.token_bytes(self.eos).decode()
+        write_files(folder, self.tokenizer, config | {"model_max_length": max_length})
+        if self.chat_template:
+            (Path(folder) / TEMPLATE_FILE).write_text(self.chat_template, "utf-8")
+
+    @cached_property
+    def _reading_special(self) -> Tokenizer:
+        """Another one that finds special tokens: the switch belongs to the object, and threads may share ours."""
+        return Tokenizer.from_str(self.tokenizer.to_str())
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The ids of `text`, with nothing put before or after it."""
+        return (self._reading_special if special else self.tokenizer).encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
+        """`encode` for many texts, on all cores."""
+        tokenizer = self._reading_special if special else self.tokenizer
+        return [e.ids for e in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`; special tokens are left out, and `�` stands for bytes that are no character."""
+        return b"".join(self.token_bytes(i) for i in ids if i not in self._special).decode("utf-8", "replace")
+
+    def piece(self, id: int) -> str:
+        """The text of one token, fit for a table: a line break is `\\n`, half a character its bytes, as `<0xC3>`."""
+        return printable(self.token_bytes(id))
+
+    def token_bytes(self, id: int) -> bytes:
+        """What the token adds to the text, in UTF-8; nothing for an id beyond the vocabulary, as padded heads have."""
+        return self._bytes[id] if id < self.size else b""
+
+
+def printable(data: bytes) -> str:
+    """`data` on one line: characters as they are, hidden ones escaped, and bytes that are no character in hex."""
+    text = data.decode("utf-8", "in_hex")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def write_files(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> None:
+    """Write tokenizer.json and tokenizer_config.json; `config` goes over what all our tokenizers say."""
+    ours = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", "attention_mask"],
+        "clean_up_tokenization_spaces": False,
+    }
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), "utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(ours | config, indent=2) + "\n", "utf-8")
+
+
+def _in_hex(e: UnicodeError) -> tuple[str, int]:
+    assert isinstance(e, UnicodeDecodeError)
+    return "".join(f"<0x{b:02X}>" for b in e.object[e.start : e.end]), e.end
+
+
+codecs.register_error("in_hex", _in_hex)
+
+
+def _to_bytes(piece: str) -> bytes:
+    """GPT-2's visible characters as the bytes they stand for; any other character as itself."""
+    return b"".join(bytes([BYTE_OF[c]]) if c in BYTE_OF else c.encode() for c in piece)
+
+
+def _content(token: Any) -> str:
+    """A token of tokenizer_config.json is its text, or a dict that holds it."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON file that may be missing."""
+    known = json.loads(path.read_bytes()) if path.is_file() else {}
+    if not isinstance(known, dict):
+        raise ValueError("wanted a JSON object")
+    return known
+
+
+def _ids(config: dict[str, Any]) -> list[int]:
+    """`eos_token_id`: one, several or none."""
+    ids = config.get("eos_token_id")
+    return [i for i in (ids if isinstance(ids, list) else [ids]) if isinstance(i, int)]
+
+
+def _template(folder: Path, config: dict[str, Any]) -> str:
+    """The chat template: a file of its own, or text in tokenizer_config.json, or the `default` of several there."""
+    if (path := folder / TEMPLATE_FILE).is_file():
+        return path.read_text("utf-8")
+    template = config.get("chat_template") or ""
+    if isinstance(template, list):
+        template = next((t["template"] for t in template if t["name"] == "default"), "")
+    return template

@@ -1,0 +1,122 @@
+"""How surprised a language model is by a text, with the context it was given stated: other contexts, other numbers."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import ConfigError, DataError
+from regard.models.base import LanguageModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Perplexity:
+    """Per token, and in units that do not depend on the tokens (0: the bytes or words were not known)."""
+
+    loss: float  # nats per target
+    perplexity: float  # e to the loss
+    bits_per_byte: float
+    word_perplexity: float
+    targets: int
+    context: int
+    stride: int
+
+    def __str__(self) -> str:
+        lines = [f"loss {self.loss:.4f} and perplexity {self.perplexity:.2f} per token"]
+        if self.bits_per_byte:
+            lines.append(f"{self.bits_per_byte:.4f} bits per byte")
+        if self.word_perplexity:
+            lines.append(f"perplexity {self.word_perplexity:.2f} per word")
+        return "\n".join((*lines, f"{self.targets:,} targets; context {self.context}, stride {self.stride}"))
+
+
+@torch.no_grad()
+def perplexity(
+    model: LanguageModel,
+    ids: Any,
+    context: int,
+    stride: int,
+    tokens_per_batch: int = 8192,
+    device: torch.device | str = "cpu",
+    bytes: int = 0,
+    words: int = 0,
+) -> Perplexity:
+    """One pass over a text of token ids (an array, or anything with a length and slices), always the same.
+
+    Windows of `context` ids begin every `stride` ids, and each scores the targets that none before it has scored: the
+    first all of its own, the others their last `stride`, which then have at least context - stride ids to go by. With
+    `stride` = `context` windows do not overlap: the cheapest way, and the one that flatters a model least. Every id is
+    a target exactly once, except the first of the text: nothing stands before it. `bytes` and `words` are those of the
+    targets' text.
+    """
+    check(model, ids, context, stride)
+    training = model.training
+    model.eval()
+    total, count = torch.zeros((), dtype=torch.float64, device=device), len(ids) - 1
+    rows = max(1, tokens_per_batch // context)
+    for (_, skip), alike in groupby(windows(count, context, stride), key=lambda w: (w[1] - w[0], w[2] - w[0])):
+        spans = list(alike)
+        for first in range(0, len(spans), rows):
+            batch = np.stack([np.asarray(ids[a : b + 1], dtype=np.int64) for a, b, _ in spans[first : first + rows]])
+            if batch.max() >= model.config.vocab:
+                raise DataError(
+                    f"the text holds the id {batch.max()}, but the model knows ids below {model.config.vocab}; "
+                    "the text was prepared for another tokenizer, prepare it with the model's own"
+                )
+            x = torch.from_numpy(batch).to(device)  # B T+1
+            hidden = model(x[:, :-1])[:, skip:]
+            total += loss_sum(model, hidden.flatten(0, 1), x[:, 1 + skip :].flatten())
+    model.train(training)
+    nats = total.item()
+    return Perplexity(
+        loss=nats / count,
+        perplexity=exp(nats / count),
+        bits_per_byte=nats / math.log(2) / bytes if bytes else 0.0,
+        word_perplexity=exp(nats / words) if words else 0.0,
+        targets=count,
+        context=context,
+        stride=stride,
+    )
+
+
+def windows(count: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
+    """(start, stop, first): the inputs of a window, and the first whose target it scores. Input i has target i + 1."""
+    done = 0
+    for start in range(0, count, stride):
+        if done < count:
+            stop = min(start + context, count)
+            yield start, stop, done
+            done = stop
+
+
+def loss_sum(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy of M D states, the logits of a few at a time; `logits` is the model's own head, also in int8."""
+    rows = max(32, (2**27 if hidden.is_cuda else 2**20) // model.config.vocab)
+    total = torch.zeros((), dtype=torch.float64, device=hidden.device)
+    for states, right in zip(hidden.split(rows), targets.split(rows), strict=True):
+        logits = model.logits(states)  # R V
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        total += F.cross_entropy(logits, right, reduction="sum")
+    return total
+
+
+def check(model: LanguageModel, ids: Any, context: int, stride: int) -> None:
+    most = model.config.context  # 0: no limit
+    if context < 1 or (most and context > most):
+        raise ConfigError(f"context {context} for a model that reads 1 to {most or 'any number of'} ids at once")
+    if not 1 <= stride <= context:
+        raise ConfigError(
+            f"stride {stride} with context {context}; it wants 1 (slow, all context there is) to {context} (quick)"
+        )
+    if len(ids) < 2:
+        raise DataError(f"a text of {len(ids)} ids: the first is never predicted, so two are the least")
+
+
+def exp(x: float) -> float:
+    return math.exp(min(x, 700.0))

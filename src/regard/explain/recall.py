@@ -1,0 +1,132 @@
+"""What architectures can remember, and how long a step takes: recall against distance, time against length."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from regard.explain.gradients import tiny_model
+from regard.models.base import LanguageModel
+
+SYMBOLS = 8  # to be remembered; as many others are noise
+VOCAB = 2 * SYMBOLS + 1  # and one that asks
+DISTANCES = (5, 10, 30, 100, 300, 1000)
+ROWS = 16  # sequences of a batch
+UPDATES, BUDGET = 200, 1_600_000  # the most a distance may cost, in updates and in tokens
+STREAK = 10  # batches in a row without a mistake end it early
+TESTED = 256
+RATES = {"gru": 1e-2, "lstm": 1e-2}  # of Adam, tried by hand; for the others
+RATE = 3e-3
+
+LENGTHS = (64, 128, 256, 512, 1024, 2048)
+TOKENS = 4096  # in every step that is timed, however long its sequences
+REPEATS = 5  # the fastest counts: other work on the machine only adds
+SPEED_VOCAB = 256
+
+
+@dataclass(frozen=True)
+class Recall:
+    """Share of right answers by distance, chance being 1 / SYMBOLS, and the updates it took. What failed at one
+    distance is not tried at longer ones."""
+
+    name: str
+    short_first: bool  # each distance starts from what the one before has taught, or each from nothing
+    accuracy: dict[int, float]
+    updates: dict[int, int]
+
+    @property
+    def farthest(self) -> int:
+        """The longest distance at which nearly all answers are right; 0: none."""
+        return max((d for d, share in self.accuracy.items() if share >= 0.95), default=0)
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a forward and backward pass over TOKENS tokens, by the length of the sequences they are cut into."""
+
+    name: str
+    seconds: dict[int, float]
+
+
+def questions(distance: int, rows: int, luck: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A symbol, noise, a question `distance` tokens after the symbol; and the answer, which is the symbol."""
+    ids = torch.randint(SYMBOLS, 2 * SYMBOLS, (rows, distance + 1), generator=luck)
+    ids[:, 0] = torch.randint(SYMBOLS, (rows,), generator=luck)
+    ids[:, -1] = VOCAB - 1
+    return ids, ids[:, 0].clone()
+
+
+def updates(distance: int) -> int:
+    return min(UPDATES, BUDGET // (ROWS * (distance + 1)))
+
+
+def teach(model: LanguageModel, distance: int, rate: float, luck: torch.Generator) -> int:
+    """Train until STREAK batches in a row are right, or the budget is spent; how many updates it took."""
+    device = model.token.weight.device
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.99))
+    most, streak = updates(distance), 0
+    for update in range(1, most + 1):
+        optimiser.param_groups[0]["lr"] = rate * min(1.0, update / 10)
+        ids, answers = (t.to(device) for t in questions(distance, ROWS, luck))
+        logits = model.logits(model(ids)[:, -1])
+        optimiser.zero_grad()
+        F.cross_entropy(logits, answers).backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimiser.step()
+        streak = streak + 1 if bool((logits.argmax(-1) == answers).all()) else 0
+        if streak == STREAK:
+            return update
+    return most
+
+
+@torch.no_grad()
+def accuracy(model: LanguageModel, distance: int, luck: torch.Generator) -> float:
+    device, right = model.token.weight.device, 0
+    for _ in range(TESTED // ROWS):
+        ids, answers = (t.to(device) for t in questions(distance, ROWS, luck))
+        right += int((model.logits(model(ids)[:, -1]).argmax(-1) == answers).sum())
+    return right / TESTED
+
+
+def recall(arch: str, short_first: bool, seed: int, device: str, distances: Sequence[int] = DISTANCES) -> Recall:
+    """Teach a tiny model one distance after the other, on or anew, and test each."""
+    found = Recall(arch, short_first, {}, {})
+    luck = torch.Generator().manual_seed(seed)
+    model = None
+    for distance in distances:
+        if model is None or not short_first:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                model = tiny_model(arch, max(distances) + 1, VOCAB, layers=1).to(device)
+        found.updates[distance] = teach(model, distance, RATES.get(arch, RATE), luck)
+        found.accuracy[distance] = accuracy(model, distance, luck)
+        if found.accuracy[distance] < 0.5:
+            break
+    return found
+
+
+def pace(arch: str, seed: int, device: str, lengths: Sequence[int] = LENGTHS) -> Pace:
+    """Forward and backward with a loss on every token; the first pass of each length is not counted."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = tiny_model(arch, max(lengths), SPEED_VOCAB, layers=1).to(device)
+    luck = torch.Generator().manual_seed(seed)
+    found = Pace(arch, {})
+    for length in lengths:
+        ids = torch.randint(SPEED_VOCAB, (TOKENS // length, length), generator=luck).to(device)
+        taken = [seconds_of(model, ids) for _ in range(1 + REPEATS)]
+        found.seconds[length] = min(taken[1:])
+    return found
+
+
+def seconds_of(model: LanguageModel, ids: Tensor) -> float:
+    wait = torch.cuda.synchronize if ids.is_cuda else (lambda: None)
+    wait()
+    start = time.perf_counter()
+    F.cross_entropy(model.logits(model(ids)).flatten(0, 1), ids.flatten()).backward()
+    wait()
+    model.zero_grad()
+    return time.perf_counter() - start

@@ -1,0 +1,497 @@
+"""Prompts to completions, for every language model. Knows ids only; `generate/text.py` makes text of them.
+
+Rows of different lengths share a batch and never notice. On a GPU a step (read an id, score all words, choose, note)
+is one replayed graph, and the host only looks now and then at what was written; on a CPU finished rows leave.
+"""
+
+import math
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.config import at_least
+from regard.errors import ConfigError
+from regard.generate.replay import Replay
+from regard.generate.sampling import choose, likeliest, luck_of, repetition_penalty
+from regard.models.base import LanguageModel
+
+LOOK_EVERY = 32  # steps between two looks at a GPU: a look is a wait, and what ends in between runs on for nothing
+STREAM_EVERY = 8  # the same where somebody reads along
+READ_AT_ONCE, READ_LEAST = 16_384, 64  # prompt ids read together, of all rows and of one; more come in parts
+REPLAY_UP_TO = 4_096  # prompt ids whose reading is worth a graph of its own: launching takes longer than computing
+SHELF = 4  # sets of rows, with their caches and graphs, that a GPU keeps for the next call
+
+
+class Kind(NamedTuple):
+    """What a captured step is made for; numbers that may change between two calls are not part of it."""
+
+    greedy: bool
+    top_k: int
+    top_p: bool
+    min_p: bool
+    penalty: bool
+    logprobs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How to continue a prompt. Temperature 0 takes the likeliest id at every step."""
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()  # strings, which only `generate/text.py` can see
+    stop_ids: tuple[int, ...] = ()
+    seed: int = 0
+    n: int = 1  # completions of each prompt
+    logprobs: int = 0  # how many of the likeliest ids to tell beside the chosen one's log-probability; 0: neither
+
+    def __post_init__(self):
+        at_least(self, max_tokens=1, temperature=0, top_k=0, min_p=0, n=1, logprobs=0)
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p is {self.top_p}; it wants more than 0 and at most 1, which keeps all words")
+        if self.min_p > 1:
+            raise ConfigError(f"min_p is {self.min_p}; it wants at most 1, which keeps only the likeliest word")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise ConfigError(f"repetition_penalty is {self.repetition_penalty}; it wants more than 0, and 1 for none")
+        if self.temperature == math.inf:
+            raise ConfigError("temperature is infinite; it wants a number, 1 for the model's own probabilities")
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise ConfigError(f"stop is {self.stop!r}; it wants a list of texts, none of them empty")
+
+    @property
+    def kind(self) -> Kind:
+        penalty = self.repetition_penalty != 1
+        if self.temperature == 0:
+            return Kind(True, 0, False, False, penalty, self.logprobs)
+        return Kind(False, self.top_k, self.top_p < 1, self.min_p > 0, penalty, self.logprobs)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a row has gained since its last event; `finish` is empty while the row goes on."""
+
+    row: int
+    ids: list[int]
+    logprobs: list[float]
+    top: list[list[tuple[int, float]]]
+    finish: str
+    cut: int
+
+
+@dataclass
+class Completion:
+    """One continuation of one prompt, without the id that ended it.
+
+    `finish` is "stop" (an end, a stop id, a stop string) or "length". Log-probabilities are the model's own, whatever
+    the temperature. `cut` ids were dropped from the front of a prompt that was too long for the model.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    finish: str = ""
+    logprobs: list[float] = field(default_factory=list)
+    top: list[list[tuple[int, float]]] = field(default_factory=list)  # of each place, likeliest first
+    cut: int = 0
+
+    def add(self, event: Event) -> None:
+        self.ids += event.ids
+        self.logprobs += event.logprobs
+        self.top += event.top
+        self.finish, self.cut = event.finish, event.cut
+
+    def shorten(self, count: int) -> None:
+        del self.ids[count:], self.logprobs[count:], self.top[count:]
+
+
+class New(NamedTuple):
+    """What a row has written since the last look."""
+
+    ids: list[int]
+    logprobs: list[float]
+    top: list[list[tuple[int, float]]]
+
+
+class Rows:
+    """What R rows need on the device while they are decoded together: the model's state, and what they wrote."""
+
+    def __init__(self, model: LanguageModel, settings: Sampling, rows: int, texts: int, capacity: int):
+        kind = settings.kind
+        device, words, top = model.token.weight.device, model.config.vocab, min(kind.logprobs, model.config.vocab)
+        self.model, self.kind, self.capacity, self.top = model, kind, capacity, top
+        self.numbers: dict[str, Any] = numbers(settings)
+        self.state = model.begin(texts, capacity)
+        self.looked = self.written = 0  # ids of every row, as the host counts them
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.time = zeros(1)  # ids of every row, as the device counts them
+        self.last = zeros(rows, 1)
+        self.ids = zeros(rows, capacity)
+        self.luck = zeros(0 if kind.greedy else rows, capacity, dtype=torch.double)
+        self.seen = zeros(rows if kind.penalty else 0, words, dtype=torch.bool)
+        told = rows if top else 0
+        self.logprobs = zeros(told, capacity, dtype=torch.float)
+        self.top_logprobs, self.top_ids = zeros(told, capacity, top, dtype=torch.float), zeros(told, capacity, top)
+
+    def start(self, texts: list[list[int]], which: list[int], luck: list[Tensor]) -> None:
+        """Read the texts and choose a first id of every row; row r goes on from text `which[r]`."""
+        ids, lengths = self.padded(texts, max(map(len, texts)))
+        rows = torch.tensor(which)
+        self.prepare(ids[rows], luck)
+        hidden = self.read(ids, None if min(map(len, texts)) == ids.size(1) else lengths)
+        if len(texts) < len(which):
+            self.state.select(rows)
+            hidden = hidden[rows]
+        self.note(self.model.logits(hidden))
+
+    def padded(self, texts: list[list[int]], size: int) -> tuple[Tensor, Tensor]:
+        """R T ids and their lengths. Padding repeats an id that is there anyway: nothing is `seen` that was not."""
+        ids = torch.tensor([text + text[-1:] * (size - len(text)) for text in texts])
+        lengths = torch.tensor([len(text) for text in texts])
+        return ids.to(self.last.device, non_blocking=True), lengths.to(self.last.device, non_blocking=True)
+
+    def prepare(self, ids: Tensor, luck: list[Tensor]) -> None:
+        self.looked, self.written = 0, 1
+        self.time.zero_()
+        if not self.kind.greedy:
+            drawn = pad_sequence(luck, batch_first=True)
+            self.luck[:, : drawn.size(1)] = drawn.to(self.luck.device, non_blocking=True)
+        if self.kind.penalty:
+            self.seen.zero_().scatter_(1, ids, True)
+
+    def read(self, ids: Tensor, lengths: Tensor | None) -> Tensor:
+        """The hidden state at the end of every text, R D."""
+        rows, start, ends = torch.arange(len(ids), device=ids.device), 0, torch.empty(0)
+        for part in ids.split(max(READ_AT_ONCE // len(ids), READ_LEAST), 1):
+            if lengths is None:
+                ends = self.model.read(part, self.state)[:, -1]
+                continue
+            real = (lengths - start).clamp(0, part.size(1))
+            new = self.model.read(part, self.state, real)[rows, (real - 1).clamp(min=0)]
+            ends = torch.where(real[:, None] > 0, new, ends) if start else new
+            start += part.size(1)
+        return ends
+
+    def steps(self, count: int) -> None:
+        """So many more ids of every row."""
+        for _ in range(count):
+            self.step()
+        self.written += count
+
+    def step(self) -> None:
+        self.note(self.model.logits(self.model.read(self.last, self.state)[:, -1]))
+
+    def note(self, logits: Tensor) -> None:
+        """Choose one of the words, R V, for each row and write the choice down."""
+        own, kind = logits, self.kind
+        if kind.penalty:
+            logits = repetition_penalty(logits, self.seen, self.numbers["repetition_penalty"])
+        if kind.greedy:
+            new = likeliest(logits)
+        else:
+            p = self.numbers["top_p"] if kind.top_p else 1.0
+            least = self.numbers["min_p"] if kind.min_p else 0.0
+            uniform = self.luck.index_select(1, self.time).squeeze(1)
+            new = choose(logits, uniform, self.numbers["temperature"], kind.top_k, p, least)
+        new = new[:, None]  # R 1
+        self.ids.index_copy_(1, self.time, new)
+        self.last.copy_(new)
+        if kind.penalty:
+            self.seen.scatter_(1, new, True)
+        if self.top:
+            words = own.float().log_softmax(-1)
+            best, ids = words.topk(self.top, -1)  # R top
+            self.logprobs.index_copy_(1, self.time, words.gather(1, new))
+            self.top_logprobs.index_copy_(1, self.time, best[:, None])
+            self.top_ids.index_copy_(1, self.time, ids[:, None])
+        self.time += 1
+
+    def look(self) -> list[New]:
+        """What every row has written since the last look: the only wait for the device."""
+        new = slice(self.looked, self.written)
+        self.looked = self.written
+        ids = self.ids[:, new].tolist()
+        if not self.top:
+            return [New(row, [], []) for row in ids]
+        pairs = zip(self.top_ids[:, new].tolist(), self.top_logprobs[:, new].tolist(), strict=True)
+        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
+        return [New(*row) for row in zip(ids, self.logprobs[:, new].tolist(), tops, strict=True)]
+
+    def make_room(self, seats: list["Seat"]) -> list["Seat"]:
+        """Finished rows leave once they are many, or out of room: those that stay."""
+        stay = [row for row, seat in enumerate(seats) if seat.left]
+        if 4 * len(stay) > 3 * len(seats) and all(seat.place < self.capacity for seat in seats):
+            return seats
+        self.select(torch.tensor(stay, device=self.last.device))
+        return [seats[row] for row in stay]
+
+    def select(self, rows: Tensor) -> None:
+        self.state.select(rows)
+        self.last, self.ids, self.luck, self.seen = (
+            x[rows] if len(x) else x for x in (self.last, self.ids, self.luck, self.seen)
+        )
+        self.logprobs, self.top_logprobs, self.top_ids = (
+            x[rows] if len(x) else x for x in (self.logprobs, self.top_logprobs, self.top_ids)
+        )
+
+
+class StaticRows(Rows):
+    """Rows whose memory never moves, so that a GPU replays their step as one graph, in this call and the next."""
+
+    def __init__(self, model: LanguageModel, settings: Sampling, rows: int, capacity: int, compile: bool):
+        super().__init__(model, settings, rows, rows, capacity)
+        self.numbers = {
+            name: torch.tensor(float(value), device=self.last.device) for name, value in self.numbers.items()
+        }
+        self.cuda = self.last.is_cuda
+        step = compiled(self.step) if compile else self.step
+        self.replay = Replay(step, [self.state, self], self.cuda)
+        self.readings: dict[int, tuple[Tensor, Tensor, Replay]] = {}  # by the length of the texts
+
+    def adjust(self, settings: Sampling) -> None:
+        for name, value in numbers(settings).items():
+            self.numbers[name].fill_(value)
+
+    def start(self, texts: list[list[int]], which: list[int], luck: list[Tensor]) -> None:
+        """As `Rows.start`, with a text for every row; in few different lengths, and short ones as one graph."""
+        longest = max(map(len, texts))
+        ids, lengths = self.padded([texts[w] for w in which], min(rounded(longest), self.capacity))
+        self.prepare(ids, luck)
+        self.state.restart()
+        if ids.numel() > REPLAY_UP_TO or not self.model.config.context:  # recurrent nets wait for the lengths
+            self.begin(ids, lengths)
+            return
+        if ids.size(1) not in self.readings:
+            begin = partial(self.begin, ids, lengths)
+            self.readings[ids.size(1)] = ids, lengths, Replay(begin, [self.state, self], self.cuda)
+        held, sizes, replay = self.readings[ids.size(1)]
+        held.copy_(ids)
+        sizes.copy_(lengths)
+        replay()
+
+    def begin(self, ids: Tensor, lengths: Tensor) -> None:
+        self.note(self.model.logits(self.read(ids, lengths)))
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.replay()
+        self.written += count
+
+    def make_room(self, seats: list["Seat"]) -> list["Seat"]:
+        """All rows stay; finished ones that are out of room go on from their start, where nobody reads."""
+        full = [row for row, seat in enumerate(seats) if seat.place == self.capacity]
+        if full:
+            self.state.places[torch.tensor(full, device=self.last.device)] = 0
+        for row in full:
+            seats[row].place = 0
+        return seats
+
+
+def compiled(step: Callable[[], None]) -> Callable[[], None]:
+    """`step` as few kernels. Every set of rows is compiled anew, more often than torch thinks reasonable."""
+    fast = torch.compile(step, fullgraph=True, dynamic=False)
+
+    def run() -> None:
+        with torch._dynamo.config.patch(recompile_limit=256):
+            fast()
+
+    return run
+
+
+def numbers(settings: Sampling) -> dict[str, float]:
+    return {name: getattr(settings, name) for name in ("temperature", "top_p", "min_p", "repetition_penalty")}
+
+
+@dataclass
+class Job:
+    """One row on its way. `limit` ids may be made in all."""
+
+    row: int
+    prompt: list[int]
+    cut: int
+    limit: int
+    luck: Tensor
+    made: list[int] = field(default_factory=list)
+    finish: str = ""
+
+    def text(self, context: int) -> list[int]:
+        """What to read before going on: all so far, or its last half once the model's context is full."""
+        ids = self.prompt + self.made
+        return ids if not context or len(ids) <= context else ids[-max(context // 2, 1) :]
+
+
+@dataclass
+class Seat:
+    """A job's row in a batch: how many ids it may still make there, and how many it has read."""
+
+    job: Job | None  # None: nobody sits here
+    left: int
+    place: int
+
+    def take(self, new: New, ends: Collection[int], enough: Callable[[int, int], bool] | None) -> Event:
+        """What counts of the newly written, up to an end, a caller who has `enough`, or the last id there is room for.
+
+        A job may be left without a `finish`: its context is full, and it goes on in another batch.
+        """
+        job = self.job
+        assert job is not None
+        count = 0
+        for id in new.ids[: self.left]:
+            if id in ends:
+                job.finish = "stop"
+                break
+            count += 1
+            if enough is not None and enough(job.row, id):
+                job.finish = "stop"
+                break
+        job.made += new.ids[:count]
+        self.left -= count
+        if not job.finish and len(job.made) == job.limit:
+            job.finish = "length"
+        self.left = 0 if job.finish else self.left
+        return Event(job.row, new.ids[:count], new.logprobs[:count], new.top[:count], job.finish, job.cut)
+
+
+class Engine:
+    """Continues prompts. `ends` are the ids after which nothing comes; `batch` rows are decoded together at most.
+
+    What a prompt is continued with depends on the prompt, the settings and which of its `n` completions it is; not on
+    other prompts, their order or the batch. `compile` makes steps faster on a GPU, after a minute.
+    """
+
+    def __init__(self, model: LanguageModel, ends: Collection[int] = (), *, batch: int = 64, compile: bool = False):
+        self.model, self.ends, self.batch = model, tuple(ends), batch
+        self.static = model.token.weight.is_cuda
+        self.compile = compile and self.static
+        self.shelf: dict[tuple[int, int, Kind], StaticRows] = {}  # the one used last comes last
+
+    def generate(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: Sampling,
+        enough: Callable[[int, int], bool] | None = None,
+    ) -> list[list[Completion]]:
+        """The `n` completions of each prompt; row r is one of prompt r // n, and ends where `enough(r, id)` says so."""
+        found = [Completion() for _ in range(len(prompts) * settings.n)]
+        blind = enough is None and not self.ends and not settings.stop_ids  # nothing can end a row but its length
+        for event in self.stream(prompts, settings, enough, settings.max_tokens if blind else LOOK_EVERY):
+            found[event.row].add(event)
+        return [found[i : i + settings.n] for i in range(0, len(found), settings.n)]
+
+    @torch.inference_mode()
+    def stream(
+        self,
+        prompts: Sequence[Sequence[int]],
+        settings: Sampling,
+        enough: Callable[[int, int], bool] | None = None,
+        look_every: int = STREAM_EVERY,
+    ) -> Generator[Event, None, None]:
+        """The same, as it is written. Closing the generator stops the work.
+
+        A text that outgrows the model's context goes on from the last half of it. `look_every` is for GPUs.
+        """
+        jobs = deque(sorted(self.jobs(prompts, settings), key=lambda job: len(job.prompt)))
+        while jobs:
+            batch = [jobs.popleft() for _ in range(min(self.batch, len(jobs)))]
+            yield from self.together(batch, settings, enough, look_every if self.static else 1)
+            jobs.extend(job for job in batch if not job.finish)
+
+    def jobs(self, prompts: Sequence[Sequence[int]], settings: Sampling) -> Iterator[Job]:
+        """A job per row; prompts are checked, and cut to their last part where context and `max_tokens` say so."""
+        for number, prompt in enumerate(prompts):
+            ids, cut = fitting(self.model, prompt, f"prompt {number + 1}", self.ends, settings.max_tokens)
+            for nth in range(settings.n):
+                steps = 0 if settings.temperature == 0 else settings.max_tokens
+                luck = luck_of(ids, nth, settings.seed, steps)
+                yield Job(number * settings.n + nth, ids, cut, settings.max_tokens, luck)
+
+    def together(
+        self, jobs: list[Job], settings: Sampling, enough: Callable[[int, int], bool] | None, look_every: int
+    ) -> Iterator[Event]:
+        """One batch, until every job is finished or its context full."""
+        context, ends = self.model.config.context, {*self.ends, *settings.stop_ids}
+        texts = [job.text(context) for job in jobs]
+        seats = [Seat(job, job.limit - len(job.made), len(text)) for job, text in zip(jobs, texts, strict=True)]
+        for seat in seats:
+            seat.left = min(seat.left, context - seat.place + 1) if context else seat.left  # the last is not read
+        need = max(seat.place + seat.left - 1 for seat in seats)
+        capacity = min(rounded(need), context) if context else rounded(need)
+        luck = [seat.job.luck[len(seat.job.made) :][: seat.left] for seat in seats if seat.job]
+        with self.reading(texts, luck, capacity, settings) as rows:
+            seats += [Seat(None, 0, 1) for _ in range(len(rows.last) - len(seats))]
+            while True:
+                for seat, new in zip(seats, rows.look(), strict=True):
+                    if seat.left:
+                        event = seat.take(new, ends, enough)
+                        if event.ids or event.finish:
+                            yield event
+                if not any(seat.left for seat in seats):
+                    return
+                seats = rows.make_room(seats)
+                count = min(look_every, max(s.left for s in seats), rows.capacity - max(s.place for s in seats))
+                rows.steps(count)
+                for seat in seats:
+                    seat.place += count
+
+    @contextmanager
+    def reading(self, texts: list[list[int]], luck: list[Tensor], capacity: int, settings: Sampling) -> Iterator[Rows]:
+        """Rows that have read these texts. A GPU's come from the shelf where they can, and go back to it."""
+        if not self.static:
+            distinct = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
+            rows = Rows(self.model, settings, len(texts), len(distinct), capacity)
+            rows.start([list(text) for text in distinct], [distinct[tuple(text)] for text in texts], luck)
+            yield rows
+            return
+        count = 1 << (len(texts) - 1).bit_length()  # few sizes, few graphs
+        idle = count - len(texts)
+        fits = [c for r, c, kind in self.shelf if (r, kind) == (count, settings.kind) and capacity <= c <= 2 * capacity]
+        key = count, min(fits, default=capacity), settings.kind
+        held = self.shelf.pop(key, None) or StaticRows(self.model, settings, count, key[1], self.compile)
+        try:
+            held.adjust(settings)
+            held.start([*texts, *[[0]] * idle], list(range(count)), [*luck, *[torch.zeros(1)] * idle])
+            yield held
+        except Exception:
+            held = None  # who knows what state it is in
+            raise
+        finally:
+            if held is not None:
+                self.shelf[key] = held
+            for old in list(self.shelf)[:-SHELF]:
+                del self.shelf[old]
+
+
+def rounded(tokens: int) -> int:
+    return -(-tokens // 64) * 64
+
+
+def fitting(
+    model: LanguageModel, prompt: Sequence[int], name: str, ends: Sequence[int], max_tokens: int
+) -> tuple[list[int], int]:
+    """What of a prompt is read before `max_tokens` more, and how many ids of it are not.
+
+    An empty prompt becomes an end, after which texts begin. A long one keeps its last part: what `max_tokens` leaves
+    of the model's context, but half of it at least.
+    """
+    context, words, ids = model.config.context, model.config.vocab, list(prompt)
+    if not ids and not ends:
+        raise ConfigError(f"{name} is empty; this model knows no mark to begin after: give it a first word")
+    if ids and not 0 <= min(ids) <= max(ids) < words:
+        raise ConfigError(
+            f"{name} has ids from {min(ids)} to {max(ids)}, but this model knows 0 to {words - 1}; "
+            "encode it with the model's own tokenizer"
+        )
+    ids = ids or [ends[0]]
+    room = max(context - max_tokens, context // 2, 1) if context else len(ids)
+    return ids[-room:], max(len(ids) - room, 0)

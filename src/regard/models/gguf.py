@@ -1,0 +1,335 @@
+"""GGUF files in: llama.cpp's one-file models become Hugging Face folders, weights unpacked to float32.
+
+Read are Llama-like models (`general.architecture: llama`) with a byte-level BPE tokenizer, in every tensor type the
+package `gguf` can unpack. Anything the folder could not say exactly (scaled rotary frequencies, experts, biases) is
+refused, not dropped.
+"""
+
+import json
+import math
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+
+from regard.errors import CheckpointError, MissingExtra
+
+if TYPE_CHECKING:
+    from gguf import ReaderTensor
+
+MAGIC = b"GGUF"
+CONTROL, USER_DEFINED = 3, 4  # token types: never written by a user, and text that is always one piece
+
+# llama.cpp's names of the tensors and the published ones; * is the number of a layer.
+NAMES = {
+    "token_embd.weight": "model.embed_tokens.weight",
+    "output_norm.weight": "model.norm.weight",
+    "output.weight": "lm_head.weight",
+    "blk.*.attn_norm.weight": "model.layers.*.input_layernorm.weight",
+    "blk.*.attn_q.weight": "model.layers.*.self_attn.q_proj.weight",
+    "blk.*.attn_k.weight": "model.layers.*.self_attn.k_proj.weight",
+    "blk.*.attn_v.weight": "model.layers.*.self_attn.v_proj.weight",
+    "blk.*.attn_output.weight": "model.layers.*.self_attn.o_proj.weight",
+    "blk.*.ffn_norm.weight": "model.layers.*.post_attention_layernorm.weight",
+    "blk.*.ffn_gate.weight": "model.layers.*.mlp.gate_proj.weight",
+    "blk.*.ffn_up.weight": "model.layers.*.mlp.up_proj.weight",
+    "blk.*.ffn_down.weight": "model.layers.*.mlp.down_proj.weight",
+}
+
+# How a text is cut before its bytes are merged, by `tokenizer.ggml.pre`. The file only names the way.
+GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the expression of Radford et al. 2019, built in
+DIGITS = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2])  # each digit alone
+LLAMA3 = pre_tokenizers.Sequence(
+    [
+        pre_tokenizers.Split(
+            Regex(
+                r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+                r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+            ),
+            behavior="isolated",
+        ),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+)
+CUTS = {
+    "gpt-2": GPT2,
+    "smollm": DIGITS,
+    "starcoder": DIGITS,
+    "refact": DIGITS,
+    "llama-bpe": LLAMA3,
+    "llama3": LLAMA3,
+    "llama-v3": LLAMA3,
+}
+
+
+Plan = dict[str, tuple[str, tuple[int, ...]]]  # published name: name in the file, shape
+
+
+@dataclass(frozen=True)
+class Gguf:
+    """What a file holds: its settings as plain values, its tensors still packed and on disk."""
+
+    path: Path
+    settings: dict[str, Any]
+    tensors: "dict[str, ReaderTensor]"
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The setting `key`; a `CheckpointError` where there is neither it nor a default."""
+        value = self.settings.get(key, default)
+        if value is None:
+            raise CheckpointError(f"{self.path}: the setting {key} is missing; a complete GGUF model has it")
+        return value
+
+
+def convert(path: Path, folder: Path) -> None:
+    """Write the model of a GGUF file into `folder`: settings, weights in float32, tokenizer.
+
+    One tensor at a time is unpacked, so memory stays that of the largest.
+    """
+    model = open_gguf(path)
+    config = llama_config(model)
+    tokenizer = read_tokenizer(model)
+    weights = plan(model, config)  # everything that can be refused is refused before the first large file is written
+    ids = {name: _special(model, name) for name in ("bos", "pad")} | {"eos": end_ids(model)}
+    special = {f"{name}_token_id": i for name, i in ids.items() if i is not None}
+    for name, values in (
+        ("config.json", config | special),
+        ("generation_config.json", special),
+        ("tokenizer_config.json", tokenizer_config(model, config["max_position_embeddings"])),
+    ):
+        (folder / name).write_text(json.dumps(values, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_weights(folder / "model.safetensors", model, config, weights)
+
+
+def need_gguf() -> Any:
+    """The package `gguf`, or the error that says how to get it."""
+    try:
+        import gguf
+    except ImportError:
+        raise MissingExtra("reading GGUF files", "gguf") from None
+    return gguf
+
+
+def check_magic(path: Path) -> None:
+    """A `CheckpointError` unless there is a file that begins as a GGUF file does."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as e:
+        raise CheckpointError(f"cannot read {path} ({e.strerror})") from None
+    if magic != MAGIC:
+        raise CheckpointError(
+            f"{path} is not a GGUF file: it begins with {magic!r}, wanted {MAGIC!r}; "
+            "a model is a folder, a GGUF file or a name from: regard model list"
+        )
+
+
+def open_gguf(path: Path) -> Gguf:
+    """The settings and packed tensors of a file; a `CheckpointError` unless it is a whole GGUF file."""
+    gguf = need_gguf()
+
+    class Reader(gguf.GGUFReader):
+        """The package's reader, that stops where the file does: a damaged count must not become a loop without end."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
+            if offset + np.dtype(dtype).itemsize * int(count) > self.data.size:
+                raise ValueError(f"it ends at byte {self.data.size:,}")
+            return super()._get(offset, dtype, count, override_order)
+
+    check_magic(path)
+    try:
+        reader = Reader(path)
+        settings = {name: field.contents() for name, field in reader.fields.items()}
+    except (ValueError, IndexError, KeyError, OverflowError, OSError) as e:
+        raise CheckpointError(f"{path} is cut short or damaged ({e}); fetch it again") from None
+    return Gguf(path, settings, {t.name: t for t in reader.tensors})
+
+
+def llama_config(model: Gguf) -> dict[str, Any]:
+    """config.json of transformers' `LlamaForCausalLM`."""
+    architecture = model.get("general.architecture")
+    if architecture != "llama":
+        raise CheckpointError(f"{model.path}: its architecture is {architecture!r}; we read only 'llama'")
+    scaling = model.get("llama.rope.scaling.type", "none")
+    if scaling != "none" or "rope_freqs.weight" in model.tensors:
+        raise CheckpointError(f"{model.path}: it scales its rotary frequencies ({scaling}), which we do not read")
+    heads, width = model.get("llama.attention.head_count"), model.get("llama.embedding_length")
+    kv_heads = model.get("llama.attention.head_count_kv", heads)
+    if not isinstance(heads, int) or not isinstance(kv_heads, int) or not heads or not kv_heads or heads % kv_heads:
+        raise CheckpointError(f"{model.path}: {heads} heads cannot share {kv_heads} keys and values")
+    head_width = model.get("llama.attention.key_length", width // heads)
+    turned = model.get("llama.rope.dimension_count", head_width)
+    if turned != head_width or head_width % 2 or model.get("llama.attention.value_length", head_width) != head_width:
+        raise CheckpointError(
+            f"{model.path}: heads {head_width} wide of which {turned} are rotated; we read heads rotated whole"
+        )
+    theta = _short(model.get("llama.rope.freq_base", 10000.0))
+    if "token_embd.weight" not in model.tensors:
+        raise CheckpointError(f"{model.path}: it has no tensor token_embd.weight")
+    return {
+        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM"],
+        "vocab_size": int(model.tensors["token_embd.weight"].shape[-1]),
+        "hidden_size": width,
+        "intermediate_size": model.get("llama.feed_forward_length"),
+        "num_hidden_layers": model.get("llama.block_count"),
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_width,
+        "hidden_act": "silu",
+        "max_position_embeddings": model.get("llama.context_length"),
+        "rms_norm_eps": _short(model.get("llama.attention.layer_norm_rms_epsilon")),
+        "rope_theta": theta,
+        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": "output.weight" not in model.tensors,
+        "dtype": "float32",
+    }
+
+
+def _short(value: float) -> float:
+    """A float32 as people write it: 1e-05 and not 9.999999747378752e-06."""
+    return float(str(np.float32(value)))
+
+
+# Weights
+
+
+def plan(model: Gguf, config: dict[str, Any]) -> Plan:
+    """Where each published tensor is in the file, and its shape; all are there, unpackable, and no other is."""
+    width, ffn, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
+    queries = config["num_attention_heads"] * config["head_dim"]
+    keys = config["num_key_value_heads"] * config["head_dim"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd": (vocab, width),
+        "output": (vocab, width),
+        "attn_q": (queries, width),
+        "attn_k": (keys, width),
+        "attn_v": (keys, width),
+        "attn_output": (width, queries),
+        "ffn_gate": (ffn, width),
+        "ffn_up": (ffn, width),
+        "ffn_down": (width, ffn),
+    }
+    if (layers := config["num_hidden_layers"]) > len(model.tensors):
+        raise CheckpointError(f"{model.path}: {layers:,} layers, but only {len(model.tensors)} tensors")
+    wanted: Plan = {}
+    for name, published in NAMES.items():
+        if name == "output.weight" and config["tie_word_embeddings"]:
+            continue
+        shape = shapes.get(name.split(".")[-2], (width,))
+        for layer in map(str, range(layers)) if "*" in name else [""]:
+            wanted[published.replace("*", layer)] = name.replace("*", layer), shape
+    if strange := sorted(model.tensors.keys() - {name for name, _ in wanted.values()}):
+        raise CheckpointError(f"{model.path}: it has the tensor {strange[0]}, which a Llama does not")
+    for name, shape in wanted.values():
+        if name not in model.tensors:
+            raise CheckpointError(f"{model.path}: the tensor {name} is missing")
+        if (got := tuple(model.tensors[name].shape.tolist()[::-1])) != shape:
+            raise CheckpointError(f"{model.path}: the tensor {name} has the shape {got}, its settings want {shape}")
+    for kind, name in {t.tensor_type: t.name for t in model.tensors.values()}.items():
+        try:
+            need_gguf().dequantize(model.tensors[name].data[:1], kind)
+        except NotImplementedError:
+            raise CheckpointError(f"{model.path}: {name} is packed as {kind.name}, which gguf cannot unpack") from None
+    return wanted
+
+
+def unpack(model: Gguf, config: dict[str, Any], name: str) -> np.ndarray:
+    """One tensor in float32, in the published order of rows."""
+    tensor = model.tensors[name]
+    values = need_gguf().dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
+    if name.endswith("attn_q.weight"):
+        return unpermute(values, config["num_attention_heads"])
+    return unpermute(values, config["num_key_value_heads"]) if name.endswith("attn_k.weight") else values
+
+
+def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
+    """llama.cpp rotates neighbours, the published layout the two halves of a head: undo its order of the rows."""
+    return rows.reshape(heads, -1, 2, rows.shape[-1]).swapaxes(1, 2).reshape(rows.shape)
+
+
+def write_weights(path: Path, model: Gguf, config: dict[str, Any], wanted: Plan) -> None:
+    """model.safetensors, written as it is unpacked: an 8-byte length, a table in JSON, the tensors one by one."""
+    table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    end = 0
+    for published, (_, shape) in wanted.items():
+        begin, end = end, end + 4 * math.prod(shape)
+        table[published] = {"dtype": "F32", "shape": shape, "data_offsets": (begin, end)}
+    header = json.dumps(table).encode()
+    header += b" " * (-len(header) % 8)  # the values start aligned
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        for name, _ in wanted.values():
+            file.write(np.ascontiguousarray(unpack(model, config, name), "<f4").data)
+
+
+# Tokenizer
+
+
+def read_tokenizer(model: Gguf) -> Tokenizer:
+    """The byte-level BPE a file describes."""
+    if (kind := model.get("tokenizer.ggml.model")) != "gpt2":
+        raise CheckpointError(
+            f"{model.path}: its tokenizer is of the kind {kind!r}; we read only byte-level BPE ('gpt2')"
+        )
+    cut = model.get("tokenizer.ggml.pre", "default")
+    if cut not in CUTS:
+        raise CheckpointError(f"{model.path}: its tokenizer cuts text as {cut!r}; we know only {', '.join(CUTS)}")
+    tokens: list[str] = model.get("tokenizer.ggml.tokens")
+    if len(tokens) > (rows := int(model.tensors["token_embd.weight"].shape[-1])):
+        raise CheckpointError(f"{model.path}: {len(tokens):,} tokens but only {rows:,} rows in token_embd.weight")
+    merges = [(left, right) for left, _, right in (m.partition(" ") for m in model.get("tokenizer.ggml.merges"))]
+    vocab = {token: i for i, token in enumerate(tokens)}
+    try:
+        # Llama 3 takes a word that is in the vocabulary whole, also where no merges lead to it.
+        tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=CUTS[cut] is LLAMA3))
+    except Exception as e:  # the library raises a plain Exception for a merge of unknown pieces
+        raise CheckpointError(f"{model.path}: its tokens and merges do not fit together ({e})") from None
+    tokenizer.pre_tokenizer = CUTS[cut]
+    tokenizer.decoder = decoders.ByteLevel()
+    types = model.get("tokenizer.ggml.token_type", [])
+    for kind, add in ((CONTROL, tokenizer.add_special_tokens), (USER_DEFINED, tokenizer.add_tokens)):
+        chosen = [token for token, type_ in zip(tokens, types, strict=False) if type_ == kind]
+        add([AddedToken(token, special=kind == CONTROL, normalized=False) for token in chosen])
+    bos = _special(model, "bos")
+    if bos is not None and model.get("tokenizer.ggml.add_bos_token", CUTS[cut] is LLAMA3):
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=[tokens[bos], "$A"], pair=[tokens[bos], "$A", "$B:1"], special_tokens=[(tokens[bos], bos)]
+        )
+    return tokenizer
+
+
+def tokenizer_config(model: Gguf, context: int) -> dict[str, Any]:
+    """tokenizer_config.json: which pieces are special, and how a conversation is written."""
+    tokens = model.get("tokenizer.ggml.tokens")
+    config: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": context,
+        "clean_up_tokenization_spaces": False,
+    }
+    for name in ("bos", "eos", "pad", "unk"):
+        if (i := _special(model, name)) is not None:
+            config[f"{name}_token"] = tokens[i]
+    if template := model.settings.get("tokenizer.chat_template"):
+        config["chat_template"] = template
+    return config
+
+
+def end_ids(model: Gguf) -> int | list[int] | None:
+    """The ids a text ends with: of the document, then of a turn of a conversation where that is another."""
+    ends = [i for name in ("eos", "eot") if (i := _special(model, name)) is not None]
+    return ends or None if len(set(ends)) != 1 else ends[0]
+
+
+def _special(model: Gguf, name: str) -> int | None:
+    long = {"unk": "unknown", "pad": "padding"}.get(name, name)
+    found = model.settings.get(f"tokenizer.ggml.{long}_token_id")
+    if found is not None and not 0 <= found < len(model.get("tokenizer.ggml.tokens")):
+        raise CheckpointError(f"{model.path}: its {long} token is number {found}, which it does not have")
+    return found

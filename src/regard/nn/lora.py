@@ -1,0 +1,102 @@
+"""LoRA (Hu et al. 2021): W stays as it is, and what is learned beside it has low rank: y = W x + (α/r) B A x.
+
+A is r x in and random, B is out x r and zero, so a model computes at first what it did before. Afterwards the product
+is added to W and nothing is left of it: a merged model is a plain one, no slower and no larger.
+"""
+
+import fnmatch
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+
+
+class LoraLinear(nn.Linear):
+    """A linear map with a low-rank one beside it. `weight` and `bias` are those of `base`, under their old names.
+
+    Of a fused map every part has an A and a B of its own, stacked as the parts are: for q, k and v in one product this
+    is LoRA on q, on k and on v. They share the dropout of their input.
+    """
+
+    def __init__(self, base: nn.Linear, rank: int, alpha: float, dropout: float = 0.0):
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = base.in_features, base.out_features
+        self.weight, self.bias = base.weight, base.bias
+        self.base = (base,)  # in a tuple, so that it is no part of the model: `merge_` puts it back
+        self.parts: list[int] = list(getattr(base, "parts", [base.out_features]))
+        self.rank, self.scale = rank, alpha / rank
+        self.drop = nn.Dropout(dropout)
+        self.A = nn.Parameter(base.weight.new_empty(len(self.parts) * rank, base.in_features))
+        self.B = nn.Parameter(base.weight.new_zeros(base.out_features, rank))
+        nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))  # as torch draws a Linear; depends on `in` alone
+        self.train(base.training)
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = F.linear(self.drop(x), self.A).split(self.rank, -1)  # … r for each part
+        beside = [F.linear(a, b) for a, b in zip(low, self.B.split(self.parts), strict=True)]
+        return super().forward(x) + self.scale * (beside[0] if len(beside) == 1 else torch.cat(beside, -1))
+
+    @torch.no_grad()
+    def merged(self) -> Tensor:
+        """W + (α/r) B A, worked out in float64 and rounded once: out in."""
+        A, B = self.A.double().split(self.rank), self.B.double().split(self.parts)
+        low = torch.cat([b @ a for a, b in zip(A, B, strict=True)])
+        return (self.weight.double() + self.scale * low).to(self.weight.dtype)
+
+
+def add_lora_(
+    model: nn.Module, rank: int, alpha: float, dropout: float = 0.0, targets: tuple[str, ...] = ("*",)
+) -> list[str]:
+    """Freeze the model and put a trainable low-rank map beside its linear ones; returns the names of these.
+
+    `targets` are patterns of dotted names, as `*.attention.*`. Embeddings, and heads tied to them, stay frozen.
+    """
+    if rank < 1 or not alpha > 0 or not 0 <= dropout < 1:
+        raise ConfigError(
+            f"LoRA of rank {rank}, alpha {alpha} and dropout {dropout}; "
+            "it wants a rank of at least 1, an alpha above 0, and a dropout from 0 to below 1"
+        )
+    if adapters(model):
+        raise ConfigError("this model has LoRA maps already; merge them first: merge_(model)")
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear) and name}
+    names = [name for name in linears if any(fnmatch.fnmatchcase(name, pattern) for pattern in targets)]
+    if not names:
+        some = ", ".join(list(linears)[:4]) + (", …" if len(linears) > 4 else "")
+        raise ConfigError(
+            f"no linear map is named like {' or '.join(map(repr, targets))}; "
+            + (f"there are: {some}" if linears else f"a {type(model).__name__} has none, so train all of it")
+        )
+    model.requires_grad_(False)
+    for name in names:
+        model.set_submodule(name, LoraLinear(linears[name], rank, alpha, dropout))
+    return names
+
+
+def merge_(model: nn.Module) -> None:
+    """Add the low-rank maps to the weights and take them away: the layers and names of before, all trainable again."""
+    for name, lora in adapters(model).items():
+        (base,) = lora.base
+        lora.weight.data.copy_(lora.merged())
+        base.weight, base.bias = lora.weight, lora.bias  # they may have moved to another device meanwhile
+        model.set_submodule(name, base.train(lora.training))
+    model.requires_grad_(True)
+
+
+def merged_state(model: nn.Module) -> dict[str, Tensor]:
+    """The `state_dict` that `merge_` would leave; the model goes on as it is. Tensors that do not change are live."""
+    state, found = model.state_dict(), adapters(model)
+    merged = {f"{name}.weight": lora.merged() for name, lora in found.items()}
+    own = {f"{name}.{letter}" for name in found for letter in "AB"}
+    return {name: merged.get(name, tensor) for name, tensor in state.items() if name not in own}
+
+
+def lora_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Every A and B: all that is trained."""
+    return [p for lora in adapters(model).values() for p in (lora.A, lora.B)]
+
+
+def adapters(model: nn.Module) -> dict[str, LoraLinear]:
+    return {name: m for name, m in model.named_modules() if isinstance(m, LoraLinear)}

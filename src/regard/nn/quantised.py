@@ -1,0 +1,129 @@
+"""Linear maps in 8 bits, for CPUs: a quarter of the bytes to read, which is what writing a text there waits for.
+
+Every output has a scale of its own, and so has every row of the input: what a row becomes never depends, not by one
+bit, on the rows beside it. Before x and W are rounded both are turned by the same Hadamard matrix, block by block:
+(x H)(W H)ᵀ = x H Hᵀ Wᵀ. The product stays what it was, and a number that stands out in its row is shared by its block,
+so that a scale fits all of the row (QuaRot, Ashkboos et al. 2024).
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import ConfigError
+
+# AVX2 adds products in pairs, in 16 bits: unsigned x, up to 2 · 90, times w, up to 91, twice, is 32,760 of 32,767.
+# With all 255 · 127 sums overflow silently; bits taken from w alone, or from x alone, cost more than some of both.
+X_LEVELS, W_LEVELS = 90, 91
+BLOCK = 64  # the largest Hadamard matrix
+GRID = 256  # how many row maxima `turn` adds
+
+
+def hadamard(size: int) -> Tensor:
+    """Sylvester's matrix of 1 and -1, `size` a power of two: H H = size · I."""
+    H = torch.ones(1, 1)
+    while len(H) < size:
+        H = torch.cat((torch.cat((H, H), 1), torch.cat((H, -H), 1)))
+    return H
+
+
+def turn(x: Tensor, H: Tensor) -> Tensor:
+    """x H for every block of the last dimension, to 15 bits of a row's maximum.
+
+    Adding a large number and taking it away rounds a row to multiples of one step. Sums of those are exact in float32,
+    so the order of adding, which a matrix product chooses by the number of rows, cannot matter.
+    """
+    most = x.abs().amax(-1, keepdim=True)
+    steps = torch.add(x, most, alpha=GRID).sub_(most, alpha=GRID)
+    return (steps.reshape(-1, len(H)) @ H).view(x.shape)
+
+
+class Product:
+    """x Wᵀ of x from -1 to 1, rounded to `X_LEVELS` either way, and whole W with scales; sums are exact (FBGEMM)."""
+
+    kernel = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
+
+    def __init__(self, whole: Tensor, scale: Tensor):  # N K int8, N
+        if torch.backends.quantized.engine not in ("x86", "fbgemm"):
+            raise ConfigError("int8 wants an x86 CPU with AVX2, which this is not; leave out --int8")
+        zero = torch.zeros(len(scale), dtype=torch.long)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # tensors of this kind will leave torch one day
+            weight = torch._make_per_channel_quantized_tensor(whole, scale.double(), zero, 0)
+            self.packed: Any = torch.ops.quantized.linear_prepack(weight, None)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return Product.kernel(x, 1 / X_LEVELS, X_LEVELS, self.packed)  # … K -> … N
+
+
+class Int8Linear(nn.Module):
+    """x Wᵀ + b, for inference. Holds no parameters: W is in 8 bits, and b goes with it."""
+
+    def __init__(self, product: Product, bias: Tensor | None, H: Tensor, shape: torch.Size):
+        super().__init__()
+        self.product, self.bias, self.H = product, bias, H
+        self.out_features, self.in_features = shape
+        self.parts = [self.out_features]  # as of a FusedLinear
+
+    @classmethod
+    @torch.no_grad()
+    def from_linear(cls, weight: Tensor, bias: Tensor | None = None) -> "Int8Linear":
+        """The map of an `nn.Linear`: weight N K, bias N."""
+        if weight.device.type != "cpu":
+            raise ConfigError(f"int8 is for CPUs, and these weights are on {weight.device}; type --device cpu")
+        H = hadamard(math.gcd(weight.size(1), BLOCK))
+        turned = turn(weight.float(), H / len(H))
+        scale = turned.abs().amax(1).clamp_min(1e-30) / W_LEVELS
+        whole = (turned / scale[:, None]).round().to(torch.int8)
+        return cls(Product(whole, scale), None if bias is None else bias.detach().float(), H, weight.shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.requires_grad and torch.is_grad_enabled():
+            raise ConfigError("a model in int8 has no gradients; leave out --int8")
+        turned = turn(x.float(), self.H)
+        scale = turned.abs().amax(-1, keepdim=True)
+        y = self.product(turned.div_(scale))  # 0/0 in a row of zeros becomes some whole number, then times 0
+        y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
+        return y.to(x.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Of W, a scale per output and b."""
+        return self.out_features * (self.in_features + 4 + (0 if self.bias is None else 4))
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+@dataclass(frozen=True)
+class Report:
+    """The names of the maps that are in int8 now, and the bytes of the whole model before and after."""
+
+    names: list[str]
+    before: int
+    after: int
+
+
+def quantise_(model: nn.Module) -> Report:
+    """Put every linear map of `model`, and the head of a language model, into int8. Embeddings and norms stay."""
+    before = sum(p.nbytes for p in model.parameters())
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
+    for name, linear in linears.items():
+        if type(linear).forward is not nn.Linear.forward:
+            raise ConfigError(f"{name} is a {type(linear).__name__}, more than a linear map; merge_(model) first")
+    small = {}
+    for name, linear in linears.items():
+        small[name] = Int8Linear.from_linear(linear.weight, linear.bias)
+        small[name].parts = list(getattr(linear, "parts", [linear.out_features]))
+        model.set_submodule(name, small[name])
+    if hasattr(model, "int8_head"):
+        lm: Any = model
+        head, bias = lm.head[: lm.config.vocab], None if lm.bias is None else lm.bias[: lm.config.vocab]
+        lm.int8_head = small["head"] = Int8Linear.from_linear(head, bias)
+    model.requires_grad_(False)
+    after = sum(p.nbytes for p in model.parameters()) + sum(m.nbytes for m in small.values())
+    return Report(list(small), before, after)

@@ -1,0 +1,33 @@
+"""A trained model, ready for use: `load("runs/demo").translate(["Where is the station?"])`."""
+
+import json
+from pathlib import Path
+
+from regard.checkpoint import check_format
+from regard.config import no_run
+from regard.data.tokenizers import load as load_tokenizer
+from regard.errors import CheckpointError
+from regard.models.base import EncoderDecoder
+from regard.models.fetched import resolve
+from regard.models.published import load_model
+from regard.predictors.translator import Hypothesis, Translator
+from regard.predictors.writer import Writer
+
+__all__ = ["Hypothesis", "Translator", "Writer", "load"]
+
+
+def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translator | Writer:
+    """The trained model of a run or model folder, of a GGUF file, or of a name `regard model list` knows."""
+    folder = resolve(path)
+    if not (folder / "config.json").is_file():
+        raise no_run(folder)
+    about = {}
+    if (known := folder / "regard.json").is_file():
+        try:
+            check_format(known, about := json.loads(known.read_bytes()))
+        except (ValueError, AttributeError) as e:
+            raise CheckpointError(f"{known}: cannot be read ({e})") from None
+    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    if isinstance(model, EncoderDecoder):
+        return Translator(model, tokenizer, device)
+    return Writer(model, tokenizer, device, int8, about.get("template", ""))

@@ -1,0 +1,196 @@
+"""A trained language model at work: it continues texts, answers, and shows what it expects next."""
+
+import math
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.records import PROMPT, render
+from regard.data.tokenizers import TextTokenizer
+from regard.errors import ConfigError, DataError
+from regard.generate.engine import Engine, Sampling
+from regard.generate.prompted import best
+from regard.generate.sampling import narrowed
+from regard.generate.text import Written, stream, write
+from regard.models.base import LanguageModel
+from regard.nn.quantised import quantise_
+from regard.nn.taps import watch
+
+LOG2 = math.log(2)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row of the table of next tokens. `kept` is the probability after temperature, top-k, top-p and min-p."""
+
+    rank: int
+    id: int
+    piece: str
+    probability: float
+    cumulative: float
+    kept: float
+
+
+@dataclass(frozen=True)
+class Surprise:
+    """One token of a text as the model met it: how likely it was, and how many were likelier (rank 1: none)."""
+
+    piece: str
+    id: int
+    probability: float
+    bits: float
+    rank: int
+
+
+class Writer:
+    """A language model and its tokenizer."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: TextTokenizer,
+        device: str = "cpu",
+        int8: bool = False,
+        template: str = "",
+    ):
+        self.model = model.to(device).eval()
+        self.tokenizer = tokenizer
+        self.template = template  # how a text is put to a model that was taught to answer, as "Summarise: {prompt}"
+        self.device = torch.device(device)
+        if int8 and self.device.type != "cpu":
+            raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
+        if int8:
+            quantise_(self.model)
+        self.engine = Engine(self.model, tokenizer.ends)
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    def generate(self, prompts: Sequence[str], special: bool = False, **settings: Any) -> list[list[Written]]:
+        """Continue every prompt, `n` times each; settings as in `Sampling`. Company and order change nothing."""
+        if isinstance(prompts, str):
+            raise ConfigError("wanted a list of prompts, got one text; write [prompt], in brackets")
+        ids = [self.encode(prompt, special) for prompt in prompts]
+        return write(self.engine, self.tokenizer.token_bytes, ids, Sampling(**settings))
+
+    def stream(self, prompt: str, special: bool = False, **settings: Any) -> Generator[str, None, None]:
+        """Continue one prompt, a piece of text at a time, each as soon as it is sure."""
+        ids = [self.encode(prompt, special)]
+        with closing(stream(self.engine, self.tokenizer.token_bytes, ids, Sampling(**settings))) as pieces:
+            for _, piece in pieces:
+                yield piece
+
+    def chat(self, messages: Sequence[dict[str, str]], **settings: Any) -> Iterator[str]:
+        """The answer to a dialogue, a piece at a time. Messages have a "role" and a "content"."""
+        return self.stream(render(messages, self.tokenizer, True), special=True, **settings)
+
+    def answer(self, texts: Sequence[str], **settings: Any) -> list[str]:
+        """What a model fine-tuned on pairs says to each text; one that was not just goes on with it."""
+        if self.template:
+            asked = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
+            texts = [render(messages, self.tokenizer, True) for messages in asked]
+        return [found[0].text.strip() for found in self.generate(texts, special=bool(self.template), **settings)]
+
+    def beam(self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256) -> list[list[Written]]:
+        """The `n` likeliest continuations of each prompt, by beam search, best first."""
+        ids = [self.encode(prompt) for prompt in prompts]
+        found = best(self.model, ids, self.tokenizer.ends, beams=max(beams, n), max_tokens=max_tokens)
+        return [
+            [Written(ids=c.ids, finish="stop", cut=c.cut, text=self.tokenizer.decode(c.ids)) for c in group[:n]]
+            for group in found
+        ]
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def next(
+        self,
+        text: str,
+        *,
+        top: int = 10,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        words: Sequence[str] = (),
+    ) -> list[Candidate]:
+        """The `top` likeliest next tokens over the whole vocabulary, then the first token of each of `words`."""
+        logits = self.model.logits(self.hidden(self.seen(self.encode(text)))[-1]).double()
+        asked = [self.encode(word)[0] for word in words]
+        return self.table(logits, top, narrowed(logits, temperature, top_k, top_p, min_p).softmax(-1), asked)
+
+    @torch.inference_mode()
+    def surprisal(self, text: str) -> list[Surprise]:
+        """How likely each token of a text was, given those before it. The first has none before it, and no row."""
+        ids = self.encode(text)
+        room = self.model.config.context
+        if len(ids) < 2 or (room and len(ids) > room):
+            raise DataError(f"a text of {len(ids)} tokens; this wants at least 2 and at most {room or 'any number'}")
+        words = self.model.logits(self.hidden(ids[:-1])).double().log_softmax(-1)  # T V
+        right = words.gather(1, torch.tensor(ids[1:], device=self.device)[:, None])  # T 1
+        ranks = (words > right).sum(1) + 1
+        return [
+            Surprise(self.tokenizer.piece(id), id, likely.exp().item(), -likely.item() / LOG2, int(rank))
+            for id, likely, rank in zip(ids[1:], right[:, 0], ranks, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def bits(self, text: str) -> float:
+        """How many bits a text takes under the model, its first token left out; as much at once as the model sees."""
+        ids = self.encode(text)
+        step = self.model.config.context or len(ids)
+        total = 0.0
+        for start in range(0, len(ids) - 1, step):
+            part = ids[start : start + step + 1]
+            words = self.model.logits(self.hidden(part[:-1])).double().log_softmax(-1)
+            total -= words.gather(1, torch.tensor(part[1:], device=self.device)[:, None]).sum().item() / LOG2
+        return total
+
+    @torch.inference_mode()
+    def lens(self, text: str, top: int = 1) -> list[list[Candidate]]:
+        """The likeliest next tokens if the model ended after each of its layers (the logit lens)."""
+        with watch(self.model, "blocks.*.out") as streams:
+            self.hidden(self.seen(self.encode(text)))
+        if not streams:
+            raise ConfigError("the logit lens looks between the layers of a Transformer; a recurrent model has none")
+        found = []
+        for stream_ in streams.values():
+            logits = self.model.lens(stream_[0][0, -1]).double()
+            found.append(self.table(logits, top, logits.softmax(-1)))
+        return found
+
+    def table(self, logits: Tensor, top: int, kept: Tensor, asked: Sequence[int] = ()) -> list[Candidate]:
+        likely = logits.softmax(-1)  # V
+        ordered, order = likely.sort(descending=True, stable=True)
+        sums = ordered.cumsum(0)
+        places = list(range(min(top, len(order))))
+        places += [int((order == id).nonzero()[0, 0]) for id in asked]
+        return [
+            Candidate(
+                place + 1, id := int(order[place]), self.tokenizer.piece(id), float(ordered[place]), float(sums[place]),
+                float(kept[id]),
+            )
+            for place in places
+        ]  # fmt: skip
+
+    # -- text and ids ---------------------------------------------------------------------------------------------
+
+    def encode(self, text: str, special: bool = False) -> list[int]:
+        """The ids of a text, with what the published tokenizer puts before it. Never empty."""
+        ids = self.tokenizer.encode(text, special=special)
+        before = [] if self.tokenizer.bos is None or special else [self.tokenizer.bos]
+        if not ids and not before:
+            if self.tokenizer.eos is None:
+                raise DataError("the prompt is empty; give at least one character to begin with")
+            return [self.tokenizer.eos]  # a new document
+        return before + ids
+
+    def seen(self, ids: list[int]) -> list[int]:
+        """What the model can see of a text: all, or as much of its end as there is room for."""
+        return ids[-self.model.config.context :] if self.model.config.context else ids
+
+    def hidden(self, ids: list[int]) -> Tensor:
+        return self.model(torch.tensor([ids], device=self.device))[0]  # T D

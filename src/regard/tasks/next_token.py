@@ -1,0 +1,71 @@
+"""Language modelling: predict each token from those before it."""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+from regard.data.batch import Tokens
+from regard.models.base import LanguageModel
+from regard.tasks.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+
+
+class NextToken:
+    """Cross-entropy of the next token, over the targets that count: all of a text, the answers of a dialogue."""
+
+    name = "lm"
+
+    def __init__(self, smoothing: float = 0.0):
+        self.smoothing = smoothing
+        self.compiled = False
+
+    def count(self, batch: Tokens) -> int:
+        return batch.count
+
+    def loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
+        if self.compiled:  # always the same shapes: what does not count is marked, not left out
+            targets = batch.targets if batch.counts is None else batch.targets.masked_fill(~batch.counts, -1)
+            return self.device_loss(model, batch.inputs, targets, None, batch.documents)
+        return self.device_loss(model, batch.inputs, batch.targets, batch.chosen, batch.documents)
+
+    def device_loss(
+        self, model: LanguageModel, inputs: Tensor, targets: Tensor, chosen: Tensor | None, documents: Tensor | None
+    ) -> Tensor:
+        x, targets = picked(model(inputs, documents), chosen), picked(targets, chosen)  # M D, M
+        return linear_cross_entropy(chunked_cross_entropy_sum, model, x, targets, smoothing=self.smoothing)
+
+    def compile(self) -> None:
+        """From now on model, head and loss run as one compiled graph."""
+        self.compiled = True
+        self.device_loss = torch.compile(self.device_loss)
+
+    @torch.no_grad()
+    def held_out(self, model: LanguageModel, batches: Iterable[Tokens]) -> dict[str, float]:
+        """Cross-entropy per token over all of the held-out text: one pass, always the same."""
+        training = model.training
+        model.eval()
+        total, count = torch.zeros((), dtype=torch.float64), 0
+        for batch in batches:
+            x = picked(model(batch.inputs, batch.documents), batch.chosen)
+            targets = picked(batch.targets, batch.chosen)
+            total = total.to(x.device) + linear_cross_entropy(plain_cross_entropy_sum, model, x, targets)
+            count += batch.count
+        model.train(training)
+        loss = total.item() / count
+        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+
+
+def linear_cross_entropy(
+    how: Callable[..., Tensor], model: LanguageModel, x: Tensor, targets: Tensor, **settings
+) -> Tensor:
+    """The loss of M D states under the model's head; a head with a bias (recurrent models) takes the plain way."""
+    if model.bias is not None:
+        return plain_cross_entropy_sum(x, model.head, targets, bias=model.bias, vocab=model.config.vocab, **settings)
+    return how(x, model.head, targets, vocab=model.config.vocab, **settings)
+
+
+def picked(x: Tensor, chosen: Tensor | None) -> Tensor:
+    """The targets that count, of B T …: M …"""
+    flat = x.flatten(0, 1)
+    return flat if chosen is None else flat[chosen]

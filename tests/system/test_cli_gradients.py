@@ -1,0 +1,72 @@
+"""`regard gradients`: tables, sentences that follow from them, a picture, JSON, and what goes wrong."""
+
+import json
+import re
+import sys
+
+import pytest
+from tests.system.cli_toy import regard, works
+
+SHORT = ["gradients", "--arch=rnn,gpt", "--length=12"]
+
+
+def test_every_measurement_is_a_table_and_a_sentence(tmp_path):
+    said = works(*SHORT, f"--out={tmp_path}/a.png")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    blocks = said.out.strip().split("\n\n")
+    assert [b.split("  ")[0] for b in blocks[1:]] == [
+        "language models at birth",
+        "an RNN, its recurrent matrix scaled",
+        "remedies",
+        "clipping to 1",
+    ]
+    for block in blocks[1:]:
+        assert block.endswith("."), "the finding stands below its table"
+    rows = {line.split("  ")[0] for line in said.lines}
+    assert {"rnn", "gpt", "linear, radius 1.5", "tanh, radius 3", "gates: GRU", "attention: GPT"} <= rows
+    assert re.search(r"gradient of rnn vanishes .* and that of gpt is kept", said.out)
+
+
+def test_json_holds_the_curves_the_sentences_were_made_from():
+    found = json.loads(works(*SHORT, "--json").out)
+    assert [m["name"] for m in found["models"]] == ["rnn", "gpt"]
+    assert all(len(row["norms"]) == 13 for part in ("models", "radii", "remedies") for row in found[part])
+    far = found["models"][0]["norms"]
+    assert f"({far[12] / far[1]:.0e})" in found["findings"][0]
+    assert len(found["findings"]) == 4 and found["memory"] == found["speed"] == []
+
+
+def test_memory_and_speed_add_a_table_each(monkeypatch):
+    from regard.explain import recall
+
+    monkeypatch.setattr(recall, "UPDATES", 3)
+    monkeypatch.setattr(recall, "TOKENS", 2048)
+    monkeypatch.setattr(recall, "REPEATS", 1)
+    said = works("gradients", "--arch=gpt", "--length=12", "--memory", "--speed", "--device=cpu")
+    memory, speed = said.out.strip().split("\n\n")[-2:]
+    assert "gpt, each from nothing" in memory and "gpt, short distances first" in memory
+    assert "gpt to 0" in memory and "at most 3 updates" in memory and "–" in memory
+    assert speed.startswith("ms for 2,048 tokens on cpu") and "Fastest at 2,048 is gpt" in speed
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--arch=rnn,lstn"], ["'lstn'", "did you mean 'lstm'"]),
+        (["--arch=,"], ["--arch", "rnn,lstm,gpt"]),
+        (["--out=a.txt"], ["a.txt", ".png"]),
+        (["--length=2000"], ["--length", "1000"]),
+        (["--device=tpu"], ["'tpu'", "cuda"]),
+    ],
+)
+def test_bad_words_are_told_before_the_work(words, told):
+    said = regard("gradients", *words)
+    assert said.code == 2 and not said.out
+    assert all(part in said.err for part in told), said.err
+
+
+def test_without_matplotlib_there_are_tables_and_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = works(*SHORT, f"--out={tmp_path}/a.png")
+    assert "no picture" in said.err and "regard[plot]" in said.err
+    assert "attention: GPT" in said.out and not list(tmp_path.iterdir())

@@ -1,0 +1,243 @@
+"""The whole way of a language model by the command line: a text, a trained folder, and text again."""
+
+import json
+import math
+
+import pytest
+import torch
+from tests.system.cli_toy import regard, works
+
+import regard as package
+from regard.assemble import assemble, train_run
+from regard.train.run import read_run
+
+OPENING = "Muchos años después, frente al pelotón de fusilamiento, el coronel Aureliano Buendía"
+SMALL = [
+    "--set=model.context=128",
+    "--set=model.width=64",
+    "--set=model.layers=2",
+    "--set=model.heads=2",
+    "--set=model.ffn=128",
+    "--device=cpu",
+]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a text, dialogues, and a GPT of bytes trained on the text: runs/x."""
+    folder = tmp_path_factory.mktemp("lm")
+    (folder / "my.txt").write_text("the cat sat on the mat. the dog ran to the log.\n" * 200, encoding="utf-8")
+    (folder / "test.txt").write_text("the dog sat on the log.\n" * 20, encoding="utf-8")
+    pairs = [{"prompt": f"say {w}", "completion": "ahoy!"} for w in ("cat", "dog", "mat", "log", "hat", "fog") * 8]
+    (folder / "my.jsonl").write_text("".join(json.dumps(p) + "\n" for p in pairs), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        patch.chdir(folder)
+        said = works("train", "lm", "--data=my.txt", "--tokens=bytes", *SMALL, "--steps=250", "--name=x")
+    assert "held_out_loss" in said.out and "tokens_per_second" in said.out and "regard generate runs/x" in said.err
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch):
+    monkeypatch.chdir(place)
+
+
+def test_it_learned_its_text_and_says_how_well(place):
+    found = json.loads(works("evaluate", "runs/x", "--json").out)
+    assert found["loss"] < 0.3 and math.isclose(found["perplexity"], math.exp(found["loss"]), rel_tol=1e-6)
+    assert found["context"] == found["stride"] == 128
+    told = works("evaluate", "runs/x", "--data=test.txt", "--context=32", "--stride=8").out
+    assert "bits per byte" in told and "context 32, stride 8" in told and "479 targets" in told
+    assert "bits per byte" in works("info", "runs/x").out and "perplexity" in works("info", "runs/x").out
+
+
+def test_generate_is_greedy_seeded_stopped_and_streamed(place):
+    greedy = works("generate", "runs/x", "the cat", "--temperature=0", "--max-tokens=16").out
+    assert greedy.startswith("the cat sat on the mat.")
+    stopped = works("generate", "runs/x", "the cat", "--temperature=0", "--max-tokens=40", "--stop=mat").out
+    assert stopped == "the cat sat on the \n"
+    streamed = works("generate", "runs/x", "the cat", "--temperature=0", "--max-tokens=16", "--stream").out
+    assert streamed == greedy
+    drawn = [
+        works("generate", "runs/x", "the", "--temperature=2", f"--seed={s}", "--max-tokens=30").out for s in (1, 1, 2)
+    ]
+    assert drawn[0] == drawn[1] != drawn[2]
+    several = json.loads(works("generate", "runs/x", "the", "--n=3", "--json", "--logprobs", "--max-tokens=5").out)
+    assert len(several["completions"]) == 3 and len(several["completions"][0]["logprobs"]) == 5
+    assert works("generate", "runs/x", typed="the cat", terminal=False).out.startswith("the cat")
+
+
+def test_the_table_of_next_tokens_is_the_models_own(place):
+    found = json.loads(works("next", "runs/x", "the ca", "--top=5", "--word=x", "--json").out)
+    model = package.load("runs/x")
+    with torch.no_grad():
+        likely = model.model.logits(model.model(torch.tensor([model.encode("the ca")]))[0, -1]).softmax(-1)
+    best = likely.topk(5)
+    assert [c["id"] for c in found[:5]] == best.indices.tolist() and found[0]["piece"] == "t"
+    for row, value in zip(found[:5], best.values.tolist(), strict=True):
+        assert math.isclose(row["probability"], value, rel_tol=1e-4)
+    assert found[5]["piece"] == "x" and found[5]["rank"] > 5
+    narrow = json.loads(works("next", "runs/x", "the ", "--top-k=2", "--temperature=0.5", "--top=4", "--json").out)
+    assert math.isclose(sum(c["kept"] for c in narrow), 1.0, rel_tol=1e-5) and narrow[2]["kept"] == 0.0
+
+
+def test_surprisal_and_lens_end_where_the_model_does(place):
+    rows = json.loads(works("next", "runs/x", "the cat", "--surprisal", "--json").out)
+    assert [r["piece"] for r in rows] == list("he cat") and all(r["bits"] >= 0 for r in rows)
+    layers = json.loads(works("next", "runs/x", "the ca", "--lens", "--top=2", "--json").out)
+    last = json.loads(works("next", "runs/x", "the ca", "--top=2", "--json").out)
+    assert len(layers) == 2
+    assert [c["id"] for c in layers[-1]] == [c["id"] for c in last]
+    assert math.isclose(layers[-1][0]["probability"], last[0]["probability"], rel_tol=1e-5)
+
+
+def test_what_is_exported_opens_in_transformers_with_equal_logits(place):
+    transformers = pytest.importorskip("transformers")
+    works("export", "runs/x", "--to=hf", "--out=out")
+    theirs, info = transformers.AutoModelForCausalLM.from_pretrained("out", output_loading_info=True)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ours, text = package.load("runs/x"), "the cat ran to"
+    ids = torch.tensor([ours.encode(text)])
+    tokenizer = transformers.AutoTokenizer.from_pretrained("out")
+    assert tokenizer(text)["input_ids"] == ids[0].tolist()
+    with torch.no_grad():
+        torch.testing.assert_close(ours.model.logits(ours.model(ids)), theirs(ids).logits, atol=1e-4, rtol=1e-4)
+    assert "there already" in regard("export", "runs/x", "--out=out").err
+
+
+def test_fine_tuning_with_lora_teaches_answers_and_leaves_a_whole_model(place):
+    transformers = pytest.importorskip("transformers")
+    said = works(
+        "finetune", "runs/x", "lm", "--data=my.jsonl", "--lora", "--rank=8", "--steps=120", "--name=taught",
+        "--set=optim.lr=0.01", "--device=cpu",
+    )  # fmt: skip
+    assert "LoRA of rank 8" in said.err and "to be learned" in said.err
+    answer = works("chat", "runs/taught", "say hog", "--temperature=0", "--max-tokens=12").out.strip()
+    assert answer == "ahoy!"
+    ours = package.load("runs/taught")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained("runs/taught")
+    ids = torch.tensor([ours.encode("say cat")])
+    with torch.no_grad():
+        torch.testing.assert_close(ours.model.logits(ours.model(ids)), theirs(ids).logits, atol=1e-4, rtol=1e-4)
+    assert json.loads((place / "runs/taught/run.json").read_text())["lora"] == 8
+
+
+def test_summaries_are_asked_for_as_they_were_taught(place):
+    works(
+        "finetune", "runs/x", "summarise", "--data=my.jsonl", "--steps=80", "--name=s", "--set=optim.lr=0.003",
+        "--device=cpu",
+    )  # fmt: skip
+    assert json.loads((place / "runs/s/regard.json").read_text())["template"].startswith("Summarise")
+    assert works("summarise", "runs/s", typed="say hat").out.strip() == "ahoy!"
+    (place / "in.txt").write_text("say cat\nsay fog\n")
+    works("predict", "runs/s", "in.txt", "--out=out.txt")
+    assert (place / "out.txt").read_text() == "ahoy!\nahoy!\n"
+
+
+def test_two_models_are_compared_on_the_same_text(place):
+    found = json.loads(works("compare", "runs/x", "runs/x", "--data=my.txt", "--json").out)["metrics"][0]
+    assert found["difference"] == 0 and found["p_value"] == 1.0 and 0 < found["first"] < 1
+    assert "score the same" in works("compare", "runs/x", "runs/x", "--data=my.txt").out
+    assert "at least 20" in regard("compare", "runs/x", "runs/x", "--data=test.txt").err
+
+
+def test_several_architectures_share_a_budget_and_a_table(place):
+    words = ["--set=model.width=32", "--set=data.context=32", "--set=tokens=256", "--device=cpu"]
+    said = works(
+        "train", "lm", "--data=my.txt", "--tokens=chars", "--arch=rnn,lstm", "--steps=20", "--name=both", *words
+    )
+    assert "rnn" in said.out and "lstm" in said.out and "tokens_per_second" in said.out
+    assert (place / "runs/both/curves.png").is_file()
+
+
+@pytest.mark.parametrize("arch", ["rnn", "gru", "lstm"])
+def test_a_recurrent_net_learns_an_opening_by_heart(arch, place):
+    """Buendía's firing squad, ñ, ú, ó and í included, letter for letter."""
+    (place / "macondo.txt").write_text((OPENING + "\n") * 12, encoding="utf-8")
+    settings = ["--set=data.context=86", "--set=tokens=688", "--set=model.width=96", "--device=cpu"]
+    words = ["--data=macondo.txt", "--tokens=chars", f"--arch={arch}", "--steps=120", f"--name=macondo-{arch}"]
+    works("train", "lm", *words, *settings, "--force")
+    size = len(OPENING) - len("Muchos")
+    said = works("generate", f"runs/macondo-{arch}", "Muchos", "--temperature=0", f"--max-tokens={size}").out
+    assert said == OPENING + "\n"
+
+
+def test_a_stopped_run_resumes_exactly(place, tmp_path):
+    """The position in the text, the optimiser and the luck of dropout: all of it, bit for bit."""
+
+    class Stop(Exception):
+        pass
+
+    run = read_run("runs/x")
+    run = package.Run.from_dict(run.to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
+    train_run(run, tmp_path / "whole", quiet=True)
+    from regard.data.blocks import Blocks
+
+    count, real = [0], Blocks.__next__
+
+    def stopping(self):
+        count[0] += 1
+        if count[0] > 7:
+            raise Stop
+        return real(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Blocks, "__next__", stopping)
+        with pytest.raises(Stop):
+            train_run(run, tmp_path / "parts", quiet=True)
+    train_run(run, tmp_path / "parts", quiet=True, resume=True)
+    whole, parts = (package.load(tmp_path / name).model.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+def test_eight_rows_at_once_are_one_row_eight_times(place):
+    """The same gradient, however a step's tokens are cut into micro-batches."""
+    run = read_run("runs/x")
+    parts = assemble(run, say=lambda _: None)
+    batch = next(parts.loader)
+
+    def gradient(pieces):
+        parts.model.zero_grad()
+        for piece in pieces:
+            (parts.task.loss_sum(parts.model, piece) / batch.count).backward()
+        return {name: p.grad.clone() for name, p in parts.model.named_parameters()}
+
+    whole = gradient([batch])
+    ones = gradient([batch.part(slice(i, i + 1)) for i in range(len(batch))])
+    for name in whole:
+        torch.testing.assert_close(whole[name], ones[name], atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("train lm", "train on what"),
+        ("train lm --data=nowhere.txt", "no such file or folder"),
+        ("train lm --data=my.txt --tokens=words", "no way to cut text"),
+        ("train lm --data=my.txt --source=my.txt", "not for the task lm"),
+        ("train lm --data=my.txt --arch=gptt", "did you mean 'gpt'"),
+        ("train lm --data=empty.txt --steps=2 --name=e", "empty"),
+        ("train lm --data=junk.bin --steps=2 --name=e", "not text"),
+        ("train lm --data=short.txt --steps=2 --name=e --tokens=chars", "too little text"),
+        ("finetune runs/x lm", "fine-tune on what"),
+        ("finetune runs/x translate --data=my.jsonl", "there are: lm, summarise"),
+        ("finetune runs/x lm --data=broken.jsonl --name=e", "line 2"),
+        ("generate runs/x hello --stream --n=2", "--stream shows one text"),
+        ("generate runs/nope hello", "no run or model folder"),
+        ("translate runs/x hello", "does not translate"),
+        ("next runs/x hello --temperature=0", "above 0"),
+        ("next runs/x hello --lens --surprisal", "not both"),
+        ("export runs/x --to=onnxx", "no format"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
+    (place / "empty.txt").write_text("")
+    (place / "junk.bin").write_bytes(b"\x00\x01\x02" * 999)
+    (place / "short.txt").write_text("abc")
+    (place / "broken.jsonl").write_text('{"prompt": "a", "completion": "b"}\n{"prompt"\n')
+    before = sorted(p.name for p in (place / "runs").iterdir())
+    got = regard(*line.split(), *(["--device=cpu"] if line.startswith(("train", "finetune")) else []))
+    assert got.code == 2, got.err
+    assert said in got.err and len(got.err.strip().splitlines()[-1]) < 400
+    assert sorted(p.name for p in (place / "runs").iterdir()) == before

@@ -1,0 +1,226 @@
+"""Int8 beside whole-number arithmetic, beside torch's own dynamic quantisation, and a row beside itself in company."""
+
+import copy
+
+import pytest
+import scipy.linalg
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from regard.errors import ConfigError
+from regard.models import GPTConfig, LlamaConfig, RecurrentLMConfig, build
+from regard.nn import quantised
+from regard.nn.attention import FusedLinear
+from regard.nn.lora import add_lora_, merge_
+from regard.nn.quantised import W_LEVELS, X_LEVELS, Int8Linear, Product, hadamard, quantise_, turn
+
+close = torch.testing.assert_close
+
+pytestmark = pytest.mark.skipif(torch.backends.quantized.engine not in ("x86", "fbgemm"), reason="for x86 only")
+GPT = GPTConfig(vocab=101, width=64, heads=4, ffn=256, layers=3, context=32)
+LLAMA = LlamaConfig(vocab=101, width=64, heads=4, kv_heads=2, head_width=16, ffn=96, layers=2, context=32, tied=False)
+LSTM = RecurrentLMConfig(vocab=101, embedding=32, width=64)
+
+
+def stand_out(x: torch.Tensor) -> torch.Tensor:
+    """A few columns much larger than the rest, always the same ones: so do the inputs of trained layers look."""
+    x = x.clone()
+    x[..., 7::250] *= 40.0
+    return x
+
+
+def error(got: torch.Tensor, wanted: torch.Tensor) -> float:
+    return ((got - wanted).norm() / wanted.norm()).item()
+
+
+# the product
+
+
+@pytest.mark.parametrize("depth", [1, 5, 64, 3072])
+def test_sums_are_exact_whatever_the_numbers(depth):
+    """The largest numbers first: in 16 bits two of their products must not overflow."""
+    x = torch.randint(-X_LEVELS, X_LEVELS + 1, (9, depth))
+    w = torch.randint(-W_LEVELS, W_LEVELS + 1, (13, depth))
+    x[0], x[1], w[0], w[1] = X_LEVELS, -X_LEVELS, W_LEVELS, -W_LEVELS
+    got = Product(w.to(torch.int8), torch.ones(13))(x / X_LEVELS) * X_LEVELS
+    close(got.double(), (x @ w.T).double(), rtol=2e-7, atol=0.0)  # float32 of whole numbers
+
+
+def test_every_output_has_its_own_scale():
+    w, scale = torch.randint(-W_LEVELS, W_LEVELS + 1, (5, 16)), torch.tensor([0.0, 1e-6, 1.0, 3.0, 1e6])
+    x = torch.randint(-X_LEVELS, X_LEVELS + 1, (2, 3, 16)) / X_LEVELS
+    close(Product(w.to(torch.int8), scale)(x), F.linear(x.double(), w * scale[:, None].double()).float())
+
+
+def test_two_products_fit_in_16_bits():
+    """Some machines never overflow, so that the test above cannot notice there; all of them get the same numbers."""
+    assert 2 * (2 * X_LEVELS) * W_LEVELS < 2**15
+
+
+# turning
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 64])
+def test_the_matrix_is_hadamards(size):
+    assert hadamard(size).tolist() == scipy.linalg.hadamard(size).tolist()
+
+
+def test_turning_is_the_matrix_product_and_its_sums_are_exact():
+    x = stand_out(torch.randn(7, 3, 256)) * torch.logspace(-20, 20, 7)[:, None, None]
+    got = turn(x, hadamard(64))
+    exact = (x.double().view(7, 3, 4, 64) @ hadamard(64).double()).view(7, 3, 256)
+    assert error(got, exact) < 2e-4
+    shuffled = torch.randperm(64)  # another order of adding
+    again = turn(x.view(-1, 64)[:, shuffled].view(7, 3, 256), hadamard(64)[shuffled])
+    assert torch.equal(got, again)
+
+
+# the map
+
+
+@pytest.mark.parametrize(("width", "out"), [(768, 2304), (100, 33), (576, 64), (3, 5)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_is_nearly_the_linear_map(width, out, bias):
+    linear = nn.Linear(width, out, bias=bias)
+    x = torch.randn(4, 6, width)
+    wanted = linear(x)
+    got = Int8Linear.from_linear(linear.weight, linear.bias)(x)
+    assert got.shape == wanted.shape and not got.requires_grad
+    assert error(got, wanted) < 0.02
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_turning_helps_where_numbers_stand_out(monkeypatch):
+    """Far closer than one scale for a row without it, and than torch's own int8, which has one for all rows."""
+    linear, x = nn.Linear(768, 256), stand_out(torch.randn(64, 768))
+    with torch.no_grad():
+        linear.weight[:, 7::250] /= 20.0  # as training does to such columns: what stands out is not all that counts
+    ours = Int8Linear.from_linear(linear.weight, linear.bias)
+    monkeypatch.setattr(quantised, "BLOCK", 1)
+    unturned = Int8Linear.from_linear(linear.weight, linear.bias)
+    theirs = torch.ao.quantization.quantize_dynamic(nn.Sequential(linear), {nn.Linear}, torch.qint8)
+    found = [error(f(x), linear(x)) for f in (ours, unturned, theirs)]
+    assert found[0] < 0.06 and found[0] < min(found[1:]) / 2
+
+
+@pytest.mark.parametrize(
+    ("width", "out", "threads"), [(256, 768, 1), (100, 33, 1), (3072, 64, 1), (192, 4097, 1), (192, 4097, 2)]
+)
+def test_company_changes_no_bit(width, out, threads):
+    ours = Int8Linear.from_linear(torch.randn(out, width), torch.randn(out))
+    x = stand_out(torch.randn(64, width)) * torch.logspace(-3, 3, 64)[:, None]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together = ours(x)
+        for row in (0, 20, 41, 63):
+            for size in (1, 2, 7):
+                start = min(row, 64 - size)
+                assert torch.equal(ours(x[start : start + size]), together[start : start + size])
+        assert torch.equal(ours(x.view(4, 16, width)).flatten(0, 1), together)
+        assert torch.equal(ours(x.T.contiguous().T), together)  # another layout in memory
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_rows_of_zeros_and_of_nan_are_their_own_business():
+    ours = Int8Linear.from_linear(torch.randn(33, 64), torch.randn(33))
+    x = torch.randn(4, 64)
+    wanted = ours(x)
+    x[1], x[2, 5], x[3, 7] = 0.0, torch.nan, torch.inf
+    got = ours(x)
+    assert torch.equal(got[0], wanted[0]) and torch.equal(got[1], ours.bias)
+    assert got[2:].isnan().all()
+
+
+def test_no_rows_half_precision_and_weights_of_zero():
+    ours = Int8Linear.from_linear(torch.zeros(3, 8), torch.arange(3.0))
+    assert ours(torch.randn(0, 8)).shape == (0, 3)
+    assert ours(torch.randn(2, 8).bfloat16()).dtype == torch.bfloat16
+    assert ours(torch.randn(2, 8)).tolist() == [[0, 1, 2]] * 2
+
+
+def test_it_refuses_to_be_differentiated():
+    ours = Int8Linear.from_linear(torch.randn(3, 8))
+    with pytest.raises(ConfigError, match="no gradients"):
+        ours(torch.randn(2, 8, requires_grad=True))
+    with torch.no_grad():
+        assert ours(torch.randn(2, 8, requires_grad=True)).shape == (2, 3)
+
+
+# the model
+
+
+@pytest.fixture
+def model(request, shake):
+    """One whose next words are neither certain nor all alike."""
+    model = shake(build(request.param), 4.0).eval()
+    nn.init.normal_(model.token.weight[: model.config.vocab], std=0.5)
+    return model
+
+
+every_model = pytest.mark.parametrize("model", [GPT, LLAMA, LSTM], ids=["gpt", "llama", "lstm"], indirect=True)
+
+
+@every_model
+@torch.no_grad()
+def test_a_model_in_int8_says_nearly_the_same(model):
+    ids = torch.randint(0, model.config.vocab, (3, 16))
+    wanted, words = model.logits(model(ids)), model.token.weight.clone()
+    quantise_(model)
+    got = model.logits(model(ids))
+    assert got.shape == wanted.shape  # only words that exist
+    assert 0 < error(got, wanted) < 0.05
+    assert torch.equal(model.token.weight, words)
+    state = model.begin(3, 16)
+    steps = torch.cat([model.read(one, state) for one in ids.split(1, 1)], 1)
+    assert error(model.logits(steps), got) < 0.01  # rounding may turn on the last bit of an attention
+
+
+@every_model
+def test_the_report_names_what_changed_and_counts_bytes(model):
+    linears = [name for name, m in model.named_modules() if isinstance(m, nn.Linear)]
+    size = sum(p.numel() for p in model.parameters())
+    report = quantise_(model)
+    assert report.names == [*linears, "head"]
+    assert not any(isinstance(m, nn.Linear) for m in model.modules())
+    assert report.before == 4 * size
+    small = [m for m in model.modules() if isinstance(m, Int8Linear)]
+    whole = sum(m.in_features * m.out_features for m in small)
+    kept = sum(4 * p.numel() for p in model.parameters())
+    assert kept + whole < report.after < kept + 1.25 * whole
+    assert not any(p.requires_grad for p in model.parameters())
+
+
+@pytest.mark.parametrize("model", [GPT], indirect=True)
+@torch.no_grad()
+def test_a_copy_of_an_int8_model_is_one(model):
+    quantise_(model)
+    ids = torch.randint(0, 101, (2, 5))
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin.logits(twin(ids)), model.logits(model(ids)))
+
+
+def test_a_fused_map_keeps_its_parts():
+    model = nn.Sequential(FusedLinear(8, [4, 2, 2]), nn.Linear(8, 3))
+    quantise_(model)
+    assert [m.parts for m in model] == [[4, 2, 2], [3]]
+
+
+@pytest.mark.parametrize("model", [GPT], indirect=True)
+def test_low_rank_maps_are_not_forgotten(model):
+    add_lora_(model, rank=2, alpha=4.0)
+    with pytest.raises(ConfigError, match=r"attention\.qkv is a LoraLinear.*merge_"):
+        quantise_(model)
+    assert model.int8_head is None  # nothing was done by halves
+    merge_(model)
+    assert len(quantise_(model).names) == 13
+
+
+def test_other_machines_are_told(monkeypatch):
+    with pytest.raises(ConfigError, match="for CPUs"):
+        Int8Linear.from_linear(torch.empty(3, 8, device="meta"))
+    monkeypatch.setattr(torch.backends.quantized, "engine", "qnnpack")
+    with pytest.raises(ConfigError, match="AVX2"):
+        Int8Linear.from_linear(torch.randn(3, 8))

@@ -1,0 +1,50 @@
+"""The chunked loss equals torch's own, values and gradients, whatever is left out."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from regard.tasks.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+
+
+def data(words: int = 11, rows: int = 16):
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(9, 4, generator=g)
+    weight = torch.randn(rows, 4, generator=g)
+    return x, weight, torch.randint(0, words, (9,), generator=g)
+
+
+def results(loss, x, weight):
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    value = 0.5 * loss(x, weight)  # the gradient that comes from above is not 1
+    value.backward()
+    return value.detach(), x.grad, weight.grad
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("vocab", [0, 11])
+@pytest.mark.parametrize("rows", [1, 4, 9, 100])
+def test_chunks_give_what_torch_gives(rows, vocab, smoothing):
+    x, weight, targets = data()
+    targets[2] = -1  # does not count
+
+    def torchs(x, weight):
+        words = (x @ weight.T)[:, : vocab or None]
+        return F.cross_entropy(words, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
+
+    wanted = results(torchs, x, weight)
+    plain = results(lambda x, w: plain_cross_entropy_sum(x, w, targets, smoothing, vocab=vocab), x, weight)
+    chunked = results(lambda x, w: chunked_cross_entropy_sum(x, w, targets, smoothing, rows, vocab), x, weight)
+    for got in (plain, chunked):
+        torch.testing.assert_close(got, wanted)
+    if vocab:
+        assert not chunked[2][vocab:].any(), "rows that are no words learn nothing"
+
+
+def test_a_head_that_does_not_learn_costs_no_gradient():
+    x, weight, targets = data()
+    x.requires_grad_()
+    chunked_cross_entropy_sum(x, weight, targets, rows=4).backward()
+    wanted = results(lambda x, w: plain_cross_entropy_sum(x, w, targets), x.detach(), weight)[1]
+    torch.testing.assert_close(x.grad, 2 * wanted)
+    assert weight.grad is None

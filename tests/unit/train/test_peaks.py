@@ -1,0 +1,31 @@
+"""What is said of a device's use, against figures worked out by hand."""
+
+import math
+
+import torch
+
+from regard.assemble.language import flops_per_token
+from regard.models import build, config_for
+from regard.train.peaks import utilisation
+
+
+def test_gpt2_takes_its_textbook_flops():
+    """6 x (85.0 M in the blocks + 38.6 M in the head) + 12 x 12 layers x 768 x 1,024 a token: 855 million."""
+    with torch.device("meta"):
+        model = build(config_for("gpt", "gpt2", 50257, task="lm"))
+    head = 50304 * 768  # padded
+    blocks = 12 * (768 * 2304 + 2304 + 768 * 768 + 768 + 2 * 768 * 3072 + 3072 + 768 + 4 * 768) + 2 * 768
+    assert flops_per_token(model, 1024) == 6 * (blocks + head) + 12 * 12 * 768 * 1024
+
+
+def test_an_untied_head_and_a_recurrent_net_are_counted_once():
+    with torch.device("meta"):
+        model = build(config_for("lstm", "tiny", 64, task="lm"))
+    own = sum(p.numel() for name, p in model.named_parameters() if name != "token.weight")
+    assert flops_per_token(model, 99) == 6 * own
+
+
+def test_half_of_the_peak_is_half():
+    assert math.isclose(utilisation("NVIDIA H200", 989e12 / 2 / 800e6, 800e6), 0.5)
+    assert utilisation("NVIDIA A100-SXM4-80GB", 1e5, 1e9) == 1e14 / 312e12
+    assert utilisation("some other device", 1e5, 1e9) == 0.0

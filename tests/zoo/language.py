@@ -1,0 +1,89 @@
+"""Bugs of language models: of reading with a cache, of rows and documents side by side, of published files."""
+
+from tests.zoo.bug import bugs
+
+LM = "contract/test_language_models.py"
+LM_RAGGED = f"{LM}::test_rows_of_different_lengths_are_read_as_if_each_were_alone"
+LM_CHUNKS = f"{LM}::test_reading_in_chunks_is_reading_at_once"
+LM_DOCUMENTS = f"{LM}::test_documents_in_one_row_know_nothing_of_each_other"
+LM_ROWS = f"{LM}::test_kept_rows_go_on_in_any_order_and_number"
+GPT2, LLAMA = (f"reference/test_{name}.py::test_logits_and_gradients_are_equal" for name in ("gpt2", "llama"))
+
+LANGUAGE = [
+    *bugs(
+        "nn/masks.py",
+        ("documents see each other", "own.tril()", "torch.ones_like(own).tril()", LM_DOCUMENTS),
+    ),
+    *bugs(
+        "nn/blocks.py",
+        ("GPT-2 has the other GELU", 'approximate="tanh"', 'approximate="none"', GPT2),
+        ("gate and input of SwiGLU are swapped", "F.silu(gate) * up", "F.silu(up) * gate", LLAMA),
+    ),
+    *bugs(
+        "nn/cache.py",
+        (
+            "all rows are written at the first one's place",
+            "slots = where.clamp(max=self.capacity)",
+            "slots = where[:1].expand_as(where).clamp(max=self.capacity)",
+            LM_RAGGED,
+        ),
+        ("a row sees one slot too many", "<= where[:, :, None]", "<= where[:, :, None] + 1", LM_RAGGED),
+        ("padding is counted as read", "+= tokens if lengths is None else lengths", "+= tokens", LM_RAGGED),
+        ("a chunk sees nothing of those before", "<= where[:, None])", "== where[:, None])", LM_CHUNKS),
+        ("places go on over documents", "Step(where - first,", "Step(where.expand_as(first),", LM_DOCUMENTS),
+        (
+            "memory that was never written is mixed in",
+            "self.cache.clear(slice(self.stop, stop))",
+            "pass",
+            "unit/nn/test_cache.py",
+        ),
+    ),
+    *bugs(
+        "nn/positions.py",
+        ("rotations turn the other way", "(-sines, sines)", "(sines, -sines)", LLAMA),
+        ("slopes fill up with the wrong half", "[0::2]", "[1::2]", "unit/nn/test_positions.py"),
+    ),
+    *bugs(
+        "nn/init.py",
+        (
+            "what adds to the stream is drawn as large as the rest",
+            "std=0.02 / math.sqrt(2 * layers) if adds else 0.02",
+            "std=0.02",
+            "reference/test_gpt2.py::test_weights_are_drawn_as_theirs_are",
+        ),
+    ),
+    *bugs(
+        "models/base.py",
+        (
+            "rows that fill the table up are words too",
+            "self.bias)[..., : self.config.vocab]",
+            "self.bias)",
+            f"{LM}::test_outputs_have_the_promised_shape",
+        ),
+        (
+            "the lens forgets the last norm",
+            "return self.logits(self.norm(stream))",
+            "return self.logits(stream)",
+            f"{LM}::test_the_lens_of_the_last_layer_is_the_model_itself",
+        ),
+    ),
+    *bugs(
+        "models/rnn_lm.py",
+        (
+            "a recurrent net reads the padding",
+            "self.run(x, state.cells, None if lengths is None else lengths.clamp(min=1))",
+            "self.run(x, state.cells)",
+            LM_RAGGED,
+        ),
+        ("rows that stay take the states of others", "part[:, rows]", "part[:, rows.sort().values]", LM_ROWS),
+    ),
+    *bugs(
+        "models/published/gpt2.py",
+        (
+            "a square matrix is not laid on its side",
+            '"norm" not in name',
+            '"norm" not in name and "attention.out" not in name',
+            GPT2,
+        ),
+    ),
+]
