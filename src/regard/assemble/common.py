@@ -58,6 +58,8 @@ def write_folder(
     card: str,
 ) -> None:
     """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there."""
+    ends = generation.get("eos_token_id")
+    eos = ends[0] if isinstance(ends, list) else ends
     known = {
         "format_version": checkpoint.FORMAT_VERSION,
         "task": run.task,
@@ -67,7 +69,7 @@ def write_folder(
         **({"template": run.data.template} if getattr(run.data, "template", "") else {}),
     }
     for name, value in (
-        ("config.json", to_published(run.model, generation.get("eos_token_id"))),
+        ("config.json", to_published(run.model, eos)),
         ("generation_config.json", generation),
         ("regard.json", known),
     ):

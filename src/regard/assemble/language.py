@@ -2,6 +2,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -190,7 +191,11 @@ def write_model(folder: Path, model: LanguageModel, run: Run, prepared: Prepared
     tokenizer, data = prepared.tokenizer, run.data
     assert isinstance(data, TextConfig)
     tokenizer.save(folder, max_length=block_length(run))
-    ends = {} if tokenizer.eos is None else {"eos_token_id": tokenizer.eos, "pad_token_id": tokenizer.eos}
+    ends: dict[str, Any] = (
+        {} if tokenizer.eos is None else {"eos_token_id": tokenizer.eos, "pad_token_id": tokenizer.eos}
+    )
+    if len(tokenizer.ends) > 1:
+        ends["eos_token_id"] = list(tokenizer.ends)
     named = data.name or data.path
     card = model_card(run, model, pipeline="text-generation", what="A language model", verb="generate", data=named)
     known = {"name": data.name, "inputs": prepared.manifest["inputs"]}

@@ -1,1 +1,1 @@
-"""From raw text to batches: catalog and fetch, pairs of lines, pieces, prepared folders, the loader."""
+"""From raw text to batches: catalog and fetch, pairs and documents, tokenizers, prepared folders, the loaders."""

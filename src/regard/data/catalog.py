@@ -101,7 +101,7 @@ CATALOG = {
         Dataset(
             name="movie-reviews",
             kind="text",
-            about="33,434 film reviews in English, labelled positive or negative",
+            about="33,433 film reviews in English, labelled positive or negative",
             licence="package MIT; texts for research",
             attribution="Maas et al. 2011 (IMDB, train half) and Pang and Lee 2005, packaged by Lorna Aine",
             size="13.3 MB",

@@ -13,7 +13,7 @@ from regard.data.records import read_records
 from regard.errors import DataError
 
 READ = 1 << 20  # bytes read at a time
-PIECE = 1 << 14  # characters encoded as one, about
+PIECE = 1 << 13  # characters encoded as one, about
 CLEAN = re.compile(r"(?<=\S\n)(?=\S)")  # no tokenizer joins what is before with what is after
 SPACE = re.compile(r"(?<=\S)(?= \S)")
 

@@ -28,7 +28,7 @@ from regard.errors import ConfigError, DataError
 FORMAT = 1
 TOKENS = ("bpe", "chars", "bytes")
 ENDINGS = (".txt", ".md")  # of the files that are read in a folder
-GROUP = 64  # pieces encoded at a time
+GROUP = 32  # pieces encoded at a time
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
 
 

@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,6 +90,22 @@ def write_published(style: str, folder: Path) -> Path:
     fast.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
     return folder
+
+
+@pytest.fixture
+def peak() -> Callable[..., int]:
+    """Megabytes that a fresh interpreter needs, at most, to run a script with these arguments."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("asks Linux for the peak; the usual getrusage tells that of the parent where that is larger")
+
+    def peak(script: str, *arguments: object) -> int:
+        script += f"\nprint(*[x for x in open({str(status)!r}) if x.startswith('VmHWM')])"
+        words = [sys.executable, "-c", script, *map(str, arguments)]
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+        return int(done.stdout.split()[-2]) // 1024
+
+    return peak
 
 
 @pytest.fixture(name="published")

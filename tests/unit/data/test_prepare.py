@@ -3,8 +3,6 @@
 import gzip
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -241,19 +239,11 @@ def test_a_damaged_folder_is_refused(corpus, write, quiet):
 # A promise about size: 100 times the text, hardly more memory
 
 
-def test_memory_stays_flat(write, corpus):
+def test_memory_stays_flat(write, corpus, peak):
     script = (
-        "import resource, sys\n"
+        "import sys\n"
         "from regard.data.prepare import PairsConfig, prepare\n"
-        "import regard.data.batch\n"
         "prepare(PairsConfig(source=sys.argv[1], target=sys.argv[2], vocab=400), print)\n"
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)\n"
     )
-
-    def peak(count: int) -> int:
-        files = write(corpus(count))
-        done = subprocess.run([sys.executable, "-c", script, *files], capture_output=True, text=True, check=True)
-        return int(done.stdout.split()[-1])
-
-    small, large = peak(500), peak(50_000)
+    small, large = (peak(script, *write(corpus(count))) for count in (500, 50_000))
     assert large - small < 40, f"{small} MB for 500 pairs, {large} MB for 50,000"

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, decoders
 
 from regard.config import no_run
 from regard.errors import CheckpointError
@@ -33,19 +33,18 @@ class Pretrained:
     """
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any], ends: Sequence[int] = (), chat_template: str = ""):
-        known = json.loads(tokenizer.to_str())
-        if (known["decoder"] or {}).get("type") != "ByteLevel":
+        if not isinstance(tokenizer.decoder, decoders.ByteLevel):
             raise CheckpointError("wanted a byte-level tokenizer, as gpt2, Llama 3 and SmolLM2 have; this one is not")
         self.tokenizer, self.config, self.chat_template = tokenizer, config, chat_template
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
-        added = {a["id"]: a for a in known["added_tokens"]}
-        self._special = {id for id, a in added.items() if a["special"]}
-        self.size = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        added = tokenizer.get_added_tokens_decoder()
+        self._special = {id for id, token in added.items() if token.special}
+        pieces = {id: piece for piece, id in tokenizer.get_vocab(with_added_tokens=False).items()}
+        self.size = max([*pieces, *added]) + 1
         self._bytes = [
-            added[id]["content"].encode() if id in added else _to_bytes(tokenizer.id_to_token(id) or "")
-            for id in range(self.size)
+            added[id].content.encode() if id in added else _to_bytes(pieces.get(id, "")) for id in range(self.size)
         ]
         self.special = {name: text for name in config if name.endswith("_token") and (text := _content(config[name]))}
         eos = tokenizer.token_to_id(self.special.get("eos_token", ""))
@@ -140,8 +139,11 @@ codecs.register_error("in_hex", _in_hex)
 
 
 def _to_bytes(piece: str) -> bytes:
-    """GPT-2's visible characters as the bytes they stand for; any other character as itself."""
-    return b"".join(bytes([BYTE_OF[c]]) if c in BYTE_OF else c.encode() for c in piece)
+    """GPT-2's visible characters as the bytes they stand for; a piece with any other character as itself."""
+    try:
+        return bytes(BYTE_OF[c] for c in piece)
+    except KeyError:
+        return piece.encode()
 
 
 def _content(token: Any) -> str:
