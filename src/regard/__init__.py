@@ -1,4 +1,4 @@
-"""A Transformer toolkit you can read: from two text files to a translated sentence.
+"""A Transformer toolkit you can read: from your text to a model that translates it, or continues it.
 
     import regard
     regard.load("runs/demo").translate(["Where is the station?"], beam=5)

@@ -86,4 +86,46 @@ LANGUAGE = [
             GPT2,
         ),
     ),
+    *bugs(
+        "data/blocks.py",
+        (
+            "the last target of every stretch is left out",
+            "counts[row, place : end - 1] = True",
+            "counts[row, place : end - 2] = True",
+            "unit/data/test_blocks.py",
+        ),
+        (
+            "all records of a row are one document",
+            "documents[row, place:end] = document",
+            "documents[row, place:end] = 1",
+            "unit/data/test_blocks.py",
+        ),
+    ),
+    *bugs(
+        "data/records.py",
+        (
+            "what stands after the end of an answer is learned too",
+            "learned += [answer and place <= last for place in range(len(new))]",
+            "learned += [answer for place in range(len(new))]",
+            "unit/data/test_records.py",
+        ),
+    ),
+    *bugs(
+        "nn/lora.py",
+        (
+            "merging forgets the scale",
+            "self.weight.double() + self.scale * low",
+            "self.weight.double() + low",
+            "unit/nn/test_lora.py",
+        ),
+    ),
+    *bugs(
+        "evaluate/perplexity.py",
+        (
+            "overlapping windows score what was scored before",
+            "yield start, stop, done",
+            "yield start, stop, start",
+            "unit/evaluate/test_perplexity.py",
+        ),
+    ),
 ]

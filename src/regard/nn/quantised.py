@@ -19,7 +19,7 @@ from regard.errors import ConfigError
 # AVX2 adds products in pairs, in 16 bits: unsigned x, up to 2 · 90, times w, up to 91, twice, is 32,760 of 32,767.
 # With all 255 · 127 sums overflow silently; bits taken from w alone, or from x alone, cost more than some of both.
 X_LEVELS, W_LEVELS = 90, 91
-BLOCK = 64  # the largest Hadamard matrix
+BLOCK = 32  # the largest Hadamard matrix: 64 is 4 % slower and hardly closer, 16 is faster by 3 % and less close
 GRID = 256  # how many row maxima `turn` adds
 
 

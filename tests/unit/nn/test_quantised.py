@@ -101,7 +101,7 @@ def test_turning_helps_where_numbers_stand_out(monkeypatch):
     unturned = Int8Linear.from_linear(linear.weight, linear.bias)
     theirs = torch.ao.quantization.quantize_dynamic(nn.Sequential(linear), {nn.Linear}, torch.qint8)
     found = [error(f(x), linear(x)) for f in (ours, unturned, theirs)]
-    assert found[0] < 0.06 and found[0] < min(found[1:]) / 2
+    assert found[0] < 0.08 and found[0] < min(found[1:]) / 2
 
 
 @pytest.mark.parametrize(
