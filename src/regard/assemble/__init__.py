@@ -3,6 +3,7 @@
 Each task is a file here; `TASKS` names them.
 """
 
+import dataclasses
 from pathlib import Path
 from types import ModuleType
 
@@ -13,9 +14,10 @@ from regard.assemble import language, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
+from regard.data.text import TextConfig
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
-from regard.models import build
+from regard.models import TASK_ARCHS, build
 from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
@@ -33,6 +35,9 @@ def default_run(
 ) -> Run:
     """A good run for this machine; "" takes the preset's architecture and size, a `data.vocab` of 0 its vocabulary."""
     made = kit(task)
+    if task.lower() not in TASK_ARCHS:
+        way = f"regard finetune smollm2-135m {task} --data FILE.jsonl"
+        raise ConfigError(f"to {task}, a model that can write already is fine-tuned; type: {way}")
     data = DATA[task.lower()]() if data is None else data
     return made.default_run(arch.lower() or made.ARCH, size, data, device.split(":")[0])
 
@@ -62,7 +67,10 @@ def train_run(
 
     `resume` goes on with the very run found there, as it was started; `force` replaces one that is there.
     """
-    parts = assemble(read_run(folder) if resume else run, device, _silent if quiet else to_stderr)
+    run = read_run(folder) if resume else run
+    parts = assemble(at_home(run, Path(folder)) if resume else run, device, _silent if quiet else to_stderr)
+    if parts.run.start != run.start:  # what it began with is told as it was
+        parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
     if force:
         checkpoint.new_run(folder, force=True)  # only now: data that cannot be read must not cost the old run
         (Path(folder) / "scores.jsonl").unlink(missing_ok=True)
@@ -80,6 +88,19 @@ def train_run(
         resume=resume,
         quiet=quiet,
     )
+
+
+def at_home(run: Run, folder: Path) -> Run:
+    """The run, going on from its own copy of the model it began with if that is gone: the state has all the weights."""
+    gone = run.start and not (Path(run.start) / "config.json").is_file()
+    if not gone or not all((folder / name).is_file() for name in ("config.json", "state.safetensors")):
+        return run
+    return _from(run, str(folder.absolute()))
+
+
+def _from(run: Run, start: str) -> Run:
+    assert isinstance(run.data, TextConfig), "only language models are fine-tuned"
+    return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, tokenizer=start))
 
 
 def _silent(_: str) -> None:

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from regard import checkpoint
-from regard.models import model_type
+from regard.explain.cost import parameters_by_part
+from regard.models import build, model_type
 from regard.models.published import to_published, weights_bytes
+from regard.nn.init import undrawn
 from regard.tasks.base import Task
 from regard.train.loop import Batches
 from regard.train.optim import Optim
@@ -79,7 +82,8 @@ def write_folder(
 
 
 def model_card(run: Run, model: nn.Module, *, pipeline: str, what: str, verb: str, data: str) -> str:
-    count = sum(p.numel() for p in model.parameters())
+    with torch.device("meta"), undrawn():  # as it is written: without LoRA's maps beside it
+        count = sum(parameters_by_part(build(run.model)).values())
     return f"""---
 library_name: regard
 pipeline_tag: {pipeline}

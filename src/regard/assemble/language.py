@@ -11,7 +11,7 @@ from regard.data.batch import Tokens
 from regard.data.blocks import Blocks, in_order
 from regard.data.folders import Say
 from regard.data.text import PreparedText, TextConfig, prepare_text
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.models import build, config_for
 from regard.models.base import LanguageModel
 from regard.models.published import load_model, read_config
@@ -142,10 +142,13 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     data = dataclasses.replace(run.data, max_length=longest)
     run = dataclasses.replace(run, data=data)
     prepared = prepare_text(data, say)
+    if run.task == "summarise" and not prepared.train.records:
+        raise DataError(f"{data.name or data.path} is plain text; wanted JSONL, in each line a text and its summary")
     if run.start:
-        model = load_model(Path(run.start))
-        run = dataclasses.replace(run, model=dataclasses.replace(model.config, dropout=run.model.dropout))
-        started, model = model, build(run.model)
+        started = load_model(Path(run.start))
+        if run.model != dataclasses.replace(started.config, dropout=run.model.dropout):
+            raise ConfigError(f"{run.start} keeps its sizes when it is fine-tuned; only model.dropout can be set")
+        model = build(run.model)
         model.load_state_dict(started.state_dict())
     else:
         run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=prepared.tokenizer.size))

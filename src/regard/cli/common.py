@@ -120,3 +120,8 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
         cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def visible(piece: str) -> str:
+    """A piece of text for a table: a space can be seen."""
+    return piece.replace(" ", "␣")

@@ -9,10 +9,11 @@ import typer
 
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
 from regard.cli.info import read_json
-from regard.cli.translate import LengthPenalty, open_translator, translations
+from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from regard.data.store import TokenFile
     from regard.predictors import Writer
 
 Source = Annotated[
@@ -38,7 +39,9 @@ def evaluate(
     data: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="For a language model: the text; else its own held-out text.", show_default=False
+            metavar="FILE",
+            help="For a language model: text, or JSONL, whose answers are scored; else its own held-out text.",
+            show_default=False,
         ),
     ] = "",
     context: Annotated[
@@ -108,41 +111,57 @@ def evaluate(
 
 
 def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: int, json: bool, flags: Flags) -> None:
-    """How surprised a language model is by a text."""
-    from regard.evaluate.perplexity import perplexity
+    """How surprised a language model is by a text, or by the answers of records."""
+    from regard.evaluate.perplexity import perplexity, perplexity_of_answers
+    from regard.models.fetched import resolve
 
-    what, ids, size, words = held_out_text(model, run, data)
-    trained = (read_json(Path(run) / "run.json") or {}).get("data", {}).get("context", 0)
+    folder = resolve(run)
+    trained = (read_json(folder / "run.json") or {}).get("data", {}).get("context", 0)
     context = context or trained or model.model.config.context or 256
-    flags.say(f"reading {len(ids):,} tokens of {what}")
-    found = perplexity(model.model, ids, context, stride or context, device=model.device, bytes=size, words=words)
+    what, text, size, words = held_out_text(model, folder, data, context)
+    flags.say(f"reading {len(text):,} tokens of {what}")
+    how: dict[str, Any] = dict(device=model.device, bytes=size, words=words)
+    if text.records:
+        if stride not in (0, context):
+            raise ConfigError("--stride is for running text; records are read one by one, leave it out")
+        found = perplexity_of_answers(model.model, text, context, **how)
+    else:
+        found = perplexity(model.model, text.ids.read(0, len(text)), context, stride or context, **how)
     noted = {"on": what, **dataclasses.asdict(found)}
-    note(Path(run), noted)
+    note(folder, noted)
     if json:
         show({"run": run, **noted})
     else:
         print(f"{run} on {what}\n{found}")
 
 
-def held_out_text(model: "Writer", run: str, data: str) -> tuple[str, Any, int, int]:
-    """What to score on: its name, its ids, and how many bytes and words these are, the first token left out."""
-    from regard.data.documents import read_text
+def held_out_text(model: "Writer", folder: Path, data: str, context: int) -> tuple[str, "TokenFile", int, int]:
+    """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
+    text all but its first token."""
+    from regard.data.documents import is_jsonl, read_text
+    from regard.data.store import TokenFile
     from regard.data.text import TextConfig, prepare_text
     from regard.train.run import read_run
 
-    if data:
+    if data and not is_jsonl(Path(data)):
         text = "".join(read_text(Path(data)))
-        ids = model.tokenizer.encode(text)
-        first = len(model.tokenizer.token_bytes(ids[0])) if ids else 0
-        return data, ids, len(text.encode()) - first, len(text.split())
-    if not (Path(run) / "run.json").is_file():
-        raise ConfigError(f"{run} has no text of its own; type: regard evaluate {run} --data FILE")
-    config = read_run(run).data
-    assert isinstance(config, TextConfig), "a language model was trained on text"
-    prepared = prepare_text(config, lambda _: None)
-    report = prepared.manifest["report"]
-    ids = prepared.valid.ids.read(0, len(prepared.valid))
-    return "its own held-out text", ids, report["valid_bytes"], report["valid_words"]
+        tokens, size, words = TokenFile.of(model.encode(text)), len(text.encode()), len(text.split())
+    else:
+        if data:
+            config = TextConfig(path=data, valid=data, max_length=context, template=model.template)
+        elif (folder / "run.json").is_file():
+            config = read_run(folder).data
+        else:
+            raise ConfigError(f"{folder} has no text of its own; type: regard evaluate {folder} --data FILE")
+        assert isinstance(config, TextConfig), "a language model was trained on text"
+        if data or config.tokenizer:  # its own copy: the model it was fine-tuned from may be gone
+            config = dataclasses.replace(config, tokenizer=str(folder))
+        prepared = prepare_text(config, lambda _: None)
+        tokens, size, words = prepared.valid, prepared.valid_bytes, prepared.valid_words
+    if not tokens.records and len(tokens):
+        first = int(tokens.ids.read(0, 1)[0])
+        size -= 0 if first == model.tokenizer.bos else len(model.tokenizer.token_bytes(first))
+    return data or "its own held-out text", tokens, size, words
 
 
 def compare(
@@ -179,11 +198,17 @@ def compare(
     if data:
         compare_texts(first, second, data, samples, json, pick_device(device))
         return
+    from regard.predictors import Translator, load
+
+    models = {run: load(run, device=pick_device(device)) for run in (first, second)}
+    if not all(isinstance(model, Translator) for model in models.values()):
+        raise ConfigError(
+            f"language models are compared by a text both read; type: regard compare {first} {second} --data FILE"
+        )
     tokenize = pick_tokenize(first, tokenize)
     what, sources, references = test_set(first, source, target)
-    translators = {run: open_translator(run, device) for run in (first, second)}
     texts = {}
-    for run, translator in translators.items():
+    for run, translator in models.items():
         flags.say(f"translating {len(sources):,} sentences of {what} with {run}")
         texts[run] = _best(translator, sources, beam, length_penalty)
     found = test(texts[first], texts[second], references, tokenize=tokenize, samples=samples)

@@ -44,7 +44,7 @@ def export(
     target = Path(out or f"{str(model).rstrip('/')}-hf").expanduser()
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
         raise ConfigError(f"{target} is there already; choose another with --out")
-    files = [p for p in sorted(source.iterdir()) if p.name in KEPT]
+    files = [p for p in sorted(source.iterdir()) if p.name in KEPT or p.match("model-*.safetensors")]
 
     def copy(draft: Path) -> None:
         for path in files:
@@ -55,7 +55,8 @@ def export(
         load_model(target)
     except CheckpointError as e:
         raise CheckpointError(f"what was written does not load again: {e}") from None
-    foreign = not _published(target)
+    kind = _kind(target)
+    foreign = kind.startswith("regard-")
     if json:
         show({"folder": str(target), "files": [p.name for p in files], "transformers": not foreign})
         return
@@ -63,15 +64,16 @@ def export(
     if foreign:
         flags.say("this architecture has no published counterpart: only regard opens it")
     else:
-        flags.say(f'open it with: transformers.AutoModelForCausalLM.from_pretrained("{target}")')
+        head = "Seq2SeqLM" if kind == "marian" else "CausalLM"
+        flags.say(f'open it with: transformers.AutoModelFor{head}.from_pretrained("{target}")')
 
 
-def _published(folder: Path) -> bool:
+def _kind(folder: Path) -> str:
     import json
 
-    return not json.loads((folder / "config.json").read_bytes())["model_type"].startswith("regard-")
+    return json.loads((folder / "config.json").read_bytes())["model_type"]
 
 
-KEPT = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
-        "chat_template.jinja", "source.spm", "target.spm", "vocab.json", "README.md", "ATTRIBUTION.txt",
-        "regard.json")  # fmt: skip
+KEPT = ("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json",
+        "tokenizer_config.json", "chat_template.jinja", "source.spm", "target.spm", "vocab.json", "README.md",
+        "ATTRIBUTION.txt", "regard.json")  # fmt: skip

@@ -49,12 +49,12 @@ def finetune(
     ] = False,
     rank: Annotated[int, typer.Option(metavar="R", min=1, help="With --lora: their rank.", rich_help_panel="Run")] = 16,
     minutes: Annotated[
-        float, typer.Option(metavar="M", min=0, help="Train that long.", rich_help_panel="Run", show_default=False)
+        float, typer.Option(metavar="M", min=0, help="Train that long.", rich_help_panel="Run", show_default="5")
     ] = 0.0,
     steps: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Train that many steps.", rich_help_panel="Run", show_default="three epochs"
+            metavar="N", min=0, help="Train that many steps instead.", rich_help_panel="Run", show_default=False
         ),
     ] = 0,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed.", rich_help_panel="Run")] = None,
@@ -114,4 +114,6 @@ def finetune(
         show(found) if json else print(as_text(found))
         return
     folder = pick_folder(name, label, Path(model).stem, [label], force)
+    if folder.absolute() == Path(run.start):
+        raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
     report(train_all(spread({label: run}, folder, 1), folder, chosen, flags, force=force), json, flags)

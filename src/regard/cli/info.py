@@ -8,7 +8,8 @@ from regard.cli.common import Json, Run, show, table
 from regard.cli.train import PLAN, to_score
 from regard.errors import CheckpointError
 
-TOLD = ("steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision", "smoothing", "consistency")
+TOLD = ("start", "lora", "steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision",
+        "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
 HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on beside the text
@@ -24,10 +25,13 @@ def info(run: Run, json: Json = False) -> None:
       regard info runs/demo
       regard info runs/demo --json
     """
-    if (Path(run) / PLAN).is_file():
-        several(Path(run), json)
+    from regard.models.fetched import resolve
+
+    folder = resolve(run)
+    if (folder / PLAN).is_file():
+        several(folder, json)
         return
-    found = describe(Path(run))
+    found = describe(folder)
     if json:
         show(found)
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show, show_line, table
+from regard.cli.common import Device, Flags, Json, pick_device, show, show_line, table, visible
 from regard.cli.translate import read_stdin
 from regard.errors import ConfigError
 
@@ -89,6 +89,10 @@ def generate(
     prompts = list(prompt or ["\n".join(read_stdin())])
     if stream and (n > 1 or len(prompts) > 1 or json or beam):
         raise ConfigError("--stream shows one text while it is written; leave out --n, --beam, --json, more prompts")
+    if beam and (stop or logprobs):
+        raise ConfigError("--beam searches for the likeliest whole text; leave out --stop and --logprobs")
+    if logprobs and not json:
+        raise ConfigError("--logprobs are shown as JSON; add --json")
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
@@ -116,6 +120,7 @@ def generate(
 
 
 def next_(
+    ctx: typer.Context,
     model: Model,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What the next token follows.", show_default=False)],
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 10,
@@ -168,6 +173,8 @@ def next_(
             print(table([("TOKEN", "PIECE", "PROBABILITY", "BITS", "RANK"), *rows], right=[0, 2, 3, 4]))
             print(f"\n{total:.1f} bits in all, {total / max(1, len(found)):.2f} a token")
         return
+    if cut := len(ids := writer.encode(text)) - len(writer.seen(ids)):
+        ctx.obj.say(f"the text has {len(ids):,} tokens; this model sees the last {len(ids) - cut:,} of them")
     if lens:
         layers = writer.lens(text, top)
         if json:
@@ -225,6 +232,8 @@ def chat(
       regard chat smollm2-135m
       regard chat smollm2-135m "Name three rivers in France." --temperature 0
     """
+    from regard.data.records import render
+
     writer = open_writer(model, device, int8)
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
@@ -233,6 +242,7 @@ def chat(
     talk = [{"role": "system", "content": system}] if system else []
     for asked in message or _asked(ctx.obj):
         talk.append({"role": "user", "content": asked})
+        say_if_cut(writer, [render(talk, writer.tokenizer, True)], max_tokens, ctx.obj, special=True)
         answer = ""
         for piece in writer.chat(talk, **how):
             print(piece, end="", flush=True)
@@ -264,6 +274,7 @@ def summarise(
     """
     writer = open_writer(model, device)
     texts = list(text or ["\n".join(read_stdin())])
+    say_if_cut(writer, writer.asked(texts), max_tokens, ctx.obj, special=bool(writer.template))
     for source, short in zip(
         texts, writer.answer(texts, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed), strict=True
     ):
@@ -284,20 +295,17 @@ def stops(given: list[str] | None) -> tuple[str, ...]:
     return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in given or [] if s)
 
 
-def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Flags) -> None:
+def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Flags, special: bool = False) -> None:
     from regard.generate.engine import fitting
 
     for number, prompt in enumerate(prompts, 1):
-        read, cut = fitting(writer.model, writer.encode(prompt), f"prompt {number}", writer.tokenizer.ends, max_tokens)
+        ids = writer.encode(prompt, special)
+        read, cut = fitting(writer.model, ids, f"prompt {number}", writer.tokenizer.ends, max_tokens)
         if cut:
             flags.say(
                 f"the prompt has {len(read) + cut:,} tokens and this model sees {writer.model.config.context:,}; "
                 f"it reads the last {len(read):,} of them"
             )
-
-
-def visible(piece: str) -> str:
-    return piece.replace(" ", "␣")
 
 
 def _asked(flags: Flags) -> Iterator[str]:

@@ -88,7 +88,7 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="tiny, small, base or big; for gpt also gpt2, medium, large, xl.",
+            help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -96,7 +96,11 @@ def train(
     minutes: Annotated[
         float,
         typer.Option(
-            metavar="M", min=0, help="Train that long (each run).", rich_help_panel="Run", show_default="4 on a CPU"
+            metavar="M",
+            min=0,
+            help="Train that long (each run).",
+            rich_help_panel="Run",
+            show_default="3 to 4 on a CPU",
         ),
     ] = 0.0,
     steps: Annotated[
@@ -191,7 +195,8 @@ def train(
 
 def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device: str) -> dict[str, "Run"]:
     """The runs asked for, by label: one per architecture, or the recipe's."""
-    from regard.assemble import TASKS, default_run, kit
+    from regard.assemble import default_run, kit
+    from regard.models import TASK_ARCHS
     from regard.train.run import load_recipe
 
     if what.endswith(".py"):
@@ -203,7 +208,7 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
         return load_recipe(what)
     if not what:
         ways = "regard train translate --data tatoeba-en-fr, or regard train lm --data my.txt"
-        raise ConfigError(f"train what? there are: {', '.join(TASKS)}; for example: {ways}")
+        raise ConfigError(f"train what? there are: {', '.join(TASK_ARCHS)}; for example: {ways}")
     made = kit(what)
     archs = list(dict.fromkeys(a.strip().lower() for a in (arch or made.ARCH).split(",") if a.strip()))
     if not archs:
@@ -361,9 +366,10 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
 
 
 def to_score(run: str, task: str, data: dict[str, Any]) -> str:
-    """The line that scores a run; a translator that held out a part of its own text has no files to score on."""
-    own = data.get("name") or data.get("valid_source") or task != "translate"
-    return f"regard evaluate {run}" + ("" if own else " --source FILE --target FILE")
+    """The line that scores a run; one without held-out files, as a model that was fetched, wants yours."""
+    own = data.get("name") or data.get("valid_source") or (data and task != "translate")
+    files = " --source FILE --target FILE" if task == "translate" else " --data FILE"
+    return f"regard evaluate {run}" + ("" if own else files)
 
 
 # -- dry run ------------------------------------------------------------------------------------------------------

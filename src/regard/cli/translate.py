@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show, show_line, table
+from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show, show_line, table, visible
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -257,7 +257,8 @@ def predict(
 
         for start, chunk in _chunks(lines, CHUNK):
             if isinstance(model, Writer):  # greedy, and one line each: line i belongs to line i
-                found = [" ".join(text.split()) for text in model.answer(chunk, temperature=0.0, stop=("\n",))]
+                made = iter(model.answer([text for text in chunk if text.strip()], temperature=0.0, stop=("\n",)))
+                found = [" ".join(next(made).split()) if text.strip() else "" for text in chunk]
             else:
                 found = [best[0].text if best else "" for best in translations(model, chunk, how, first=start)]
             for text, best in zip(chunk, found, strict=True):
@@ -297,7 +298,8 @@ def tokens(
     if json:
         show([{"position": i, "piece": pieces.piece(n), "id": n} for i, n in enumerate(ids)])
         return
-    rows = [("POSITION", "PIECE", "ID"), *((str(i), pieces.piece(n), str(n)) for i, n in enumerate(ids))]
+    shown = [pieces.piece(n) if translates else visible(pieces.piece(n)) for n in ids]
+    rows = [("POSITION", "PIECE", "ID"), *((str(i), shown[i], str(n)) for i, n in enumerate(ids))]
     print(table(rows, right=[0, 2]))
 
 

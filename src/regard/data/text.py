@@ -185,6 +185,11 @@ def _build(config: TextConfig, files: _Files, hashes: dict[str, Any], given: Tex
             parts[part] = {"tokens": writer.ids.length, "records": writer.records}
     if min(about["tokens"] for about in parts.values()) < 2:
         where = ", ".join(map(str, files.train[:3]))
+        if config.max_length and (lost := corpus.report["unanswered"]):
+            raise DataError(
+                f"{where}: {lost:,} records were dropped, since nothing of their answers is left within "
+                f"{config.max_length} tokens; give shorter ones, or more room: --set data.context=N"
+            )
         raise DataError(
             f"{where}: too little text, {parts['train']['tokens']:,} tokens to train on and "
             f"{parts['valid']['tokens']:,} held out; give more, or held-out text of its own: --valid FILE"

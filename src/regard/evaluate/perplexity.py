@@ -11,8 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.data.blocks import in_order
+from regard.data.store import TokenFile
 from regard.errors import ConfigError, DataError
 from regard.models.base import LanguageModel
+from regard.tasks.next_token import picked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +76,33 @@ def perplexity(
             hidden = model(x[:, :-1])[:, skip:]
             total += loss_sum(model, hidden.flatten(0, 1), x[:, 1 + skip :].flatten())
     model.train(training)
-    nats = total.item()
+    return told(total.item(), count, context, stride, bytes, words)
+
+
+@torch.no_grad()
+def perplexity_of_answers(
+    model: LanguageModel,
+    records: TokenFile,
+    context: int,
+    tokens_per_batch: int = 8192,
+    device: torch.device | str = "cpu",
+    bytes: int = 0,
+    words: int = 0,
+) -> Perplexity:
+    """The same for what is to be learned of records: each answer after its own prompt, and no other record in sight."""
+    check(model, records, context, context)
+    training = model.training
+    model.eval()
+    total, count = torch.zeros((), dtype=torch.float64, device=device), 0
+    for batch in (batch.to(device) for batch in in_order(records, context, tokens_per_batch)):
+        hidden = picked(model(batch.inputs, batch.documents), batch.chosen)
+        total += loss_sum(model, hidden, picked(batch.targets, batch.chosen))
+        count += batch.count
+    model.train(training)
+    return told(total.item(), count, context, context, bytes, words)
+
+
+def told(nats: float, count: int, context: int, stride: int, bytes: int, words: int) -> Perplexity:
     return Perplexity(
         loss=nats / count,
         perplexity=exp(nats / count),

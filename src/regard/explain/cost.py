@@ -8,13 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from regard.models.base import LanguageModel
+from regard.models.published import WORDS
+
 
 def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """How many numbers each top-level part of a model learns; shared weights are counted once, where first met."""
+    """How many numbers each top-level part of a model learns; shared weights are counted once, where first met.
+
+    Rows that only fill a table of words up are not counted.
+    """
     parts: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         part = name.split(".", 1)[0]
-        parts[part] = parts.get(part, 0) + parameter.numel()
+        words = model.config.vocab if isinstance(model, LanguageModel) and name in WORDS else None
+        parts[part] = parts.get(part, 0) + parameter[:words].numel()
     return parts
 
 

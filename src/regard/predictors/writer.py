@@ -88,11 +88,16 @@ class Writer:
         return self.stream(render(messages, self.tokenizer, True), special=True, **settings)
 
     def answer(self, texts: Sequence[str], **settings: Any) -> list[str]:
-        """What a model fine-tuned on pairs says to each text; one that was not just goes on with it."""
-        if self.template:
-            asked = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
-            texts = [render(messages, self.tokenizer, True) for messages in asked]
-        return [found[0].text.strip() for found in self.generate(texts, special=bool(self.template), **settings)]
+        """What a model with a `template` says to each text; one without just goes on with it."""
+        found = self.generate(self.asked(texts), special=bool(self.template), **settings)
+        return [answers[0].text.strip() for answers in found]
+
+    def asked(self, texts: Sequence[str]) -> list[str]:
+        """The texts as `answer` puts them to the model."""
+        if not self.template:
+            return list(texts)
+        asked = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
+        return [render(messages, self.tokenizer, True) for messages in asked]
 
     def beam(self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256) -> list[list[Written]]:
         """The `n` likeliest continuations of each prompt, by beam search, best first."""
@@ -119,7 +124,10 @@ class Writer:
     ) -> list[Candidate]:
         """The `top` likeliest next tokens over the whole vocabulary, then the first token of each of `words`."""
         logits = self.model.logits(self.hidden(self.seen(self.encode(text)))[-1]).double()
-        asked = [self.encode(word)[0] for word in words]
+        asked = [self.tokenizer.encode(word)[:1] for word in words]
+        if not all(asked):
+            raise ConfigError("a word to look for is empty; give at least one character")
+        asked = [id for (id,) in asked]
         return self.table(logits, top, narrowed(logits, temperature, top_k, top_p, min_p).softmax(-1), asked)
 
     @torch.inference_mode()
@@ -138,15 +146,17 @@ class Writer:
         ]
 
     @torch.inference_mode()
-    def bits(self, text: str) -> float:
-        """How many bits a text takes under the model, its first token left out; as much at once as the model sees."""
-        ids = self.encode(text)
+    def bits(self, text: str, after: str = "\n") -> float:
+        """How many bits a text takes under the model, all of it, read `after` another; as much at once as it sees."""
+        skip = len(self.encode(after)) - 1  # targets that are not of the text
+        ids = [*self.encode(after), *self.tokenizer.encode(text)]
         step = self.model.config.context or len(ids)
         total = 0.0
         for start in range(0, len(ids) - 1, step):
             part = ids[start : start + step + 1]
             words = self.model.logits(self.hidden(part[:-1])).double().log_softmax(-1)
-            total -= words.gather(1, torch.tensor(part[1:], device=self.device)[:, None]).sum().item() / LOG2
+            right = words.gather(1, torch.tensor(part[1:], device=self.device)[:, None])
+            total -= right[skip if start == 0 else 0 :].sum().item() / LOG2
         return total
 
     @torch.inference_mode()

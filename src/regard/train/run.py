@@ -73,9 +73,12 @@ class Run:
         )
         room = getattr(self.model, name, 0) or asked
         if asked > room:
-            raise ConfigError(
-                f"data.{name} is {asked}, but the model has {room} positions; add --set model.{name}={asked}"
+            way = (
+                f"a model that was trained keeps them, so at most {room}"
+                if self.start
+                else f"add --set model.{name}={asked}"
             )
+            raise ConfigError(f"data.{name} is {asked}, but the model has {room} positions; {way}")
         if not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
                 f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule it wants "
