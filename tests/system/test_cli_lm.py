@@ -130,6 +130,8 @@ def test_summaries_are_asked_for_as_they_were_taught(place):
     )  # fmt: skip
     assert json.loads((place / "runs/s/regard.json").read_text())["template"].startswith("Summarise")
     assert works("summarise", "runs/s", typed="say hat").out.strip() == "ahoy!"
+    told = works("evaluate", "runs/s", "--data=my.jsonl").out
+    assert "its answers: ROUGE-L 100.0" in told and "the first sentence of each text instead: ROUGE-L 0.0" in told
     (place / "in.txt").write_text("say cat\nsay fog\n")
     works("predict", "runs/s", "in.txt", "--out=out.txt")
     assert (place / "out.txt").read_text() == "ahoy!\nahoy!\n"

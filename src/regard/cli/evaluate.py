@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from regard.data.store import TokenFile
     from regard.predictors import Writer
 
+ROUGE = {"rouge_l": "its answers", "rouge_l_first": "the first sentence of each text instead"}
 Source = Annotated[
     str,
     typer.Option(
@@ -76,7 +77,8 @@ def evaluate(
     """Score a run: a translator by BLEU and chrF, a language model by its loss and perplexity.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
-    Perplexity is told per token, per byte and per word, with the context and stride it was measured with.
+    Perplexity is told per token, per byte and per word, with the context and stride it was measured with. A model that
+    was fine-tuned to summarise is also judged by ROUGE-L when it is given --data.
     The score is also noted in the run's scores.jsonl, where `regard info` finds it.
 
     \b
@@ -127,12 +129,29 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
         found = perplexity_of_answers(model.model, text, context, **how)
     else:
         found = perplexity(model.model, text.ids.read(0, len(text)), context, stride or context, **how)
-    noted = {"on": what, **dataclasses.asdict(found)}
+    noted: dict[str, Any] = {"on": what, **dataclasses.asdict(found)}
+    said = ""
+    if model.template and data:  # a model that was taught to answer is also judged by its answers
+        noted |= (told := rouge_of_answers(model, data, flags))
+        said = "".join(f"\n{name}: ROUGE-L {told[key]:.1f}" for key, name in ROUGE.items())
     note(folder, noted)
     if json:
         show({"run": run, **noted})
     else:
-        print(f"{run} on {what}\n{found}")
+        print(f"{run} on {what}\n{found}{said}")
+
+
+def rouge_of_answers(model: "Writer", data: str, flags: Flags) -> dict[str, float]:
+    """ROUGE-L of greedy answers to the prompts of a JSONL file, and of the prompts' first sentences beside it."""
+    from regard.data.records import Record, read_records
+    from regard.evaluate.rouge import first_sentence, quick
+
+    records = [record for record in read_records(Path(data)) if isinstance(record, Record)]
+    prompts, references = [r.messages[-2]["content"] for r in records], [r.references for r in records]
+    flags.say(f"answering {len(prompts):,} prompts")
+    made = model.answer(prompts, temperature=0.0, max_tokens=80)
+    first = [first_sentence(prompt) for prompt in prompts]
+    return {"rouge_l": quick(made, references)["rougeL"], "rouge_l_first": quick(first, references)["rougeL"]}
 
 
 def held_out_text(model: "Writer", folder: Path, data: str, context: int) -> tuple[str, "TokenFile", int, int]:
