@@ -27,6 +27,12 @@ Your own text, two files with one sentence a line:
   regard train translate --source train.en --target train.de --name mine
   regard translate runs/mine < new.en > new.de
 
+\b
+A language model, from one text or from published weights:
+  regard train lm --data my.txt --name book
+  regard generate runs/book "Once upon a time"
+  regard next smollm2-135m "To date, the cleverest thinker of all time was"
+
 Each verb has its own help: regard train --help
 """
 

@@ -220,7 +220,7 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
 def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     """What `--data` and the options beside it say, as the task wants it."""
     from regard.config import from_dict
-    from regard.data.catalog import CATALOG
+    from regard.data.catalog import is_known
     from regard.train.run import DATA
 
     names = {"translate": ("source", "target", "valid_source", "valid_target")}.get(task, ("tokens", "valid"))
@@ -233,7 +233,7 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         if data and values:
             raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
         return from_dict(DATA[task], {"name": data, "vocab": 0, **values})
-    if data and data.lower() not in CATALOG:
+    if data and not is_known(data):
         path = Path(data).expanduser()
         if not path.exists():
             raise ConfigError(f"--data {data}: no such file or folder, and no data set of that name (regard data list)")
