@@ -65,6 +65,17 @@ def transformers_by_hand(folder: Path) -> tuple[Embed, object, object]:
     return lambda texts: by_length(texts, embed), model, tokenizer
 
 
+class Positional(torch.nn.Module):
+    """What the export traces: tensors in, one tensor out."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask, sentences):
+        return self.model(input_ids=ids, attention_mask=mask, token_type_ids=sentences).last_hidden_state
+
+
 def onnx(model, tokenizer, threads: int) -> Embed | None:
     try:
         import onnxruntime
@@ -74,7 +85,7 @@ def onnx(model, tokenizer, threads: int) -> Embed | None:
             example = tokenizer(["one text", "and a longer one"], padding=True, return_tensors="pt")
             names = ["input_ids", "attention_mask", "token_type_ids"]
             axes = {n: {0: "batch", 1: "time"} for n in names}
-            torch.onnx.export(model, tuple(example[n] for n in names), path, input_names=names,
+            torch.onnx.export(Positional(model).eval(), tuple(example[n] for n in names), path, input_names=names,
                               output_names=["hidden"], dynamic_axes=axes, dynamo=False)  # fmt: skip
             how = onnxruntime.SessionOptions()
             how.intra_op_num_threads = threads
