@@ -99,11 +99,14 @@ def test_nothing_is_kept_and_no_texts_give_no_vectors(embedder):
     assert not embedder.model.training and all(p.grad is None for p in embedder.model.parameters())
 
 
-def test_int8_is_close_and_says_where_it_runs(pieces, shake):
+def test_int8_is_close_and_is_not_saved(pieces, shake, tmp_path):
     plain = make(pieces, shake)
     small = Embedder(make(pieces, shake).model, pieces, int8=True)
     cosine = (plain.embed(TEXTS) * small.embed(TEXTS)).sum(1)
     assert cosine.min() > 0.98 and not np.array_equal(plain.embed(TEXTS), small.embed(TEXTS))
+    with pytest.raises(ConfigError, match="cannot be saved"):
+        small.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------

@@ -185,6 +185,8 @@ class Embedder:
 
     def save(self, folder: str | Path) -> None:
         """A folder that transformers' AutoModel and sentence-transformers load."""
+        if self.small:
+            raise ConfigError("a model in int8 cannot be saved; load it again without int8")
         folder, settings, width = Path(folder), self.settings, self.model.config.width
         about = {"format_version": FORMAT_VERSION, "task": "embed"}
         card = CARD.format(name=folder.name, width=width, pooling=settings.pooling, longest=settings.max_length)
