@@ -117,7 +117,10 @@ def similar(
     if not lines:
         raise DataError(f"{in_} has no text in it")
     embedder = open_embedder(model, device, int8)
-    found = embedder.similar(query, [text for _, text in lines], top, batch)
+    texts = [text for _, text in lines]
+    if cut := embedder.encode([query, *texts])[1]:
+        ctx.obj.say(f"texts cut at {embedder.settings.max_length} tokens: {cut:,}")
+    found = embedder.similar(query, texts, top, batch)
     rows = [{"line": lines[s.index][0], "score": s.score, "text": s.text} for s in found]
     if json:
         show(rows)
