@@ -1,6 +1,7 @@
 """The planted bugs: an edit of one file each, and the tests that must notice. Modelled on mistakes people make."""
 
 from tests.zoo.bug import bugs
+from tests.zoo.encoder import ENCODER
 from tests.zoo.language import LANGUAGE
 
 CONTRACT = "contract/test_models.py"
@@ -488,4 +489,5 @@ BUGS = [
         ),
     ),
     *LANGUAGE,
+    *ENCODER,
 ]

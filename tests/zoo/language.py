@@ -30,7 +30,6 @@ LANGUAGE = [
         ("a row sees one slot too many", "<= where[:, :, None]", "<= where[:, :, None] + 1", LM_RAGGED),
         ("padding is counted as read", "+= tokens if lengths is None else lengths", "+= tokens", LM_RAGGED),
         ("a chunk sees nothing of those before", "<= where[:, None])", "== where[:, None])", LM_CHUNKS),
-        ("places go on over documents", "Step(where - first,", "Step(where.expand_as(first),", LM_DOCUMENTS),
         (
             "memory that was never written is mixed in",
             "self.cache.clear(slice(self.stop, stop))",
@@ -41,6 +40,7 @@ LANGUAGE = [
     *bugs(
         "nn/positions.py",
         ("rotations turn the other way", "(-sines, sines)", "(sines, -sines)", LLAMA),
+        ("places go on over documents", "return where - first", "return where.expand_as(first)", LM_DOCUMENTS),
         ("slopes fill up with the wrong half", "[0::2]", "[1::2]", "unit/nn/test_positions.py"),
     ),
     *bugs(

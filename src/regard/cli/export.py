@@ -44,11 +44,13 @@ def export(
     target = Path(out or f"{str(model).rstrip('/')}-hf").expanduser()
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
         raise ConfigError(f"{target} is there already; choose another with --out")
-    files = [p for p in sorted(source.iterdir()) if p.name in KEPT or p.match("model-*.safetensors")]
+    shards = [path.name for path in source.glob("model-*.safetensors")]
+    files = [name for name in sorted({*KEPT, *shards}) if (source / name).is_file()]
 
     def copy(draft: Path) -> None:
-        for path in files:
-            shutil.copyfile(path, draft / path.name)
+        for name in files:
+            (draft / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / name, draft / name)
 
     publish(target, copy)
     try:
@@ -58,14 +60,14 @@ def export(
     kind = _kind(target)
     foreign = kind.startswith("regard-")
     if json:
-        show({"folder": str(target), "files": [p.name for p in files], "transformers": not foreign})
+        show({"folder": str(target), "files": files, "transformers": not foreign})
         return
     print(target)
     if foreign:
         flags.say("this architecture has no published counterpart: only regard opens it")
     else:
-        head = "Seq2SeqLM" if kind == "marian" else "CausalLM"
-        flags.say(f'open it with: transformers.AutoModelFor{head}.from_pretrained("{target}")')
+        head = {"marian": "ForSeq2SeqLM", "bert": ""}.get(kind, "ForCausalLM")
+        flags.say(f'open it with: transformers.AutoModel{head}.from_pretrained("{target}")')
 
 
 def _kind(folder: Path) -> str:
@@ -76,4 +78,6 @@ def _kind(folder: Path) -> str:
 
 KEPT = ("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json",
         "tokenizer_config.json", "chat_template.jinja", "source.spm", "target.spm", "vocab.json", "README.md",
-        "ATTRIBUTION.txt", "regard.json")  # fmt: skip
+        "ATTRIBUTION.txt", "regard.json", "vocab.txt", "special_tokens_map.json", "modules.json",
+        "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json",
+        "2_Normalize/config.json")  # fmt: skip

@@ -5,6 +5,7 @@ from typing import Any, overload
 
 from regard.config import unknown
 from regard.models.base import EncoderDecoder, LanguageModel
+from regard.models.bert import Bert, BertConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.llama import Llama, LlamaConfig
 from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
@@ -13,14 +14,16 @@ from regard.models.transformer import Transformer, TransformerConfig
 
 TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
-ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig
+ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig | BertConfig
+Model = EncoderDecoder | LanguageModel | Bert
 
-MODELS: dict[str, tuple[type[Any], type[EncoderDecoder | LanguageModel]]] = {
+MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
     "gpt": (GPTConfig, GPT),
     "llama": (LlamaConfig, Llama),
     "rnn_lm": (RecurrentLMConfig, RecurrentLM),
+    "bert": (BertConfig, Bert),
 }
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -60,6 +63,15 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "medium": dict(embedding=650, width=650, layers=2, dropout=0.5),  # Zaremba et al. 2014, as does the next
         "large": dict(embedding=1500, width=1500, layers=2, dropout=0.65),
     },
+    "bert": {
+        "tiny": dict(width=128, layers=2, heads=2, ffn=512),  # Turc et al. 2019, as do the next three
+        "mini": dict(width=256, layers=4, heads=4, ffn=1024),
+        "small": dict(width=512, layers=4, heads=8, ffn=2048),
+        "medium": dict(width=512, layers=8, heads=8, ffn=2048),
+        "minilm-l6": dict(width=384, layers=6, heads=12, ffn=1536),  # Wang et al. 2020, every second layer
+        "base": dict(width=768, layers=12, heads=12, ffn=3072),  # Devlin et al. 2019, as does the next
+        "large": dict(width=1024, layers=24, heads=16, ffn=4096),
+    },
 }
 
 CELLS = ("lstm", "gru", "rnn")
@@ -76,7 +88,8 @@ LM_ARCHS: dict[str, Callable[..., LanguageModelConfig]] = {
     "llama": LlamaConfig,
     **{cell: lambda cell=cell, **kw: RecurrentLMConfig(cell=cell, **kw) for cell in CELLS},
 }
-TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {"translate": ARCHS, "lm": LM_ARCHS}
+BERT_ARCHS: dict[str, Callable[..., BertConfig]] = {"bert": BertConfig}
+TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {"translate": ARCHS, "lm": LM_ARCHS, "mlm": BERT_ARCHS}
 RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
 
 
@@ -104,7 +117,9 @@ def build(config: TranslatorConfig) -> EncoderDecoder: ...
 @overload
 def build(config: LanguageModelConfig) -> LanguageModel: ...
 @overload
-def build(config: ModelConfig) -> EncoderDecoder | LanguageModel: ...
-def build(config: ModelConfig) -> EncoderDecoder | LanguageModel:
+def build(config: BertConfig) -> Bert: ...
+@overload
+def build(config: ModelConfig) -> Model: ...
+def build(config: ModelConfig) -> Model:
     model: Any = MODELS[model_type(config)][1]
     return model(config)

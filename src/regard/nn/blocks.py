@@ -84,21 +84,32 @@ class Block(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    def __init__(self, width: int, heads: int, ffn: int, dropout: float, activation: str = "relu"):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        ffn: int,
+        dropout: float,
+        activation: str = "relu",
+        eps: float = 1e-5,
+        attention_dropout: float = 0.0,
+    ):
         super().__init__()
-        self.attention = SelfAttention(width, heads, width // heads, width // heads)
-        self.norm1 = Norm(width)
+        self.attention = SelfAttention(width, heads, width // heads, width // heads, dropout=attention_dropout)
+        self.norm1 = Norm(width, eps)
         self.mlp = FeedForward(width, ffn, activation)
-        self.norm2 = Norm(width)
-        self.drop = nn.Dropout(dropout)
+        self.norm2 = Norm(width, eps)
+        self.drop, self.out = nn.Dropout(dropout), Tap()
 
 
 class PostNormEncoderLayer(EncoderLayer):
-    """As printed in 2017: norm after each residual sum."""
+    """As printed in 2017: norm after each residual sum. BERT's too."""
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         x = self.norm1(x + self.drop(self.attention(x, mask)))
-        return self.norm2(x + self.drop(self.mlp(x)))
+        x = self.norm2(x + self.drop(self.mlp(x)))
+        self.out.see(x)
+        return x
 
 
 class PreNormEncoderLayer(EncoderLayer):
@@ -106,7 +117,9 @@ class PreNormEncoderLayer(EncoderLayer):
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
         x = x + self.drop(self.attention(self.norm1(x), mask))
-        return x + self.drop(self.mlp(self.norm2(x)))
+        x = x + self.drop(self.mlp(self.norm2(x)))
+        self.out.see(x)
+        return x
 
 
 class DecoderLayer(nn.Module):

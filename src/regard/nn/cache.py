@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import ConfigError
 from regard.nn.masks import Causal, Documents, Everything, Mask, Table
+from regard.nn.positions import restarting
 
 
 @dataclass
@@ -83,12 +83,9 @@ class Step:
 def at_once(ids: Tensor, documents: Tensor | None, layers: int) -> Step:
     """All tokens of B T at the same time: training, and scoring. Places restart with every document."""
     T, device = ids.size(1), ids.device
-    where = torch.arange(T, device=device)
     if documents is None:
-        return Step(where, Causal(T, device), [None] * layers)
-    new = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
-    first = torch.where(new, where, 0).cummax(1).values  # B T: where the own document begins
-    return Step(where - first, Documents(documents), [None] * layers)
+        return Step(torch.arange(T, device=device), Causal(T, device), [None] * layers)
+    return Step(restarting(documents), Documents(documents), [None] * layers)
 
 
 class Past:

@@ -38,6 +38,15 @@ def gpt2_(model: nn.Module, layers: int) -> None:
             nn.init.zeros_(p)
 
 
+def bert_(model: nn.Module) -> None:
+    """Devlin et al. 2019: a spread of 0.02 for every matrix and table, zero biases."""
+    for name, p in model.named_parameters():
+        if p.ndim == 2:
+            nn.init.normal_(p, std=0.02)
+        elif name.endswith("bias"):
+            nn.init.zeros_(p)
+
+
 def recurrent_(model: nn.Module) -> None:
     """Torch's own: uniform within ±D^-1/2, so that sums of D have a spread below one. Biases zero, but for the gate
     that forgets, which starts open (Jozefowicz et al. 2015); embeddings with a spread of 1."""

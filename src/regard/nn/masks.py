@@ -84,6 +84,13 @@ class Documents(Table):
         super().__init__(own.tril()[:, None])  # B 1 T T
 
 
+class SameDocument(Table):
+    """All of one's own document, past and future: several stand in a row, told apart by their numbers, B T."""
+
+    def __init__(self, documents: Tensor):
+        super().__init__((documents[:, :, None] == documents[:, None, :])[:, None])  # B 1 T T
+
+
 class Leaning(Table):
     """Another mask, and a `lean` added to the scores: 1 H T S or B H T S."""
 

@@ -113,6 +113,14 @@ def slopes(heads: int) -> list[float]:
     return first if power == heads else first + slopes(2 * power)[0::2][: heads - power]
 
 
+def restarting(documents: Tensor) -> Tensor:
+    """Places in a row of several documents, told apart by their numbers: B T, from 0 in each of them."""
+    where = torch.arange(documents.size(1), device=documents.device)
+    new = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
+    first = torch.where(new, where, 0).cummax(1).values  # B T: where the own document begins
+    return where - first
+
+
 def waves(places: int, width: int, theta: float = 10000.0) -> tuple[Tensor, Tensor]:
     """sin(p / θ^(2i/D)) and its cosine, in float64: P ⌈D/2⌉ and P ⌊D/2⌋."""
     position = torch.arange(places, dtype=torch.float64)[:, None]

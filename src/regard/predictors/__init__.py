@@ -8,15 +8,18 @@ from regard.config import no_run
 from regard.data.tokenizers import load as load_tokenizer
 from regard.errors import CheckpointError
 from regard.models.base import EncoderDecoder
+from regard.models.bert import MASKED, Bert
 from regard.models.fetched import resolve
 from regard.models.published import load_model
+from regard.models.published.sentence import Sentences
+from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
 
-__all__ = ["Hypothesis", "Translator", "Writer", "load"]
+__all__ = ["Embedder", "Filler", "Hypothesis", "Translator", "Writer", "load"]
 
 
-def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translator | Writer:
+def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translator | Writer | Embedder:
     """The trained model of a run or model folder, of a GGUF file, or of a name `regard model list` knows."""
     folder = resolve(path)
     if not (folder / "config.json").is_file():
@@ -30,4 +33,7 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translato
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     if isinstance(model, EncoderDecoder):
         return Translator(model, tokenizer, device)
+    if isinstance(model, Bert):
+        kind = Filler if model.config.head in MASKED else Embedder
+        return kind(model, tokenizer, device, int8, Sentences.load(folder))
     return Writer(model, tokenizer, device, int8, about.get("template", ""))

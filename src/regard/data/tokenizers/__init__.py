@@ -40,11 +40,13 @@ class TextTokenizer(Protocol):
 
 
 def load(folder: Path) -> Any:
-    """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator."""
+    """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator, and
+    `WordPiece` for BERT."""
     from regard.data.tokenizers.bpe import BPE
     from regard.data.tokenizers.chars import Characters
     from regard.data.tokenizers.pretrained import Pretrained
     from regard.data.tokenizers.spm import MarianPieces
+    from regard.data.tokenizers.wordpiece import WordPiece
 
     if MarianPieces.found_in(folder):
         return MarianPieces.load(folder)
@@ -55,4 +57,6 @@ def load(folder: Path) -> Any:
         kind, decoder = "BPE", ""  # whose `load` says what is wrong
     if kind == "WordLevel":
         return Characters.load(folder)
+    if kind == "WordPiece" or WordPiece.found_in(folder):
+        return WordPiece.load(folder)
     return BPE.load(folder) if kind == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

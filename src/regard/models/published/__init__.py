@@ -6,11 +6,9 @@ published counterpart keep our own names under `model_type: regard-…`; transfo
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
@@ -18,19 +16,20 @@ from torch import Tensor
 
 from regard.config import from_dict, to_dict
 from regard.errors import CheckpointError
-from regard.models import MODELS, ModelConfig, build, model_type
-from regard.models.base import EncoderDecoder, LanguageModel, padded
+from regard.models import MODELS, Model, ModelConfig, build, model_type
+from regard.models.base import LanguageModel, padded
+from regard.models.bert import Bert
+from regard.models.published.bert import BertLayout
 from regard.models.published.gpt2 import GPT2
 from regard.models.published.layout import Layout
 from regard.models.published.llama import LlamaLayout
 from regard.models.published.marian import Marian
-from regard.models.transformer import TransformerConfig
 from regard.nn.init import undrawn
 from regard.nn.lora import merged_state
 
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout())}
-WORDS = ("token.weight", "output", "W_hy", "b_y")  # tables of words, whose last rows only fill them up
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout())}
+WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows only fill them up
 
 
 def layout_of(config: ModelConfig) -> Layout | None:
@@ -57,16 +56,16 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     raise CheckpointError(f"{where}: model_type {kind!r} is not one we read; there are: {known}")
 
 
-def published_weights(model: EncoderDecoder | LanguageModel) -> dict[str, Tensor]:
+def published_weights(model: Model) -> dict[str, Tensor]:
     """The parameters by their published names, in float32 on the CPU, LoRA merged, without rows that only fill up."""
     state = {name: tensor.detach().float().cpu().contiguous() for name, tensor in merged_state(model).items()}
-    if isinstance(model, LanguageModel):
+    if isinstance(model, LanguageModel | Bert):
         state = {name: t[: model.config.vocab] if name in WORDS else t for name, t in state.items()}
     layout = layout_of(model.config)
     return state if layout is None else layout.to_weights(state, model.config)
 
 
-def weights_bytes(model: EncoderDecoder | LanguageModel) -> bytes:
+def weights_bytes(model: Model) -> bytes:
     """model.safetensors of a model."""
     return save(published_weights(model), metadata={"format": "pt"})
 
@@ -83,25 +82,24 @@ def read_config(folder: Path) -> ModelConfig:
         raise CheckpointError(f"{path}: not the settings of a model ({type(e).__name__}: {e})") from None
 
 
-def load_model(folder: Path) -> EncoderDecoder | LanguageModel:
+def load_model(folder: Path) -> Model:
     """The model of a folder, in evaluation mode, on the CPU."""
     config = read_config(folder)
     return fill(config, read_weights(folder / "model.safetensors"), str(folder))
 
 
-def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> EncoderDecoder | LanguageModel:
+def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> Model:
     """A model with these weights, under their published names."""
-    if isinstance(config, TransformerConfig) and state.get("final_logits_bias", torch.zeros(1)).any():
-        config = replace(config, output_bias=True)
+    layout = layout_of(config)
+    config = config if layout is None else layout.seen(config, state)
     with undrawn():
         model = build(config)
     try:
-        layout = layout_of(config)
         if layout is not None:
             state = layout.from_weights(state, list(model.state_dict()), config)
-        if isinstance(model, LanguageModel):
+        if isinstance(model, LanguageModel | Bert):
             state = {name: fill_up(t, config.vocab) if name in WORDS else t for name, t in state.items()}
-        model.load_state_dict(state, assign=isinstance(model, LanguageModel))  # a large model is not copied
+        model.load_state_dict(state, assign=isinstance(model, LanguageModel | Bert))  # a large model is not copied
     except (KeyError, RuntimeError) as e:
         why = f"it has no {e.args[0]}" if isinstance(e, KeyError) else e
         raise CheckpointError(f"{where}: model.safetensors does not fit config.json: {why}") from None

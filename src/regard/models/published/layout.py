@@ -20,6 +20,10 @@ class Layout:
         """Our config; `CheckpointError` for what we do not compute."""
         raise NotImplementedError
 
+    def seen(self, config: Any, published: dict[str, Tensor]) -> Any:
+        """Our config, once the weights have told what config.json leaves open."""
+        return config
+
     def to_weights(self, state: dict[str, Tensor], config: Any) -> dict[str, Tensor]:
         """Our names to theirs."""
         raise NotImplementedError

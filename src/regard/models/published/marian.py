@@ -1,5 +1,6 @@
 """The layout of transformers' `MarianMTModel`: exactly our Transformer with post-norm and sines-then-cosines."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -74,6 +75,10 @@ class Marian(Layout):
             activation=OURS.get(values["activation_function"], values["activation_function"]),
             max_length=values["max_position_embeddings"],
         )
+
+    def seen(self, config: TransformerConfig, published: dict[str, Tensor]) -> TransformerConfig:
+        biased = published.get("final_logits_bias", torch.zeros(1)).any()
+        return replace(config, output_bias=True) if biased else config
 
     def to_weights(self, state: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
         """Our names to Marian's; fused maps are cut into theirs."""

@@ -1,0 +1,185 @@
+"""BERT: an encoder that looks both ways, taught by filling in hidden words (Devlin et al. 2019)."""
+
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import at_least, fraction
+from regard.errors import ConfigError
+from regard.models.base import padded
+from regard.nn.blocks import ACTIVATIONS, Norm, PostNormEncoderLayer, compute_dtype, dropout
+from regard.nn.init import bert_
+from regard.nn.masks import Everything, Lengths, Mask, SameDocument
+from regard.nn.positions import Learned, restarting
+from regard.shapes import check
+
+# What stands on top of the encoder. "pooler" is the map of [CLS] that the published BertModel carries along.
+HEADS = ("none", "pooler", "masked", "pretraining", "sequence", "token")
+POOLED = ("pooler", "pretraining", "sequence")
+MASKED = ("masked", "pretraining")
+LABELLED = ("sequence", "token")
+Part = TypeVar("Part", bound=nn.Module)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    vocab: int
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    ffn: int = 3072
+    max_length: int = 512
+    types: int = 2  # sentence numbers
+    dropout: float = 0.1
+    activation: str = "gelu"
+    eps: float = 1e-12
+    head: str = "pooler"
+    labels: tuple[str, ...] = ()  # names of the classes, of a sequence or a token
+
+    def __post_init__(self):
+        at_least(self, "model.", vocab=1, width=1, layers=1, heads=1, ffn=1, max_length=1, types=1)
+        fraction(self, "dropout", "model.")
+        if not self.eps > 0:
+            raise ConfigError(f"model.eps is {self.eps}; it wants more than 0")
+        if self.width % self.heads:
+            near = max(self.width // self.heads, 1) * self.heads
+            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        for name, table in (("activation", ACTIVATIONS), ("head", HEADS)):
+            if getattr(self, name) not in table:
+                raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
+        if bool(self.labels) != (self.head in LABELLED):
+            raise ConfigError(f"head {self.head!r} with {len(self.labels)} labels; labels belong to: sequence, token")
+
+
+class MaskedWordHead(nn.Module):
+    """Appendix A.1: one more layer, then the table of words itself, with a bias of its own."""
+
+    def __init__(self, c: BertConfig):
+        super().__init__()
+        self.dense, self.act, self.norm = nn.Linear(c.width, c.width), ACTIVATIONS[c.activation](), Norm(c.width, c.eps)
+        self.bias = nn.Parameter(torch.zeros(padded(c.vocab)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.act(self.dense(x)))
+
+
+class Bert(nn.Module):
+    """Words, places and sentence numbers added up, then post-norm layers. `forward` returns hidden states.
+
+    The heads are methods, for a task to call on the positions it needs: `logits` (masked words), `follows` (is the
+    second sentence the next one?), `scores` (classes). As in `LanguageModel`, the table of words has spare rows.
+    """
+
+    def __init__(self, c: BertConfig):
+        super().__init__()
+        self.config = c
+        self.token = nn.Embedding(padded(c.vocab), c.width)
+        self.place = Learned(c.max_length, c.width)
+        self.sentence = nn.Embedding(c.types, c.width)
+        self.norm, self.drop = Norm(c.width, c.eps), dropout(c.dropout)
+        self.layers = cast("list[PostNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
+        self.pooler = nn.Linear(c.width, c.width) if c.head in POOLED else None
+        self.masked = MaskedWordHead(c) if c.head in MASKED else None
+        self.next = nn.Linear(c.width, 2) if c.head == "pretraining" else None
+        self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
+        bert_(self)
+        with torch.no_grad():
+            self.token.weight[c.vocab :] = 0.0
+
+    @staticmethod
+    def layer(c: BertConfig) -> PostNormEncoderLayer:
+        return PostNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, c.activation, c.eps, c.dropout)
+
+    def forward(
+        self,
+        ids: Tensor,
+        lengths: Tensor | None = None,
+        sentences: Tensor | None = None,
+        documents: Tensor | None = None,
+        kept: list[Tensor] | None = None,
+    ) -> Tensor:
+        """B T ids -> B T D.
+
+        Rows are padded, real up to their `lengths`, B; or packed: tokens with different `documents` numbers, B T, know
+        nothing of each other, and places restart with each (padding is one more document). `sentences`, B T, are 0
+        where not given. A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
+        """
+        check(ids, "B T")
+        where, mask = self.places(ids, lengths, documents)
+        x = self.token(ids) + self.place(where)  # B T D
+        x = x + (self.sentence.weight[0] if sentences is None else self.sentence(sentences))
+        x = self.drop(self.norm(compute_dtype(x)))
+        for layer in self.layers:
+            if kept is not None:
+                kept.append(x)
+            x = layer(x, mask)  # B T D
+        if kept is not None:
+            kept.append(x)
+        return x
+
+    def places(self, ids: Tensor, lengths: Tensor | None, documents: Tensor | None) -> tuple[Tensor, Mask]:
+        """Where each token stands, T or B T, and whom it may look at."""
+        if documents is not None:
+            if lengths is not None:
+                raise ConfigError("rows are padded or packed: give lengths or documents, not both")
+            check(documents, "B T", B=ids.size(0), T=ids.size(1))
+            where = restarting(documents)
+            if ids.device.type == "cpu" and ids.size(1) > self.config.max_length:  # a GPU would have to be waited for
+                self.check_length(int(where.max()) + 1)
+            return where, SameDocument(documents)
+        self.check_length(ids.size(1))
+        mask = Everything() if lengths is None else Lengths(lengths, ids.size(1))
+        return torch.arange(ids.size(1), device=ids.device), mask
+
+    def check_length(self, tokens: int) -> None:
+        if tokens > self.config.max_length:
+            raise ConfigError(
+                f"a text of {tokens} tokens, but this model has {self.config.max_length} positions; "
+                f"cut the text, or train with --set model.max_length={tokens}"
+            )
+
+    # -- heads ----------------------------------------------------------------------------------------------------
+
+    def pooled(self, first: Tensor) -> Tensor:
+        """What stands for the whole text: … D of [CLS] -> … D."""
+        return torch.tanh(self.needed(self.pooler, "pooler")(first))
+
+    @property
+    def head(self) -> Tensor:
+        return self.token.weight  # padded(V) D
+
+    @property
+    def bias(self) -> Tensor:
+        """Of the masked-word head: padded(V)."""
+        return self.needed(self.masked, "masked-word head").bias
+
+    def words(self, hidden: Tensor) -> Tensor:
+        """What meets the table of words, … D -> … D; a fused loss takes this, `head` and `bias`."""
+        return self.needed(self.masked, "masked-word head")(hidden)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Of the words hidden at some positions: … D -> … V."""
+        return F.linear(self.words(hidden), self.head, self.bias)[..., : self.config.vocab]
+
+    def follows(self, first: Tensor) -> Tensor:
+        """Of [CLS], … D -> … 2: the second sentence came next (0), or from elsewhere (1)."""
+        return self.needed(self.next, "next-sentence head")(self.pooled(first))
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Of the classes: … D of [CLS] for a sequence, of any tokens for a tagger -> … labels."""
+        classifier = self.needed(self.classifier, "classifier")
+        x = self.pooled(hidden) if self.config.head == "sequence" else hidden
+        return classifier(self.drop(x))
+
+    def needed(self, part: Part | None, name: str) -> Part:
+        if part is None:
+            raise ConfigError(f"this BERT has no {name}: its head is {self.config.head!r}")
+        return part
+
+    def size(self) -> int:
+        """Parameters, without the rows that only fill the table of words up."""
+        spare = padded(self.config.vocab) - self.config.vocab
+        return sum(p.numel() for p in self.parameters()) - spare * (self.config.width + (self.masked is not None))

@@ -1,0 +1,77 @@
+"""What sentence-transformers writes beside a BERT folder: how its vectors are made of its hidden states."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from regard.errors import CheckpointError
+
+POOLINGS = ("mean", "cls", "max")
+OLD = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
+MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """The settings of a folder; without any, the mean of all tokens, at length one."""
+
+    pooling: str = "mean"
+    normalise: bool = True
+    max_length: int = 0  # 0: as long as the model reads
+    lower: bool = False
+
+    @classmethod
+    def load(cls, folder: Path) -> "Sentences":
+        if not (folder / MODULES).is_file():
+            return cls()
+        path = folder / MODULES
+        try:
+            modules = {m["type"].rsplit(".", 1)[-1]: m["path"] for m in _read(path)}
+            pooling = _read(path := folder / modules.get("Pooling", POOLING) / "config.json")
+            about = _read(path := folder / LENGTH)
+            tokenizer = _read(path := folder / "tokenizer_config.json")
+            prompt = _read(path := folder / "config_sentence_transformers.json").get("default_prompt_name")
+            mode = _mode(pooling)
+        except (ValueError, KeyError, AttributeError, TypeError) as e:
+            raise CheckpointError(f"{path}: cannot be read ({type(e).__name__}: {e})") from None
+        odd = [name for name in modules if name not in ("Transformer", "Pooling", "Normalize")]
+        if odd or prompt or mode not in POOLINGS:
+            what = f"a {odd[0]} layer" if odd else f"the prompt {prompt!r}" if prompt else f"{mode} pooling"
+            raise CheckpointError(f"{folder} makes its vectors with {what}; we read {', '.join(POOLINGS)} alone")
+        longest = about.get("max_seq_length") or tokenizer.get("model_max_length") or 0
+        return cls(mode, "Normalize" in modules, int(min(longest, 1 << 30)), bool(about.get("do_lower_case")))
+
+    def save(self, folder: Path, width: int) -> None:
+        """Write the layout that every version of sentence-transformers reads."""
+        kinds = [("", "Transformer"), (POOLING, "Pooling"), *([("2_Normalize", "Normalize")] if self.normalise else [])]
+        modules = [
+            {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for i, (path, kind) in enumerate(kinds)
+        ]
+        _write(folder / MODULES, modules)
+        _write(folder / LENGTH, {"max_seq_length": self.max_length or None, "do_lower_case": self.lower})
+        pooling = {"word_embedding_dimension": width, **{name: mode == self.pooling for mode, name in OLD.items()}}
+        _write(folder / POOLING / "config.json", pooling)
+        if self.normalise:
+            _write(folder / "2_Normalize" / "config.json", {})
+        _write(folder / "config_sentence_transformers.json", {"similarity_fn_name": "cosine"})
+
+
+def _mode(pooling: dict[str, Any]) -> str:
+    """ "mean" and so on; several joined by "+"."""
+    if "pooling_mode" in pooling:
+        return pooling["pooling_mode"]
+    names = {name: mode for mode, name in OLD.items()}
+    chosen = [names.get(name, name) for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
+    return "+".join(chosen) or "no"
+
+
+def _read(path: Path) -> Any:
+    """A JSON file; {} where there is none."""
+    return json.loads(path.read_bytes()) if path.is_file() else {}
+
+
+def _write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")

@@ -1,0 +1,233 @@
+"""A trained encoder at work: texts in, vectors out, near ones for texts that say alike; and words for gaps."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.checkpoint import FORMAT_VERSION, publish
+from regard.data.tokenizers.wordpiece import MASK, WordPiece
+from regard.errors import ConfigError, DataError
+from regard.models.bert import Bert
+from regard.models.published import to_published, weights_bytes
+from regard.models.published.sentence import POOLINGS, Sentences
+from regard.nn.packed import can_pack, packed
+from regard.nn.quantised import quantise_
+
+LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
+ENOUGH = 256  # tokens that keep a core busy
+CARD = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-transformers, feature-extraction, regard]
+---
+
+# {name}
+
+Texts to vectors of {width} numbers: {pooling} pooling over at most {longest} tokens.
+
+    regard embed {name} sentences.txt --out vectors.npy
+    SentenceTransformer("{name}").encode(["some text"])
+"""
+
+
+@dataclass(frozen=True)
+class Features:
+    """A vector for each text, and what it took: texts that were cut to fit, tokens read, and padding beside them."""
+
+    vectors: np.ndarray  # N D, or N 4·D
+    cut: int
+    tokens: int
+    padding: int
+
+
+@dataclass(frozen=True)
+class Similar:
+    """A text and its cosine to the one asked for; `index` is its place among those given."""
+
+    index: int
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Word:
+    """A candidate for a gap."""
+
+    piece: str
+    id: int
+    probability: float
+
+
+class Embedder:
+    """An encoder, its tokenizer, and how a text's vector is made of its hidden states."""
+
+    def __init__(
+        self,
+        model: Bert,
+        tokenizer: WordPiece,
+        device: str = "cpu",
+        int8: bool = False,
+        settings: Sentences = Sentences(),  # noqa: B008 - frozen
+    ):
+        self.model = model.to(device).eval()
+        self.tokenizer, self.device = tokenizer, torch.device(device)
+        longest = model.config.max_length
+        self.settings = replace(settings, max_length=min(settings.max_length or longest, longest))
+        if int8 and self.device.type != "cpu":
+            raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
+        if int8:
+            quantise_(self.model)
+        self.small = int8
+
+    @cached_property
+    def reader(self) -> Bert:
+        """The model as texts are read with it: on a CPU, a copy whose matrices are laid out for that."""
+        return packed(self.model) if not self.small and can_pack(self.model.token.weight) else self.model
+
+    # -- vectors --------------------------------------------------------------------------------------------------
+
+    def embed(self, texts: Sequence[str], **settings) -> np.ndarray:
+        """A vector for each text, N D in float32; settings as for `features`."""
+        return self.features(texts, **settings).vectors
+
+    @torch.inference_mode()
+    def features(
+        self,
+        texts: Sequence[str],
+        *,
+        pooling: str | None = None,
+        layer: int | str = -1,
+        normalise: bool | None = None,
+        batch: int = 32,
+    ) -> Features:
+        """Vectors by the "mean" or "max" of a text's tokens or by its first, "cls"; None: as the folder says.
+
+        `layer` counts from 0, the embeddings, or back from -1, the last; "last4" puts the last four side by side.
+        `batch` texts of similar length are read together; it changes speed, not results.
+        """
+        pooling = self.settings.pooling if pooling is None else pooling
+        normalise = self.settings.normalise if normalise is None else normalise
+        if isinstance(texts, str):
+            raise ConfigError("wanted a list of texts, got one text; write [text], in brackets")
+        if pooling not in POOLINGS:
+            raise ConfigError(f"no pooling {pooling!r}; there are: {', '.join(POOLINGS)}")
+        if batch < 1:
+            raise ConfigError(f"a batch has at least 1 text, got {batch}")
+        choose = self.chosen(layer)
+        ids, cut = self.encode(texts)
+        width = self.model.config.width * (4 if layer == LAST4 else 1)
+        vectors, padding = np.zeros((len(ids), width), np.float32), 0
+        for rows, source, lengths in self.batches(ids, batch):
+            kept: list[Tensor] = []
+            hidden = self.reader(source, lengths, kept=None if layer == -1 else kept)
+            found = pooled(choose(kept) if kept else hidden, lengths, pooling)
+            found = F.normalize(found, dim=-1) if normalise else found
+            vectors[rows] = found.float().cpu().numpy()
+            padding += source.numel() - sum(len(ids[r]) for r in rows)
+        return Features(vectors, cut, sum(map(len, ids)), padding)
+
+    def similar(self, query: str, texts: Sequence[str], top: int = 5, batch: int = 32) -> list[Similar]:
+        """The texts nearest to `query` by cosine, nearest first; equal ones in the order given."""
+        if not texts:
+            raise DataError("no texts to compare with")
+        vectors = self.embed([query, *texts], normalise=True, batch=batch)
+        scores = vectors[1:] @ vectors[0]
+        order = np.argsort(-scores, kind="stable")[:top]
+        return [Similar(int(i), texts[i], float(scores[i])) for i in order]
+
+    def chosen(self, layer: int | str) -> Callable[[list[Tensor]], Tensor]:
+        """What is taken of the embeddings and all layers, L + 1."""
+        layers = self.model.config.layers
+        if layer == LAST4:
+            if layers < 4:
+                raise ConfigError(f"the last four of {layers} layers; name one: --layer -1")
+            return lambda kept: torch.cat(kept[-4:], -1)
+        if isinstance(layer, str) or not -layers - 1 <= layer <= layers:
+            raise ConfigError(
+                f"no layer {layer!r}; there are 0 (the embeddings) to {layers}, -1 (the last) and {LAST4}"
+            )
+        return lambda kept: kept[layer]
+
+    def encode(self, texts: Sequence[str], longest: int = 0) -> tuple[list[list[int]], int]:
+        """Ids with [CLS] and [SEP], cut to what the folder reads, and how many texts were cut."""
+        texts = [text.lower() for text in texts] if self.settings.lower else texts
+        return self.tokenizer.encode_ids(texts, longest or self.settings.max_length)
+
+    def batches(self, ids: list[list[int]], batch: int) -> Iterator[tuple[list[int], Tensor, Tensor | None]]:
+        """Texts of similar length together, the longest first: their rows, B T ids, and lengths (None: all alike).
+
+        On a CPU a batch ends with the texts of one length as soon as it is large enough to be quick.
+        """
+        enough = ENOUGH if self.device.type == "cpu" else sys.maxsize
+        groups: list[list[int]] = []
+        for row in sorted(range(len(ids)), key=lambda r: (-len(ids[r]), r)):
+            open_ = groups and len(groups[-1]) < batch
+            longest = len(ids[groups[-1][0]]) if groups else 0
+            if open_ and (len(ids[row]) == longest or len(groups[-1]) * longest < enough):
+                groups[-1].append(row)
+            else:
+                groups.append([row])
+        for rows in groups:
+            sizes = [len(ids[r]) for r in rows]
+            source = torch.tensor([ids[r] + [self.tokenizer.pad] * (sizes[0] - len(ids[r])) for r in rows])
+            lengths = None if sizes[0] == sizes[-1] else torch.tensor(sizes, device=self.device)
+            yield rows, source.to(self.device), lengths
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path) -> None:
+        """A folder that transformers' AutoModel and sentence-transformers load."""
+        if self.small:
+            raise ConfigError("a model in int8 cannot be saved; load it again without int8")
+        folder, settings, width = Path(folder), self.settings, self.model.config.width
+        about = {"format_version": FORMAT_VERSION, "task": "embed"}
+        card = CARD.format(name=folder.name, width=width, pooling=settings.pooling, longest=settings.max_length)
+
+        def write(draft: Path) -> None:
+            (draft / "model.safetensors").write_bytes(weights_bytes(self.model))
+            (draft / "config.json").write_text(json.dumps(to_published(self.model.config), indent=2) + "\n", "utf-8")
+            (draft / "regard.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+            (draft / "README.md").write_text(card, "utf-8")
+            self.tokenizer.save(draft, self.model.config.max_length)
+            settings.save(draft, width)
+
+        publish(folder, write)
+
+
+class Filler(Embedder):
+    """An encoder that kept its masked-word head."""
+
+    @torch.inference_mode()
+    def fill(self, text: str, top: int = 5) -> list[list[Word]]:
+        """The likeliest words for each [MASK] of a text, each gap on its own."""
+        (ids,), cut = self.encode([text], self.model.config.max_length)
+        gaps = [place for place, id in enumerate(ids) if id == self.tokenizer.mask]
+        if not gaps:
+            where = "in the part that fits; shorten the text" if cut else f"in the text; put one in: … {MASK} …"
+            raise DataError(f"no {MASK} {where}")
+        hidden = self.model(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head meets the gaps alone
+        likely, order = self.model.logits(hidden).double().softmax(-1).topk(min(top, self.tokenizer.size), dim=-1)
+        return [
+            [Word(self.tokenizer.piece(id), id, p) for id, p in zip(row, ps, strict=True)]
+            for row, ps in zip(order.tolist(), likely.tolist(), strict=True)
+        ]
+
+
+def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
+    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if lengths is None:
+        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
+    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
+    if pooling == "mean":
+        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
+    return hidden.masked_fill(~real, -torch.inf).amax(1)

@@ -1,0 +1,181 @@
+"""BERT × every property of an encoder. Each test is one sentence of the contract."""
+
+import math
+
+import pytest
+import torch
+
+from regard.errors import ConfigError, ShapeError
+from regard.models import build
+from regard.models.base import padded
+from regard.models.bert import BertConfig
+from regard.nn.attention import Look
+from regard.nn.taps import watch
+
+from .conftest import PAD, VOCAB
+
+close = torch.testing.assert_close
+LENGTHS = torch.tensor([9, 2, 6])
+REAL = torch.arange(9) < LENGTHS[:, None]
+tiny = dict(vocab=VOCAB, width=16, layers=2, heads=4, ffn=24, max_length=12, dropout=0.1)
+
+
+@pytest.fixture
+def bert(shake):
+    return shake(build(BertConfig(**tiny, head="pretraining")), 8.0).double().eval()
+
+
+@pytest.fixture
+def ids():
+    ids = torch.randint(1, PAD, (3, 9), generator=torch.Generator().manual_seed(4))
+    return ids.masked_fill(~REAL, PAD)
+
+
+@pytest.fixture
+def sentences():
+    return torch.tensor([[0] * 4 + [1] * 5, [0] * 9, [0, 0, 0, 1, 1, 1, 0, 0, 0]])
+
+
+def test_outputs_have_the_promised_shape(bert, ids):
+    hidden = bert(ids, LENGTHS)
+    assert hidden.shape == (3, 9, 16) and bert.logits(hidden[REAL]).shape == (17, VOCAB)
+    assert bert.follows(hidden[:, 0]).shape == (3, 2) and bert.pooled(hidden[:, 0]).shape == (3, 16)
+    assert bert.head.size(0) == bert.bias.size(0) == padded(VOCAB) == 64
+    for head, want in (("sequence", (3, 5)), ("token", (3, 9, 5))):
+        model = build(BertConfig(**tiny, head=head, labels=tuple("abcde"))).double()
+        assert model.scores(hidden[:, 0] if head == "sequence" else hidden).shape == want
+
+
+def test_padding_changes_nothing_and_a_row_alone_equals_the_row_in_a_batch(bert, ids, sentences):
+    together = bert(ids, LENGTHS, sentences)
+    other = bert(ids.masked_fill(~REAL, 3), LENGTHS, sentences)
+    close(together[REAL], other[REAL], rtol=0, atol=0)
+    for b, n in enumerate(LENGTHS):
+        close(bert(ids[b : b + 1, :n], None, sentences[b : b + 1, :n])[0], together[b, :n])
+    order = torch.tensor([2, 0, 1])
+    close(bert(ids[order], LENGTHS[order], sentences[order])[REAL[order]], together[order][REAL[order]])
+
+
+def test_packed_texts_know_nothing_of_each_other(bert, ids, sentences):
+    """Two rows, one with padding at its end, which is a document of its own; numbers may come again."""
+    apart = bert(ids, LENGTHS, sentences)
+    row, where = torch.full((2, 12), PAD), torch.zeros(2, 12, dtype=torch.long)
+    documents = torch.full((2, 12), -1)
+    places = {0: (0, 0), 2: (1, 0), 1: (1, 6)}
+    for b, (r, start) in places.items():
+        stop = start + int(LENGTHS[b])
+        row[r, start:stop], where[r, start:stop] = ids[b, : LENGTHS[b]], sentences[b, : LENGTHS[b]]
+        documents[r, start:stop] = b
+    packed = bert(row, sentences=where, documents=documents)
+    for b, (r, start) in places.items():
+        close(packed[r, start : start + int(LENGTHS[b])], apart[b, : LENGTHS[b]])
+
+
+def test_a_packed_row_may_be_longer_than_a_text_may_be(bert):
+    ids = torch.randint(1, PAD, (1, 20))
+    halves = torch.cat((bert(ids[:, :10]), bert(ids[:, 10:])), 1)
+    close(bert(ids, documents=torch.tensor([[0] * 10 + [1] * 10])), halves)
+    with pytest.raises(ConfigError, match=r"13 tokens.*12 positions"):
+        bert(ids, documents=torch.tensor([[0] * 7 + [1] * 13]))
+
+
+def test_every_position_depends_on_all_of_its_row_and_nothing_else(bert, ids):
+    tables = []
+
+    def remember(module, args, output):
+        output.retain_grad()
+        tables.append(output)
+
+    bert.token.register_forward_hook(remember)
+    bert(ids, LENGTHS)[2, 1].square().sum().backward()
+    reach = tables[0].grad.abs().sum(-1)  # B T
+    assert (reach[2, :6] > 0).all() and (reach[2, 6:] == 0).all() and reach[:2].sum() == 0
+
+
+def test_order_and_sentence_matter(bert, ids, sentences):
+    swapped = ids.clone()
+    swapped[0, [2, 3]] = ids[0, [3, 2]]
+    assert (bert(swapped, LENGTHS)[0, 0] - bert(ids, LENGTHS)[0, 0]).abs().max() > 1e-3
+    assert (bert(ids, LENGTHS, sentences)[0, 0] - bert(ids, LENGTHS)[0, 0]).abs().max() > 1e-3
+    close(bert(ids, LENGTHS, torch.zeros_like(ids)), bert(ids, LENGTHS))
+
+
+def test_every_parameter_gets_a_gradient(bert, ids, sentences):
+    hidden = bert(ids, LENGTHS, sentences)
+    (bert.logits(hidden[REAL]).square().sum() + bert.follows(hidden[:, 0]).square().sum()).backward()
+    idle = [name for name, p in bert.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert not idle and not bert.token.weight.grad[VOCAB:].any()
+
+
+def test_the_first_loss_is_near_that_of_guessing(ids):
+    losses = []
+    for seed in range(20):
+        torch.manual_seed(seed)
+        model = build(BertConfig(**tiny, head="masked")).eval()
+        losses.append(torch.nn.functional.cross_entropy(model.logits(model(ids, LENGTHS)[REAL]), ids[REAL]).item())
+    assert abs(sum(losses) / 20 - math.log(VOCAB)) < 0.2
+
+
+def test_watching_changes_nothing_and_weights_sum_to_one(bert, ids):
+    unwatched, kept = bert(ids, LENGTHS), []
+    with watch(bert) as seen:
+        assert torch.equal(bert(ids, LENGTHS, kept=kept), unwatched)
+    assert torch.equal(kept[-1], unwatched) and len(kept) == 3
+    assert all(torch.equal(seen[f"layers.{i}.out"][0], kept[i + 1]) for i in range(2))
+    looks = [call for calls in seen.values() for call in calls if isinstance(call, Look)]
+    assert len(looks) == 2
+    for look in looks:
+        weights = look.weights()
+        close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+        assert (weights[1, :, :, 2:] == 0).all()
+    assert not [key for key in bert.state_dict() if "look" in key or "out.seen" in key]
+
+
+def test_evaluation_is_still_and_training_is_not(bert, ids):
+    assert torch.equal(bert(ids, LENGTHS), bert(ids, LENGTHS))
+    bert.train()
+    assert not torch.equal(bert(ids, LENGTHS), bert(ids, LENGTHS))
+
+
+def test_only_parameters_and_buffers_hold_tensors(bert, ids):
+    bert(ids, LENGTHS)
+    vars_of = ((name, key, value) for name, m in bert.named_modules() for key, value in vars(m).items())
+    assert not [f"{name}.{key}" for name, key, value in vars_of if isinstance(value, torch.Tensor)]
+
+
+def test_ids_that_are_no_words_are_never_said(bert, ids):
+    before = bert.logits(bert(ids))
+    with torch.no_grad():
+        bert.token.weight[VOCAB:] = 1e3
+        bert.bias[VOCAB:] = 1e3
+    assert torch.equal(bert.logits(bert(ids)), before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (dict(width=15), "15 cannot be shared by 4 heads"),
+        (dict(layers=0), "model.layers is 0"),
+        (dict(eps=0.0), "model.eps"),
+        (dict(activation="sine"), "no activation 'sine'"),
+        (dict(head="tail"), "no head 'tail'; there are: none, pooler"),
+        (dict(head="sequence"), "head 'sequence' with 0 labels"),
+        (dict(head="masked", labels=("a",)), "labels belong to"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(settings, says):
+    with pytest.raises(ConfigError, match=says):
+        BertConfig(**{**tiny, **settings})
+
+
+def test_what_does_not_fit_is_said(bert, ids):
+    with pytest.raises(ConfigError, match=r"13 tokens.*12 positions.*model\.max_length=13"):
+        bert(torch.zeros(1, 13, dtype=torch.long))
+    with pytest.raises(ConfigError, match="not both"):
+        bert(ids, LENGTHS, documents=ids)
+    with pytest.raises(ShapeError, match="B=3"):
+        bert(ids, documents=ids[:2])
+    with pytest.raises(ConfigError, match="no classifier: its head is 'pretraining'"):
+        bert.scores(bert(ids))
+    with pytest.raises(ConfigError, match="no masked-word head"):
+        build(BertConfig(**tiny)).logits(bert(ids))
