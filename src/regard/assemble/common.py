@@ -71,7 +71,8 @@ def write_folder(
         ("generation_config.json", generation),
         ("regard.json", known),
     ):
-        (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        if value:  # an encoder generates nothing
+            (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     (folder / "model.safetensors").write_bytes(weights_bytes(model))
 
