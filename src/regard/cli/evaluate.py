@@ -84,10 +84,14 @@ def evaluate(
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Writer, load
+    from regard.predictors import Embedder, Writer, load
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, Embedder):
+        raise ConfigError(
+            f"{run} turns texts into vectors, which have no score of their own; type: regard similar {run}"
+        )
     if isinstance(model, Writer):
         evaluate_text(model, run, data, context, stride, json, flags)
         return

@@ -44,11 +44,12 @@ def export(
     target = Path(out or f"{str(model).rstrip('/')}-hf").expanduser()
     if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
         raise ConfigError(f"{target} is there already; choose another with --out")
-    files = [p for p in sorted(source.iterdir()) if p.name in KEPT]
+    files = [name for name in sorted(KEPT) if (source / name).is_file()]
 
     def copy(draft: Path) -> None:
-        for path in files:
-            shutil.copyfile(path, draft / path.name)
+        for name in files:
+            (draft / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(source / name, draft / name)
 
     publish(target, copy)
     try:
@@ -57,13 +58,14 @@ def export(
         raise CheckpointError(f"what was written does not load again: {e}") from None
     foreign = not _published(target)
     if json:
-        show({"folder": str(target), "files": [p.name for p in files], "transformers": not foreign})
+        show({"folder": str(target), "files": files, "transformers": not foreign})
         return
     print(target)
     if foreign:
         flags.say("this architecture has no published counterpart: only regard opens it")
     else:
-        flags.say(f'open it with: transformers.AutoModelForCausalLM.from_pretrained("{target}")')
+        cls = "AutoModel" if (target / "modules.json").is_file() else "AutoModelForCausalLM"
+        flags.say(f'open it with: transformers.{cls}.from_pretrained("{target}")')
 
 
 def _published(folder: Path) -> bool:
@@ -74,4 +76,5 @@ def _published(folder: Path) -> bool:
 
 KEPT = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
         "chat_template.jinja", "source.spm", "target.spm", "vocab.json", "README.md", "ATTRIBUTION.txt",
-        "regard.json")  # fmt: skip
+        "regard.json", "vocab.txt", "special_tokens_map.json", "modules.json", "sentence_bert_config.json",
+        "config_sentence_transformers.json", "1_Pooling/config.json", "2_Normalize/config.json")  # fmt: skip

@@ -48,7 +48,7 @@ def info(run: Run, json: Json = False) -> None:
         print(_indented([(k, f"{v:.4g}") for k, v in values if isinstance(v, float) and v]))
         if "signature" in score:
             print(f"  {score['signature']}")
-    if not found["scores"]:
+    if not found["scores"] and found["task"] != "embed":
         print(f"\nnot scored on a test set yet; type: {to_score(run, found['task'], found['data'])}")
 
 
@@ -77,6 +77,7 @@ def describe(folder: Path) -> dict[str, Any]:
     from regard.config import no_run
     from regard.explain.cost import parameters_by_part
     from regard.models import build, model_type
+    from regard.models.bert import BertConfig
     from regard.models.published import from_published
     from regard.nn.init import undrawn
     from regard.train.run import read_run
@@ -91,7 +92,7 @@ def describe(folder: Path) -> dict[str, Any]:
     with torch.device("meta"), undrawn():  # to count, no numbers are needed
         model = build(config)
     run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}
-    task = run.get("task") or card.get("task") or "translate"
+    task = run.get("task") or card.get("task") or ("embed" if isinstance(config, BertConfig) else "translate")
     data = {k: v for k, v in run.get("data", {}).items() if v not in ("", 0, 0.0, None)}
     training = {k: run[k] for k in TOLD if run.get(k)} | {
         "optimiser": _flat(run.get("optim", {})),

@@ -271,9 +271,11 @@ def summarise(
 
 
 def open_writer(model: str, device: str, int8: bool = False) -> "Writer":
-    from regard.predictors import Writer, load
+    from regard.predictors import Embedder, Writer, load
 
     found = load(model, device=pick_device(device), int8=int8)
+    if isinstance(found, Embedder):
+        raise ConfigError(f"{model} reads texts and writes none; type: regard similar {model} …")
     if not isinstance(found, Writer):
         raise ConfigError(f"{model} translates; it is no language model; type: regard translate {model} …")
     return found

@@ -61,6 +61,7 @@ def get(
       regard model get smollm2-135m
       regard next smollm2-135m "To date, the cleverest thinker of all time was" --top 13
       regard chat smollm2-135m
+      regard model get minilm
     """
     from regard.data.catalog import MODELS_CATALOG, find_model
     from regard.models.fetched import resolve
@@ -76,4 +77,5 @@ def get(
         show({**said, "folder": str(folder), "files": sorted(p.name for p in folder.iterdir())})
         return
     print(folder)
-    flags.say(f"next: regard chat {known.name if known else name}")
+    next_ = 'regard similar {} "some words" --in sentences.txt' if known and known.task == "embed" else "regard chat {}"
+    flags.say("next: " + next_.format(known.name if known else name))

@@ -245,11 +245,13 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Writer, load
+    from regard.predictors import Embedder, Writer, load
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
+    if isinstance(model, Embedder):
+        raise ConfigError(f"{run} turns texts into vectors; type: regard embed {run} {file} --out vectors.npy")
     how = dict(beam=beam, n_best=1, length_penalty=length_penalty)
 
     def answers() -> Iterator[str]:
@@ -278,6 +280,10 @@ def predict(
 def tokens(
     run: Run,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Some text.", show_default=False)],
+    sentences: Annotated[
+        bool,
+        typer.Option("--sentences", help="Of a BERT: two sentences, as lectures number them and as the model does."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Show the pieces, ids and positions of a text.
@@ -286,12 +292,20 @@ def tokens(
     Examples:
       regard tokens runs/demo "some text"
       regard tokens runs/demo "some text" --json
+      regard tokens minilm "Be alert! BERT will hurt!" --sentences
     """
+    from regard.cli.features import show_pieces
     from regard.data.pairs import clean
     from regard.data.tokenizers import load
+    from regard.data.tokenizers.wordpiece import WordPiece
     from regard.models.fetched import resolve
 
     pieces = load(resolve(run))
+    if isinstance(pieces, WordPiece):
+        show_pieces(pieces, text, sentences, json)
+        return
+    if sentences:
+        raise ConfigError(f"--sentences is for BERT, whose texts come in pairs; {run} is none; leave it out")
     translates = hasattr(pieces, "encode_targets")  # a translator reads tidied lines, and an end mark after them
     ids = [*pieces.encode_batch([clean(text)])[0], pieces.eos] if translates else pieces.encode(text)
     if json:
@@ -302,11 +316,13 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import Translator, load
+    from regard.predictors import Embedder, Translator, load
 
     found = load(run, device=pick_device(device))
     if not isinstance(found, Translator):
-        raise ConfigError(f"{run} is a language model, it does not translate; type: regard generate {run} …")
+        what = f"a language model; type: regard generate {run} …"
+        what = f"an encoder; type: regard similar {run} …" if isinstance(found, Embedder) else what
+        raise ConfigError(f"{run} does not translate, it is {what}")
     return found
 
 

