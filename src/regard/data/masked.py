@@ -58,6 +58,11 @@ class MaskedConfig:
                 raise ConfigError(f"data.{name} is {getattr(self, name)}; it wants more than 0 and less than 1")
         at_least(self, "data.", vocab=0, max_length=8)
 
+    @property
+    def longest(self) -> int:
+        """Tokens of a sentence, at most: then any two fit into a row."""
+        return (self.max_length - 3) // 2
+
 
 class Sentences:
     """The ids of documents, one sentence after the other, without [CLS] and [SEP]."""
@@ -187,6 +192,19 @@ def _files(name: str) -> list[Path]:
     return found
 
 
+def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> Sentences:
+    """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
+    files, _, border = locate(MaskedConfig(path=path, documents=config.documents))
+    longest = config.longest
+    documents = [
+        [ids[start : start + longest] for ids in document for start in range(0, len(ids), longest)]
+        for document in _encoded(_Split(Corpus(files, border)), tokenizer)
+    ]
+    if not documents:
+        raise DataError(f"{path}: no text to score on")
+    return Sentences.of(documents)
+
+
 # Building
 
 
@@ -238,12 +256,11 @@ def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: d
     tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)  # pyrefly: ignore[bad-argument-type]
     tokenizer.save(to, config.max_length)
     tokenizer = WordPiece.load(to)
-    longest = (config.max_length - 3) // 2  # then any two sentences fit into a row
     dtype = store.id_type(tokenizer.size)
     counts = np.zeros(tokenizer.size, np.int64)
     lines, about, cut = {}, {}, 0
     for part, documents in parts.items():
-        with _Writer(to, part, dtype, longest) as writer:
+        with _Writer(to, part, dtype, config.longest) as writer:
             for encoded in _encoded(documents, tokenizer):
                 writer.add(encoded)
                 if part == "train":
@@ -261,7 +278,7 @@ def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: d
         "repeated": sum(len(x) - len(np.unique(x)) for x in lines.values()),
         "leaked": int(np.isin(lines["valid"], lines["train"]).sum()),
         "cut": cut,
-        "longest": longest,
+        "longest": config.longest,
         "entropy": float(-(share * np.log(share)).sum()) if len(share) else math.nan,
     }
     store.write_manifest(

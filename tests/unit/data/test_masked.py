@@ -10,7 +10,7 @@ from regard.data.masked import MaskedConfig, prepare_masked
 from regard.data.sentences import Corpus, sentences
 from regard.errors import ConfigError, DataError
 
-WORDS = "sun moon star rain wind snow leaf tree bird fish".split()
+WORDS = ("sun", "moon", "star", "rain", "wind", "snow", "leaf", "tree", "bird", "fish")
 
 
 def text(i: int, n: int = 3) -> str:
