@@ -2,6 +2,7 @@
 
 from tests.zoo.bug import bugs
 from tests.zoo.language import LANGUAGE
+from tests.zoo.masked import PRETRAINING
 
 CONTRACT = "contract/test_models.py"
 MARIAN = "reference/test_marian.py"
@@ -488,4 +489,5 @@ BUGS = [
         ),
     ),
     *LANGUAGE,
+    *PRETRAINING,
 ]

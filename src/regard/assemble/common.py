@@ -89,6 +89,6 @@ pipeline_tag: {pipeline}
 {type(model).__name__} ({model_type(run.model)}), {count:,} parameters, trained on {data} with seed {run.seed}.
 All settings are in `run.json`, the curves in `metrics.jsonl`.
 
-    regard {verb} THIS_FOLDER "…"
+    regard {verb} THIS_FOLDER "{"… [MASK] …" if verb == "fill" else "…"}"
     regard info THIS_FOLDER
 """

@@ -358,9 +358,9 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
     verb = {"lm": "generate", "mlm": "fill"}.get(known["task"], known["task"])
-    flags.say(
-        f'next:\n  regard {verb} {best} "…"\n  {to_score(best, known["task"], known["data"])}\n  regard info {best}'
-    )
+    asked = "… [MASK] …" if verb == "fill" else "…"
+    score = to_score(best, known["task"], known["data"])
+    flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {score}\n  regard info {best}')
 
 
 def to_score(run: str, task: str, data: dict[str, Any]) -> str:

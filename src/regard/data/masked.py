@@ -128,7 +128,7 @@ class PreparedMasked:
                 "they are kept, and what is learned leans towards them"
             )
         if r["leaked"]:
-            lines.append(f"{r['leaked']:,} held-out lines also stand in the training text; the held-out loss is low")
+            lines.append(f"{r['leaked']:,} held-out lines also stand in the training text; they flatter the loss")
         if r["cut"]:
             lines.append(
                 f"{r['cut']:,} sentences were cut into parts of at most {r['longest']} tokens; nothing is lost"
@@ -268,7 +268,7 @@ def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: d
                         np.add.at(counts, ids, 1)
             about[part] = writer.about()
             cut += writer.cut
-        lines[part] = np.array([_hash(line) for line in _Lines(documents)], np.uint64)
+        lines[part] = np.fromiter((_hash(line) for line in _Lines(documents)), np.uint64)
         if not about[part]["tokens"]:
             raise DataError(f"{documents.corpus.paths[0]}: no text left for the part {part}; give more")
     counts[special_ids(tokenizer)] = 0

@@ -136,6 +136,11 @@ def test_half_of_the_pairs_follow(negatives):
     assert pairs.sum() > 2000 and near((labels[pairs] == FOLLOWS).mean(), 0.5, int(pairs.sum()))
 
 
+def test_the_numbers_of_the_labels_are_theirs():
+    """As in transformers' BertForPreTraining: 0 is a continuation, 1 a random sequence."""
+    assert (FOLLOWS, ELSE) == (0, 1)
+
+
 def test_a_pair_is_what_its_label_says():
     text = corpus(300)
     starts, ends = text.sentences[:-1].tolist(), text.sentences[1:].tolist()
