@@ -119,15 +119,16 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, rules, run.tokens)),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
-        flops_per_target=flops_per_target(model, data),
+        flops_per_target=flops_per_token(model, data),
     )
 
 
-def flops_per_target(model: Bert, data: MaskedConfig) -> float:
-    """Forward and backward for each hidden word: all the tokens it was chosen from, and the head once."""
+def flops_per_token(model: Bert, data: MaskedConfig) -> float:
+    """Forward and backward: 6 a weight, attention, and the head for the tokens that are hidden."""
     c = model.config
     layers = sum(p.numel() for layer in model.layers for p in layer.parameters())
-    return (6.0 * layers + 12.0 * c.layers * c.width * data.max_length) / data.masked + 6.0 * c.width * c.vocab
+    head = data.masked * c.width * (c.width + c.vocab)
+    return 6.0 * (layers + head) + 12.0 * c.layers * c.width * data.max_length
 
 
 def example(run: Run) -> MaskedBatch:
@@ -145,6 +146,7 @@ def example(run: Run) -> MaskedBatch:
         follows=torch.zeros(size, dtype=torch.long) if run.data.next_sentence else None,
         rows=np.arange(size),
         host_targets=np.zeros((0, 0), np.int64),
+        host_lengths=np.full(size, width),
         count=count,
         weight=count / size,
     )

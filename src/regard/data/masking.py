@@ -60,6 +60,7 @@ class MaskedBatch:
     follows: Tensor | None  # B: 0 B came next, 1 it did not, below 0 no B; None: nothing is asked
     rows: np.ndarray  # B: which row of the epoch; -1 is padding
     host_targets: np.ndarray  # B T: below 0 where nothing is hidden
+    host_lengths: np.ndarray  # B: `lengths`, known without asking the device; 0 for padding
     count: int  # hidden words
     weight: float = (
         0.0  # of a pair, in hidden words: that a batch's pairs weigh as much as its words, however it is cut
@@ -67,6 +68,11 @@ class MaskedBatch:
 
     def __len__(self) -> int:
         return self.ids.size(0)
+
+    @property
+    def tokens(self) -> int:
+        """All that is read, hidden or not, without padding."""
+        return int(self.host_lengths.sum())
 
     def to(self, device: torch.device | str) -> "MaskedBatch":
         """The batch on `device`; towards a GPU the copy runs beside the computation."""
@@ -92,6 +98,7 @@ class MaskedBatch:
             follows=None if self.follows is None else self.follows[rows],
             rows=self.rows[rows],
             host_targets=host,
+            host_lengths=self.host_lengths[rows],
             count=len(chosen),
         )
 
@@ -345,6 +352,7 @@ def load(
         follows=torch.from_numpy(labels) if rules.next_sentence else None,
         rows=numbers,
         host_targets=targets,
+        host_lengths=np.pad(lengths, (0, spare)),
         count=count,
         weight=count / pairs if pairs else 0.0,
     )

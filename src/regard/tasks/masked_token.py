@@ -28,6 +28,9 @@ class MaskedToken:
     def count(self, batch: MaskedBatch) -> int:
         return batch.count
 
+    def tokens(self, batch: MaskedBatch) -> int:
+        return batch.tokens
+
     def loss_sum(self, model: Bert, batch: MaskedBatch) -> Tensor:
         asked = batch.ids, batch.lengths, batch.sentences, batch.chosen, batch.targets, batch.follows
         words, pairs = self.device_loss(model, *asked)

@@ -234,6 +234,7 @@ def test_static_batches_have_few_shapes_and_the_same_examples():
             else:
                 assert length == 1 and not row.any()
     assert 0 < rows.padding < 0.5
+    assert sum(b.tokens for b in batches) == sum(b.tokens for b in epoch(MaskedRows(text, rules, 256, 0)))
 
 
 def test_rows_differ_from_epoch_to_epoch_and_not_from_run_to_run():
@@ -283,6 +284,7 @@ def test_validation_is_always_the_same_and_sorted():
 def test_halves_hold_what_the_whole_held():
     batch = next(MaskedRows(corpus(), make_rules(), 512, 0))
     left, right = batch.split()
+    assert left.tokens + right.tokens == batch.tokens == int(batch.lengths.sum())
     assert left.count + right.count == batch.count and left.weight == right.weight == batch.weight
     assert torch.equal(torch.cat([left.targets, right.targets]), batch.targets)
     assert torch.equal(torch.cat([left.chosen, right.chosen + left.ids.numel()]), batch.chosen)
