@@ -69,6 +69,17 @@ def test_padding_is_no_more_than_the_longest_of_a_batch_asks_for(embedder):
     assert pairs == (sizes[4] - sizes[3]) + (sizes[2] - sizes[1])
 
 
+def test_a_batch_that_is_large_enough_ends_with_its_length(embedder, monkeypatch):
+    texts = ["dogs"] * 3 + ["a dog sits on the mat"] * 3 + ["a"] * 2
+    want = embedder.embed(texts)
+    monkeypatch.setattr("regard.predictors.embedder.ENOUGH", 4)
+    found = embedder.features(texts)
+    assert found.padding == 0
+    np.testing.assert_allclose(found.vectors, want, rtol=1e-4, atol=1e-6)
+    rows = [row for rows, _, _ in embedder.batches(embedder.encode(texts)[0], 2) for row in rows]
+    assert sorted(rows) == list(range(8))
+
+
 def test_texts_over_the_limit_are_cut_and_counted(pieces, shake):
     embedder = make(pieces, shake, max_length=12)
     found = embedder.features([LONG, "dogs", LONG])
@@ -88,12 +99,14 @@ def test_nothing_is_kept_and_no_texts_give_no_vectors(embedder):
     assert not embedder.model.training and all(p.grad is None for p in embedder.model.parameters())
 
 
-def test_int8_is_close_and_says_where_it_runs(pieces, shake):
-    torch.manual_seed(0)
-    plain, small = make(pieces, shake), None
+def test_int8_is_close_and_is_not_saved(pieces, shake, tmp_path):
+    plain = make(pieces, shake)
     small = Embedder(make(pieces, shake).model, pieces, int8=True)
     cosine = (plain.embed(TEXTS) * small.embed(TEXTS)).sum(1)
     assert cosine.min() > 0.98 and not np.array_equal(plain.embed(TEXTS), small.embed(TEXTS))
+    with pytest.raises(ConfigError, match="cannot be saved"):
+        small.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 # -- the folder -------------------------------------------------------------------------------------------------------

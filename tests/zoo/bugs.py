@@ -1,6 +1,7 @@
 """The planted bugs: an edit of one file each, and the tests that must notice. Modelled on mistakes people make."""
 
 from tests.zoo.bug import bugs
+from tests.zoo.encoder import ENCODER
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
 
@@ -490,4 +491,5 @@ BUGS = [
     ),
     *LANGUAGE,
     *PRETRAINING,
+    *ENCODER,
 ]

@@ -30,7 +30,7 @@ PRESETS: dict[str, Preset] = {
         tokens=2048,
         precision="fp32",
         dropout=0.0,
-        optim=Optim(name="muon", lr=0.02, adam_lr=3e-3, betas=(0.9, 0.98), eps=1e-8),
+        optim=Optim(name="muon", lr=0.02, adam_lr=5e-3, betas=(0.9, 0.98), eps=1e-8),
         schedule=Schedule(kind="linear", warmup=50),
     ),
     "cuda": Preset(

@@ -19,7 +19,11 @@ Model = Annotated[
     typer.Argument(metavar="MODEL", help="A BERT: a model folder, or a name (regard model list).", show_default=False),
 ]
 Batch = Annotated[int, typer.Option(metavar="N", min=1, help="Texts read together; changes speed alone.")]
-Int8 = Annotated[bool, typer.Option("--int8", help="Weights in 8 bits, on a CPU: a little less exact.")]
+Int8 = Annotated[
+    bool,
+    typer.Option("--int8", help="Weights in 8 bits, on a CPU: about 1.6 times as fast; minilm's vectors keep a cosine "
+                 "of 0.9992 to the exact ones, 0.997 at worst."),
+]  # fmt: skip
 PUNCTUATION = re.compile(r"[^\w\s]|_")
 PLAIN = re.compile(r"(?<=[.!?…])\s+")  # where a sentence ends
 
@@ -113,7 +117,10 @@ def similar(
     if not lines:
         raise DataError(f"{in_} has no text in it")
     embedder = open_embedder(model, device, int8)
-    found = embedder.similar(query, [text for _, text in lines], top, batch)
+    texts = [text for _, text in lines]
+    if cut := embedder.encode([query, *texts])[1]:
+        ctx.obj.say(f"texts cut at {embedder.settings.max_length} tokens: {cut:,}")
+    found = embedder.similar(query, texts, top, batch)
     rows = [{"line": lines[s.index][0], "score": s.score, "text": s.text} for s in found]
     if json:
         show(rows)

