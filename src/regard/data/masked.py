@@ -7,7 +7,7 @@ files; the same request finds the same folder and does no work.
 import hashlib
 import math
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -94,7 +94,7 @@ class Sentences:
         return len(self.documents) - 1
 
 
-def _places(lengths) -> np.ndarray:
+def _places(lengths: Iterable[int]) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))]).astype(np.int64)
 
 
@@ -253,7 +253,7 @@ def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: d
         )
     parts = {"train": _Split(corpus), "valid": _Split(valid)} if valid is not None else _held_out(corpus, whole, config)
     sample = _Split(corpus, parts["train"].cut, every=-(-characters // LEARN_FROM))
-    tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)  # pyrefly: ignore[bad-argument-type]
+    tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)
     tokenizer.save(to, config.max_length)
     tokenizer = WordPiece.load(to)
     dtype = store.id_type(tokenizer.size)

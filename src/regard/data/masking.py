@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import _moved as moved
+from regard.data.batch import moved
 from regard.data.loader import check_same, cut, plan
 from regard.data.masked import Sentences
 from regard.errors import ConfigError, DataError

@@ -165,20 +165,15 @@ def test_the_toast_pair_swapped():
     rules = Rules(64, special_ids(tokenizer), inside_ids(tokenizer), *settings, negatives="swapped")
     seen = {}
     for seed in range(20):
-        (batch,) = in_order_with(text, rules, seed)
+        (batch,) = epoch(MaskedRows(text, rules, 64, seed))
         assert batch.follows is not None
         seen[int(batch.follows)] = tokenizer.decode(original(batch)[0].tolist())
-        assert batch.sentences[0].tolist() == [0] * (batch.ids[0] == tokenizer.sep).nonzero()[0] + [0] + [1] * (
-            len(batch.ids[0]) - int((batch.ids[0] == tokenizer.sep).nonzero()[0]) - 1
-        )
+        opens = 1 + batch.ids[0].tolist().index(tokenizer.sep)
+        assert batch.sentences[0].tolist() == [0] * opens + [1] * (batch.ids.size(1) - opens)
     first, second = (s.lower().replace(".", " .") for s in said)
     assert seen == {FOLLOWS: f"{first} {second}".replace(" .", "."), ELSE: f"{second} {first}".replace(" .", ".")}
     with pytest.raises(DataError, match="negatives=swapped"):
         draw_rows(text, make_rules(64), 0, 0)
-
-
-def in_order_with(text: Sentences, rules: Rules, seed: int) -> list[MaskedBatch]:
-    return epoch(MaskedRows(text, rules, 64, seed))
 
 
 def test_without_next_sentence_rows_are_full_stretches_of_one_text():
