@@ -1,13 +1,18 @@
-"""Compiled equals eager: the loss and every gradient, for batches of several shapes, plain and consistent."""
+"""Compiled equals eager: the loss and every gradient, for batches of several shapes."""
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 
 from regard.data.batch import collate
+from regard.data.masked import Sentences
+from regard.data.masking import MaskedRows, Rules
 from regard.models import build
+from regard.models.bert import BertConfig
 from regard.models.transformer import TransformerConfig
+from regard.tasks.masked_token import MaskedToken
 from regard.tasks.translate import ConsistentTranslate, Translate
 
 PAD = 22
@@ -19,14 +24,12 @@ def batch_of(*sizes: tuple[int, int]):
     return collate(sources, targets, eos=0, pad=PAD, multiple=4)
 
 
-@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs a C++ compiler")
-@pytest.mark.parametrize("task", [Translate(0.1), ConsistentTranslate(0.1, 5.0)], ids=["plain", "consistent"])
-def test_compiled_equals_eager(task):
-    model = build(
-        TransformerConfig(vocab=23, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, dropout=0.0)
-    )
-    batches = [batch_of((5, 3), (2, 6)), batch_of((3, 3), (3, 3)), batch_of((9, 4), (2, 2), (7, 11))]
+compiles = pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="torch.compile needs a C++ compiler"
+)
 
+
+def compare(model, task, batches) -> None:
     def gradients():
         found = []
         for batch in batches:
@@ -40,3 +43,27 @@ def test_compiled_equals_eager(task):
     task.compile()
     for mine, other in zip(gradients(), eager, strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
+
+
+@compiles
+@pytest.mark.parametrize("task", [Translate(0.1), ConsistentTranslate(0.1, 5.0)], ids=["plain", "consistent"])
+def test_compiled_equals_eager(task):
+    model = build(
+        TransformerConfig(vocab=23, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, dropout=0.0)
+    )
+    batches = [batch_of((5, 3), (2, 6)), batch_of((3, 3), (3, 3)), batch_of((9, 4), (2, 2), (7, 11))]
+
+    compare(model, task, batches)
+
+
+@compiles
+def test_compiled_pre_training_equals_eager():
+    random = np.random.default_rng(0)
+    text = Sentences.of(
+        [[random.integers(5, 90, random.integers(2, 10)).tolist() for _ in range(4)] for _ in range(30)]
+    )
+    rules = Rules(24, np.arange(90) < 5, np.zeros(90, bool), 0, 2, 3, 4)
+    rows = MaskedRows(text, rules, 24 * 8, 0, static=True)
+    batches = {tuple(b.ids.shape): b for b in (next(rows) for _ in range(rows.batches_per_epoch))}
+    config = BertConfig(vocab=90, width=16, layers=1, heads=2, ffn=24, max_length=24, dropout=0.0, head="pretraining")
+    compare(build(config), MaskedToken(), list(batches.values()))

@@ -3,6 +3,7 @@
 from tests.zoo.bug import bugs
 from tests.zoo.encoder import ENCODER
 from tests.zoo.language import LANGUAGE
+from tests.zoo.masked import PRETRAINING
 
 CONTRACT = "contract/test_models.py"
 MARIAN = "reference/test_marian.py"
@@ -489,5 +490,6 @@ BUGS = [
         ),
     ),
     *LANGUAGE,
+    *PRETRAINING,
     *ENCODER,
 ]

@@ -10,7 +10,7 @@ from types import ModuleType
 import torch
 
 from regard import checkpoint
-from regard.assemble import language, translate
+from regard.assemble import language, masked, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
@@ -21,7 +21,7 @@ from regard.models import TASK_ARCHS, build
 from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
-TASKS: dict[str, ModuleType] = {"translate": translate, "lm": language, "summarise": language}
+TASKS: dict[str, ModuleType] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
 
 
 def kit(task: str) -> ModuleType:

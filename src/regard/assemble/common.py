@@ -76,7 +76,8 @@ def write_folder(
         ("generation_config.json", generation),
         ("regard.json", known),
     ):
-        (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        if value:  # an encoder generates nothing
+            (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     (folder / "model.safetensors").write_bytes(weights_bytes(model))
 
@@ -94,6 +95,6 @@ pipeline_tag: {pipeline}
 {type(model).__name__} ({model_type(run.model)}), {count:,} parameters, trained on {data} with seed {run.seed}.
 All settings are in `run.json`, the curves in `metrics.jsonl`.
 
-    regard {verb} THIS_FOLDER "…"
+    regard {verb} THIS_FOLDER "{"… [MASK] …" if verb == "fill" else "…"}"
     regard info THIS_FOLDER
 """

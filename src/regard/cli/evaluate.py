@@ -1,14 +1,14 @@
 """`regard evaluate` and `regard compare`: one system's score, and whether two differ."""
 
 import dataclasses
-import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
-from regard.cli.info import read_json
+from regard.cli.info import note, read_json
+from regard.cli.masked import evaluate_masked
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
 
@@ -41,7 +41,7 @@ def evaluate(
         str,
         typer.Option(
             metavar="FILE",
-            help="For a language model: text, or JSONL, whose answers are scored; else its own held-out text.",
+            help="For a language model: text, or JSONL, whose answers are scored; for BERT text; else its own.",
             show_default=False,
         ),
     ] = "",
@@ -74,7 +74,7 @@ def evaluate(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score a run: a translator by BLEU and chrF, a language model by its loss and perplexity.
+    """Score a run: a translator by BLEU and chrF, a language model by perplexity, BERT by the hidden words it finds.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
     Perplexity is told per token, per byte and per word, with the context and stride it was measured with. A model that
@@ -89,10 +89,13 @@ def evaluate(
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Embedder, Writer, load
+    from regard.predictors import Embedder, Filler, Writer, load
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, Filler):
+        evaluate_masked(model, run, data, json, flags)
+        return
     if isinstance(model, Embedder):
         raise ConfigError(
             f"{run} turns texts into vectors, which have no score of their own; type: regard similar {run}"
@@ -328,15 +331,6 @@ def pick_tokenize(run: str, tokenize: str) -> str:
 def note_score(run: Path, found: dict[str, Any]) -> None:
     keep = ("on", "beam", "length_penalty", "bleu", "bleu_low", "bleu_high", "chrf", "sentences", "signature")
     note(run, {k: found[k] for k in keep})
-
-
-def note(run: Path, found: dict[str, Any]) -> None:
-    """Best effort: a score is worth printing even if the folder is read-only."""
-    try:
-        with open(run / "scores.jsonl", "a", encoding="utf-8") as file:
-            file.write(jsonlib.dumps(found, ensure_ascii=False) + "\n")
-    except OSError:
-        pass
 
 
 def _best(translator: Any, sources: list[str], beam: int, length_penalty: float) -> list[str]:

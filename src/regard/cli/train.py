@@ -21,13 +21,13 @@ PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to 
 def train(
     ctx: typer.Context,
     what: Annotated[
-        str, typer.Argument(metavar="TASK|RECIPE.py", help="translate, lm, or a recipe file.", show_default=False)
+        str, typer.Argument(metavar="TASK|RECIPE.py", help="translate, lm, mlm, or a recipe file.", show_default=False)
     ] = "",
     data: Annotated[
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="A data set by name (regard data list); for lm also your text: a file, a folder, or JSONL.",
+            help="A data set by name (regard data list); for lm and mlm also your text: a file, a folder, or JSONL.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -69,9 +69,9 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm: held-out text.",
+            help="For lm and mlm: held-out text.",
             rich_help_panel="Data",
-            show_default="the last tenth of the text",
+            show_default="a part of the text",
         ),
     ] = "",
     arch: Annotated[
@@ -79,16 +79,17 @@ def train(
         typer.Option(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
-            "For lm: gpt, llama, rnn, gru, lstm. Several by comma.",
+            "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. Several by comma.",
             rich_help_panel="Model",
-            show_default="transformer, gpt",
+            show_default="transformer, gpt, bert",
         ),
     ] = "",
     size: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl.",
+            help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl; for bert also mini, "
+            "medium, base, large.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -162,6 +163,7 @@ def train(
       regard train translate --data tatoeba-en-fr --arch transformer,lstm --seeds 3
       regard train lm --data my.txt --tokens chars
       regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3
+      regard train mlm --arch bert --size small --data corpus/
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -223,7 +225,9 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     from regard.data.catalog import is_known
     from regard.train.run import DATA
 
-    names = {"translate": ("source", "target", "valid_source", "valid_target")}.get(task, ("tokens", "valid"))
+    names = {"translate": ("source", "target", "valid_source", "valid_target"), "mlm": ("valid",)}.get(
+        task, ("tokens", "valid")
+    )
     if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
         raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
     values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
@@ -359,10 +363,10 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate"}.get(known["task"], known["task"])
-    flags.say(
-        f'next:\n  regard {verb} {best} "…"\n  {to_score(best, known["task"], known["data"])}\n  regard info {best}'
-    )
+    verb = {"lm": "generate", "mlm": "fill"}.get(known["task"], known["task"])
+    asked = "… [MASK] …" if verb == "fill" else "…"
+    score = to_score(best, known["task"], known["data"])
+    flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {score}\n  regard info {best}')
 
 
 def to_score(run: str, task: str, data: dict[str, Any]) -> str:

@@ -105,7 +105,7 @@ def check_same(state: dict[str, int], depends: dict[str, int]) -> None:
 def in_order(pairs: PairSource, eos: int, pad: int, tokens: int) -> Iterator[Pairs]:
     """One pass over all pairs, sorted by length, always the same: for validation."""
     w = widths(pairs)
-    for rows in _cut(np.lexsort((w[:, 0], w[:, 1])), w, tokens):
+    for rows in cut(np.lexsort((w[:, 0], w[:, 1])), w, tokens):
         yield _load(pairs, rows, eos, pad)
 
 
@@ -123,7 +123,7 @@ def plan(widths: np.ndarray, tokens: int, seed: int, epoch: int, world: int = 1)
     batches: list[np.ndarray] = []
     for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
         w = widths[chunk]
-        batches += _cut(chunk[np.lexsort((w[:, 0], w[:, 1]))], widths, tokens)
+        batches += cut(chunk[np.lexsort((w[:, 0], w[:, 1]))], widths, tokens)
     _even_out(batches, widths, world)
     return [batches[i] for i in random.permutation(len(batches))]
 
@@ -149,7 +149,7 @@ def padding(batches: list[np.ndarray], widths: np.ndarray, pairs: PairSource) ->
     return 1 - sum(int(used[rows].sum()) for rows in batches) / room
 
 
-def _cut(rows: np.ndarray, widths: np.ndarray, tokens: int) -> list[np.ndarray]:
+def cut(rows: np.ndarray, widths: np.ndarray, tokens: int) -> list[np.ndarray]:
     """Cut sorted rows into the longest runs with (number of rows) * (largest width) <= tokens."""
     cuts, start, widest = [], 0, 0
     for i, width in enumerate(widths[rows].max(1).tolist()):

@@ -16,6 +16,7 @@ PANELS = {
     "loss": "training loss per target token",
     "held_out_loss": "held-out loss per target token",
     "bleu": "held-out BLEU",
+    "masked_accuracy": "hidden words found",
 }
 
 

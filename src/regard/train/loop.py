@@ -84,6 +84,7 @@ def train(
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
         pace = Pace(at, device)
+        read = getattr(task, "tokens", None)  # what speed is told in, where only some of the tokens are targets
         log = Log(folder, at.step, quiet, on_log)
 
         def share(batch: Any, count: int) -> Tensor:
@@ -113,7 +114,7 @@ def train(
                 optimiser.step(bad)
                 optimiser.zero_grad()
                 tally.add(loss, norm, bad, count)
-                at.targets += count
+                at.targets += count if read is None else world.sum(sum(read(batch) for batch in micros))
 
                 if fixed := at.steps == 0 and (steps := pace.fit(run.minutes)) > 0:
                     at.steps, run = steps, with_steps(run, steps)

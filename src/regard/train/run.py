@@ -10,17 +10,19 @@ from typing import Any
 
 from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
+from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.data.text import TextConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 
-DataConfig = PairsConfig | TextConfig
+DataConfig = PairsConfig | TextConfig | MaskedConfig
 DATA: dict[str, type[Any]] = {
     "translate": PairsConfig,
     "lm": TextConfig,
     "summarise": TextConfig,
+    "mlm": MaskedConfig,
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
@@ -68,9 +70,8 @@ class Run:
             raise unknown("task", self.task, DATA)
         if not isinstance(self.data, wanted := DATA[self.task]):
             raise ConfigError(f"the task {self.task} wants {wanted.__name__}, got {type(self.data).__name__}")
-        asked, name = (
-            (self.data.max_length, "max_length") if self.task == "translate" else (self.data.context, "context")
-        )
+        name = "context" if hasattr(self.data, "context") else "max_length"
+        asked = getattr(self.data, name)
         room = getattr(self.model, name, 0) or asked
         if asked > room:
             way = (

@@ -1,0 +1,360 @@
+"""Documents to a prepared folder for BERT's pre-training: WordPiece, sentences as memory maps, a manifest.
+
+Everything streams: a document comes in, its ids go out. The folder's name is a hash of the settings and of the input
+files; the same request finds the same folder and does no work.
+"""
+
+import hashlib
+import math
+from array import array
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from regard.config import at_least, to_dict, unknown
+from regard.data import fetch, store
+from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.sentences import BORDERS, Corpus, sentences
+from regard.data.store import Shards, ShardWriter, open_shards
+from regard.data.tokenizers.wordpiece import INSIDE, SPECIAL, WordPiece
+from regard.errors import ConfigError, DataError
+
+FORMAT = 1
+NEGATIVES = ("random", "swapped")
+ENDINGS = (".txt", ".md", ".jsonl")  # of the files that are read in a folder
+LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
+GROUP = 64  # documents encoded at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedConfig:
+    """Documents to hide words of: a known `name`, or a text, a folder of texts, or a .jsonl at `path`."""
+
+    name: str = ""
+    path: str = ""
+    valid: str = ""  # held-out documents of their own; else some of the documents are held out
+    held_out: float = 0.05  # that part of them; the same text is never on both sides
+    documents: str = ""  # where one ends: files, blank (lines) or lines; "": files in a folder, blank in one text
+    vocab: int = 8000
+    lower: bool = True
+    max_length: int = 128  # tokens of a row, [CLS] and [SEP] among them
+    masked: float = 0.15  # of the tokens
+    whole_words: bool = False  # hide all pieces of a word, or none
+    next_sentence: bool = True  # also learn whether B follows A
+    negatives: str = "random"  # B that does not follow: from another document, or "swapped": A and B change places
+
+    def __post_init__(self):
+        if self.documents and self.documents not in BORDERS:
+            raise unknown("border of documents", self.documents, BORDERS)
+        if self.negatives not in NEGATIVES:
+            raise unknown("kind of negatives", self.negatives, NEGATIVES)
+        for name in ("held_out", "masked"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(f"data.{name} is {getattr(self, name)}; it wants more than 0 and less than 1")
+        at_least(self, "data.", vocab=0, max_length=8)
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a sentence, at most: then any two fit into a row."""
+        return (self.max_length - 3) // 2
+
+
+class Sentences:
+    """The ids of documents, one sentence after the other, without [CLS] and [SEP]."""
+
+    def __init__(self, ids: Shards, sentences: np.ndarray, documents: np.ndarray):
+        self.ids = ids
+        self.sentences = sentences  # S+1 places in `ids`, where each begins and the last one ends
+        self.documents = documents  # N+1 places in `sentences`
+
+    @classmethod
+    def of(cls, documents: list[list[list[int]]]) -> "Sentences":
+        """The same over lists in memory: documents of sentences of ids."""
+        flat = [s for document in documents for s in document]
+        ids = np.array([i for s in flat for i in s], np.int64)
+        return cls(Shards([ids]), _places(map(len, flat)), _places(map(len, documents)))
+
+    @classmethod
+    def open(cls, folder: Path, part: str, manifest: dict[str, Any]) -> "Sentences":
+        about, shard = manifest["parts"][part], manifest["shard"]
+        ids = open_shards(folder, f"{part}.ids", np.dtype(manifest["dtype"]), about["tokens"], shard)
+        places = []
+        for name in ("sentences", "documents"):
+            found = open_shards(folder, f"{part}.{name}", np.int64, about[name] + 1, shard)
+            places.append(found.read(0, len(found)))
+        return cls(ids, *places)
+
+    def __len__(self) -> int:
+        """How many documents."""
+        return len(self.documents) - 1
+
+
+def _places(lengths: Iterable[int]) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.fromiter(lengths, np.int64))]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class PreparedMasked:
+    """A prepared folder, open for reading."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    tokenizer: WordPiece
+    train: Sentences
+    valid: Sentences
+
+    @property
+    def entropy(self) -> float:
+        """Of the training text's tokens, each on its own, in nats: the loss of who knows only how frequent they are."""
+        return self.manifest["report"]["entropy"]
+
+    def report(self) -> str:
+        """What was read and what was noticed, in a few lines."""
+        r, parts = self.manifest["report"], self.manifest["parts"]
+        train, valid = parts["train"], parts["valid"]
+        lines = [
+            f"{train['documents']:,} documents of {train['sentences']:,} sentences and {train['tokens']:,} tokens to "
+            f"train on, {valid['documents']:,} for validation, {self.manifest['vocab']:,} pieces; "
+            f"unigram entropy {r['entropy']:.3f}",
+        ]
+        if r["repeated"]:
+            lines.append(
+                f"{r['repeated']:,} of {r['lines']:,} lines ({r['repeated'] / r['lines']:.1%}) repeat an earlier one; "
+                "they are kept, and what is learned leans towards them"
+            )
+        if r["leaked"]:
+            lines.append(f"{r['leaked']:,} held-out lines also stand in the training text; they flatter the loss")
+        if r["cut"]:
+            lines.append(
+                f"{r['cut']:,} sentences were cut into parts of at most {r['longest']} tokens; nothing is lost"
+            )
+        return "\n".join(lines)
+
+
+def special_ids(tokenizer: WordPiece) -> np.ndarray:
+    """V: which ids are [PAD], [UNK], [CLS], [SEP] or [MASK], never hidden and never put in a word's place."""
+    special = np.zeros(tokenizer.size, bool)
+    special[[tokenizer.pad, tokenizer.unk, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
+    return special
+
+
+def inside_ids(tokenizer: WordPiece) -> np.ndarray:
+    """V: which pieces go on within a word."""
+    return np.array([tokenizer.piece(i).startswith(INSIDE) for i in range(tokenizer.size)])
+
+
+def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked:
+    """Everything training needs, made from `config`'s documents or found ready in the cache."""
+    train, valid, border = locate(config, say)
+    hashes = {"train": [store.sha256(p) for p in train], "valid": [store.sha256(p) for p in valid]}
+    shaping = {k: getattr(config, k) for k in ("held_out", "vocab", "lower", "max_length")} | {"border": border}
+    folder = cache_folder() / "prepared" / store.key("masked", FORMAT, shaping, hashes)
+    if (ready := _open(folder)) is None:
+        say("preparing: reading the documents, learning the pieces, encoding ...")
+        with building(folder) as temporary:
+            _build(config, Corpus(train, border), Corpus(valid, border) if valid else None, hashes, temporary)
+        ready = _open(folder)
+        assert ready is not None
+    say(ready.report())
+    return ready
+
+
+def locate(config: MaskedConfig, say: Say = to_stderr) -> tuple[list[Path], list[Path], str]:
+    """The files `config` names, those held out, and where documents end in them."""
+    if bool(config.name) == bool(config.path):
+        raise ConfigError(
+            f"give either the data set {config.name!r} or a path of your own, not both"
+            if config.name
+            else "no data; give a text, a folder, a .jsonl, or a name (see: regard data list)"
+        )
+    if config.name:
+        found = fetch.get_text(config.name, say)
+        train, valid = [found.train], [found.valid] if found.valid else []
+    else:
+        train, valid = _files(config.path), []
+    folder = bool(config.path) and Path(config.path).expanduser().is_dir()
+    return train, _files(config.valid) if config.valid else valid, config.documents or ("files" if folder else "blank")
+
+
+def _files(name: str) -> list[Path]:
+    """A file itself; the texts in a folder and its folders, by name."""
+    path = Path(name).expanduser()
+    if not path.is_dir():
+        return [path]
+    found = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(ENDINGS) and p.is_file())
+    if not found:
+        raise DataError(f"{path} holds no text; wanted files that end in {', '.join(ENDINGS)}, or give a file itself")
+    return found
+
+
+def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> Sentences:
+    """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
+    files, _, border = locate(MaskedConfig(path=path, documents=config.documents))
+    longest = config.longest
+    documents = [
+        [ids[start : start + longest] for ids in document for start in range(0, len(ids), longest)]
+        for document in _encoded(_Split(Corpus(files, border)), tokenizer)
+    ]
+    if not documents:
+        raise DataError(f"{path}: no text to score on")
+    return Sentences.of(documents)
+
+
+# Building
+
+
+def _open(folder: Path) -> PreparedMasked | None:
+    if (manifest := store.read_manifest(folder)) is None:
+        return None
+    train, valid = (Sentences.open(folder, part, manifest) for part in ("train", "valid"))
+    return PreparedMasked(folder, manifest, WordPiece.load(folder), train, valid)
+
+
+class _Split:
+    """One side of the documents: those whose hash is above `cut`, or not. Without a cut, all of them."""
+
+    def __init__(self, corpus: Corpus, cut: int | None = None, above: bool = True, every: int = 1):
+        self.corpus, self.cut, self.above, self.every = corpus, cut, above, every
+
+    def __iter__(self) -> Iterator[list[str]]:
+        chosen = (d for d in self.corpus if self.cut is None or (_hash("\n".join(d)) > self.cut) == self.above)
+        return islice(chosen, 0, None, self.every)
+
+
+class _Lines:
+    """The lines of documents, for the vocabulary, which reads them twice."""
+
+    def __init__(self, documents: _Split):
+        self.documents = documents
+
+    def __iter__(self) -> Iterator[str]:
+        return (line for document in self.documents for line in document)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
+
+
+def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: dict[str, Any], to: Path) -> None:
+    whole, characters = array("Q"), 0
+    for document in corpus:
+        whole.append(_hash("\n".join(document)))
+        characters += sum(map(len, document))
+    least = 1 if valid is not None else 2
+    if len(set(whole)) < least:
+        raise DataError(
+            f"{corpus.paths[0]}: {len(set(whole))} different documents, wanted at least {least}; put blank lines "
+            "between them, or say that each line is one: --set data.documents=lines"
+        )
+    parts = {"train": _Split(corpus), "valid": _Split(valid)} if valid is not None else _held_out(corpus, whole, config)
+    sample = _Split(corpus, parts["train"].cut, every=-(-characters // LEARN_FROM))
+    tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)
+    tokenizer.save(to, config.max_length)
+    tokenizer = WordPiece.load(to)
+    dtype = store.id_type(tokenizer.size)
+    counts = np.zeros(tokenizer.size, np.int64)
+    lines, about, cut = {}, {}, 0
+    for part, documents in parts.items():
+        with _Writer(to, part, dtype, config.longest) as writer:
+            for encoded in _encoded(documents, tokenizer):
+                writer.add(encoded)
+                if part == "train":
+                    for ids in encoded:
+                        np.add.at(counts, ids, 1)
+            about[part] = writer.about()
+            cut += writer.cut
+        lines[part] = np.fromiter((_hash(line) for line in _Lines(documents)), np.uint64)
+        if not about[part]["tokens"]:
+            raise DataError(f"{documents.corpus.paths[0]}: no text left for the part {part}; give more")
+    counts[special_ids(tokenizer)] = 0
+    share = counts[counts > 0] / max(1, counts.sum())
+    report = {
+        "lines": sum(map(len, lines.values())),
+        "repeated": sum(len(x) - len(np.unique(x)) for x in lines.values()),
+        "leaked": int(np.isin(lines["valid"], lines["train"]).sum()),
+        "cut": cut,
+        "longest": config.longest,
+        "entropy": float(-(share * np.log(share)).sum()) if len(share) else math.nan,
+    }
+    store.write_manifest(
+        to,
+        {
+            "format": FORMAT,
+            "kind": "masked",
+            "config": to_dict(config),
+            "inputs": hashes,
+            "vocab": tokenizer.size,
+            "dtype": dtype.name,
+            "shard": store.SHARD,
+            "parts": about,
+            "report": report,
+        },
+    )
+
+
+def _held_out(corpus: Corpus, hashes: array, config: MaskedConfig) -> dict[str, _Split]:
+    """The documents with the smallest hashes are held out: at least two, at most half."""
+    ordered = np.unique(np.array(hashes, np.uint64))
+    number = min(max(2, round(config.held_out * len(ordered))), len(ordered) // 2)
+    cut = int(ordered[number - 1])
+    return {"train": _Split(corpus, cut), "valid": _Split(corpus, cut, above=False)}
+
+
+def _encoded(documents: _Split, tokenizer: WordPiece) -> Iterator[list[list[int]]]:
+    """The ids of each document's sentences. What looks like a special token in a text is only text."""
+    flow = iter(documents)
+    while group := list(islice(flow, GROUP)):
+        cut = [[s for line in document for s in sentences(line)] for document in group]
+        flat = [_unspecial(s) for document in cut for s in document]
+        ids = iter(tokenizer.tokenizer.encode_batch_fast(flat, add_special_tokens=False))
+        for document in cut:
+            if found := [e.ids for _, e in zip(document, ids, strict=False) if e.ids]:
+                yield found
+
+
+def _unspecial(text: str) -> str:
+    if "[" in text:
+        for token in SPECIAL:
+            text = text.replace(token, f"[ {token[1:-1]} ]")
+    return text
+
+
+class _Writer:
+    """Appends documents to the files of a part."""
+
+    def __init__(self, folder: Path, part: str, dtype: np.dtype, longest: int):
+        self.ids = ShardWriter(folder, f"{part}.ids", dtype)
+        self.sentences = ShardWriter(folder, f"{part}.sentences", np.int64)
+        self.documents = ShardWriter(folder, f"{part}.documents", np.int64)
+        self.longest, self.cut = longest, 0
+
+    def __enter__(self) -> "_Writer":
+        self._open = ExitStack()
+        for file in (self.ids, self.sentences, self.documents):
+            self._open.enter_context(file)
+        self.sentences.write([0])
+        self.documents.write([0])
+        return self
+
+    def add(self, document: list[list[int]]) -> None:
+        for ids in document:
+            self.cut += len(ids) > self.longest
+            for start in range(0, len(ids), self.longest):
+                self.ids.write(ids[start : start + self.longest])
+                self.sentences.write([self.ids.length])
+        self.documents.write([self.sentences.length - 1])
+
+    def about(self) -> dict[str, int]:
+        return {
+            "tokens": self.ids.length,
+            "sentences": self.sentences.length - 1,
+            "documents": self.documents.length - 1,
+        }
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()

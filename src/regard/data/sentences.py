@@ -1,0 +1,76 @@
+"""Texts as documents, and documents as sentences in their order: what a model learns from that tells what comes next.
+
+Where a document ends: at a file's end, at blank lines, or at every line. Where a sentence ends: at the end of a line,
+and after . ! or ? before what may open the next one.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.data.documents import is_jsonl, read_text
+from regard.data.pairs import clean
+from regard.data.records import Record, read_records
+
+BORDERS = ("files", "blank", "lines")  # where a document ends
+END = re.compile(r"""(?<=[.!?…])(["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9ÀÁÂÄÅÇÈÉÊËÍÎÑÓÔÖÚÜÆØ¿¡])""")
+SHORT = re.compile(r"(?:^|[\s(\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|cf|No|Fig|Eq|[A-Z])\.$")  # goes on
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The documents of some files, each a list of its lines, white space tidied; can be read again and again."""
+
+    paths: list[Path]
+    border: str = "blank"
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for path in self.paths:
+            if is_jsonl(path):
+                documents = (_text(record).split("\n") for record in read_records(path))
+            elif self.border == "files":
+                documents = iter([list(_lines(path))])
+            elif self.border == "lines":
+                documents = ([line] for line in _lines(path))
+            else:
+                documents = _paragraphs(_lines(path))
+            for lines in documents:
+                if kept := [line for line in map(clean, lines) if line]:
+                    yield kept
+
+
+def sentences(line: str) -> list[str]:
+    """The sentences of a line."""
+    found, start = [], 0
+    for end in END.finditer(line):
+        if SHORT.search(line, start, end.start()):
+            continue
+        found.append(line[start : end.end(1)])
+        start = end.end()
+    return [*found, line[start:]] if start < len(line) else found
+
+
+def _text(record: str | Record) -> str:
+    return record if isinstance(record, str) else "\n".join(message["content"] for message in record.messages)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    held = ""
+    for block in read_text(path):
+        *whole, held = (held + block).split("\n")
+        yield from whole
+    if held:
+        yield held
+
+
+def _paragraphs(lines: Iterator[str]) -> Iterator[list[str]]:
+    held: list[str] = []
+    for line in lines:
+        if line.strip():
+            held.append(line)
+        elif held:
+            yield held
+            held = []
+    if held:
+        yield held

@@ -1,0 +1,107 @@
+"""The loss of pre-training equals transformers' on the same batch, values and gradients, however the batch is cut."""
+
+import json
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.masked import Sentences
+from regard.data.masking import MaskedBatch, MaskedRows, Rules
+from regard.models.bert import Bert, BertConfig
+from regard.models.published import to_published, weights_bytes
+from regard.tasks.masked_token import MaskedToken
+
+VOCAB = 90
+transformers = pytest.importorskip("transformers")
+
+
+def make(tmp_path, shake, head: str):
+    """Our model in float64, and theirs with the same weights."""
+    config = BertConfig(vocab=VOCAB, width=32, layers=2, heads=4, ffn=48, max_length=24, dropout=0.0, head=head)
+    ours = shake(Bert(config)).eval()
+    (tmp_path / "config.json").write_text(json.dumps(to_published(config)))
+    (tmp_path / "model.safetensors").write_bytes(weights_bytes(ours))
+    kind = transformers.BertForPreTraining if head == "pretraining" else transformers.BertForMaskedLM
+    theirs, info = kind.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    return ours.double(), theirs.double().eval()
+
+
+def batch_of(next_sentence: bool, static: bool = False) -> MaskedBatch:
+    random = np.random.default_rng(0)
+    text = Sentences.of(
+        [[random.integers(5, VOCAB, random.integers(2, 10)).tolist() for _ in range(4)] for _ in range(30)]
+    )
+    special, inside = np.arange(VOCAB) < 5, np.zeros(VOCAB, bool)
+    rules = Rules(24, special, inside, 0, 2, 3, 4, next_sentence=next_sentence)
+    rows = MaskedRows(text, rules, 24 * 12, 0, static=static)
+    ragged = max(islice(rows, rows.batches_per_epoch), key=lambda b: len(set(b.lengths.tolist())))
+    assert len(set(ragged.lengths.tolist())) > 2 and len(ragged) > 5
+    return ragged
+
+
+def asked(batch: MaskedBatch) -> dict:
+    labels = torch.from_numpy(np.where(batch.host_targets >= 0, batch.host_targets, -100))
+    places = torch.arange(batch.ids.size(1))
+    given = {
+        "input_ids": batch.ids,
+        "token_type_ids": batch.sentences,
+        "attention_mask": (places < batch.lengths[:, None]).long(),
+        "labels": labels,
+    }
+    if batch.follows is not None:
+        given["next_sentence_label"] = torch.where(batch.follows < 0, -100, batch.follows)
+    return given
+
+
+@pytest.mark.parametrize("static", [False, True], ids=["ragged", "static"])
+@pytest.mark.parametrize("head", ["pretraining", "masked"])
+def test_loss_and_gradients_equal_theirs(tmp_path, shake, head, static):
+    ours, theirs = make(tmp_path, shake, head)
+    batch = batch_of(head == "pretraining", static)
+    task = MaskedToken()
+    mine = task.loss_sum(ours, batch) / task.count(batch)
+    yours = theirs(**asked(batch)).loss
+    torch.testing.assert_close(mine, yours, rtol=1e-5, atol=1e-6, check_dtype=False)
+    mine.backward()
+    yours.backward()
+    table = theirs.bert.embeddings.word_embeddings.weight.grad
+    assert ours.token.weight.grad is not None and float(table.abs().max()) > 1e-4
+    torch.testing.assert_close(ours.token.weight.grad[:VOCAB], table, rtol=1e-4, atol=1e-7)
+    place = theirs.bert.embeddings.position_embeddings.weight.grad
+    torch.testing.assert_close(ours.get_parameter("place.table").grad, place, rtol=1e-4, atol=1e-7)
+
+
+def test_halves_add_up_to_the_whole(tmp_path, shake):
+    ours, _ = make(tmp_path, shake, "pretraining")
+    batch, task = batch_of(True), MaskedToken()
+    whole = task.loss_sum(ours, batch)
+    torch.testing.assert_close(sum(task.loss_sum(ours, half) for half in batch.split()), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_the_head_meets_the_hidden_words_alone(tmp_path, shake):
+    ours, _ = make(tmp_path, shake, "pretraining")
+    batch, seen = batch_of(True), []
+    assert ours.masked is not None
+    ours.masked.register_forward_hook(lambda _module, given, _out: seen.append(tuple(given[0].shape)))
+    MaskedToken().loss_sum(ours, batch)
+    assert seen == [(batch.count, 32)] and batch.count < 0.2 * batch.ids.numel()
+
+
+def test_held_out_numbers_worked_out_from_their_logits(tmp_path, shake):
+    ours, theirs = make(tmp_path, shake, "pretraining")
+    batch = batch_of(True)
+    found = MaskedToken(entropy=4.0).held_out(ours, [batch, *batch.split()])
+    with torch.no_grad():
+        out = theirs(**{k: v for k, v in asked(batch).items() if "label" not in k})
+    labels, follows = asked(batch)["labels"], batch.follows
+    assert follows is not None and found["unigram_entropy"] == 4.0
+    hidden, real = labels >= 0, follows >= 0
+    loss = -out.prediction_logits.log_softmax(-1)[hidden].gather(1, labels[hidden][:, None]).mean()
+    assert found["loss"] == pytest.approx(float(loss), rel=1e-5)
+    right = (out.prediction_logits.argmax(-1)[hidden] == labels[hidden]).double().mean()
+    assert found["masked_accuracy"] == pytest.approx(float(right))
+    pairs = (out.seq_relationship_logits.argmax(-1)[real] == follows[real]).double().mean()
+    assert found["next_sentence_accuracy"] == pytest.approx(float(pairs))
