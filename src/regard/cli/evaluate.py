@@ -9,6 +9,7 @@ import typer
 
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
 from regard.cli.info import read_json
+from regard.cli.labels import evaluate_labels
 from regard.cli.translate import LengthPenalty, open_translator, translations
 from regard.errors import ConfigError
 
@@ -38,7 +39,9 @@ def evaluate(
     data: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="For a language model: the text; else its own held-out text.", show_default=False
+            metavar="FILE",
+            help="For a language model the text, for labels the examples; else its own held-out part.",
+            show_default=False,
         ),
     ] = "",
     context: Annotated[
@@ -64,16 +67,22 @@ def evaluate(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     tokenize: Tokenize = "auto",
+    picture: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="For a classifier: draw how sure and how right it is.", show_default=False),
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also keep the translations here.", show_default=False)
     ] = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score a run: a translator by BLEU and chrF, a language model by its loss and perplexity.
+    """Score a run: a translator by BLEU and chrF, a language model by perplexity, labels by accuracy and F1.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
     Perplexity is told per token, per byte and per word, with the context and stride it was measured with.
+    A classifier stands beside a bag of words, with its confusion table and calibration; a tagger of entities is judged
+    by strict IOB2.
     The score is also noted in the run's scores.jsonl, where `regard info` finds it.
 
     \b
@@ -81,13 +90,17 @@ def evaluate(
       regard evaluate runs/demo
       regard evaluate runs/demo --source test.en --target test.fr
       regard evaluate runs/x --data test.txt --stride 64
+      regard evaluate runs/sent --data dev.csv --picture sure.png
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Writer, load
+    from regard.predictors import Labeller, Writer, load
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, Labeller):
+        evaluate_labels(model, run, data, picture, json, flags)
+        return
     if isinstance(model, Writer):
         evaluate_text(model, run, data, context, stride, json, flags)
         return

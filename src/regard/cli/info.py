@@ -42,8 +42,8 @@ def info(run: Run, json: Json = False) -> None:
         print("\non the held-out sentences")
         print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in found["held_out"].items()]))
     for score in found["scores"]:
-        how = f"beam {score['beam']}" if "beam" in score else f"context {score['context']}, stride {score['stride']}"
-        print(f"\nscored on {score['on']}, {how}")
+        how = ", ".join(f"{name} {score[name]}" for name in ("beam", "context", "stride") if name in score)
+        print(f"\nscored on {score['on']}" + (f", {how}" if how else ""))
         values = [(NAMES.get(k, k.replace("_", " ")), v) for k, v in score.items() if k not in HOW]
         print(_indented([(k, f"{v:.4g}") for k, v in values if isinstance(v, float) and v]))
         if "signature" in score:

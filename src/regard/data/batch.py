@@ -52,7 +52,7 @@ class Pairs:
         real = np.arange(self.target.size(1)) < self.host_lengths[:, 1:]
         if real.all():
             return None
-        return _moved(torch.from_numpy(np.flatnonzero(real)), self.target.device)
+        return moved(torch.from_numpy(np.flatnonzero(real)), self.target.device)
 
     def twice(self) -> "Pairs":
         """Every pair once more, after all of them: one pass, two draws of dropout."""
@@ -63,7 +63,7 @@ class Pairs:
     def to(self, device: torch.device | str) -> "Pairs":
         """The batch on `device`; towards a GPU the copy runs beside the computation."""
         names = ("source", "source_lengths", "target", "target_lengths")
-        return replace(self, **{name: _moved(getattr(self, name), device) for name in names})
+        return replace(self, **{name: moved(getattr(self, name), device) for name in names})
 
     def split(self) -> list["Pairs"]:
         """Two halves, for a device that cannot hold the whole; a single pair stays whole."""
@@ -122,12 +122,12 @@ class Tokens:
         """Where the targets that count stand in the flattened B T, M; None where all count. Made on the host."""
         if self.host_counts is None:
             return None
-        return _moved(torch.from_numpy(np.flatnonzero(self.host_counts)), self.ids.device)
+        return moved(torch.from_numpy(np.flatnonzero(self.host_counts)), self.ids.device)
 
     def to(self, device: torch.device | str) -> "Tokens":
         """The batch on `device`; towards a GPU the copy runs beside the computation."""
         names = ("ids", "counts", "documents")
-        there = {name: _moved(x, device) for name in names if (x := getattr(self, name)) is not None}
+        there = {name: moved(x, device) for name in names if (x := getattr(self, name)) is not None}
         return replace(self, **there)
 
     def split(self) -> list["Tokens"]:
@@ -142,7 +142,7 @@ class Tokens:
         return Tokens(**{name: x[rows] for name in names if (x := getattr(self, name)) is not None})
 
 
-def _moved(x: Tensor, device: torch.device | str) -> Tensor:
+def moved(x: Tensor, device: torch.device | str) -> Tensor:
     """`x` on `device`, without waiting where that is a GPU."""
     device = torch.device(device)
     pin = device.type == "cuda" and x.device.type == "cpu"

@@ -105,7 +105,7 @@ def check_same(state: dict[str, int], depends: dict[str, int]) -> None:
 def in_order(pairs: PairSource, eos: int, pad: int, tokens: int) -> Iterator[Pairs]:
     """One pass over all pairs, sorted by length, always the same: for validation."""
     w = widths(pairs)
-    for rows in _cut(np.lexsort((w[:, 0], w[:, 1])), w, tokens):
+    for rows in cut(np.lexsort((w[:, 0], w[:, 1])), w, tokens):
         yield _load(pairs, rows, eos, pad)
 
 
@@ -115,15 +115,17 @@ def widths(pairs: PairSource, multiple: int = 1) -> np.ndarray:
     return -(-lengths // multiple) * multiple
 
 
-def plan(widths: np.ndarray, tokens: int, seed: int, epoch: int, world: int = 1) -> list[np.ndarray]:
+def plan(
+    widths: np.ndarray, tokens: int, seed: int, epoch: int, world: int = 1, sorted_together: int = CHUNK
+) -> list[np.ndarray]:
     """The epoch's batches as rows, in order; their number is a multiple of `world`."""
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(widths))
-    size = max(1, int(CHUNK * tokens / widths.max(1).mean()))
+    size = max(1, int(sorted_together * tokens / widths.max(1).mean()))
     batches: list[np.ndarray] = []
     for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
         w = widths[chunk]
-        batches += _cut(chunk[np.lexsort((w[:, 0], w[:, 1]))], widths, tokens)
+        batches += cut(chunk[np.lexsort((w[:, 0], w[:, 1]))], widths, tokens)
     _even_out(batches, widths, world)
     return [batches[i] for i in random.permutation(len(batches))]
 
@@ -149,7 +151,7 @@ def padding(batches: list[np.ndarray], widths: np.ndarray, pairs: PairSource) ->
     return 1 - sum(int(used[rows].sum()) for rows in batches) / room
 
 
-def _cut(rows: np.ndarray, widths: np.ndarray, tokens: int) -> list[np.ndarray]:
+def cut(rows: np.ndarray, widths: np.ndarray, tokens: int) -> list[np.ndarray]:
     """Cut sorted rows into the longest runs with (number of rows) * (largest width) <= tokens."""
     cuts, start, widest = [], 0, 0
     for i, width in enumerate(widths[rows].max(1).tolist()):

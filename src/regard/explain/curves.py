@@ -16,6 +16,8 @@ PANELS = {
     "loss": "training loss per target token",
     "held_out_loss": "held-out loss per target token",
     "bleu": "held-out BLEU",
+    "accuracy": "held-out accuracy",
+    "entity_f1": "held-out entity F1",
 }
 
 

@@ -1,0 +1,27 @@
+"""Tagging: one label for each word, told at its first piece."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from regard.data.labelled import NONE
+from regard.data.labelled_batch import Labelled
+from regard.tasks.classify import Classify
+
+
+class Tag(Classify):
+    """Cross-entropy of the tags, over the first pieces of words; the head never meets the other pieces."""
+
+    name = "tag"
+
+    def logits(self, model: Any, batch: Labelled) -> Tensor:
+        """M labels."""
+        hidden = model(batch.ids, batch.lengths, batch.sentences)  # B T D
+        return model.scores(hidden[batch.labels != NONE])
+
+    def targets(self, batch: Labelled) -> Tensor:
+        return batch.labels[batch.labels != NONE]
+
+    def places(self, batch: Labelled) -> np.ndarray:
+        return np.repeat(batch.rows, (batch.labels != NONE).sum(1).cpu().numpy())
