@@ -1,8 +1,9 @@
-"""A recurrent classifier: read the text word by word, then tell its class from the last state; or tag as you read."""
+"""A recurrent classifier: read the text word by word, then tell its class from the states; or tag as you read."""
 
 from dataclasses import dataclass
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from regard.config import at_least, fraction
@@ -13,6 +14,8 @@ from regard.nn.init import recurrent_
 from regard.nn.recurrent import GATES, SlideCell, State, run_stack
 from regard.shapes import check
 
+POOLINGS = ("mean", "last")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentClassifierConfig:
@@ -22,13 +25,14 @@ class RecurrentClassifierConfig:
     width: int = 128
     layers: int = 1
     dropout: float = 0.0
+    pooling: str = "mean"  # what stands for a whole text: the mean of all states, or the "last", as in the lecture
     head: str = "sequence"  # or "token"
     labels: tuple[str, ...] = ("0", "1")
 
     def __post_init__(self):
         at_least(self, "model.", vocab=1, embedding=1, width=1, layers=1)
         fraction(self, "dropout", "model.")
-        for name, table in (("cell", GATES), ("head", LABELLED)):
+        for name, table in (("cell", GATES), ("pooling", POOLINGS), ("head", LABELLED)):
             if getattr(self, name) not in table:
                 raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
         if not self.labels:
@@ -47,6 +51,7 @@ class RecurrentClassifier(nn.Module):
         self.drop = dropout(c.dropout)
         self.classifier = nn.Linear(c.width, len(c.labels))
         recurrent_(self)
+        nn.init.normal_(self.token.weight, std=0.1)  # labelled text is little: a rare word should weigh little
 
     def forward(self, ids: Tensor, lengths: Tensor | None = None, sentences: Tensor | None = None) -> Tensor:
         """B T ids -> B T D. Second texts are told by the [SEP] before them; `sentences` is not needed."""
@@ -60,10 +65,13 @@ class RecurrentClassifier(nn.Module):
         return tuple(x.new_zeros(c.layers, x.size(0), c.width) for _ in range(2 if c.cell == "lstm" else 1))
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The state after the last word: B T D -> B D."""
+        """What stands for a whole text: B T D -> B D. Padding is passed over."""
         if lengths is None:
-            return hidden[:, -1]
-        return hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]
+            return hidden[:, -1] if self.config.pooling == "last" else hidden.mean(1)
+        if self.config.pooling == "last":
+            return hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]
+        real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
+        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: … D -> … labels."""

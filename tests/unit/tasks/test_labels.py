@@ -76,7 +76,7 @@ def test_balanced_weights_have_a_mean_of_one_over_the_examples():
     assert sum(w * n for w, n in zip(weights, (90, 10), strict=True)) == pytest.approx(100)
 
 
-@pytest.mark.parametrize("arch", ["transformer", "lstm", "gru", "rnn"])
+@pytest.mark.parametrize("arch", ["transformer", "lstm", "gru", "rnn", "lstm-last"])
 @pytest.mark.parametrize("task", ["classify", "tag"])
 class TestModels:
     """What every labeller promises: padding changes nothing, a row is a row, parts are used, parts add up."""
@@ -84,7 +84,9 @@ class TestModels:
     def model(self, arch, task):
         torch.manual_seed(0)
         head = "token" if task == "tag" else "sequence"
-        return build(config_for(arch, "tiny", 12, task=task, dropout=0.0, head=head, labels=LABELS)).eval()
+        how = dict(pooling="last") if arch.endswith("-last") else {}
+        arch = arch.removesuffix("-last")
+        return build(config_for(arch, "tiny", 12, task=task, dropout=0.0, head=head, labels=LABELS, **how)).eval()
 
     def batch(self, task, which=(0, 1, 2)):
         marks = {0: [-1, 1, 2, -1], 1: [-1, 0, -1], 2: [-1, 2, -1, 1, 0, -1]}
