@@ -62,7 +62,7 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         said = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--arch=lstm",
                      "--steps=40", "--name=sent", *FAST)  # fmt: skip
-    assert "accuracy" in said.out and "regard classify runs/sent" in said.err
+    assert "accuracy" in said.out and "texts_per_second" in said.out and "regard classify runs/sent" in said.err
     assert (
         "2 labels: " in said.err
         and "178 texts to train on, 22 for validation" in said.err
@@ -140,6 +140,14 @@ def test_an_encoder_is_fine_tuned_to_entities(place):
     assert works("predict", "runs/ner", "train.conll").out.startswith("Ada\tB-person\nmet\tO\nAda\tB-person\n")
     words = package.load("runs/ner").tag("Ada met Grace in Paris . " * 12)
     assert len(words) == 72 and all(w.probability > 0 for w in words), "a text over the limit is read in parts"
+
+
+@pytest.mark.parametrize("line", ["train tag --data=train.conll --arch=gru", "finetune enc pair --data=pairs.tsv"])
+def test_a_dry_run_counts_and_writes_nothing(place, line):
+    before = sorted((place / "runs").iterdir())
+    told = works(*line.split(), "--dry-run", "--device=cpu").out
+    assert "memory of a training step" in told and "data.held_out" in told
+    assert sorted((place / "runs").iterdir()) == before
 
 
 def test_bert_makes_dirt(place):

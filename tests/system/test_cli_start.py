@@ -12,7 +12,8 @@ from tests.system.cli_toy import regard, train_words, works, write_toy
 
 import regard as package
 
-VERBS = ["data list", "data get", "train", "translate", "predict", "evaluate", "compare", "tokens", "info"]
+VERBS = ["data list", "data get", "train", "finetune", "translate", "classify", "tag", "predict", "evaluate", "compare"]
+VERBS += ["tokens", "info"]
 
 
 def test_help_takes_less_than_a_fifth_of_a_second_of_cpu():

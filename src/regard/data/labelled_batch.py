@@ -25,7 +25,18 @@ class Labelled:
     labels: Tensor  # B, or B T with `NONE` where nothing counts
     rows: np.ndarray  # B: where each text stands in its file
     host_lengths: np.ndarray  # B: known without asking the device
-    count: int  # labels that count
+    host_labels: np.ndarray  # as `labels`
+
+    @property
+    def count(self) -> int:
+        """Labels that count."""
+        return int((self.host_labels != NONE).sum())
+
+    @property
+    def chosen(self) -> Tensor | None:
+        """Where the labels that count stand in the flattened labels, M; None where all count. Made on the host."""
+        real = self.host_labels != NONE
+        return None if real.all() else moved(torch.from_numpy(np.flatnonzero(real)), self.ids.device)
 
     def __len__(self) -> int:
         return self.ids.size(0)
@@ -52,7 +63,7 @@ class Labelled:
             labels=labels,
             rows=self.rows[rows],
             host_lengths=sizes,
-            count=int((labels != NONE).sum()),
+            host_labels=self.host_labels[rows] if labels.ndim == 1 else self.host_labels[rows, :width],
         )
 
 
@@ -84,7 +95,7 @@ def collate_labelled(
         labels=torch.from_numpy(labels),
         rows=np.arange(len(texts)) if rows is None else rows,
         host_lengths=sizes,
-        count=int((labels != NONE).sum()),
+        host_labels=labels,
     )
 
 

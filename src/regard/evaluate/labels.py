@@ -149,7 +149,10 @@ class BagOfWords:
         self.prior = {label: math.log(n / len(labels)) for label, n in Counter(labels).items()}
         known = sorted(set().union(*counts.values()))
         self.place = {word: i for i, word in enumerate(known)}
-        table = np.array([[counts[label][word] + 1.0 for word in known] for label in self.labels])  # L V
+        table = np.ones((len(self.labels), len(known)))  # L V
+        for row, label in enumerate(self.labels):
+            for word, n in counts[label].items():
+                table[row, self.place[word]] += n
         self.log = np.log(table / table.sum(1, keepdims=True))
 
     def guess(self, text: tuple[str, ...]) -> str:

@@ -18,6 +18,7 @@ class Classify:
     """Cross-entropy of the classes. `weights`, one a class, make a rare class count more; held-out loss is plain."""
 
     name = "classify"
+    unit = "texts"  # what a target is, for who reads speeds
 
     def __init__(self, smoothing: float = 0.0, weights: Sequence[float] = (), scores: Scores | None = None):
         self.smoothing, self.weights, self.scores = smoothing, tuple(weights), scores

@@ -8,20 +8,22 @@ from torch import Tensor
 from regard.data.labelled import NONE
 from regard.data.labelled_batch import Labelled
 from regard.tasks.classify import Classify
+from regard.tasks.next_token import picked
 
 
 class Tag(Classify):
     """Cross-entropy of the tags, over the first pieces of words; the head never meets the other pieces."""
 
     name = "tag"
+    unit = "words"
 
     def logits(self, model: Any, batch: Labelled) -> Tensor:
         """M labels."""
         hidden = model(batch.ids, batch.lengths, batch.sentences)  # B T D
-        return model.scores(hidden[batch.labels != NONE])
+        return model.scores(picked(hidden, batch.chosen))
 
     def targets(self, batch: Labelled) -> Tensor:
-        return batch.labels[batch.labels != NONE]
+        return picked(batch.labels, batch.chosen)
 
     def places(self, batch: Labelled) -> np.ndarray:
-        return np.repeat(batch.rows, (batch.labels != NONE).sum(1).cpu().numpy())
+        return np.repeat(batch.rows, (batch.host_labels != NONE).sum(1))
