@@ -27,22 +27,27 @@ class Classify:
         return batch.count
 
     def logits(self, model: Any, batch: Labelled) -> Tensor:
-        """B labels."""
-        hidden = model(batch.ids, batch.lengths, batch.sentences)  # B T D
-        return model.scores(model.summary(hidden, batch.lengths))
+        """M labels: of the targets that count."""
+        return self.scored(model, batch.ids, batch.lengths, batch.sentences, batch.chosen)
+
+    def scored(
+        self, model: Any, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None, chosen: Tensor | None
+    ) -> Tensor:
+        """B T ids -> M labels; here M is B, and `chosen` None: every text counts."""
+        return model.scores(model.summary(model(ids, lengths, sentences), lengths))
 
     def targets(self, batch: Labelled) -> Tensor:
         """The labels that count, M, in the order of `logits`."""
         return batch.labels
 
     def loss_sum(self, model: Any, batch: Labelled) -> Tensor:
-        return self.device_loss(model, batch)
+        return self.device_loss(model, self.targets(batch), batch.ids, batch.lengths, batch.sentences, batch.chosen)
 
-    def device_loss(self, model: Any, batch: Labelled) -> Tensor:
-        logits = self.logits(model, batch).float()
+    def device_loss(self, model: Any, targets: Tensor, *inputs: Any) -> Tensor:
+        logits = self.scored(model, *inputs).float()
         weight = logits.new_tensor(self.weights) if self.weights else None
         how: Any = dict(reduction="sum", label_smoothing=self.smoothing, ignore_index=NONE)
-        return F.cross_entropy(logits, self.targets(batch), weight, **how)
+        return F.cross_entropy(logits, targets, weight, **how)
 
     def compile(self) -> None:
         self.device_loss = torch.compile(self.device_loss, dynamic=True)

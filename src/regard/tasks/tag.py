@@ -17,10 +17,11 @@ class Tag(Classify):
     name = "tag"
     unit = "words"
 
-    def logits(self, model: Any, batch: Labelled) -> Tensor:
-        """M labels."""
-        hidden = model(batch.ids, batch.lengths, batch.sentences)  # B T D
-        return model.scores(picked(hidden, batch.chosen))
+    def scored(
+        self, model: Any, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None, chosen: Tensor | None
+    ) -> Tensor:
+        """B T ids -> M labels, of the first pieces."""
+        return model.scores(picked(model(ids, lengths, sentences), chosen))
 
     def targets(self, batch: Labelled) -> Tensor:
         return picked(batch.labels, batch.chosen)
