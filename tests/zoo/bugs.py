@@ -1,6 +1,7 @@
 """The planted bugs: an edit of one file each, and the tests that must notice. Modelled on mistakes people make."""
 
 from tests.zoo.bug import bugs
+from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 
 CONTRACT = "contract/test_models.py"
@@ -487,5 +488,6 @@ BUGS = [
             "unit/test_checkpoint.py",
         ),
     ),
+    *LABELS,
     *LANGUAGE,
 ]

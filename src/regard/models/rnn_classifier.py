@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from regard.config import at_least, fraction
@@ -70,8 +69,7 @@ class RecurrentClassifier(nn.Module):
             return hidden[:, -1] if self.config.pooling == "last" else hidden.mean(1)
         if self.config.pooling == "last":
             return hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]
-        real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
-        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
+        return hidden.sum(1) / lengths[:, None]  # states of padding are zero
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: … D -> … labels."""
