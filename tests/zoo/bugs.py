@@ -2,6 +2,7 @@
 
 from tests.zoo.bug import bugs
 from tests.zoo.encoder import ENCODER
+from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
 
@@ -489,6 +490,7 @@ BUGS = [
             "unit/test_checkpoint.py",
         ),
     ),
+    *LABELS,
     *LANGUAGE,
     *PRETRAINING,
     *ENCODER,

@@ -1,16 +1,16 @@
 """From a Run to a trained model folder: data, tokenizer, model, task, loader and metric, put together in one place.
 
-Each task is a file here; `TASKS` names them.
+Each task is a file here, or a few of a kind are; `TASKS` names them.
 """
 
 import dataclasses
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import torch
 
 from regard import checkpoint
-from regard.assemble import language, masked, translate
+from regard.assemble import labels, language, masked, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
@@ -21,10 +21,11 @@ from regard.models import TASK_ARCHS, build
 from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
-TASKS: dict[str, ModuleType] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
+TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
+TASKS |= labels.KITS
 
 
-def kit(task: str) -> ModuleType:
+def kit(task: str) -> Any:
     if task.lower() not in TASKS:
         raise unknown("task", task, TASKS)
     return TASKS[task.lower()]
@@ -51,7 +52,13 @@ def finetune_run(start: Path, task: str, data: DataConfig, device: str = "cpu", 
 
 
 def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
-    return kit(run.task).assemble(run, device, say)
+    parts = kit(run.task).assemble(run, device, say)
+    run = parts.run
+    if run.epochs and not run.steps:
+        steps = max(1, round(run.epochs * parts.loader.batches_per_epoch / run.accumulate))
+        say(f"{run.epochs:g} epochs are {steps:,} steps")
+        parts = dataclasses.replace(parts, run=dataclasses.replace(run, steps=steps))
+    return parts
 
 
 def train_run(

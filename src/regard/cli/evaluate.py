@@ -8,6 +8,7 @@ import typer
 
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
 from regard.cli.info import note, read_json
+from regard.cli.labels import evaluate_labels
 from regard.cli.masked import evaluate_masked
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
@@ -41,7 +42,8 @@ def evaluate(
         str,
         typer.Option(
             metavar="FILE",
-            help="For a language model: text, or JSONL, whose answers are scored; for BERT text; else its own.",
+            help="For a language model text, or JSONL, whose answers are scored; for BERT text; for labels examples; "
+            "else its own held-out part.",
             show_default=False,
         ),
     ] = "",
@@ -68,17 +70,23 @@ def evaluate(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     tokenize: Tokenize = "auto",
+    picture: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="For a classifier: draw how sure and how right it is.", show_default=False),
+    ] = "",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also keep the translations here.", show_default=False)
     ] = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score a run: a translator by BLEU and chrF, a language model by perplexity, BERT by the hidden words it finds.
+    """Score a run: BLEU for a translator, perplexity for a language model, accuracy and F1 for labels.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
     Perplexity is told per token, per byte and per word, with the context and stride it was measured with. A model that
-    was fine-tuned to summarise is also judged by ROUGE-L when it is given --data.
+    was fine-tuned to summarise is also judged by ROUGE-L when it is given --data; BERT by the hidden words it finds.
+    A classifier stands beside a bag of words, with its confusion table and calibration; a tagger of entities is judged
+    by strict IOB2.
     The score is also noted in the run's scores.jsonl, where `regard info` finds it.
 
     \b
@@ -86,13 +94,17 @@ def evaluate(
       regard evaluate runs/demo
       regard evaluate runs/demo --source test.en --target test.fr
       regard evaluate runs/x --data test.txt --stride 64
+      regard evaluate runs/sent --data dev.csv --picture sure.png
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Embedder, Filler, Writer, load
+    from regard.predictors import Embedder, Filler, Labeller, Writer, load
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, Labeller):
+        evaluate_labels(model, run, data, picture, json, flags)
+        return
     if isinstance(model, Filler):
         evaluate_masked(model, run, data, json, flags)
         return

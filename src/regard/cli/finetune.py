@@ -20,12 +20,15 @@ def finetune(
             show_default=False,
         ),
     ],
-    task: Annotated[str, typer.Argument(metavar="TASK", help="lm or summarise.", show_default=False)],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="lm, summarise, classify, pair or tag.", show_default=False)
+    ],
     data: Annotated[
         str,
         typer.Option(
             metavar="FILE",
-            help="Plain text, or JSONL: chat (messages), instruction (prompt, completion), or text and summary.",
+            help="Plain text, or JSONL: chat (messages), instruction (prompt, completion), or text and summary. "
+            "For labels: CSV, TSV, JSONL or CoNLL.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -36,7 +39,31 @@ def finetune(
             metavar="FILE",
             help="Held-out data of the same kind.",
             rich_help_panel="Data",
-            show_default="the last tenth",
+            show_default="a tenth",
+        ),
+    ] = "",
+    text: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="For labels: the column of the text, by name or number.",
+            rich_help_panel="Data",
+            show_default="text, review, … or the first",
+        ),
+    ] = "",
+    second: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN", help="For pairs: that of the second text.", rich_help_panel="Data", show_default=False
+        ),
+    ] = "",
+    label: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="For labels: that of the label.",
+            rich_help_panel="Data",
+            show_default="label, sentiment, … or the last",
         ),
     ] = "",
     lora: Annotated[
@@ -87,7 +114,7 @@ def finetune(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Fine-tune a language model on your text, dialogues or summaries.
+    """Fine-tune a language model on your text, dialogues or summaries, or an encoder on your labels.
 
     Of dialogues, instructions and summaries only the answers are learned. The run folder is a whole model again:
     `regard generate`, `regard chat` and transformers open it as it is.
@@ -97,15 +124,17 @@ def finetune(
       regard finetune smollm2-135m lm --data my.jsonl --lora --name mine
       regard finetune smollm2-135m lm --data book.txt --minutes 10
       regard finetune smollm2-135m summarise --data pairs.jsonl --name s
+      regard finetune minilm classify --data reviews.csv --text review --label sentiment --name sent
+      regard finetune minilm tag --data train.conll --valid dev.conll --name ner
     """
     from regard.assemble import finetune_run
     from regard.models.fetched import resolve
 
     flags: Flags = ctx.obj
     if not data:
-        raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE.jsonl")
+        raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE")
     chosen = pick_device(device)
-    config = data_config(task.lower(), data, {"valid": valid})
+    config = data_config(task.lower(), data, dict(valid=valid, text=text, second=second, label=label))
     run = finetune_run(resolve(model, flags.say), task, config, chosen, lora=rank if lora else 0)
     run = adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
     label = task.lower()

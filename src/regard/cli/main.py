@@ -11,7 +11,20 @@ from typing import Annotated, NoReturn
 import typer
 
 from regard import __version__
-from regard.cli import data, evaluate, export, features, finetune, gradients, info, language, model, train, translate
+from regard.cli import (
+    data,
+    evaluate,
+    export,
+    features,
+    finetune,
+    gradients,
+    info,
+    labels,
+    language,
+    model,
+    train,
+    translate,
+)
 from regard.cli.common import Command, Flags, Group, flags_first
 from regard.errors import RegardError
 
@@ -56,6 +69,8 @@ for verb in (
     language.next_,
     language.chat,
     language.summarise,
+    labels.classify,
+    labels.tag,
     features.embed,
     features.similar,
     features.fill,

@@ -15,19 +15,33 @@ if TYPE_CHECKING:
     from regard.train.run import DataConfig, Run
 
 Job = tuple[str, Path, "Run"]  # a label for the table, where it is trained, what is trained
+COLUMNS = ("text", "second", "label")
+OWN = {  # which of the options beside --data belong to a task; to others, those of text
+    "translate": ("source", "target", "valid_source", "valid_target"),
+    "mlm": ("valid",),
+    "classify": ("valid", "text", "label"),
+    "pair": ("valid", *COLUMNS),
+    "tag": ("valid", "text", "label"),
+}
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
 
 def train(
     ctx: typer.Context,
     what: Annotated[
-        str, typer.Argument(metavar="TASK|RECIPE.py", help="translate, lm, mlm, or a recipe file.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="TASK|RECIPE.py",
+            help="translate, lm, mlm, classify, pair, tag, or a recipe file.",
+            show_default=False,
+        ),
     ] = "",
     data: Annotated[
         str,
         typer.Option(
             metavar="NAME|FILE",
-            help="A data set by name (regard data list); for lm and mlm also your text: a file, a folder, or JSONL.",
+            help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
+            "CSV, TSV, JSONL or CoNLL for labels.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -69,9 +83,33 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm and mlm: held-out text.",
+            help="For lm, mlm and labels: held-out data of the same form.",
             rich_help_panel="Data",
-            show_default="a part of the text",
+            show_default="a part of the data",
+        ),
+    ] = "",
+    text: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="For labels: the column of the text, by name or number.",
+            rich_help_panel="Data",
+            show_default="text, review, … or the first",
+        ),
+    ] = "",
+    second: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN", help="For pairs: that of the second text.", rich_help_panel="Data", show_default=False
+        ),
+    ] = "",
+    label: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="For labels: that of the label.",
+            rich_help_panel="Data",
+            show_default="label, sentiment, … or the last",
         ),
     ] = "",
     arch: Annotated[
@@ -79,7 +117,8 @@ def train(
         typer.Option(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
-            "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. Several by comma.",
+            "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
+            "Several by comma.",
             rich_help_panel="Model",
             show_default="transformer, gpt, bert",
         ),
@@ -88,8 +127,8 @@ def train(
         str,
         typer.Option(
             metavar="NAME",
-            help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl; for bert also mini, "
-            "medium, base, large.",
+            help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl; for "
+            "bert also mini, medium, base, large.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -164,6 +203,7 @@ def train(
       regard train lm --data my.txt --tokens chars
       regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3
       regard train mlm --arch bert --size small --data corpus/
+      regard train classify --data reviews.csv --text review --label sentiment --arch transformer,lstm
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -180,7 +220,7 @@ def train(
     else:
         chosen = pick_device(device)
         own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
-        own |= dict(tokens=tokens, valid=valid)
+        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label)
         runs = plan(what, data, own, arch, size, chosen)
         runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
         if dry_run:
@@ -225,13 +265,11 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     from regard.data.catalog import is_known
     from regard.train.run import DATA
 
-    names = {"translate": ("source", "target", "valid_source", "valid_target"), "mlm": ("valid",)}.get(
-        task, ("tokens", "valid")
-    )
+    names = OWN.get(task, ("tokens", "valid"))
     if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
         raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
     values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
-    for key in values.keys() - {"tokens"}:
+    for key in values.keys() - {"tokens", *COLUMNS}:
         values[key] = str(Path(values[key]).expanduser().absolute())
     if task == "translate":
         if data and values:
@@ -254,7 +292,7 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
     if minutes and steps:
         raise ConfigError("--minutes or --steps, not both")
     if minutes or steps:
-        run = dataclasses.replace(run, minutes=minutes, steps=steps)
+        run = dataclasses.replace(run, minutes=minutes, steps=steps, epochs=0.0)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
     run = override(run, settings)
@@ -344,6 +382,7 @@ def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
 def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     """One table; for several runs also one picture."""
     from regard.explain.curves import draw, results_table
+    from regard.train.select import score
 
     runs, folder = results["runs"], results["folder"]
     groups: dict[str, list[Any]] = {}
@@ -359,14 +398,14 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
         show(results)
         return
     print(results_table({label: [run["metrics"] for run in group] for label, group in groups.items()}))
-    best = max(runs, key=lambda run: run["metrics"].get("bleu", -run["metrics"]["held_out_loss"]))["folder"]
+    best = max(runs, key=lambda run: score(run["metrics"]))["folder"]
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate", "mlm": "fill"}.get(known["task"], known["task"])
+    verb = {"lm": "generate", "mlm": "fill", "pair": "classify"}.get(known["task"], known["task"])
     asked = "… [MASK] …" if verb == "fill" else "…"
-    score = to_score(best, known["task"], known["data"])
-    flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {score}\n  regard info {best}')
+    judged = to_score(best, known["task"], known["data"])
+    flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
 
 
 def to_score(run: str, task: str, data: dict[str, Any]) -> str:

@@ -225,11 +225,19 @@ def predict(
     run: Run,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="A text file, one example a line; .gz is read too.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="A text file, one example a line, or a table; .gz is read too.", show_default=False
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write here instead of stdout.", show_default="stdout")
     ] = None,
+    text: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Of a table: the column of the text.", show_default="as in training")
+    ] = "",
+    second: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The column of the second text.", show_default="as in training")
+    ] = "",
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     json: Json = False,
@@ -243,15 +251,26 @@ def predict(
     Examples:
       regard predict runs/demo in.txt --out out.txt
       regard predict runs/demo in.txt.gz --json > out.jsonl
+      regard predict runs/sent new.csv --out scored.csv
+
+    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns.
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Embedder, Writer, load
+    from regard.predictors import Embedder, Labeller, Writer, load
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
+    if isinstance(model, Labeller):
+        from regard.cli.labels import predict_labels
+
+        predict_labels(model, run, file, out, text, second, json, flags)
+        return
     if isinstance(model, Embedder):
-        raise ConfigError(f"{run} turns texts into vectors; type: regard embed {run} {file} --out vectors.npy")
+        raise ConfigError(
+            f"{run} turns texts into vectors (regard embed {run} {file} --out vectors.npy); for answers fine-tune it "
+            f"first: regard finetune {run} classify …"
+        )
     how = dict(beam=beam, n_best=1, length_penalty=length_penalty)
 
     def answers() -> Iterator[str]:

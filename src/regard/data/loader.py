@@ -115,11 +115,13 @@ def widths(pairs: PairSource, multiple: int = 1) -> np.ndarray:
     return -(-lengths // multiple) * multiple
 
 
-def plan(widths: np.ndarray, tokens: int, seed: int, epoch: int, world: int = 1) -> list[np.ndarray]:
+def plan(
+    widths: np.ndarray, tokens: int, seed: int, epoch: int, world: int = 1, sorted_together: int = CHUNK
+) -> list[np.ndarray]:
     """The epoch's batches as rows, in order; their number is a multiple of `world`."""
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(widths))
-    size = max(1, int(CHUNK * tokens / widths.max(1).mean()))
+    size = max(1, int(sorted_together * tokens / widths.max(1).mean()))
     batches: list[np.ndarray] = []
     for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
         w = widths[chunk]

@@ -17,6 +17,8 @@ PANELS = {
     "held_out_loss": "held-out loss per target token",
     "bleu": "held-out BLEU",
     "masked_accuracy": "hidden words found",
+    "accuracy": "held-out accuracy",
+    "entity_f1": "held-out entity F1",
 }
 
 
@@ -58,7 +60,8 @@ def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     last = events[-1]
     metrics = {k: v for k, v in last.items() if k not in ("step", "seconds", "final", "kept")}
     if speeds := [e["targets_per_second"] for e in events if e.get("targets_per_second")]:
-        metrics["tokens_per_second"] = median(speeds)
+        unit = next((e["unit"] for e in events if "unit" in e), "tokens")
+        metrics[f"{unit}_per_second"] = median(speeds)
     return {"metrics": metrics, "steps": last["step"], "seconds": last["seconds"], "kept": last["kept"]}
 
 

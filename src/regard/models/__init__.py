@@ -8,14 +8,16 @@ from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.llama import Llama, LlamaConfig
+from regard.models.rnn_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from regard.models.transformer import Transformer, TransformerConfig
 
 TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
-ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig | BertConfig
-Model = EncoderDecoder | LanguageModel | Bert
+LabellerConfig = BertConfig | RecurrentClassifierConfig
+ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig | LabellerConfig
+Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier
 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
@@ -24,6 +26,7 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "llama": (LlamaConfig, Llama),
     "rnn_lm": (RecurrentLMConfig, RecurrentLM),
     "bert": (BertConfig, Bert),
+    "rnn_classifier": (RecurrentClassifierConfig, RecurrentClassifier),
 }
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -72,6 +75,11 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "base": dict(width=768, layers=12, heads=12, ffn=3072),  # Devlin et al. 2019, as does the next
         "large": dict(width=1024, layers=24, heads=16, ffn=4096),
     },
+    "rnn_classifier": {
+        "tiny": dict(embedding=128, width=128),
+        "small": dict(embedding=256, width=256),
+        "base": dict(embedding=512, width=512, layers=2),
+    },
 }
 
 CELLS = ("lstm", "gru", "rnn")
@@ -89,8 +97,19 @@ LM_ARCHS: dict[str, Callable[..., LanguageModelConfig]] = {
     **{cell: lambda cell=cell, **kw: RecurrentLMConfig(cell=cell, **kw) for cell in CELLS},
 }
 BERT_ARCHS: dict[str, Callable[..., BertConfig]] = {"bert": BertConfig}
-TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {"translate": ARCHS, "lm": LM_ARCHS, "mlm": BERT_ARCHS}
+LABEL_ARCHS: dict[str, Callable[..., LabellerConfig]] = {
+    "transformer": BertConfig,
+    **{cell: lambda cell=cell, **kw: RecurrentClassifierConfig(cell=cell, **kw) for cell in CELLS},
+}
+LABEL_TASKS = ("classify", "pair", "tag")
+TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {
+    "translate": ARCHS,
+    "lm": LM_ARCHS,
+    "mlm": BERT_ARCHS,
+    **dict.fromkeys(LABEL_TASKS, LABEL_ARCHS),
+}
 RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
+RECURRENT |= dict.fromkeys(LABEL_TASKS, "rnn_classifier")
 
 
 def config_for(arch: str, size: str, vocab: int, task: str = "translate", **settings: Any) -> Any:
@@ -101,7 +120,8 @@ def config_for(arch: str, size: str, vocab: int, task: str = "translate", **sett
     archs = TASK_ARCHS[task]
     if arch not in archs:
         raise unknown("architecture", arch, archs)
-    sizes = SIZES[arch if arch in SIZES else RECURRENT[task]]
+    kind = "bert" if task in LABEL_TASKS and arch == "transformer" else arch  # an encoder is all it takes
+    sizes = SIZES[kind if kind in SIZES else RECURRENT[task]]
     if size not in sizes:
         raise unknown("size", size, sizes)
     return archs[arch](vocab=vocab, **{**sizes[size], **settings})
@@ -118,6 +138,8 @@ def build(config: TranslatorConfig) -> EncoderDecoder: ...
 def build(config: LanguageModelConfig) -> LanguageModel: ...
 @overload
 def build(config: BertConfig) -> Bert: ...
+@overload
+def build(config: RecurrentClassifierConfig) -> RecurrentClassifier: ...
 @overload
 def build(config: ModelConfig) -> Model: ...
 def build(config: ModelConfig) -> Model:

@@ -168,6 +168,10 @@ class Bert(nn.Module):
         """Of [CLS], … D -> … 2: the second sentence came next (0), or from elsewhere (1)."""
         return self.needed(self.next, "next-sentence head")(self.pooled(first))
 
+    def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """The token that stands for a whole text, [CLS]: B T D -> B D."""
+        return hidden[:, 0]
+
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: … D of [CLS] for a sequence, of any tokens for a tagger -> … labels."""
         classifier = self.needed(self.classifier, "classifier")

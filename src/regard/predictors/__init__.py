@@ -8,18 +8,20 @@ from regard.config import no_run
 from regard.data.tokenizers import load as load_tokenizer
 from regard.errors import CheckpointError
 from regard.models.base import EncoderDecoder
-from regard.models.bert import MASKED, Bert
+from regard.models.bert import LABELLED, MASKED, Bert
 from regard.models.fetched import resolve
 from regard.models.published import load_model
 from regard.models.published.sentence import Sentences
+from regard.models.rnn_classifier import RecurrentClassifier
 from regard.predictors.embedder import Embedder, Filler
+from regard.predictors.labeller import Classifier, Labeller, Tagger
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
 
-__all__ = ["Embedder", "Filler", "Hypothesis", "Translator", "Writer", "load"]
+__all__ = ["Classifier", "Embedder", "Filler", "Hypothesis", "Labeller", "Tagger", "Translator", "Writer", "load"]
 
 
-def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translator | Writer | Embedder:
+def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translator | Writer | Embedder | Labeller:
     """The trained model of a run or model folder, of a GGUF file, or of a name `regard model list` knows."""
     folder = resolve(path)
     if not (folder / "config.json").is_file():
@@ -33,6 +35,8 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translato
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     if isinstance(model, EncoderDecoder):
         return Translator(model, tokenizer, device)
+    if isinstance(model, RecurrentClassifier) or (isinstance(model, Bert) and model.config.head in LABELLED):
+        return (Tagger if model.config.head == "token" else Classifier)(model, tokenizer, device)
     if isinstance(model, Bert):
         kind = Filler if model.config.head in MASKED else Embedder
         return kind(model, tokenizer, device, int8, Sentences.load(folder))

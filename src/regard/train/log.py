@@ -1,8 +1,8 @@
 """What happened, three times: a line of JSON, a point for TensorBoard when it is installed, a line for the person.
 
-Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second and skipped; evaluations
-carry held_out_loss, the task's and the recipe's metrics, and whether they are the best so far (better); the closing
-one (final) says which model was kept.
+Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second (with their `unit`, where
+that is not tokens) and skipped; evaluations carry held_out_loss, the task's and the recipe's metrics, and whether they
+are the best so far (better); the closing one (final) says which model was kept.
 """
 
 import json
@@ -96,11 +96,12 @@ def _board(folder: Path, step: int) -> Any:
 
 
 def train_text(event: Event, steps: int, seconds_per_step: float) -> str:
+    unit = event.get("unit", "tokens")
     left = f" · {duration((steps - event['step']) * seconds_per_step)} left" if steps else ""
     used = f" · {event['mfu']:.0%} of the device's peak" if event.get("mfu") else ""
     skipped = f" · {event['skipped']} skipped" if event["skipped"] else ""
     return (
-        f"step {event['step']}/{steps or '?'} · loss {event['loss']:.3f} · {event['targets_per_second']:,.0f} tokens/s"
+        f"step {event['step']}/{steps or '?'} · loss {event['loss']:.3f} · {event['targets_per_second']:,.0f} {unit}/s"
         f" · lr {event['lr']:.2e}{used}{left}{skipped}"
     )
 

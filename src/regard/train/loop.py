@@ -122,7 +122,9 @@ def train(
                 if logged := at.step % run.log_every == 0 or at.step == at.steps:
                     speed, each = pace.stretch()
                     now = {"step": at.step, "seconds": pace.seconds(), "lr": lr, "targets_per_second": speed}
-                    event = now | tally.read()
+                    event: dict[str, Any] = now | tally.read()
+                    if unit := getattr(task, "unit", ""):
+                        event["unit"] = unit
                     if flops_per_target and device.type == "cuda":
                         event["mfu"] = utilisation(torch.cuda.get_device_name(device), speed, flops_per_target)
                     log(event, train_text(event, at.steps, each), passing=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
+from regard.data.labelled import LabelledConfig
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.data.text import TextConfig
@@ -17,22 +18,24 @@ from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 
-DataConfig = PairsConfig | TextConfig | MaskedConfig
+DataConfig = PairsConfig | TextConfig | MaskedConfig | LabelledConfig
 DATA: dict[str, type[Any]] = {
     "translate": PairsConfig,
     "lm": TextConfig,
     "summarise": TextConfig,
     "mlm": MaskedConfig,
+    **dict.fromkeys(models.LABEL_TASKS, LabelledConfig),
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
-AT_LEAST = dict(steps=0, minutes=0, tokens=1, accumulate=1, consistency=0, lora=0, eval_every=0, save_every=0,
+AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, accumulate=1, consistency=0, lora=0, eval_every=0, save_every=0,
                 log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """`steps` or `minutes` says how long. With `minutes` the first steps are timed, and `steps` is then fixed once."""
+    """`steps`, `minutes` or `epochs` says how long. With `minutes` the first steps are timed, and `steps` is then fixed
+    once; with `epochs`, when the data is read."""
 
     task: str = "translate"
     model: models.ModelConfig
@@ -45,6 +48,7 @@ class Run:
     schedule: Schedule = field(default_factory=Schedule)
     steps: int = 0
     minutes: float = 0.0
+    epochs: float = 0.0
     tokens: int = 4096  # padded tokens of the larger side of a micro-batch
     accumulate: int = 1  # micro-batches in a step
     smoothing: float = 0.1
@@ -60,8 +64,8 @@ class Run:
     compile: bool = False
 
     def __post_init__(self):
-        if self.steps == 0 and self.minutes == 0:
-            raise ConfigError("how long? say steps or minutes: --steps 2000, or --minutes 4")
+        if self.steps == 0 and self.minutes == 0 and self.epochs == 0:
+            raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
         at_least(self, **AT_LEAST)
         fraction(self, "smoothing")
         if self.precision not in PRECISIONS:
@@ -80,7 +84,7 @@ class Run:
                 else f"add --set model.{name}={asked}"
             )
             raise ConfigError(f"data.{name} is {asked}, but the model has {room} positions; {way}")
-        if not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
+        if self.minutes and not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
                 f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule it wants "
                 f"at least {TIMED_STEPS}, the steps that are timed before the end is known"

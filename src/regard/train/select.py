@@ -21,6 +21,7 @@ from regard.train.progress import Progress
 from regard.train.run import Run
 
 Metrics = dict[str, float]
+WANTED = ("bleu", "entity_f1", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class Judge:
 
 
 def score(metrics: Metrics) -> float:
-    """Higher is better: BLEU where it is measured, the held-out loss otherwise."""
-    value = metrics["bleu"] if "bleu" in metrics else -metrics["held_out_loss"]
+    """Higher is better: what people will ask for where it is measured, the held-out loss otherwise."""
+    value = next((metrics[name] for name in WANTED if name in metrics), -metrics["held_out_loss"])
     return -math.inf if math.isnan(value) else value
 
 

@@ -198,7 +198,7 @@ def test_records_longer_than_allowed_are_cut_and_told(tmp_path):
     ]
     assert done.manifest["report"]["cut"] == sum(n > 60 for n in lengths)
     assert f"cut {sum(n > 60 for n in lengths)}: longer than 60 tokens" in done.report()
-    with pytest.raises(DataError, match="too little text"):
+    with pytest.raises(DataError, match="records were dropped"):
         make(chat(tmp_path), tokens="bytes", max_length=20)  # no answer is left
 
 

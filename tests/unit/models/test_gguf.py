@@ -275,6 +275,7 @@ def test_what_is_not_gguf(tmp_path, content):
 
 def test_the_package_may_be_missing(tmp_path, monkeypatch):
     path = write_gguf(tmp_path / "m.gguf", tiny_llama())
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path))  # where no other test has unpacked the same file
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(MissingExtra, match=r"pip install 'regard\[gguf\]'") as e:
         resolve(path)

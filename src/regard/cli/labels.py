@@ -1,0 +1,337 @@
+"""`regard classify`, `regard tag`, and how classifiers and taggers are scored and run over files."""
+
+import csv
+import dataclasses
+import io
+import json as jsonlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
+from regard.cli.info import read_json
+from regard.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from regard.data.labelled import LabelledConfig, Rows
+    from regard.predictors import Classifier, Labeller, Tagger
+
+CHUNK = 2048  # rows labelled at a time
+
+
+def classify(
+    ctx: typer.Context,
+    run: Run,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.", show_default=False)],
+    second: Annotated[
+        str, typer.Argument(metavar="SECOND", help="For a classifier of pairs: the second text.", show_default=False)
+    ] = "",
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The label of a text, or of a pair of texts, with the probabilities of all labels.
+
+    \b
+    Examples:
+      regard classify runs/sent "A stirring, funny film."
+      regard classify runs/pair "A man sleeps." "Nobody is awake."
+      regard predict runs/sent new.csv --out scored.csv      # a whole file
+    """
+    from regard.predictors import Classifier, load
+
+    model = load(run, device=pick_device(device))
+    if not isinstance(model, Classifier):
+        raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")
+    pairs = of_pairs(run)
+    if pairs is not None and pairs != bool(second):
+        wanted = "two texts: TEXT SECOND" if pairs else "one text; put it in quotes"
+        raise ConfigError(f"{run} was trained on {'pairs' if pairs else 'single texts'}; it wants {wanted}")
+    (answer,) = model.classify([text], [second] if second else None)
+    if model.cut([text], [second] if second else None):
+        ctx.obj.say(f"the text is longer than {model.max_length} pieces; the rest was not read")
+    if json:
+        show(dataclasses.asdict(answer))
+        return
+    ranked = sorted(answer.probabilities.items(), key=lambda item: -item[1])
+    print(answer.label)
+    print(table([(f"  {label}", f"{p:.1%}") for label, p in ranked], right=[1]))
+
+
+def tag(
+    run: Run,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.", show_default=False)],
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The label of each word of a text.
+
+    \b
+    Examples:
+      regard tag runs/ner "Ada met Grace in Paris."
+      regard predict runs/ner lines.txt --out tagged.conll   # a whole file
+    """
+    from regard.predictors import Tagger, load
+
+    model = load(run, device=pick_device(device))
+    if not isinstance(model, Tagger):
+        raise ConfigError(f"{run} is no tagger; train one: regard finetune minilm tag --data train.conll")
+    words = model.tag(text)
+    if json:
+        show([dataclasses.asdict(word) for word in words])
+    else:
+        print(table([(w.word, w.label, f"{w.probability:.1%}") for w in words], right=[2]))
+
+
+def of_pairs(run: str) -> bool | None:
+    """Whether a run was trained on pairs; None where nobody wrote that down."""
+    task = (read_json(Path(run) / "regard.json") or {}).get("task", "")
+    return {"pair": True, "classify": False}.get(task)
+
+
+# -- scoring ------------------------------------------------------------------------------------------------------
+
+
+def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: bool, flags: Flags) -> None:
+    """Accuracy, F1, confusion and calibration of a classifier beside a bag of words; token accuracy and entity F1 of a
+    tagger."""
+    from regard.cli.evaluate import note
+    from regard.predictors import Classifier, Tagger
+
+    if picture:
+        from regard.explain.picture import check_picture
+
+        check_picture(picture)
+        if isinstance(model, Tagger):
+            raise ConfigError("--picture shows how sure a classifier is; a tagger has none yet")
+    what, config, kind, train, rows = labelled_set(run, data, isinstance(model, Tagger), flags)
+    from regard.data.labelled import check_known, is_empty
+
+    check_known(rows, model.labels, data or config.valid or config.path)
+    full = [row for row in rows if not is_empty(row)]
+    if len(full) < len(rows):
+        flags.say(f"passed over {len(rows) - len(full):,}: empty")
+    if not full:
+        raise DataError(f"{what}: no examples to score on")
+    if isinstance(model, Tagger):
+        found, text = score_tags(model, full)
+    else:
+        assert isinstance(model, Classifier)
+        found, text = score_classes(model, full, train, picture, flags)
+    noted = {"on": what, **found}
+    flat = {k: v for k, v in noted.items() if isinstance(v, int | float | str)}
+    note(Path(run), flat)
+    if json:
+        show({"run": run, "task": kind, **noted})
+    else:
+        print(f"{run} on {what}, {len(full):,} examples\n{text}")
+
+
+def labelled_set(run: str, data: str, tags: bool, flags: Flags) -> tuple[str, "LabelledConfig", str, Any, Any]:
+    """What to score on: its name, the settings it is read with, the task, the training part and the examples."""
+    from regard.data.labelled import LabelledConfig, read_parts, read_rows
+    from regard.train.run import read_run
+
+    kind, config = "tag" if tags else "classify", None
+    if (Path(run) / "run.json").is_file():
+        known = read_run(run)
+        assert isinstance(known.data, LabelledConfig), "a labeller was trained on labels"
+        kind, config = known.task, known.data
+    train: Any = None
+    if config is not None:
+        try:
+            train, valid, _ = read_parts(config, kind, flags.say)
+            if not data:
+                return "its own held-out examples", config, kind, train, valid
+        except DataError:
+            if not data:
+                raise
+    if not data:
+        raise ConfigError(f"{run} has no examples of its own; type: regard evaluate {run} --data FILE")
+    config = config or LabelledConfig(path=data)
+    return data, config, kind, train, read_rows(Path(data), columns_of(config, data), kind)
+
+
+def columns_of(config: "LabelledConfig", data: str) -> "LabelledConfig":
+    """The columns asked for in training, for a file of the same form; else the usual ones."""
+    same = Path(config.path).name.split(".", 1)[-1] == Path(data).name.split(".", 1)[-1]
+    return config if same else dataclasses.replace(config, text="", second="", label="")
+
+
+def score_tags(model: "Tagger", rows: "Rows") -> tuple[dict[str, Any], str]:
+    from regard.evaluate.labels import entity_score, is_iob
+
+    true = [list(row.tags) for row in rows]
+    guessed = [labels for labels, _ in model.tag_words([row.words for row in rows])]
+    pairs = [(a, b) for x, y in zip(true, guessed, strict=True) for a, b in zip(x, y, strict=True)]
+    found: dict[str, Any] = {"accuracy": sum(a == b for a, b in pairs) / len(pairs), "words": len(pairs)}
+    lines = [f"accuracy   {found['accuracy']:.2%} of {len(pairs):,} words"]
+    if is_iob(model.labels):
+        score = entity_score(true, guessed)
+        found |= {"entity_f1": score.f1, "entity_precision": score.precision, "entity_recall": score.recall}
+        found["by_type"] = [dataclasses.asdict(t) for t in score.by_type]
+        lines.append(
+            f"entity F1  {score.f1:.2%} (precision {score.precision:.2%}, recall {score.recall:.2%}) "
+            f"of {score.entities:,} entities, strict IOB2\n"
+        )
+        lines.append(class_table(score.by_type))
+    else:
+        from regard.evaluate.labels import by_class, confusion
+
+        at = {label: i for i, label in enumerate(model.labels)}
+        counts = confusion([at[a] for a, _ in pairs], [at[b] for _, b in pairs], len(at))
+        classes = by_class(counts, model.labels)
+        found["by_class"] = [dataclasses.asdict(c) for c in classes]
+        lines += ["", class_table(classes)]
+    return found, "\n".join(lines)
+
+
+def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flags: Flags) -> tuple[dict[str, Any], str]:
+    import numpy as np
+
+    from regard.assemble.labels import baseline
+    from regard.evaluate.labels import by_class, calibration_error, confusion, macro_f1, reliability
+
+    seconds = [row.second for row in rows] if rows[0].second is not None else None
+    likely = model.probabilities([row.text for row in rows], seconds)
+    at = {label: i for i, label in enumerate(model.labels)}
+    true, guessed = np.array([at[row.label] for row in rows]), likely.argmax(1)
+    counts, bins = confusion(true, guessed, len(at)), reliability(likely, true)
+    cut = model.cut([row.text for row in rows], seconds)
+    found: dict[str, Any] = {
+        "accuracy": float((true == guessed).mean()),
+        "macro_f1": macro_f1(true, guessed, len(at)),
+        "ece": calibration_error(bins),
+        "loss": float(-np.log(np.maximum(likely[np.arange(len(true)), true], 1e-300)).mean()),
+        "texts": len(rows),
+    }
+    lines = [
+        f"accuracy     {found['accuracy']:.2%}",
+        f"macro F1     {found['macro_f1']:.2%}",
+        f"ECE          {found['ece']:.2%}",
+    ]
+    if train is None:
+        flags.say("no baseline beside it: the training file is not here")
+    else:
+        beside = baseline(train, rows)
+        found |= {"bag_of_words": beside.bag_of_words, "majority": beside.majority}
+        lines.insert(1, f"bag of words {beside.bag_of_words:.2%}   commonest label {beside.majority:.2%}")
+    if cut:
+        lines.append(f"cut          {cut:,} texts, longer than {model.max_length} pieces")
+    classes = by_class(counts, model.labels)
+    found |= {
+        "labels": list(model.labels),
+        "confusion": counts.tolist(),
+        "by_class": [dataclasses.asdict(c) for c in classes],
+        "reliability": [dataclasses.asdict(b) for b in bins],
+    }
+    header = ["true \\ guessed", *model.labels]
+    matrix = [[label, *(f"{n:,}" for n in row)] for label, row in zip(model.labels, counts.tolist(), strict=True)]
+    lines += ["", class_table(classes), "", table([header, *matrix], right=range(1, len(header)))]
+    sure = [(f"{b.low:.0%}-{b.high:.0%}", f"{b.count:,}", f"{b.confidence:.1%}", f"{b.accuracy:.1%}") for b in bins]
+    lines += ["", table([("SURE", "TEXTS", "MEAN", "RIGHT"), *sure], right=[0, 1, 2, 3])]
+    if picture:
+        from regard.explain.reliability import draw
+
+        flags.say(f"picture: {draw(bins, found['ece'], picture)}")
+    return found, "\n".join(lines)
+
+
+def class_table(classes: Any) -> str:
+    rows = [(c.label, f"{c.precision:.1%}", f"{c.recall:.1%}", f"{c.f1:.1%}", f"{c.support:,}") for c in classes]
+    return table([("LABEL", "PRECISION", "RECALL", "F1", "TRUE"), *rows], right=[1, 2, 3, 4])
+
+
+# -- files --------------------------------------------------------------------------------------------------------
+
+
+def predict_labels(
+    model: "Labeller", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Flags
+) -> None:
+    """Every row of a table with its label and probabilities after the other columns; every line of a text tagged."""
+    from regard.predictors import Classifier, Tagger
+
+    if isinstance(model, Tagger):
+        lines = tagged_lines(model, file, json)
+    else:
+        assert isinstance(model, Classifier)
+        lines = labelled_rows(model, run, file, out, text, second, json, flags)
+    if out is None:
+        for line in lines:
+            print(line, end="")
+        return
+    with new_file(out) as sheet:
+        sheet.writelines(lines)
+    flags.say(f"wrote {out}")
+
+
+def tagged_lines(model: "Tagger", file: Path, json: bool) -> Iterator[str]:
+    """Word, tab, label, and an empty line after each sentence: a line of a text, or a sentence of a CoNLL file."""
+    from regard.data.examples import read_tagged
+    from regard.data.pairs import read_lines
+
+    def sentences() -> Iterator[list[tuple[str, str]]]:
+        if file.name.removesuffix(".gz").endswith((".conll", ".conllu", ".jsonl")):
+            rows = read_tagged(file)
+            for row, (labels, _) in zip(rows, model.tag_words([row.words for row in rows]), strict=True):
+                yield list(zip(row.words, labels, strict=True))
+            return
+        for line in read_lines(file):
+            yield [(w.word, w.label) for w in model.tag(line)] if line.strip() else []
+
+    for found in sentences():
+        if json:
+            words, labels = ([pair[i] for pair in found] for i in (0, 1))
+            yield jsonlib.dumps({"words": words, "tags": labels}, ensure_ascii=False) + "\n"
+        else:
+            yield "".join(f"{word}\t{label}\n" for word, label in found) + "\n"
+
+
+def labelled_rows(
+    model: "Classifier", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Flags
+) -> Iterator[str]:
+    from regard.data.examples import places, read_table
+
+    known = (read_json(Path(run) / "regard.json") or {}).get("data", {})
+    found = read_table(file, (text, second))
+    lower = [name.lower() for name in found.columns]
+    text = text or (known.get("text", "") if known.get("text", "").lower() in lower else "")
+    second = second or (known.get("second", "") if known.get("second", "").lower() in lower else "")
+    column, other, _ = places(found, text, second, "", bool(of_pairs(run)) or bool(second), labelled=False)
+    names = found.columns
+    added = ["label" if "label" not in lower else "predicted_label", *(f"probability_{x}" for x in model.labels)]
+    ending = (out or Path("x.csv")).suffix.lower()
+    objects = json or ending == ".jsonl"
+
+    def written(cells: list[Any]) -> str:
+        if objects:
+            return jsonlib.dumps(dict(zip([*names, *added], cells, strict=True)), ensure_ascii=False) + "\n"
+        if ending == ".tsv":
+            return "\t".join(" ".join(str(c).split("\t")) for c in cells) + "\n"
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerow(cells)
+        return line.getvalue()
+
+    if not objects:
+        yield written([*names, *added])
+    empty = cut = 0
+    for start in range(0, len(found.rows), CHUNK):
+        rows = [cells for _, cells in found.rows[start : start + CHUNK]]
+        full = [cells for cells in rows if cells[column].strip() and (other is None or cells[other].strip())]
+        texts, seconds = [c[column] for c in full], None if other is None else [c[other] for c in full]
+        likely = iter(model.probabilities(texts, seconds).tolist())
+        cut += model.cut(texts, seconds)
+        empty += len(rows) - len(full)
+        kept = {id(cells) for cells in full}
+        for cells in rows:
+            if id(cells) in kept:
+                p = next(likely)
+                best = model.labels[max(range(len(p)), key=p.__getitem__)]
+                yield written([*cells, best, *(round(x, 6) for x in p)])
+            else:
+                yield written([*cells, "", *("" for _ in model.labels)])
+    if empty:
+        flags.say(f"{empty:,} rows without text got no label")
+    if cut:
+        flags.say(f"{cut:,} texts were cut at {model.max_length} pieces")

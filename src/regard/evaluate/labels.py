@@ -1,0 +1,165 @@
+"""How well labels are guessed: accuracy, F1, confusion, calibration, entities; and a bag of words to beat."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from regard.errors import DataError
+
+BINS = 15  # of the calibration error, as in Guo et al. 2017
+WORD = re.compile(r"\w+|[^\w\s]")
+
+
+def confusion(true: Sequence[int] | np.ndarray, guessed: Sequence[int] | np.ndarray, labels: int) -> np.ndarray:
+    """L L: how often the class of a row was taken for the class of a column."""
+    return np.bincount(np.asarray(true) * labels + np.asarray(guessed), minlength=labels * labels).reshape(
+        labels, labels
+    )
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How one class fared; `support` is how often it truly comes."""
+
+    label: str
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+def by_class(table: np.ndarray, labels: Sequence[str]) -> list[ClassScore]:
+    """Precision, recall and F1 of each class, from the confusion table; 0 where there is nothing to divide by."""
+    hits, guessed, true = np.diag(table), table.sum(0), table.sum(1)
+    return [
+        ClassScore(label, *prf(int(h), int(g), int(t)), int(t))
+        for label, h, g, t in zip(labels, hits, guessed, true, strict=True)
+    ]
+
+
+def prf(hits: int, guessed: int, true: int) -> tuple[float, float, float]:
+    """Precision, recall and their harmonic mean."""
+    return (
+        hits / guessed if guessed else 0.0,
+        hits / true if true else 0.0,
+        2 * hits / (guessed + true) if hits else 0.0,
+    )
+
+
+def macro_f1(true: np.ndarray, guessed: np.ndarray, labels: int) -> float:
+    """The mean F1 over the classes that come, truly or guessed."""
+    table = confusion(true, guessed, labels)
+    met = table.sum(0) + table.sum(1) > 0
+    return float(np.mean([s.f1 for s, m in zip(by_class(table, [""] * labels), met, strict=True) if m]))
+
+
+# -- calibration --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Answers about as sure as each other: how sure they were, and how often they were right."""
+
+    low: float
+    high: float
+    count: int
+    confidence: float
+    accuracy: float
+
+
+def reliability(probabilities: np.ndarray, true: np.ndarray, bins: int = BINS) -> list[Bin]:
+    """N L probabilities in bins (low, high] of the likeliest class's; a bin nobody is in is left out."""
+    sure, right = probabilities.max(1), probabilities.argmax(1) == true
+    which = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    return [
+        Bin(b / bins, (b + 1) / bins, int(inside.sum()), float(sure[inside].mean()), float(right[inside].mean()))
+        for b in range(bins)
+        if (inside := which == b).any()
+    ]
+
+
+def calibration_error(table: Sequence[Bin]) -> float:
+    """ECE (Naeini et al. 2015): the mean gap between being sure and being right."""
+    total = sum(b.count for b in table)
+    return sum(b.count * abs(b.accuracy - b.confidence) for b in table) / total
+
+
+# -- entities -----------------------------------------------------------------------------------------------------
+
+
+def is_iob(labels: Sequence[str]) -> bool:
+    """Whether these tags mark entities: O, B-X and I-X, and nothing else."""
+    return any(x.startswith("B-") for x in labels) and all(x == "O" or x[:2] in ("B-", "I-") for x in labels)
+
+
+def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
+    """(type, first word, word after the last), strictly as IOB2 has it: B-X opens, I-X goes on with an X or is none."""
+    found, kind, start = set(), "", 0
+    for i, tag in enumerate([*tags, "O"]):
+        if kind and tag != f"I-{kind}":
+            found.add((kind, start, i))
+            kind = ""
+        if tag.startswith("B-"):
+            kind, start = tag[2:], i
+    return found
+
+
+@dataclass(frozen=True)
+class EntityScore:
+    """Entities found whole and of the right type, over all (micro) and for each type."""
+
+    precision: float
+    recall: float
+    f1: float
+    entities: int
+    by_type: list[ClassScore]
+
+
+def entity_score(true: Sequence[Sequence[str]], guessed: Sequence[Sequence[str]]) -> EntityScore:
+    hits, made, there = Counter[str](), Counter[str](), Counter[str]()
+    for gold, guess in zip(true, guessed, strict=True):
+        if len(gold) != len(guess):
+            raise DataError(f"{len(guess)} tags guessed for a sentence of {len(gold)} words")
+        a, b = entities(gold), entities(guess)
+        for counter, which in ((hits, a & b), (made, b), (there, a)):
+            counter.update(kind for kind, _, _ in which)
+    kinds = sorted(there | made)
+    types = [ClassScore(k, *prf(hits[k], made[k], there[k]), there[k]) for k in kinds]
+    return EntityScore(*prf(hits.total(), made.total(), there.total()), there.total(), types)
+
+
+# -- a baseline ---------------------------------------------------------------------------------------------------
+
+
+class BagOfWords:
+    """Multinomial naive Bayes with add-one smoothing (Manning et al. 2008, chapter 13): which words, not their order.
+
+    Words are lower-cased; those of a second text count as others. A word never met in training is passed over.
+    """
+
+    def __init__(self, texts: Sequence[tuple[str, ...]], labels: Sequence[str]):
+        self.labels = sorted(set(labels))
+        counts = {label: Counter[str]() for label in self.labels}
+        for text, label in zip(texts, labels, strict=True):
+            counts[label].update(words(text))
+        self.prior = {label: math.log(n / len(labels)) for label, n in Counter(labels).items()}
+        known = sorted(set().union(*counts.values()))
+        self.place = {word: i for i, word in enumerate(known)}
+        table = np.ones((len(self.labels), len(known)))  # L V
+        for row, label in enumerate(self.labels):
+            for word, n in counts[label].items():
+                table[row, self.place[word]] += n
+        self.log = np.log(table / table.sum(1, keepdims=True))
+
+    def guess(self, text: tuple[str, ...]) -> str:
+        places = [self.place[w] for w in words(text) if w in self.place]
+        scores = self.log[:, places].sum(1) + np.array([self.prior[label] for label in self.labels])
+        return self.labels[int(scores.argmax())]
+
+
+def words(text: tuple[str, ...]) -> list[str]:
+    return [f"{i}:{w}" if i else w for i, part in enumerate(text) for w in WORD.findall(part.lower())]

@@ -1,0 +1,81 @@
+"""Classification: one label for a text, or for a pair of texts."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.data.labelled import NONE
+from regard.data.labelled_batch import Labelled
+
+Scores = Callable[[np.ndarray, np.ndarray], dict[str, float]]  # true and predicted labels, each M
+
+
+class Classify:
+    """Cross-entropy of the classes. `weights`, one a class, make a rare class count more; held-out loss is plain."""
+
+    name = "classify"
+    unit = "texts"  # what a target is, for who reads speeds
+
+    def __init__(self, smoothing: float = 0.0, weights: Sequence[float] = (), scores: Scores | None = None):
+        self.smoothing, self.weights, self.scores = smoothing, tuple(weights), scores
+
+    def count(self, batch: Labelled) -> int:
+        return batch.count
+
+    def logits(self, model: Any, batch: Labelled) -> Tensor:
+        """M labels: of the targets that count."""
+        return self.scored(model, batch.ids, batch.lengths, batch.sentences, batch.chosen)
+
+    def scored(
+        self, model: Any, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None, chosen: Tensor | None
+    ) -> Tensor:
+        """B T ids -> M labels; here M is B, and `chosen` None: every text counts."""
+        return model.scores(model.summary(model(ids, lengths, sentences), lengths))
+
+    def targets(self, batch: Labelled) -> Tensor:
+        """The labels that count, M, in the order of `logits`."""
+        return batch.labels
+
+    def loss_sum(self, model: Any, batch: Labelled) -> Tensor:
+        return self.device_loss(model, self.targets(batch), batch.ids, batch.lengths, batch.sentences, batch.chosen)
+
+    def device_loss(self, model: Any, targets: Tensor, *inputs: Any) -> Tensor:
+        logits = self.scored(model, *inputs).float()
+        weight = logits.new_tensor(self.weights) if self.weights else None
+        how: Any = dict(reduction="sum", label_smoothing=self.smoothing, ignore_index=NONE)
+        return F.cross_entropy(logits, targets, weight, **how)
+
+    def compile(self) -> None:
+        self.device_loss = torch.compile(self.device_loss, dynamic=True)
+
+    @torch.no_grad()
+    def held_out(self, model: Any, batches: Iterable[Labelled]) -> dict[str, float]:
+        """Cross-entropy per label and accuracy, and what `scores` makes of all labels in the order of the file."""
+        training = model.training
+        model.eval()
+        total, true, guessed, rows = 0.0, [], [], []
+        for batch in batches:
+            logits, targets = self.logits(model, batch).float(), self.targets(batch)
+            total += F.cross_entropy(logits, targets, reduction="sum", ignore_index=NONE).item()
+            real = targets != NONE
+            true.append(targets[real].cpu().numpy())
+            guessed.append(logits.argmax(-1)[real].cpu().numpy())
+            rows.append(self.places(batch))
+        model.train(training)
+        order = np.argsort(np.concatenate(rows), kind="stable")
+        true, guessed = np.concatenate(true)[order], np.concatenate(guessed)[order]
+        found = {"loss": total / max(1, len(true)), "accuracy": float((true == guessed).mean())}
+        return found | (self.scores(true, guessed) if self.scores else {})
+
+    def places(self, batch: Labelled) -> np.ndarray:
+        """Which text each label that counts belongs to, M."""
+        return batch.rows
+
+
+def balanced_weights(counts: Sequence[int]) -> list[float]:
+    """One weight a class, so that all classes weigh alike and the mean over the examples is 1."""
+    return [sum(counts) / (len(counts) * n) for n in counts]

@@ -1,0 +1,30 @@
+"""Tagging: one label for each word, told at its first piece."""
+
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from regard.data.labelled import NONE
+from regard.data.labelled_batch import Labelled
+from regard.tasks.classify import Classify
+from regard.tasks.next_token import picked
+
+
+class Tag(Classify):
+    """Cross-entropy of the tags, over the first pieces of words; the head never meets the other pieces."""
+
+    name = "tag"
+    unit = "words"
+
+    def scored(
+        self, model: Any, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None, chosen: Tensor | None
+    ) -> Tensor:
+        """B T ids -> M labels, of the first pieces."""
+        return model.scores(picked(model(ids, lengths, sentences), chosen))
+
+    def targets(self, batch: Labelled) -> Tensor:
+        return picked(batch.labels, batch.chosen)
+
+    def places(self, batch: Labelled) -> np.ndarray:
+        return np.repeat(batch.rows, (batch.host_labels != NONE).sum(1))

@@ -1,0 +1,138 @@
+"""Fine-tuned folders are transformers' own: AutoModelFor… opens them with their labels, and gives the same logits."""
+
+import json
+
+import pytest
+import torch
+import transformers
+
+import regard
+from regard.assemble import assemble, finetune_run, train_run
+from regard.data.labelled import LabelledConfig
+from regard.data.tokenizers.wordpiece import WordPiece
+from regard.errors import ConfigError
+from regard.models.bert import Bert, BertConfig
+from regard.models.published import published_weights, to_published
+from regard.predictors.embedder import Embedder
+
+WORDS = ["the", "film", "was", "good", "bad", "and", "plot", "cast", "ada", "met", "grace", "in", "paris"]
+close = torch.testing.assert_close
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def encoder(tmp_path):
+    """A folder as MiniLM's: an encoder with a pooler, no task."""
+    torch.manual_seed(0)
+    pieces = WordPiece.train([" ".join(WORDS)] * 3, 90)
+    config = BertConfig(vocab=pieces.size, width=32, layers=2, heads=2, ffn=64, max_length=40)
+    Embedder(Bert(config), pieces).save(tmp_path / "encoder")
+    return tmp_path / "encoder"
+
+
+@pytest.fixture
+def data(tmp_path):
+    reviews = [f"the film was {w} {x},{w}\n" for w in ("good", "bad") for x in WORDS]
+    pairs = [f"the {a}\tthe {b}\t{'same' if a == b else 'other'}\n" for a in WORDS[:6] for b in WORDS[:6]]
+    (tmp_path / "r.csv").write_text("text,label\n" + "".join(reviews))
+    (tmp_path / "p.tsv").write_text("".join(pairs))
+    (tmp_path / "t.conll").write_text("Ada\tB-PER\nmet\tO\nGrace\tB-PER\n\nParis\tB-LOC\nwas\tO\ngood\tO\n\n" * 4)
+    return {"classify": tmp_path / "r.csv", "pair": tmp_path / "p.tsv", "tag": tmp_path / "t.conll"}
+
+
+def run_of(task, encoder, data, **settings):
+    valid = str(data[task]) if task == "tag" else ""
+    run = finetune_run(encoder, task, LabelledConfig(path=str(data[task]), valid=valid))
+    return regard.Run.from_dict(run.to_dict() | {"steps": 6, "epochs": 0.0, **settings})
+
+
+@pytest.mark.parametrize("task", ["classify", "pair", "tag"])
+def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tmp_path):
+    train_run(run_of(task, encoder, data), tmp_path / "run", quiet=True)
+    auto = (
+        transformers.AutoModelForTokenClassification
+        if task == "tag"
+        else transformers.AutoModelForSequenceClassification
+    )
+    theirs, info = auto.from_pretrained(tmp_path / "run", output_loading_info=True)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
+    ours = regard.load(tmp_path / "run")
+    assert list(ours.labels) == [theirs.config.id2label[i] for i in range(len(ours.labels))] == sorted(ours.labels)
+    assert theirs.config.label2id[ours.labels[1]] == 1
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
+    if task == "tag":
+        text = "Ada met Grace in Paris"
+        batch = tokenizer(text.split(), is_split_into_words=True, return_tensors="pt")
+        words = batch.word_ids()
+        with torch.no_grad():
+            likely = theirs.eval()(**batch).logits[0].softmax(-1)
+        first = [words.index(w) for w in range(5)]
+        mine = ours.tag(text)
+        close(torch.tensor([w.probability for w in mine]), likely[first].amax(-1), atol=1e-4, rtol=1e-4)
+        assert [w.label for w in mine] == [theirs.config.id2label[int(i)] for i in likely[first].argmax(-1)]
+        return
+    texts, seconds = ["the film was good", "plot"], ["the cast", "the plot was bad"] if task == "pair" else None
+    batch = tokenizer(texts, seconds, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        likely = theirs.eval()(**batch).logits.softmax(-1)
+    close(torch.from_numpy(ours.probabilities(texts, seconds)).float(), likely, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("task", ["classify", "tag"])
+def test_the_training_loss_is_transformers(task, encoder, data):
+    """Loss and gradients of a ragged batch, from the same weights."""
+    parts = assemble(run_of(task, encoder, data, tokens=64), say=lambda _: None)
+    batch, model = next(parts.loader), parts.model.eval()
+    auto = transformers.BertForTokenClassification if task == "tag" else transformers.BertForSequenceClassification
+    theirs = auto(
+        transformers.BertConfig(**{k: v for k, v in to_published(model.config).items() if k != "model_type"})
+    ).eval()
+    theirs.load_state_dict(published_weights(model))
+    lengths = torch.full((len(batch),), batch.ids.size(1)) if batch.lengths is None else batch.lengths
+    mask = (torch.arange(batch.ids.size(1)) < lengths[:, None]).long()
+    labels = batch.labels.masked_fill(batch.labels < 0, -100)
+    wanted = theirs(input_ids=batch.ids, attention_mask=mask, labels=labels).loss
+    loss = parts.task.loss_sum(model, batch) / batch.count
+    close(loss, wanted, atol=1e-5, rtol=1e-5)
+    loss.backward()
+    wanted.backward()
+    close(model.classifier.weight.grad, theirs.classifier.weight.grad, atol=1e-5, rtol=1e-4)
+
+
+def test_fine_tuning_begins_with_the_encoder_and_goes_on_with_a_head(encoder, data, tmp_path):
+    said = []
+    run = run_of("classify", encoder, data)
+    parts = assemble(run, say=said.append)
+    start = regard.load(encoder).model
+    close(parts.model.layers[0].attention.qkv.weight, start.layers[0].attention.qkv.weight)
+    close(parts.model.pooler.weight, start.pooler.weight)
+    assert "begun by chance: classifier" in said
+    train_run(run, tmp_path / "first", quiet=True)
+    parts = assemble(run_of("classify", tmp_path / "first", data), say=said.append)
+    close(parts.model.classifier.weight, regard.load(tmp_path / "first").model.classifier.weight)
+    assert any("nothing begins by chance" in line for line in said)
+
+
+def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_path):
+    train_run(run_of("classify", encoder, data, lora=2), tmp_path / "run", quiet=True)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+    before = regard.load(encoder).model
+    assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, before.token.weight[: before.config.vocab])
+    assert not torch.equal(theirs.bert.pooler.dense.weight, before.pooler.weight)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["lora"] == 2
+
+
+def test_epochs_become_steps(encoder, data):
+    run = finetune_run(encoder, "classify", LabelledConfig(path=str(data["classify"])))
+    parts = assemble(regard.Run.from_dict(run.to_dict() | {"epochs": 2.0, "tokens": 64}), say=lambda _: None)
+    assert parts.run.steps == 2 * parts.loader.batches_per_epoch > 2
+
+
+def test_what_is_no_encoder_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "regard-rnn_lm", "vocab": 9}))
+    with pytest.raises(ConfigError, match="is no BERT; only encoders are fine-tuned to tag"):
+        finetune_run(tmp_path, "tag", LabelledConfig(path="x"))

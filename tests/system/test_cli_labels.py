@@ -1,0 +1,220 @@
+"""A CSV in, a classifier out; words in, tags out: each line of the README, on toy data."""
+
+import csv
+import json
+import random
+
+import pytest
+import torch
+from tests.system.cli_toy import regard, works
+
+import regard as package
+from regard.assemble import train_run
+from regard.data.tokenizers.wordpiece import WordPiece
+from regard.models.bert import Bert, BertConfig
+from regard.predictors.embedder import Embedder
+from regard.train.run import read_run
+
+GOOD, BAD, THINGS = ("good", "great", "lovely"), ("bad", "dull", "awful"), ("film", "plot", "cast", "music")
+FAST = [
+    "--device=cpu",
+    "--set=schedule.warmup=5",
+    "--set=model.dropout=0.0",
+    "--set=data.vocab=120",
+    "--set=tokens=512",
+]
+
+
+def review(chance: random.Random, words: tuple[str, ...]) -> str:
+    return f"a {chance.choice(words)} {chance.choice(THINGS)}, and a {chance.choice(words)} {chance.choice(THINGS)}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with reviews, pairs, tags and an encoder, and a classifier trained on the reviews: runs/sent."""
+    folder = tmp_path_factory.mktemp("labels")
+    chance = random.Random(0)
+    with open(folder / "reviews.csv", "w", newline="") as file:
+        sheet = csv.writer(file)
+        sheet.writerow(["id", "review", "sentiment"])
+        sheet.writerows([i, review(chance, BAD if i % 2 else GOOD), "neg" if i % 2 else "pos"] for i in range(200))
+    pairs = [(f"the {a} was good", f"a good {b}", "same" if a == b else "other") for a in THINGS for b in THINGS] * 4
+    (folder / "pairs.tsv").write_text("".join("\t".join(p) + "\n" for p in pairs))
+    people, places = ("Ada", "Grace", "Bert"), ("Paris", "Rome")
+    sentences = [
+        f"{a}\tB-person\nmet\tO\n{b}\tB-person\nin\tO\n{c}\tB-place\n.\tO\n"
+        for a in people
+        for b in people
+        for c in places
+    ]
+    (folder / "train.conll").write_text("\n".join(sentences))
+    (folder / "dirt.conll").write_text(
+        "BERT\tPERSON\nmakes\tOTHER\ndirt\tOTHER\n\nMilk\tOTHER\nmakes\tOTHER\nbutter\tOTHER\n"
+    )
+    torch.manual_seed(0)
+    text = [(folder / "reviews.csv").read_text(), *sentences, "the was same other makes dirt milk butter"]
+    pieces = WordPiece.train(text, 160)
+    Embedder(Bert(BertConfig(vocab=pieces.size, width=64, layers=2, heads=2, ffn=64, max_length=32)), pieces).save(
+        folder / "enc"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        patch.chdir(folder)
+        said = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--arch=lstm",
+                     "--steps=40", "--name=sent", *FAST)  # fmt: skip
+    assert "accuracy" in said.out and "texts_per_second" in said.out and "regard classify runs/sent" in said.err
+    assert (
+        "2 labels: " in said.err
+        and "178 texts to train on, 22 for validation" in said.err
+        and "of a bag of words" in said.err
+    )
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch, tmp_path_factory):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+
+
+def test_it_tells_good_from_bad_and_how_sure_it_is(place):
+    assert works("classify", "runs/sent", "a lovely film").out.splitlines()[0] == "pos"
+    found = json.loads(works("classify", "runs/sent", "a dull, awful plot", "--json").out)
+    assert found["label"] == "neg" and sum(found["probabilities"].values()) == pytest.approx(1.0)
+    assert package.load("runs/sent").classify(["a great cast"])[0].label == "pos"
+
+
+def test_scores_stand_beside_a_bag_of_words(place):
+    told = works("evaluate", "runs/sent", "--picture=sure.png").out
+    assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ guessed" in told and "ECE" in told
+    assert (place / "sure.png").stat().st_size > 1000
+    found = json.loads(works("evaluate", "runs/sent", "--data=reviews.csv", "--json").out)
+    assert found["accuracy"] == found["macro_f1"] == 1.0 and found["confusion"] == [[100, 0], [0, 100]]
+    assert found["bag_of_words"] == 1.0 and found["majority"] == 0.5 and found["ece"] < 0.2
+    assert "bag of words" in works("info", "runs/sent").out
+
+
+def test_predict_keeps_the_other_columns(place):
+    (place / "new.csv").write_text('note,review\nx,"a great film, really"\ny,\nz,an awful cast\n')
+    said = works("predict", "runs/sent", "new.csv", "--out=scored.csv")
+    rows = list(csv.DictReader((place / "scored.csv").read_text().splitlines()))
+    assert [(r["note"], r["review"], r["label"]) for r in rows] == [
+        ("x", "a great film, really", "pos"), ("y", "", ""), ("z", "an awful cast", "neg")
+    ]  # fmt: skip
+    assert float(rows[0]["probability_pos"]) + float(rows[0]["probability_neg"]) == pytest.approx(1.0, abs=1e-5)
+    assert "1 rows without text" in said.err
+    lines = works("predict", "runs/sent", "new.csv", "--json").out.splitlines()
+    assert json.loads(lines[2])["label"] == "neg" and len(lines) == 3
+    works("predict", "runs/sent", "reviews.csv", "--out=again.tsv")
+    assert (place / "again.tsv").read_text().splitlines()[0].startswith("id\treview\tsentiment\tlabel\tprobability_neg")
+
+
+def test_a_transformer_and_a_plain_rnn_stand_side_by_side(place):
+    said = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--steps=60",
+                 "--arch=transformer,rnn", "--name=both", "--set=optim.lr=0.003", *FAST)  # fmt: skip
+    assert "transformer" in said.out and "rnn" in said.out and (place / "runs/both/curves.png").is_file()
+    for arch in ("transformer", "rnn"):
+        assert works("classify", f"runs/both/{arch}-seed0", "a lovely film").out.splitlines()[0] == "pos"
+
+
+def test_an_encoder_is_fine_tuned_to_pairs(place):
+    works("finetune", "enc", "pair", "--data=pairs.tsv", "--valid=pairs.tsv", "--steps=120", "--name=pair",
+          "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--set=data.balanced=true", "--device=cpu")  # fmt: skip
+    assert works("classify", "runs/pair", "the film was good", "a good film").out.splitlines()[0] == "same"
+    assert works("classify", "runs/pair", "the film was good", "a good cast").out.splitlines()[0] == "other"
+    assert "trained on pairs; it wants two texts" in regard("classify", "runs/pair", "one").err
+    assert "trained on single texts" in regard("classify", "runs/sent", "one", "two").err
+
+
+def test_an_encoder_is_fine_tuned_to_entities(place):
+    works("finetune", "enc", "tag", "--data=train.conll", "--steps=60", "--name=ner",
+          "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--device=cpu")  # fmt: skip
+    found = json.loads(works("tag", "runs/ner", "Ada met Grace in Paris.", "--json").out)
+    assert [w["word"] for w in found] == ["Ada", "met", "Grace", "in", "Paris", "."]
+    assert [w["label"] for w in found] == ["B-person", "O", "B-person", "O", "B-place", "O"]
+    assert "Ada met Grace in Paris."[found[4]["start"] : found[4]["end"]] == "Paris"
+    told = works("evaluate", "runs/ner", "--data=train.conll").out
+    assert "entity F1  100.00%" in told and "54 entities" in told and "person" in told
+    (place / "lines.txt").write_text("Bert met Ada in Rome.\n")
+    assert works("predict", "runs/ner", "lines.txt").out.startswith("Bert\tB-person\nmet\tO\n")
+    assert works("predict", "runs/ner", "train.conll").out.startswith("Ada\tB-person\nmet\tO\nAda\tB-person\n")
+    words = package.load("runs/ner").tag("Ada met Grace in Paris . " * 12)
+    assert len(words) == 72 and all(w.probability > 0 for w in words), "a text over the limit is read in parts"
+
+
+@pytest.mark.parametrize("line", ["train tag --data=train.conll --arch=gru", "finetune enc pair --data=pairs.tsv"])
+def test_a_dry_run_counts_and_writes_nothing(place, line):
+    before = sorted((place / "runs").iterdir())
+    told = works(*line.split(), "--dry-run", "--device=cpu").out
+    assert "memory of a training step" in told and "data.held_out" in told
+    assert sorted((place / "runs").iterdir()) == before
+
+
+def test_bert_makes_dirt(place):
+    """The lecture's PERSON OTHER OTHER, with plain labels."""
+    works("train", "tag", "--data=dirt.conll", "--valid=dirt.conll", "--arch=transformer", "--steps=40", "--name=dirt",
+          "--set=optim.lr=0.003", *FAST)  # fmt: skip
+    found = json.loads(works("tag", "runs/dirt", "BERT makes dirt", "--json").out)
+    assert [(w["word"], w["label"]) for w in found] == [("BERT", "PERSON"), ("makes", "OTHER"), ("dirt", "OTHER")]
+    told = works("evaluate", "runs/dirt").out
+    assert "accuracy   100.00% of 6 words" in told and "entity" not in told
+
+
+def test_a_stopped_run_resumes_exactly(place, tmp_path):
+    class Stop(Exception):
+        pass
+
+    from regard.data.labelled_batch import LabelledLoader
+
+    run = package.Run.from_dict(read_run("runs/sent").to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
+    train_run(run, tmp_path / "whole", quiet=True)
+    count, real = [0], LabelledLoader.__next__
+
+    def stopping(self):
+        count[0] += 1
+        if count[0] > 7:
+            raise Stop
+        return real(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LabelledLoader, "__next__", stopping)
+        with pytest.raises(Stop):
+            train_run(run, tmp_path / "parts", quiet=True)
+    train_run(run, tmp_path / "parts", quiet=True, resume=True)
+    whole, parts = (package.load(tmp_path / name).model.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(whole[name], parts[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("train classify", "train on what? type: regard train classify --data reviews.csv"),
+        ("train classify --data=nowhere.csv", "no such file or folder"),
+        ("train classify --data=reviews.csv --text=body", "no column 'body'; there are: id, review, sentiment"),
+        ("train classify --data=reviews.csv --second=review", "--second: not for the task classify"),
+        ("train classify --data=one.csv", "all examples have the label 'pos'"),
+        ("train classify --data=reviews.csv --arch=gpt", "no architecture 'gpt'"),
+        ("train tag --data=broken.conll", "broken.conll line 2: broken CoNLL line"),
+        ("finetune enc translate --data=reviews.csv", "there are: lm, summarise, classify, pair, tag"),
+        ("finetune enc lm --data=reviews.csv", "only language models are fine-tuned to lm"),
+        ("evaluate runs/sent --data=unseen.csv", "unseen.csv line 3: the label 'mixed' is not among those trained on"),
+        ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name ends in"),
+        ("classify runs/sent", "Missing argument"),
+        ("tag runs/sent hello", "is no tagger"),
+        ("predict runs/sent new2.csv --text=body", "no column 'body'"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
+    (place / "one.csv").write_text("text,label\na,pos\nb,pos\nc,pos\n")
+    (place / "broken.conll").write_text("Ada\tB-person\nmet\n")
+    (place / "unseen.csv").write_text("id,review,sentiment\n1,good,pos\n2,so so,mixed\n")
+    (place / "new2.csv").write_text("review\na film\n")
+    before = sorted(p.name for p in (place / "runs").iterdir())
+    got = regard(*line.split(), *(["--device=cpu"] if line.startswith(("train", "finetune")) else []))
+    assert got.code == 2, got.err
+    assert said in got.err and len(got.err.strip().splitlines()[-1]) < 400
+    assert sorted(p.name for p in (place / "runs").iterdir()) == before
+
+
+def test_an_empty_text_is_refused(place):
+    assert "empty; there is nothing to classify" in regard("classify", "runs/sent", " ").err
