@@ -3,7 +3,7 @@
     export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
     regard train recipes/positions.py --name positions
 
-NOT MEASURED YET
+NOT run to its end by us yet: no figure is claimed.
 """
 
 from regard import Run

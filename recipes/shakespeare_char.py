@@ -4,7 +4,8 @@
     regard train recipes/shakespeare_char.py --name chars --device cuda
     regard generate runs/chars "ROMEO:" --stop "\\n\\n" --stream
 
-NOT MEASURED YET
+NOT finished by us yet as it stands: a script of the same model, optimiser and batches, run beside six others on one
+H200, had a held-out loss of 1.455 after 900 of 1,000 steps and 1.447 at the end, 18 ms a step when alone (2026-11-15).
 """
 
 from regard import Run

@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from regard.models import build, config_for
 from regard.nn.blocks import FeedForward, PostNormEncoderLayer
 from regard.nn.masks import Lengths
-from regard.nn.packed import PackedLinear, can_pack, packed
+from regard.nn.packed import PackedLinear, by_columns_, can_pack, packed
 
 close = torch.testing.assert_close
 pytestmark = pytest.mark.skipif(not can_pack(torch.ones(1, 1)), reason="this torch has no oneDNN")
@@ -37,3 +38,14 @@ def test_a_packed_layer_is_the_plain_one(shake, activation):
 
 def test_other_kinds_of_numbers_are_left_alone():
     assert not can_pack(torch.ones(1, 1).double()) and not can_pack(torch.ones(1, 1, device="meta"))
+
+
+def test_matrices_by_columns_are_the_same_matrices():
+    model = build(config_for("gpt", "tiny", 97, task="lm", context=16)).eval()
+    ids = torch.arange(12).view(2, 6)
+    with torch.no_grad():
+        before, state = model.logits(model(ids)), {name: t.clone() for name, t in model.state_dict().items()}
+        by_columns_(model, model.head)
+        torch.testing.assert_close(model.logits(model(ids)), before, atol=1e-5, rtol=1e-5)
+    assert model.head.stride() == (1, model.head.size(0)) and model.head is model.token.weight
+    assert all(torch.equal(state[name], t) for name, t in model.state_dict().items())
