@@ -133,8 +133,8 @@ BUGS = [
         ),
         (
             "a norm is built and never used",
-            "return x + self.drop(self.mlp(self.norm2(x)))",
-            "return x + self.drop(self.mlp(x))",
+            "self.attention(self.norm1(x), mask))\n        x = x + self.drop(self.mlp(self.norm2(x)))",
+            "self.attention(self.norm1(x), mask))\n        x = x + self.drop(self.mlp(x))",
             GRADIENTS,
         ),
         ("the activation is forgotten", "self.down(self.act(self.up(x)))", "self.down(self.up(x))", LOGITS),
