@@ -32,7 +32,7 @@ PRETRAINING = [
         "tasks/masked_token.py",
         ("pairs weigh as much as single words", "words + batch.weight * pairs", "words + pairs", LOSS),
         ("padding is looked at", "x = model(ids, lengths, sentences)", "x = model(ids, None, sentences)", LOSS),
-        ("pre-training forgets the sentence numbers", "x = model(ids, lengths, sentences)  # B T D", "x = model(ids, lengths)",
+        ("sentences go unnumbered", "x = model(ids, lengths, sentences)  # B T D", "x = model(ids, lengths)",
          LOSS),
         ("the head meets all places", "hidden = model.words(x.flatten(0, 1)[chosen])",
          "hidden = model.words(x.flatten(0, 1))[chosen]",
