@@ -6,20 +6,30 @@ from typing import Annotated
 import typer
 
 from regard.cli.common import Device, Flags, Json, pick_device, show
-from regard.cli.train import adjusted, as_text, data_config, describe, pick_folder, report, spread, train_all
+from regard.cli.language import Model
+from regard.cli.train import (
+    DryRun,
+    Force,
+    LabelColumn,
+    SecondColumn,
+    Settings,
+    Steps,
+    TextColumn,
+    adjusted,
+    as_text,
+    data_config,
+    describe,
+    pick_folder,
+    report,
+    spread,
+    train_all,
+)
 from regard.errors import ConfigError
 
 
 def finetune(
     ctx: typer.Context,
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="A run or model folder, a .gguf file, or a name (regard model list).",
-            show_default=False,
-        ),
-    ],
+    model: Model,
     task: Annotated[
         str, typer.Argument(metavar="TASK", help="lm, summarise, classify, pair or tag.", show_default=False)
     ],
@@ -42,30 +52,9 @@ def finetune(
             show_default="a tenth",
         ),
     ] = "",
-    text: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN",
-            help="For labels: the column of the text, by name or number.",
-            rich_help_panel="Data",
-            show_default="text, review, … or the first",
-        ),
-    ] = "",
-    second: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN", help="For pairs: that of the second text.", rich_help_panel="Data", show_default=False
-        ),
-    ] = "",
-    label: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN",
-            help="For labels: that of the label.",
-            rich_help_panel="Data",
-            show_default="label, sentiment, … or the last",
-        ),
-    ] = "",
+    text: TextColumn = "",
+    second: SecondColumn = "",
+    label: LabelColumn = "",
     lora: Annotated[
         bool,
         typer.Option(
@@ -76,25 +65,14 @@ def finetune(
     ] = False,
     rank: Annotated[int, typer.Option(metavar="R", min=1, help="With --lora: their rank.", rich_help_panel="Run")] = 16,
     minutes: Annotated[
-        float, typer.Option(metavar="M", min=0, help="Train that long.", rich_help_panel="Run", show_default="5")
+        float,
+        typer.Option(
+            metavar="M", min=0, help="Train that long.", rich_help_panel="Run", show_default="5, or for labels 3 epochs"
+        ),
     ] = 0.0,
-    steps: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Train that many steps instead.", rich_help_panel="Run", show_default=False
-        ),
-    ] = 0,
+    steps: Steps = 0,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed.", rich_help_panel="Run")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting, as name=value; --dry-run lists them.",
-            rich_help_panel="Run",
-            show_default=False,
-        ),
-    ] = None,
+    set_: Settings = None,
     name: Annotated[
         str,
         typer.Option(
@@ -105,12 +83,8 @@ def finetune(
             show_default="made from model and task",
         ),
     ] = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")
-    ] = False,
+    force: Force = False,
+    dry_run: DryRun = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:

@@ -25,6 +25,50 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
+# Options that `regard finetune` has too.
+TextColumn = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN",
+        help="For labels: the column of the text, by name or number.",
+        rich_help_panel="Data",
+        show_default="text, review, … or the first",
+    ),
+]
+SecondColumn = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN", help="For pairs: that of the second text.", rich_help_panel="Data", show_default=False
+    ),
+]
+LabelColumn = Annotated[
+    str,
+    typer.Option(
+        metavar="COLUMN",
+        help="For labels: that of the label.",
+        rich_help_panel="Data",
+        show_default="label, sentiment, … or the last",
+    ),
+]
+Steps = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Train that many steps instead.", rich_help_panel="Run", show_default=False),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Any setting, as name=value; --dry-run lists them.",
+        rich_help_panel="Run",
+        show_default=False,
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")
+]
+
 
 def train(
     ctx: typer.Context,
@@ -88,30 +132,9 @@ def train(
             show_default="a part of the data",
         ),
     ] = "",
-    text: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN",
-            help="For labels: the column of the text, by name or number.",
-            rich_help_panel="Data",
-            show_default="text, review, … or the first",
-        ),
-    ] = "",
-    second: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN", help="For pairs: that of the second text.", rich_help_panel="Data", show_default=False
-        ),
-    ] = "",
-    label: Annotated[
-        str,
-        typer.Option(
-            metavar="COLUMN",
-            help="For labels: that of the label.",
-            rich_help_panel="Data",
-            show_default="label, sentiment, … or the last",
-        ),
-    ] = "",
+    text: TextColumn = "",
+    second: SecondColumn = "",
+    label: LabelColumn = "",
     arch: Annotated[
         str,
         typer.Option(
@@ -143,12 +166,7 @@ def train(
             show_default="3 to 4 on a CPU",
         ),
     ] = 0.0,
-    steps: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=0, help="Train that many steps instead.", rich_help_panel="Run", show_default=False
-        ),
-    ] = 0,
+    steps: Steps = 0,
     seeds: Annotated[
         int, typer.Option(metavar="N", min=1, help="Train that many times, for a spread.", rich_help_panel="Run")
     ] = 1,
@@ -156,16 +174,7 @@ def train(
         int | None,
         typer.Option(metavar="N", help="The (first) seed.", rich_help_panel="Run", show_default="0, or the recipe's"),
     ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Any setting, as name=value; --dry-run lists them.",
-            rich_help_panel="Run",
-            show_default=False,
-        ),
-    ] = None,
+    set_: Settings = None,
     name: Annotated[
         str,
         typer.Option(
@@ -176,18 +185,14 @@ def train(
             show_default="made from data and arch",
         ),
     ] = "",
-    force: Annotated[
-        bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")
-    ] = False,
+    force: Force = False,
     resume: Annotated[
         str,
         typer.Option(
             metavar="RUN", help="Go on with an interrupted run folder.", rich_help_panel="Run", show_default=False
         ),
     ] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
