@@ -13,9 +13,9 @@ from tests.system.cli_toy import regard, works
 from tests.unit.models.tiny_gguf import tiny_llama, write_gguf
 
 import regard as package
-from regard.assemble import train_run
+from regard.assemble import finetune_run, train_run
 from regard.checkpoint import load_state
-from regard.data.text import prepare_text
+from regard.data.text import TextConfig, prepare_text
 from regard.train import progress
 from regard.train.run import read_run
 
@@ -104,9 +104,10 @@ def test_what_cannot_be_changed_of_a_trained_model_is_said(place):
     assert "choose another --name" in itself and Path("runs/x/model.safetensors").is_file()
 
 
-def test_help_promises_what_finetune_does():
-    told = works("finetune", "--help").out
-    assert "epochs" not in told and "(5)" in told
+def test_help_promises_what_finetune_does(place):
+    told = " ".join(works("finetune", "--help").out.split())
+    assert "5, or for labels 3 epochs" in told
+    assert finetune_run(Path("runs/x"), "lm", TextConfig(path="my.txt")).minutes == 5
 
 
 def test_summaries_want_records_and_a_model_to_begin_with(place):
