@@ -28,8 +28,8 @@ DATA: dict[str, type[Any]] = {
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
-AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, accumulate=1, consistency=0, lora=0, eval_every=0, save_every=0,
-                log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
+AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
+                save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,8 @@ class Run:
     steps: int = 0
     minutes: float = 0.0
     epochs: float = 0.0
-    tokens: int = 4096  # padded tokens of the larger side of a micro-batch
+    tokens: int = 4096  # padded tokens of the larger side of a micro-batch of text
+    batch: int = 64  # samples of a micro-batch, where they are no text
     accumulate: int = 1  # micro-batches in a step
     smoothing: float = 0.1
     consistency: float = 0.0
@@ -75,7 +76,7 @@ class Run:
         if not isinstance(self.data, wanted := DATA[self.task]):
             raise ConfigError(f"the task {self.task} wants {wanted.__name__}, got {type(self.data).__name__}")
         name = "context" if hasattr(self.data, "context") else "max_length"
-        asked = getattr(self.data, name)
+        asked = getattr(self.data, name, 0)
         room = getattr(self.model, name, 0) or asked
         if asked > room:
             way = (
