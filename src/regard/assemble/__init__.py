@@ -18,6 +18,7 @@ from regard.data.text import TextConfig
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models import TASK_ARCHS, build
+from regard.nn.lora import add_lora_
 from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
@@ -117,8 +118,15 @@ def _silent(_: str) -> None:
 def cost(run: Run) -> tuple[dict[str, int], Memory]:
     """Parameters by part and the memory of a training step, from the settings alone: no data is read."""
     made = kit(run.task)
+
+    def model() -> torch.nn.Module:
+        built = build(run.model)
+        if run.lora:
+            add_lora_(built, run.lora, alpha=2.0 * run.lora)
+        return built
+
     memory = training_memory(
-        lambda: (build(run.model), made.example(run)),
+        lambda: (model(), made.example(run)),
         made.make_task(run).loss_sum,
         momenta=1 if run.optim.name == "muon" else 2,
         bf16=run.precision == "bf16",

@@ -150,7 +150,7 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
         found = perplexity(model.model, text.ids.read(0, len(text)), context, stride or context, **how)
     noted: dict[str, Any] = {"on": what, **dataclasses.asdict(found)}
     said = ""
-    if model.template and data:  # a model that was taught to answer is also judged by its answers
+    if model.template and data and text.records:  # a model that was taught to answer is also judged by its answers
         noted |= (told := rouge_of_answers(model, data, flags))
         said = "".join(f"\n{name}: ROUGE-L {told[key]:.1f}" for key, name in ROUGE.items())
     note(folder, noted)
