@@ -13,11 +13,11 @@ ENCODER = [
         "models/bert.py",
         (
             "places of packed texts go on",
-            "where = restarting(documents)",
-            "where = documents * 0 + torch.arange(ids.size(1))",
+            "return where - starts[owners(starts, size)], Packed(",
+            "return where, Packed(",
             PACKED,
         ),
-        ("packed texts see each other", "return where, SameDocument(documents)", "return where, Everything()", PACKED),
+        ("packed texts see each other", "(starts, size, self.config.max_length)", "(starts[[0, -1]], size, 0)", PACKED),
         (
             "sentence numbers are forgotten",
             "self.sentence.weight[0] if sentences is None else",

@@ -85,6 +85,8 @@ def default_run(task: str, arch: str, size: str, data: LabelledConfig, device: s
     preset = PRESETS[device, "transformer" if arch == "transformer" else "recurrent"]
     data = dataclasses.replace(data, vocab=data.vocab or preset.vocab)
     settings: dict[str, Any] = {"dropout": preset.dropout, "head": HEADS[task], "labels": UNKNOWN}
+    if arch == "transformer":
+        settings["attention_dropout"] = preset.dropout
     if not size:
         settings |= preset.settings
     return Run(

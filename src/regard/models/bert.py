@@ -12,8 +12,8 @@ from regard.errors import ConfigError
 from regard.models.base import padded
 from regard.nn.blocks import ACTIVATIONS, Norm, PostNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import bert_
-from regard.nn.masks import Everything, Lengths, Mask, SameDocument
-from regard.nn.positions import Learned, restarting
+from regard.nn.masks import Everything, Lengths, Mask, Packed, owners
+from regard.nn.positions import Learned
 from regard.shapes import check
 
 # What stands on top of the encoder. "pooler" is the map of [CLS] that the published BertModel carries along.
@@ -34,6 +34,7 @@ class BertConfig:
     max_length: int = 512
     types: int = 2  # sentence numbers
     dropout: float = 0.1
+    attention_dropout: float = 0.1  # of the weights of attention; packed texts on a GPU are quick without it alone
     activation: str = "gelu"
     eps: float = 1e-12
     head: str = "pooler"
@@ -42,6 +43,7 @@ class BertConfig:
     def __post_init__(self):
         at_least(self, "model.", vocab=1, width=1, layers=1, heads=1, ffn=1, max_length=1, types=1)
         fraction(self, "dropout", "model.")
+        fraction(self, "attention_dropout", "model.")
         if not self.eps > 0:
             raise ConfigError(f"model.eps is {self.eps}; it wants more than 0")
         if self.width % self.heads:
@@ -91,24 +93,24 @@ class Bert(nn.Module):
 
     @staticmethod
     def layer(c: BertConfig) -> PostNormEncoderLayer:
-        return PostNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, c.activation, c.eps, c.dropout)
+        return PostNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, c.activation, c.eps, c.attention_dropout)
 
     def forward(
         self,
         ids: Tensor,
         lengths: Tensor | None = None,
         sentences: Tensor | None = None,
-        documents: Tensor | None = None,
+        starts: Tensor | None = None,
         kept: list[Tensor] | None = None,
     ) -> Tensor:
         """B T ids -> B T D.
 
-        Rows are padded, real up to their `lengths`, B; or packed: tokens with different `documents` numbers, B T, know
-        nothing of each other, and places restart with each (padding is one more document). `sentences`, B T, are 0
-        where not given. A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
+        Rows are padded, real up to their `lengths`, B; or there is one of several texts, packed: those between two of
+        `starts`, R+1, know nothing of the others, and places restart with each (padding is one more text). `sentences`,
+        B T, are 0 where not given. A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
         """
         check(ids, "B T")
-        where, mask = self.places(ids, lengths, documents)
+        where, mask = self.places(ids, lengths, starts)
         x = self.token(ids) + self.place(where)  # B T D
         x = x + (self.sentence.weight[0] if sentences is None else self.sentence(sentences))
         x = self.drop(self.norm(compute_dtype(x)))
@@ -120,19 +122,19 @@ class Bert(nn.Module):
             kept.append(x)
         return x
 
-    def places(self, ids: Tensor, lengths: Tensor | None, documents: Tensor | None) -> tuple[Tensor, Mask]:
-        """Where each token stands, T or B T, and whom it may look at."""
-        if documents is not None:
+    def places(self, ids: Tensor, lengths: Tensor | None, starts: Tensor | None) -> tuple[Tensor, Mask]:
+        """Where each token stands, T, and whom it may look at."""
+        size = ids.size(1)
+        where = torch.arange(size, device=ids.device)
+        if starts is not None:
             if lengths is not None:
-                raise ConfigError("rows are padded or packed: give lengths or documents, not both")
-            check(documents, "B T", B=ids.size(0), T=ids.size(1))
-            where = restarting(documents)
-            if ids.device.type == "cpu" and ids.size(1) > self.config.max_length:  # a GPU would have to be waited for
-                self.check_length(int(where.max()) + 1)
-            return where, SameDocument(documents)
-        self.check_length(ids.size(1))
-        mask = Everything() if lengths is None else Lengths(lengths, ids.size(1))
-        return torch.arange(ids.size(1), device=ids.device), mask
+                raise ConfigError("rows are padded or packed: give lengths or starts, not both")
+            check(ids, "B T", B=1)
+            if ids.device.type == "cpu":  # a GPU would have to be waited for
+                self.check_length(int(starts.diff().max()))
+            return where - starts[owners(starts, size)], Packed(starts, size, self.config.max_length)
+        self.check_length(size)
+        return where, Everything() if lengths is None else Lengths(lengths, size)
 
     def check_length(self, tokens: int) -> None:
         if tokens > self.config.max_length:

@@ -5,7 +5,7 @@ import torch
 from torch import tensor
 
 from regard.nn.attention import attention_weights, fast_attention, plain_attention
-from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Table
+from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, Table
 
 close = torch.testing.assert_close
 T, F = True, False
@@ -32,6 +32,13 @@ def test_documents_by_hand():
     assert table.shape == (2, 1, 4, 4)
     assert table[0, 0].tolist() == [[T, F, F, F], [T, T, F, F], [F, F, T, F], [F, F, F, T]]
     assert torch.equal(table[1, 0], Causal(4).dense())
+
+
+def test_packed_by_hand():
+    """Two tokens, none, one, and one of padding."""
+    mask = Packed(tensor([0, 2, 2, 3, 4], dtype=torch.int32), 4, longest=2)
+    assert mask.dense().shape == (1, 1, 4, 4)
+    assert mask.dense()[0, 0].tolist() == [[T, T, F, F], [T, T, F, F], [F, F, T, F], [F, F, F, T]]
 
 
 def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():
