@@ -51,7 +51,8 @@ def run_of(task, encoder, data, **settings):
 
 
 @pytest.mark.parametrize("task", ["classify", "pair", "tag"])
-def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tmp_path):
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_transformers_opens_the_folder_with_equal_logits(task, packed, encoder, data, tmp_path):
     train_run(run_of(task, encoder, data), tmp_path / "run", quiet=True)
     auto = (
         transformers.AutoModelForTokenClassification
@@ -64,6 +65,7 @@ def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tm
     assert list(ours.labels) == [theirs.config.id2label[i] for i in range(len(ours.labels))] == sorted(ours.labels)
     assert theirs.config.label2id[ours.labels[1]] == 1
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
+    ours.packs = packed  # the way of a GPU, taken on a CPU
     if task == "tag":
         text = "Ada met Grace in Paris"
         batch = tokenizer(text.split(), is_split_into_words=True, return_tensors="pt")
@@ -72,6 +74,8 @@ def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tm
             likely = theirs.eval()(**batch).logits[0].softmax(-1)
         first = [words.index(w) for w in range(5)]
         mine = ours.tag(text)
+        (labels, sure), _ = ours.tag_words([text.split(), ["Paris"]])
+        assert (labels, sure) == ([w.label for w in mine], pytest.approx([w.probability for w in mine]))
         close(torch.tensor([w.probability for w in mine]), likely[first].amax(-1), atol=1e-4, rtol=1e-4)
         assert [w.label for w in mine] == [theirs.config.id2label[int(i)] for i in likely[first].argmax(-1)]
         return

@@ -128,3 +128,19 @@ def test_a_step_of_pre_training_never_waits_for_the_device():
                 task.loss_sum(model, batch.to("cuda")).backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_vectors_of_packed_texts_in_bf16_are_near_those_of_a_cpu(shake):
+    from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.predictors import Embedder
+
+    texts = ["A cat sits on the mat.", "dogs", "The curious kitten deftly climbed the bookshelf, twice!"] * 20
+    pieces = WordPiece.train(texts, 120)
+    torch.manual_seed(0)
+    config = BertConfig(vocab=pieces.size, width=64, layers=3, heads=2, ffn=96, max_length=40)
+    model = shake(build(config), 2.0)
+    for pooling in ("mean", "max", "cls"):
+        want = Embedder(model, pieces).embed(texts, pooling=pooling)
+        got = Embedder(model, pieces, "cuda").embed(texts, pooling=pooling)
+        assert (want * got).sum(1).min() > 0.999
+        model.cpu()

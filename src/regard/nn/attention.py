@@ -60,6 +60,11 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, mask: Packed) -> Tensor:
     return y.transpose(0, 1)[None]  # 1 H T K
 
 
+def packs(device: torch.device) -> bool:
+    """Whether `packed_attention` runs there."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor]:
     """Attention of new tokens to the past and to themselves, B H T K, and all keys so far, B H S K."""
     slots, one = cache.slots, q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
