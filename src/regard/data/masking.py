@@ -22,7 +22,7 @@ A_FROM, A_TO, B_FROM, B_TO, LABEL = range(5)  # the columns of a row
 FOLLOWS, ELSE, ALONE = 0, 1, -1  # B came next; it did not; there is no B
 NO_TARGET = -1
 HIDE, REPLACE = 0.8, 0.9  # below the first a word becomes [MASK], below the second another word; else it stays
-SHORT = 8  # of a packed batch: so many times more rows may be in it than rows of full length
+SHORT = 4  # of a packed batch: so many times more rows may be in it than rows of full length
 VALID = 2**32 - 1  # the seed of held-out rows: whoever trains, with whatever seed, is judged on the same ones
 
 

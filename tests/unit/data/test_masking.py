@@ -257,7 +257,7 @@ def test_a_packed_batch_asks_for_no_more_than_it_has_room_for():
     assert len(full) == 170 and full.count == len(full.targets) < 100
     assert full.count == int((full.targets >= 0).sum()) == int((full.host_targets >= 0).sum())
     few = next(MaskedRows(text, make_rules(next_sentence=False), 64, 0, packed=True))
-    assert len(few) == 14, "16 rows, eight times 64 / 32, two of them left for padding"
+    assert len(few) == 6, "8 rows, four times 64 / 32, two of them left for padding"
 
 
 def test_rows_differ_from_epoch_to_epoch_and_not_from_run_to_run():
