@@ -6,7 +6,7 @@ python bench/bert_train.py --tiny         # a small model on a CPU, uncompiled: 
 
 Ours reads packed rows and its head meets the hidden words alone; theirs reads padded rows and its head meets all. Both
 drop a tenth of what is hidden inside, none of the attention, and take AdamW's fused steps with clipped gradients.
-The ragged rows have the lengths of sentences of film reviews; theirs pads as many of them as fit to the longest (rounded
+The ragged rows have the lengths of sentences of film reviews; theirs pads as many as fit to the longest (rounded
 up to 64), so that both compute as many tokens in a step, and counted are real ones.
 """
 
