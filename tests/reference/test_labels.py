@@ -1,6 +1,7 @@
 """Fine-tuned folders are transformers' own: AutoModelFor… opens them with their labels, and gives the same logits."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import transformers
 
 import regard
 from regard.assemble import assemble, finetune_run, train_run
+from regard.assemble.labels import probe
 from regard.data.labelled import LabelledConfig
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError
@@ -128,6 +130,43 @@ def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_pa
     assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, before.token.weight[: before.config.vocab])
     assert not torch.equal(theirs.bert.pooler.dense.weight, before.pooler.weight)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["lora"] == 2
+
+
+@pytest.mark.parametrize("task", ["classify", "pair", "tag"])
+def test_a_probe_is_a_linear_map_of_their_states(task, encoder, data, tmp_path):
+    run = probe(run_of(task, encoder, data))
+    train_run(regard.Run.from_dict(run.to_dict() | {"epochs": 0.0, "steps": 4}), tmp_path / "run", quiet=True)
+    ours = regard.load(tmp_path / "run")
+    before = regard.load(encoder).model.state_dict()
+    same = {name for name, p in ours.model.state_dict().items() if name in before and torch.equal(p, before[name])}
+    assert {name.split(".")[0] for name in ours.model.state_dict() if name not in same} == {"classifier"}
+    theirs = transformers.BertModel.from_pretrained(encoder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoder)
+    texts, seconds = ["the film was good", "plot"], ["the cast", "the plot was bad"] if task == "pair" else None
+    w, b = ours.model.classifier.weight, ours.model.classifier.bias
+    for i, text in enumerate(texts):
+        pieces = tokenizer(text, seconds and seconds[i], return_tensors="pt")
+        with torch.no_grad():
+            states = theirs(**pieces).last_hidden_state[0]
+            likely = ((states if task == "tag" else states.mean(0)) @ w.T + b).softmax(-1)
+        if task == "tag":
+            found = torch.tensor([word.probability for word in ours.tag(text)])
+            close(found, likely.amax(-1)[1:-1], atol=1e-5, rtol=1e-4)
+        else:
+            found = torch.from_numpy(ours.probabilities(texts, seconds))[i].float()
+            close(found, likely, atol=1e-5, rtol=1e-4)
+    if task == "tag":
+        return
+    with pytest.raises(ValueError, match="regard-bert"):  # nobody else reads a mean of states
+        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+
+
+def test_a_fine_tuned_run_goes_on_when_what_it_began_with_is_gone(encoder, data, tmp_path):
+    run = run_of("classify", encoder, data)
+    train_run(run, tmp_path / "run", quiet=True)
+    shutil.rmtree(encoder)
+    train_run(run, tmp_path / "run", resume=True, quiet=True)  # nothing is left to do, and nothing is missing
+    assert regard.load(tmp_path / "run").labels == ("bad", "good")
 
 
 def test_epochs_become_steps(encoder, data):

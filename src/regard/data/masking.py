@@ -6,6 +6,7 @@ stored, everything is fresh each epoch, and a position in the data is two intege
 
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -213,9 +214,9 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
     document, which, like a true B, do not open it; reading then goes on after A. A last sentence alone has no B.
     """
     chance = random.Random(f"{seed} {epoch}").random
-    places, borders, room = text.sentences, text.documents, rules.length - rules.marks
-    sizes = np.diff(borders)
-    donors = np.flatnonzero(sizes >= 2)
+    # Views whose entries are Python's own numbers: this loop is what an epoch waits for.
+    places, borders, room = text.sentences.data, text.documents.data, rules.length - rules.marks
+    donors = np.flatnonzero(np.diff(text.documents) >= 2).data
     others = rules.next_sentence and rules.negatives == "random"
     if others and 0 < len(donors) < 2:
         raise DataError(
@@ -223,31 +224,31 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
             "more documents, or: --set data.negatives=swapped, or: --set data.next_sentence=false"
         )
     rows: list[tuple[int, int, int, int, int]] = []
-    for document in range(len(sizes)):
-        start, stop = int(borders[document]), int(borders[document + 1])
+    for document in range(len(text)):
+        start, stop = borders[document], borders[document + 1]
         fits = room if chance() < 0.5 else int(room * (0.5 + 0.5 * chance()))  # other borders in another epoch
         while start < stop:
-            end = int(np.searchsorted(places[: stop + 1], places[start] + fits, "right")) - 1
+            end = bisect_right(places, places[start] + fits, start, stop + 1) - 1
             end, fits = max(end, min(start + 2, stop)), room  # any two sentences fit
-            a, z = int(places[start]), int(places[end])
+            a, z = places[start], places[end]
             if not rules.next_sentence or end - start < 2:
                 rows.append((a, z, 0, 0, ALONE))
                 start = end
                 continue
             middle = start + 1 + int(chance() * (end - start - 1))
-            m = int(places[middle])
+            m = places[middle]
             if chance() < 0.5:
                 rows.append((a, m, m, z, FOLLOWS))
             elif not others:
                 rows.append((m, z, a, m, ELSE))
             else:
-                other = int(donors[int(chance() * (len(donors) - 1))])
-                other = int(donors[-1]) if other == document else other  # all but this one, equally likely
-                low, high = int(borders[other]) + 1, int(borders[other + 1])
+                other = donors[int(chance() * (len(donors) - 1))]
+                other = donors[-1] if other == document else other  # all but this one, equally likely
+                low, high = borders[other] + 1, borders[other + 1]
                 first = low + int(chance() * (high - low))
                 last = min(first + end - middle, high)
-                b = int(places[first])
-                rows.append((a, m, b, min(int(places[last]), b + room - (m - a)), ELSE))
+                b = places[first]
+                rows.append((a, m, b, min(places[last], b + room - (m - a)), ELSE))
                 end = middle
             start = end
     return np.array(rows, np.int64).reshape(-1, 5)

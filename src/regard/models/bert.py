@@ -21,6 +21,7 @@ HEADS = ("none", "pooler", "masked", "pretraining", "sequence", "token")
 POOLED = ("pooler", "pretraining", "sequence")
 MASKED = ("masked", "pretraining")
 LABELLED = ("sequence", "token")
+POOLINGS = ("cls", "mean", "max")
 Part = TypeVar("Part", bound=nn.Module)
 
 
@@ -39,6 +40,7 @@ class BertConfig:
     eps: float = 1e-12
     head: str = "pooler"
     labels: tuple[str, ...] = ()  # names of the classes, of a sequence or a token
+    pooling: str = "cls"  # what a sequence's classes are told from: [CLS], through the pooler; or all tokens alike
 
     def __post_init__(self):
         at_least(self, "model.", vocab=1, width=1, layers=1, heads=1, ffn=1, max_length=1, types=1)
@@ -49,9 +51,11 @@ class BertConfig:
         if self.width % self.heads:
             near = max(self.width // self.heads, 1) * self.heads
             raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
-        for name, table in (("activation", ACTIVATIONS), ("head", HEADS)):
+        for name, table in (("activation", ACTIVATIONS), ("head", HEADS), ("pooling", POOLINGS)):
             if getattr(self, name) not in table:
                 raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
+        if self.pooling != "cls" and self.head != "sequence":
+            raise ConfigError(f"pooling {self.pooling!r} with head {self.head!r}; it belongs to: sequence")
         if bool(self.labels) != (self.head in LABELLED):
             raise ConfigError(f"head {self.head!r} with {len(self.labels)} labels; labels belong to: sequence, token")
 
@@ -83,7 +87,7 @@ class Bert(nn.Module):
         self.sentence = nn.Embedding(c.types, c.width)
         self.norm, self.drop = Norm(c.width, c.eps), dropout(c.dropout)
         self.layers = cast("list[PostNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
-        self.pooler = nn.Linear(c.width, c.width) if c.head in POOLED else None
+        self.pooler = nn.Linear(c.width, c.width) if c.head in POOLED and c.pooling == "cls" else None
         self.masked = MaskedWordHead(c) if c.head in MASKED else None
         self.next = nn.Linear(c.width, 2) if c.head == "pretraining" else None
         self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
@@ -171,13 +175,13 @@ class Bert(nn.Module):
         return self.needed(self.next, "next-sentence head")(self.pooled(first))
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The token that stands for a whole text, [CLS]: B T D -> B D."""
-        return hidden[:, 0]
+        """What stands for a whole text, of which the first `lengths`, B, are real: B T D -> B D."""
+        return pooled(hidden, lengths, self.config.pooling)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: … D of [CLS] for a sequence, of any tokens for a tagger -> … labels."""
         classifier = self.needed(self.classifier, "classifier")
-        x = self.pooled(hidden) if self.config.head == "sequence" else hidden
+        x = self.pooled(hidden) if self.pooler is not None else hidden
         return classifier(self.drop(x))
 
     def needed(self, part: Part | None, name: str) -> Part:
@@ -189,3 +193,15 @@ class Bert(nn.Module):
         """Parameters, without the rows that only fill the table of words up."""
         spare = padded(self.config.vocab) - self.config.vocab
         return sum(p.numel() for p in self.parameters()) - spare * (self.config.width + (self.masked is not None))
+
+
+def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
+    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if lengths is None:
+        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
+    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
+    if pooling == "mean":
+        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
+    return hidden.masked_fill(~real, -torch.inf).amax(1)

@@ -17,9 +17,9 @@ from regard.checkpoint import FORMAT_VERSION, publish
 from regard.data.batch import packed as packed_texts
 from regard.data.tokenizers.wordpiece import MASK, WordPiece
 from regard.errors import ConfigError, DataError
-from regard.models.bert import Bert
+from regard.models.bert import POOLINGS, Bert, pooled
 from regard.models.published import to_published, weights_bytes
-from regard.models.published.sentence import POOLINGS, Sentences
+from regard.models.published.sentence import Sentences
 from regard.nn.attention import packs
 from regard.nn.masks import owners
 from regard.nn.packed import can_pack, packed
@@ -239,20 +239,8 @@ class Filler(Embedder):
         ]
 
 
-def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
-    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
-    if pooling == "cls":
-        return hidden[:, 0]
-    if lengths is None:
-        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
-    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
-    if pooling == "mean":
-        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
-    return hidden.masked_fill(~real, -torch.inf).amax(1)
-
-
 def packed_pooled(hidden: Tensor, starts: Tensor, pooling: str) -> Tensor:
-    """The same for texts in one row, 1 T D, between `starts`, R+1: R D."""
+    """`pooled` for texts in one row, 1 T D, between `starts`, R+1: R D."""
     if pooling == "cls":
         return hidden[0, starts[:-1]]
     own, shape = owners(starts, hidden.size(1)), (len(starts) - 1, hidden.size(2))

@@ -45,7 +45,7 @@ class Labeller:
     def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
-        self.packs = isinstance(model, Bert) and packs(self.device)
+        self.packs = isinstance(model, Bert) and model.config.pooling == "cls" and packs(self.device)
         self.labels: tuple[str, ...] = model.config.labels
         limits = (tokenizer.config.get("model_max_length"), getattr(model.config, "max_length", None))
         self.max_length = min([int(n) for n in limits if n], default=512)

@@ -58,7 +58,7 @@ class BertLayout(Layout):
     name = "bert"
 
     def fits(self, config: Any) -> bool:
-        return isinstance(config, BertConfig)
+        return isinstance(config, BertConfig) and config.pooling == "cls"
 
     def to_config(self, config: BertConfig, eos: int | None) -> dict[str, Any]:
         act = {ours: theirs for theirs, ours in ACTIVATION.items()}.get(config.activation, config.activation)
