@@ -134,7 +134,7 @@ class Bert(nn.Module):
             if lengths is not None:
                 raise ConfigError("rows are padded or packed: give lengths or starts, not both")
             check(ids, "B T", B=1)
-            if ids.device.type == "cpu":  # a GPU would have to be waited for
+            if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # a GPU would have to be waited for
                 self.check_length(int(starts.diff().max()))
             return where - starts[owners(starts, size)], Packed(starts, size, self.config.max_length)
         self.check_length(size)
