@@ -14,6 +14,7 @@ from regard.assemble import labels, language, masked, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
+from regard.data.labelled import LabelledConfig
 from regard.data.text import TextConfig
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
@@ -107,7 +108,7 @@ def at_home(run: Run, folder: Path) -> Run:
 
 
 def _from(run: Run, start: str) -> Run:
-    assert isinstance(run.data, TextConfig), "only language models are fine-tuned"
+    assert isinstance(run.data, TextConfig | LabelledConfig), "nothing else is fine-tuned"
     return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, tokenizer=start))
 
 

@@ -44,6 +44,7 @@ class Run:
     lora: int = (
         0  # rank of the small matrices trained beside the frozen ones (Hu et al. 2021); 0: everything is trained
     )
+    frozen: bool = False  # only the head is trained, on what the model that it starts from makes of the texts
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
     steps: int = 0
@@ -69,6 +70,10 @@ class Run:
             raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
         at_least(self, **AT_LEAST)
         fraction(self, "smoothing")
+        if self.frozen and (self.lora or not self.start):
+            raise ConfigError(
+                "frozen wants a model to start from, and no LoRA beside it: regard finetune MODEL --probe"
+            )
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.task not in DATA:
