@@ -6,7 +6,7 @@ python bench/labels.py --jobs 9                   # so many at a time on one GPU
 python bench/labels.py --steps 4 --seeds 1        # to see that it runs
 
 The data is yours, under $REGARD_DATA (`regard data list`), the settings those of recipes/*_minilm.py. Both take as
-many steps of the same mean size, at the same rates; the last weights are judged, by the same code, on the held-out part.
+many steps of the same mean size, at the same rates; the last weights are judged by the same code on the held-out part.
 """
 
 import argparse
