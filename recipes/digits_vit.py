@@ -21,10 +21,10 @@ def recipe() -> Run:
         model=config_for("vit", "tiny", task="image", image=8, channels=1, patch=2, width=64, ffn=128, pool="mean"),
         optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
         schedule=Schedule(kind="linear", warmup=20),
-        steps=500,
+        steps=600,
         batch=64,
         smoothing=0.0,
-        eval_every=250,
+        eval_every=300,
         average=False,
         keep=1,
     )

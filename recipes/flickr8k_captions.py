@@ -43,7 +43,5 @@ def recipe() -> dict[str, Run]:
         "transformer": captions(
             config_for("transformer", "small", VOCAB, task="caption", **IMAGE, dropout=0.3), 6.0, compiled=True
         ),
-        "lstm": captions(
-            config_for("lstm", "small", VOCAB, task="caption", **IMAGE, dropout=0.5), 6.0, compiled=False
-        ),
+        "lstm": captions(config_for("lstm", "small", VOCAB, task="caption", **IMAGE, dropout=0.5), 6.0, compiled=False),
     }

@@ -24,7 +24,9 @@ TINY = {
         **image, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, stem="conv"
     ),
     "lstm": ShowAttendTellConfig(**image, regions=16, heads=2, ffn=24, encoder_layers=1, embedding=12, width=16),
-    "gru": ShowAttendTellConfig(**image, regions=8, heads=2, ffn=8, encoder_layers=1, embedding=12, width=16, cell="gru"),
+    "gru": ShowAttendTellConfig(
+        **image, regions=8, heads=2, ffn=8, encoder_layers=1, embedding=12, width=16, cell="gru"
+    ),
 }
 
 

@@ -71,7 +71,7 @@ def get_captions(name: str, _say: Say = to_stderr) -> TextFiles:
     dataset = find(name, "captions")
     if (files := local_text(dataset)) is None:
         raise DataError(
-            f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {dataset.name}/ with "
+            f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {dataset.name}: "
             "train.tsv, train.tar, dev.tsv and dev.tar; REGARD_DATA is "
             f"{os.environ.get('REGARD_DATA') or 'not set'}"
         )
