@@ -136,14 +136,21 @@ def warped(x: Tensor, amount: dict[str, Tensor]) -> Tensor:
 
 def recoloured(x: Tensor, amount: dict[str, Tensor]) -> Tensor:
     """B C H W between 0 and 255; amounts are B 1 1 1, 0 for no effect."""
-    weights = x.new_tensor(GREY if x.size(1) == 3 else [1 / x.size(1)] * x.size(1))[:, None, None]
     x = x * (1 + 0.9 * amount["brightness"])
-    middle = (x * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
+    middle = greys(x).mean((2, 3), keepdim=True)
     x = middle + (x - middle) * (1 + 0.9 * amount["contrast"])
-    grey = (x * weights).sum(1, keepdim=True)
+    grey = greys(x)
     x = (grey + (x - grey) * (1 + 0.9 * amount["colour"])).clamp(0, 255)
     x = torch.where(x >= 256 * (1 - amount["solarise"].abs()), 255 - x, x)
     step = torch.exp2((4 * amount["posterise"].abs()).round())  # up to 4 of 8 bits are lost
     x = torch.where(amount["posterise"] == 0, x, (x / step).floor() * step)
     blurred = F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
     return blurred + (x - blurred) * (1 + 0.9 * amount["sharpness"])
+
+
+def greys(x: Tensor) -> Tensor:
+    """How bright each pixel looks: B C H W -> B 1 H W."""
+    if x.size(1) != 3:
+        return x.mean(1, keepdim=True)
+    red, green, blue = x.split(1, 1)
+    return GREY[0] * red + GREY[1] * green + GREY[2] * blue  # numbers of the host: nothing is copied to the device
