@@ -22,6 +22,7 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "classify": ("valid", "text", "label"),
     "pair": ("valid", *COLUMNS),
     "tag": ("valid", "text", "label"),
+    "image": ("valid", "label"),
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -76,7 +77,7 @@ def train(
         str,
         typer.Argument(
             metavar="TASK|RECIPE.py",
-            help="translate, lm, mlm, classify, pair, tag, or a recipe file.",
+            help="translate, lm, mlm, classify, pair, tag, image, or a recipe file.",
             show_default=False,
         ),
     ] = "",
@@ -85,7 +86,8 @@ def train(
         typer.Option(
             metavar="NAME|FILE",
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
-            "CSV, TSV, JSONL or CoNLL for labels.",
+            "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
+            "paths and labels.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -127,7 +129,7 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm, mlm and labels: held-out data of the same form.",
+            help="For lm, mlm, labels and images: held-out data of the same form.",
             rich_help_panel="Data",
             show_default="a part of the data",
         ),
@@ -141,9 +143,9 @@ def train(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
-            "Several by comma.",
+            "For images: vit, conv, mlp. Several by comma.",
             rich_help_panel="Model",
-            show_default="transformer, gpt, bert",
+            show_default="transformer, gpt, bert, vit",
         ),
     ] = "",
     size: Annotated[
@@ -151,7 +153,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl; for "
-            "bert also mini, medium, base, large.",
+            "bert also mini, medium, base, large; for vit also ti, s, b, l.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -209,6 +211,7 @@ def train(
       regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3
       regard train mlm --arch bert --size small --data corpus/
       regard train classify --data reviews.csv --text review --label sentiment --arch transformer,lstm
+      regard train image --data photos/ --arch vit,conv
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -287,11 +290,13 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         values["path"] = str(path.absolute())
     elif data:
         values["name"] = data.lower()
-    return from_dict(DATA[task], {"vocab": 0, **values})
+    words = {"vocab": 0} if task != "image" else {}
+    return from_dict(DATA[task], {**words, **values})
 
 
 def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
     """The run with the flags of the command line applied, `--set` last."""
+    from regard.assemble import settled
     from regard.config import override
 
     if minutes and steps:
@@ -301,9 +306,7 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
     run = override(run, settings)
-    if run.start:
-        return run
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=run.data.vocab))
+    return settled(run)
 
 
 def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
@@ -407,8 +410,8 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate", "mlm": "fill", "pair": "classify"}.get(known["task"], known["task"])
-    asked = "… [MASK] …" if verb == "fill" else "…"
+    verb = {"lm": "generate", "mlm": "fill", "pair": "classify", "image": "classify"}.get(known["task"], known["task"])
+    asked = {"mlm": "… [MASK] …", "image": "picture.png"}.get(known["task"], "…")
     judged = to_score(best, known["task"], known["data"])
     flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
 
@@ -433,7 +436,7 @@ def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
         "device": device,
         "settings": run.to_dict(),
         "parameters": parameters,
-        "tokens_per_step": run.tokens * run.accumulate,
+        **({"batch": run.batch * run.accumulate} if "batch" in of_samples(run) else {"tokens_per_step": run.tokens * run.accumulate}),
         "memory": dataclasses.asdict(memory) | {"total": memory.total},
     }
 

@@ -24,11 +24,14 @@ from regard.models.published.gpt2 import GPT2
 from regard.models.published.layout import Layout
 from regard.models.published.llama import LlamaLayout
 from regard.models.published.marian import Marian
+from regard.models.published.vit import ViTLayout
 from regard.nn.init import undrawn
 from regard.nn.lora import merged_state
 
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout())}
+LAYOUTS: dict[str, Layout] = {
+    layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout())
+}
 WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows only fill them up
 
 
