@@ -44,6 +44,15 @@ def default_run(
     return made.default_run(arch.lower() or made.ARCH, size, data, device.split(":")[0])
 
 
+def settled(run: Run) -> Run:
+    """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
+    if run.start:
+        return run
+    made = kit(run.task)
+    follows = made.follows(run) if hasattr(made, "follows") else {"vocab": run.data.vocab}
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, **follows))
+
+
 def finetune_run(start: Path, task: str, data: DataConfig, device: str = "cpu", lora: int = 0) -> Run:
     """A good run that goes on from the model in the folder `start`, with its tokenizer."""
     if not hasattr(made := kit(task), "finetune_run"):

@@ -104,6 +104,17 @@ def default_run(arch: str, size: str, data: ImagesConfig, device: str) -> Run:
     )
 
 
+def follows(run: Run) -> dict[str, Any]:
+    """The settings of the model that are the data's."""
+    data = run.data
+    assert isinstance(data, ImagesConfig)
+    channels, side, _ = run.model.shape if isinstance(run.model, ImageConfig) else (3, 0, 0)
+    channels, side = data.channels or channels, data.size or side
+    if isinstance(run.model, MLPConfig):
+        return {"shape": (channels, side, side)}
+    return {"image": side, "channels": channels}
+
+
 def usual_augment(data: ImagesConfig, side: int) -> Augment:
     """A little shifting for all; a photograph may also be seen in a mirror, a digit may not."""
     if data.augment != Augment():

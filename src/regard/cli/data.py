@@ -56,17 +56,24 @@ def get(
       regard data get tatoeba-en-fr
       regard train translate --data tatoeba-en-fr
     """
-    from regard.data import fetch
+    from regard.data import fetch, image_sets
     from regard.data.catalog import find
 
     flags: Flags = ctx.obj
     dataset = find(name)
-    task, find_files = {"pairs": ("translate", fetch.get), "text": ("lm", fetch.get_text)}[dataset.kind]
+    task, find_files = {
+        "pairs": ("translate", fetch.get),
+        "text": ("lm", fetch.get_text),
+        "images": ("image", image_sets.get),
+    }[dataset.kind]
     files = find_files(dataset.name, flags.say)
     paths = {k: str(v) for k, v in vars(files).items() if v is not None}
     if json:
         show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})
         return
-    print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
+    if paths:
+        print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
+    else:
+        print(f"{dataset.name} comes with {dataset.comes_with}; there is nothing to fetch")
     flags.say(f"licence: {dataset.licence}; {dataset.attribution}")
     flags.say(f"next: regard train {task} --data {dataset.name}")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
+from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
-from regard.cli.labels import evaluate_images, evaluate_labels
+from regard.cli.labels import evaluate_labels
 from regard.cli.masked import evaluate_masked
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError

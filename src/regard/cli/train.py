@@ -290,8 +290,9 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         values["path"] = str(path.absolute())
     elif data:
         values["name"] = data.lower()
-    words = {"vocab": 0} if task != "image" else {}
-    return from_dict(DATA[task], {**words, **values})
+    if hasattr(DATA[task], "vocab"):
+        values["vocab"] = 0
+    return from_dict(DATA[task], values)
 
 
 def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
@@ -436,7 +437,8 @@ def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
         "device": device,
         "settings": run.to_dict(),
         "parameters": parameters,
-        **({"batch": run.batch * run.accumulate} if "batch" in of_samples(run) else {"tokens_per_step": run.tokens * run.accumulate}),
+        **({"tokens_per_step": run.tokens * run.accumulate} if hasattr(run.data, "vocab") else {}),
+        **({"samples_per_step": run.batch * run.accumulate} if not hasattr(run.data, "vocab") else {}),
         "memory": dataclasses.asdict(memory) | {"total": memory.total},
     }
 
@@ -444,7 +446,7 @@ def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
 def as_text(found: dict[str, Any]) -> str:
     from regard.explain.cost import readable
 
-    parts, memory = found["parameters"], found["memory"]
+    parts, memory, text = found["parameters"], found["memory"], "tokens_per_step" in found
     rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
     weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
     bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
@@ -453,9 +455,11 @@ def as_text(found: dict[str, Any]) -> str:
             f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
             "\nsettings (change with --set name=value)",
             table(rows),
-            "\nparameters (for the vocabulary asked for; a small corpus may yield fewer pieces)",
+            "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
             table(weights, right=[1]),
-            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side",
+            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side"
+            if text
+            else f"\nsamples per step: {found['samples_per_step']:,}",
             "\nmemory of a training step, estimated",
             table(bytes_, right=[1]),
         ]

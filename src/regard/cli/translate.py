@@ -226,7 +226,9 @@ def predict(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A text file, one example a line, or a table; .gz is read too.", show_default=False
+            metavar="FILE",
+            help="A text file, one example a line, or a table, .gz is read too; for images a folder, or one image.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -253,14 +255,20 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
       regard predict runs/sent new.csv --out scored.csv
 
-    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns.
+    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns. One of images writes a
+    table: file, label, probabilities.
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Embedder, Labeller, Writer, load
+    from regard.predictors import Embedder, ImageClassifier, Labeller, Writer, load
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
+    if isinstance(model, ImageClassifier):
+        from regard.cli.images import predict_images
+
+        predict_images(model, file, out, json, flags)
+        return
     if isinstance(model, Labeller):
         from regard.cli.labels import predict_labels
 

@@ -146,7 +146,7 @@ def resized(pixels: np.ndarray, size: int) -> np.ndarray:
         return pixels
     from torch.nn.functional import interpolate
 
-    some = [torch.from_numpy(pixels[i : i + 1024]).float() for i in range(0, len(pixels), 1024)]
+    some = [torch.tensor(pixels[i : i + 1024]).float() for i in range(0, len(pixels), 1024)]
     new = [interpolate(x, (size, size), mode="bilinear", antialias=True) for x in some]
     return torch.cat([x.round().clamp(0, 255).to(torch.uint8) for x in new]).numpy()
 
