@@ -92,7 +92,7 @@ def test_the_published_sizes_have_the_published_counts():
 
 
 def test_two_dimensional_sines_are_those_worked_out_by_hand():
-    """A square of 2 x 2 at width 4: the row's sine and cosine, then the column's. A token that stands nowhere: zeros."""
+    """A square of 2 x 2 at width 4: sine and cosine of the row, then of the column. A token that is nowhere: zeros."""
     s, c = torch.tensor(1.0).sin().item(), torch.tensor(1.0).cos().item()
     square = [[0, 1, 0, 1], [0, 1, s, c], [s, c, 0, 1], [s, c, s, c]]
     close(Sine2d(4, 4)(torch.arange(4)), torch.tensor(square))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard import checkpoint
-from regard.assemble import images, labels, language, masked, translate
+from regard.assemble import images, labels, language, masked, tables, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
@@ -22,7 +22,8 @@ from regard.nn.lora import add_lora_
 from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
-TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked, "image": images}
+TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
+TASKS |= {"image": images, "table": tables}
 TASKS |= labels.KITS
 
 
@@ -48,8 +49,8 @@ def settled(run: Run) -> Run:
     """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
     if run.start:
         return run
-    made = kit(run.task)
-    follows = made.follows(run) if hasattr(made, "follows") else {"vocab": run.data.vocab}
+    made, data = kit(run.task), run.data
+    follows = made.follows(run) if hasattr(made, "follows") else {"vocab": getattr(data, "vocab", 0)}
     return dataclasses.replace(run, model=dataclasses.replace(run.model, **follows))
 
 

@@ -112,7 +112,10 @@ def follows(run: Run) -> dict[str, Any]:
     channels, side = data.channels or channels, data.size or side
     if isinstance(run.model, MLPConfig):
         return {"shape": (channels, side, side)}
-    return {"image": side, "channels": channels}
+    found = {"image": side, "channels": channels}
+    if isinstance(run.model, ViTConfig) and side != run.model.image:
+        found["patch"] = patch_for(side, run.model.grid, run.model.stem == "conv")
+    return found
 
 
 def usual_augment(data: ImagesConfig, side: int) -> Augment:
@@ -123,7 +126,7 @@ def usual_augment(data: ImagesConfig, side: int) -> Augment:
 
 
 def patch_for(side: int, patches: int, halved: bool) -> int:
-    """The patch that cuts `side` pixels into about so many, at most 16 pixels; a power of 2 where it comes by halving."""
+    """The patch that cuts `side` pixels into about so many, at most 16 pixels; a power of 2 if it comes by halving."""
     wanted = min(16.0, max(2.0, side / patches))
     fitting = [p for p in range(1, side + 1) if side % p == 0 and not (halved and p & (p - 1))]
     return min(fitting, key=lambda p: abs(p - wanted))

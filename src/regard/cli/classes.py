@@ -1,10 +1,14 @@
 """What is printed of classes, whatever was classified: one answer, or the scores of many."""
 
+import csv
 import dataclasses
-from collections.abc import Sequence
+import io
+import json as jsonlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.common import Flags, show, table
+from regard.cli.common import Flags, new_file, show, table
 
 if TYPE_CHECKING:
     from regard.predictors.labeller import Answer
@@ -73,3 +77,26 @@ def judge_classes(
 def class_table(classes: Any) -> str:
     rows = [(c.label, f"{c.precision:.1%}", f"{c.recall:.1%}", f"{c.f1:.1%}", f"{c.support:,}") for c in classes]
     return table([("LABEL", "PRECISION", "RECALL", "F1", "TRUE"), *rows], right=[1, 2, 3, 4])
+
+
+def write_rows(rows: Iterable[dict[str, Any]], out: Path | None, json: bool, flags: Flags) -> None:
+    """Rows of the same columns as CSV, or as objects where that is asked for; to a file, or to stdout."""
+    lines = as_lines(rows, json or (out is not None and out.suffix.lower() == ".jsonl"))
+    if out is None:
+        for line in lines:
+            print(line, end="")
+        return
+    with new_file(out) as sheet:
+        sheet.writelines(lines)
+    flags.say(f"wrote {out}")
+
+
+def as_lines(rows: Iterable[dict[str, Any]], objects: bool) -> Iterator[str]:
+    for number, row in enumerate(rows):
+        if objects:
+            yield jsonlib.dumps(row, ensure_ascii=False) + "\n"
+            continue
+        line = io.StringIO()
+        writer = csv.writer(line, lineterminator="\n")
+        writer.writerows([row.values()] if number else [row.keys(), row.values()])
+        yield line.getvalue()

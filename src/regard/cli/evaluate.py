@@ -11,6 +11,7 @@ from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
 from regard.cli.labels import evaluate_labels
 from regard.cli.masked import evaluate_masked
+from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
 
@@ -99,12 +100,15 @@ def evaluate(
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Embedder, Filler, ImageClassifier, Labeller, Writer, load
+    from regard.predictors import Embedder, Filler, ImageClassifier, Labeller, RowClassifier, Writer, load
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
     if isinstance(model, ImageClassifier):
         evaluate_images(model, run, data, picture, json, flags)
+        return
+    if isinstance(model, RowClassifier):
+        evaluate_rows(model, run, data, picture, json, flags)
         return
     if isinstance(model, Labeller):
         evaluate_labels(model, run, data, picture, json, flags)

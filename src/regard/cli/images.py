@@ -1,12 +1,11 @@
 """Images on the command line: one classified, many scored, a folder labelled."""
 
-import csv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.classes import judge_classes
-from regard.cli.common import Flags, new_file, show, show_line
+from regard.cli.classes import judge_classes, write_rows
+from regard.cli.common import Flags, show
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
 
@@ -34,7 +33,7 @@ def classify_image(model: "ImageClassifier", file: str, attention: str, flags: F
 
 
 def evaluate_images(model: "ImageClassifier", run: str, data: str, picture: str, json: bool, flags: Flags) -> None:
-    """Accuracy, F1, confusion and calibration: on images of yours, else on the set's test part, else on those held out."""
+    """Accuracy, F1, confusion and calibration: on images of yours, else on the set's test part or those held out."""
     import numpy as np
 
     if picture:
@@ -83,7 +82,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
 
 
 def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
-    """Every image of a folder, or one, with its label and probabilities: a table, or objects."""
+    """Every image of a folder, or one, with its label and probabilities."""
     from regard.data.images import files_of
 
     if not file.exists():
@@ -91,32 +90,7 @@ def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json:
     files = list(files_of(file)) if file.is_dir() else [file]
     if not files:
         raise DataError(f"{file} holds no images")
-    rows = labelled(model, files, flags)
-    objects = json or (out is not None and out.suffix.lower() == ".jsonl")
-    if out is None and objects:
-        for row in rows:
-            show_line(row)
-        return
-    import io
-    import json as jsonlib
-    import sys
-
-    def write(sheet: Any) -> None:
-        names = ["file", "label", *(f"probability_{label}" for label in model.labels)]
-        table = csv.DictWriter(sheet, names, lineterminator="\n")
-        if not objects:
-            table.writeheader()
-        for row in rows:
-            sheet.write(jsonlib.dumps(row, ensure_ascii=False) + "\n") if objects else table.writerow(row)
-
-    if out is None:
-        sheet = io.StringIO()
-        write(sheet)
-        sys.stdout.write(sheet.getvalue())
-        return
-    with new_file(out) as sheet:
-        write(sheet)
-    flags.say(f"wrote {out}")
+    write_rows(labelled(model, files, flags), out, json, flags)
 
 
 def labelled(model: "ImageClassifier", files: list[Path], flags: Flags) -> Iterator[dict[str, Any]]:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
 from regard.cli.classes import class_table, judge_classes, show_answer
+from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
 from regard.cli.images import classify_image
 from regard.cli.info import read_json
+from regard.cli.tables import classify_row
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -27,7 +28,10 @@ def classify(
     ctx: typer.Context,
     run: Run,
     text: Annotated[
-        str, typer.Argument(metavar="THING", help="A text, or the file of an image.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="THING", help="A text, the file of an image, or a row: column=value, …", show_default=False
+        ),
     ],
     second: Annotated[
         str, typer.Argument(metavar="SECOND", help="For a classifier of pairs: the second text.", show_default=False)
@@ -39,25 +43,27 @@ def classify(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The label of a text, of a pair of texts or of an image, with the probabilities of all labels.
+    """The label of a text, of a pair of texts, of an image or of a row, with the probabilities of all labels.
 
     \b
     Examples:
       regard classify runs/sent "A stirring, funny film."
       regard classify runs/pair "A man sleeps." "Nobody is awake."
       regard classify runs/vit picture.png --attention overlay.png
+      regard classify runs/pass "hours=12, school=north"
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    from regard.predictors import Classifier, ImageClassifier, load
+    from regard.predictors import Classifier, ImageClassifier, RowClassifier, load
 
     model = load(run, device=pick_device(device))
-    if isinstance(model, ImageClassifier):
-        if second:
-            raise ConfigError(f"{run} reads one image at a time; for several type: regard predict {run} FOLDER")
-        show_answer(classify_image(model, text, attention, ctx.obj), json)
-        return
-    if attention:
+    if attention and not isinstance(model, ImageClassifier):
         raise ConfigError("--attention is for images; leave it out")
+    if isinstance(model, ImageClassifier | RowClassifier):
+        if second:
+            raise ConfigError(f"{run} reads one thing at a time; for several type: regard predict {run} FILE")
+        image = isinstance(model, ImageClassifier)
+        show_answer(classify_image(model, text, attention, ctx.obj) if image else classify_row(model, text), json)
+        return
     if not isinstance(model, Classifier):
         raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")
     pairs = of_pairs(run)

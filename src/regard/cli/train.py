@@ -23,6 +23,7 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "pair": ("valid", *COLUMNS),
     "tag": ("valid", "text", "label"),
     "image": ("valid", "label"),
+    "table": ("valid", "label"),
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -143,7 +144,7 @@ def train(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
-            "For images: vit, conv, mlp. Several by comma.",
+            "For images: vit, conv, mlp. For tables of numbers and categories: mlp. Several by comma.",
             rich_help_panel="Model",
             show_default="transformer, gpt, bert, vit",
         ),
@@ -212,6 +213,7 @@ def train(
       regard train mlm --arch bert --size small --data corpus/
       regard train classify --data reviews.csv --text review --label sentiment --arch transformer,lstm
       regard train image --data photos/ --arch vit,conv
+      regard train classify --data students.csv --label passed --arch mlp
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -259,6 +261,7 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
     if not what:
         ways = "regard train translate --data tatoeba-en-fr, or regard train lm --data my.txt"
         raise ConfigError(f"train what? there are: {', '.join(TASK_ARCHS)}; for example: {ways}")
+    what = "table" if what.lower() == "classify" and arch.strip().lower() == "mlp" else what  # rows, not texts
     made = kit(what)
     archs = list(dict.fromkeys(a.strip().lower() for a in (arch or made.ARCH).split(",") if a.strip()))
     if not archs:
@@ -306,8 +309,9 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
         run = dataclasses.replace(run, minutes=minutes, steps=steps, epochs=0.0)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
-    run = override(run, settings)
-    return settled(run)
+    first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
+    run = settled(override(run, first))
+    return settled(override(run, [setting for setting in settings if setting not in first]))
 
 
 def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
@@ -411,8 +415,10 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate", "mlm": "fill", "pair": "classify", "image": "classify"}.get(known["task"], known["task"])
-    asked = {"mlm": "… [MASK] …", "image": "picture.png"}.get(known["task"], "…")
+    verb = {"lm": "generate", "mlm": "fill", "pair": "classify", "image": "classify", "table": "classify"}.get(
+        known["task"], known["task"]
+    )
+    asked = {"mlm": "… [MASK] …", "image": "picture.png", "table": "column=value, …"}.get(known["task"], "…")
     judged = to_score(best, known["task"], known["data"])
     flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
 

@@ -255,11 +255,11 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
       regard predict runs/sent new.csv --out scored.csv
 
-    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns. One of images writes a
-    table: file, label, probabilities.
+    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns. One of images
+    writes a table: file, label, probabilities.
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Embedder, ImageClassifier, Labeller, Writer, load
+    from regard.predictors import Embedder, ImageClassifier, Labeller, RowClassifier, Writer, load
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
@@ -268,6 +268,11 @@ def predict(
         from regard.cli.images import predict_images
 
         predict_images(model, file, out, json, flags)
+        return
+    if isinstance(model, RowClassifier):
+        from regard.cli.tables import predict_rows
+
+        predict_rows(model, file, out, json, flags)
         return
     if isinstance(model, Labeller):
         from regard.cli.labels import predict_labels

@@ -1,4 +1,4 @@
-"""Pictures changed by chance, a batch at a time where it lies: bytes in, bytes out, and nothing waits for the device."""
+"""Pictures changed by chance, a batch at a time where it lies: bytes in, bytes out, no waiting for the device."""
 
 from dataclasses import dataclass
 
@@ -56,7 +56,8 @@ def augmented(
         return pixels, labels
     shares = F.one_hot(labels, classes).float()  # B L
     cut = how.cutmix > 0 and (how.mixup == 0 or chance.random() < 0.5)
-    keep = float(chance.beta(*[how.cutmix if cut else how.mixup] * 2))
+    alpha = how.cutmix if cut else how.mixup
+    keep = float(chance.beta(alpha, alpha))
     if cut:
         pixels, keep = cut_in(pixels, keep, chance)
     else:

@@ -6,6 +6,7 @@ import os
 import zlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -123,7 +124,9 @@ def cifar10(folder: Path) -> Known:
         except (OSError, SyntaxError, ValueError) as e:
             raise DataError(f"{folder / name} cannot be read ({e})") from None
         if pixels.shape[1] != 1024:
-            raise DataError(f"{folder / name} is {pixels.shape[1]} pixels wide, wanted 1,024: an image of 32 x 32 a row")
+            raise DataError(
+                f"{folder / name} is {pixels.shape[1]} pixels wide, wanted 1,024: an image of 32 x 32 a row"
+            )
         return pixels.reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
 
     names = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
@@ -147,7 +150,7 @@ def digits() -> Known:
         from sklearn.datasets import load_digits
     except ImportError:
         raise MissingExtra("the data set digits", "eval") from None
-    loaded = load_digits()
+    loaded: Any = load_digits()
     pixels = (loaded.images * (255 / 16)).round().astype(np.uint8)[:, None]
     labels = loaded.target.astype(np.int64)
     aside = np.zeros(len(labels), bool)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from regard.config import at_least
 from regard.data import store
-from regard.data.augment import Augment, augmented
+from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import moved
 from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
@@ -98,7 +98,7 @@ class ImageData:
 
     def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of the training pixels, between 0 and 1, one a channel."""
-        some = self.train.pixels[: 10_000] / np.float32(255)
+        some = self.train.pixels[:10_000] / np.float32(255)
         std = np.maximum(some.std((0, 2, 3)), 1e-3)
         return tuple(float(round(x, 4)) for x in some.mean((0, 2, 3))), tuple(float(round(x, 4)) for x in std)
 
@@ -156,7 +156,7 @@ def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
         return pixels
     if channels == 3:
         return np.repeat(pixels, 3, 1)
-    return (pixels * np.float32([[[0.299]], [[0.587]], [[0.114]]])).sum(1, keepdims=True).round().astype(np.uint8)
+    return (pixels * np.array(GREY, np.float32)[:, None, None]).sum(1, keepdims=True).round().astype(np.uint8)
 
 
 # A user's own

@@ -19,7 +19,9 @@ TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
 LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
-ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig | LabellerConfig | ImageConfig
+ModelConfig = (
+    TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig | LabellerConfig | ImageConfig
+)
 Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier | ViT | Conv | MLP
 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
@@ -125,6 +127,7 @@ TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {
     "mlm": BERT_ARCHS,
     **dict.fromkeys(LABEL_TASKS, LABEL_ARCHS),
     "image": IMAGE_ARCHS,
+    "table": {"mlp": MLPConfig},
 }
 RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
 RECURRENT |= dict.fromkeys(LABEL_TASKS, "rnn_classifier")

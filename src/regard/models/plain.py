@@ -1,5 +1,6 @@
 """The networks that all others start from: layers of sums (`mlp`), and sums of neighbours (`conv`)."""
 
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -52,7 +53,7 @@ class MLP(nn.Module):
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor(getattr(c, name)), persistent=False)
         widths = [c.inputs] + [c.width] * c.layers
-        maps = [nn.Linear(a, b) for a, b in zip(widths, widths[1:], strict=False)]
+        maps = [nn.Linear(a, b) for a, b in itertools.pairwise(widths)]
         self.layers = nn.Sequential(*(nn.Sequential(m, nn.ReLU(), dropout(c.dropout)) for m in maps))
         self.classifier = nn.Linear(widths[-1], len(c.labels))
         glorot_(self)
@@ -119,7 +120,7 @@ class Conv(nn.Module):
         self.layers = nn.Sequential(
             *(
                 nn.Sequential(nn.Conv2d(a, b, c.kernel, padding=c.kernel // 2), nn.ReLU(), nn.MaxPool2d(2))
-                for a, b in zip(widths, widths[1:], strict=False)
+                for a, b in itertools.pairwise(widths)
             )
         )
         self.drop = dropout(c.dropout)

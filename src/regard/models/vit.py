@@ -1,5 +1,6 @@
 """ViT: an image is a sentence of patches (Dosovitskiy et al. 2021)."""
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import cast
@@ -116,7 +117,7 @@ class ConvStem(nn.Module):
         halvings = int(math.log2(c.patch))
         widths = [c.channels, *(c.width // 2 ** (halvings - i) for i in range(halvings + 1))]
         parts: list[nn.Module] = []
-        for i, (before, after) in enumerate(zip(widths, widths[1:], strict=False)):
+        for i, (before, after) in enumerate(itertools.pairwise(widths)):
             parts += [
                 nn.Conv2d(before, after, 3, stride=2 if i else 1, padding=1, bias=False),
                 nn.GroupNorm(math.gcd(after, 8), after),

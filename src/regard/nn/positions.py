@@ -65,7 +65,7 @@ class Learned(nn.Module):
 
 
 class Sine2d(nn.Module):
-    """Rows in the first half of the columns, columns in the second, each as `Sinusoidal`: places of a square of patches.
+    """Places in a square of patches: its row in the first half of the vector, its column in the second.
 
     A place more than the square has comes first: that of a token which stands nowhere, and gets zeros.
     """

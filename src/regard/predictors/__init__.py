@@ -18,6 +18,7 @@ from regard.models.vit import ViT
 from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.images import ImageClassifier
 from regard.predictors.labeller import Classifier, Labeller, Tagger
+from regard.predictors.tables import RowClassifier
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
 
@@ -28,12 +29,13 @@ __all__ = [
     "Hypothesis",
     "ImageClassifier",
     "Labeller",
+    "RowClassifier",
     "Tagger",
     "Translator",
     "Writer",
     "load",
 ]
-Predictor = Translator | Writer | Embedder | Labeller | ImageClassifier
+Predictor = Translator | Writer | Embedder | Labeller | ImageClassifier | RowClassifier
 
 
 def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor:
@@ -48,6 +50,8 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor
         except (ValueError, AttributeError) as e:
             raise CheckpointError(f"{known}: cannot be read ({e})") from None
     model = load_model(folder)
+    if isinstance(model, MLP) and len(model.config.shape) == 1:
+        return RowClassifier(model, folder, device)
     if isinstance(model, ViT | Conv | MLP):
         return ImageClassifier(model, device, folder)
     tokenizer = load_tokenizer(folder)

@@ -31,8 +31,6 @@ class ImageClassifier:
     """Images to labels. `labels` are the classes, `shape` is what the model reads: channels and pixels a side."""
 
     def __init__(self, model: Any, device: str = "cpu", folder: Path | None = None):
-        if len(model.config.shape) != 3:
-            raise CheckpointError(f"{folder}: a model that reads {model.config.shape} numbers reads no images")
         if isinstance(model, ViT) and folder is not None:
             model.scale = scale_of(folder, model.scale)
         self.model, self.device = model.to(device).eval(), torch.device(device)
@@ -52,7 +50,7 @@ class ImageClassifier:
         """N C P P bytes -> N L, in the order of `labels`."""
         rows = []
         for start in range(0, len(pixels), BATCH):
-            some = torch.from_numpy(np.ascontiguousarray(pixels[start : start + BATCH])).to(self.device)
+            some = torch.tensor(pixels[start : start + BATCH], device=self.device)
             rows.append(self.model.scores(self.model(some)).double().softmax(-1).cpu().numpy())
         return np.concatenate(rows) if rows else np.zeros((0, len(self.labels)))
 

@@ -14,12 +14,13 @@ from regard.data.images import ImagesConfig
 from regard.data.labelled import LabelledConfig
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
+from regard.data.tables import TableConfig
 from regard.data.text import TextConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 
-DataConfig = PairsConfig | TextConfig | MaskedConfig | LabelledConfig | ImagesConfig
+DataConfig = PairsConfig | TextConfig | MaskedConfig | LabelledConfig | ImagesConfig | TableConfig
 DATA: dict[str, type[Any]] = {
     "translate": PairsConfig,
     "lm": TextConfig,
@@ -27,6 +28,7 @@ DATA: dict[str, type[Any]] = {
     "mlm": MaskedConfig,
     **dict.fromkeys(models.LABEL_TASKS, LabelledConfig),
     "image": ImagesConfig,
+    "table": TableConfig,
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be

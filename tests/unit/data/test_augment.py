@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.augment import COLOURS, SHAPES, Augment, augmented, cropped, cut_in, erased, operated, recoloured, warped
+from regard.data.augment import (
+    COLOURS,
+    SHAPES,
+    Augment,
+    augmented,
+    cropped,
+    cut_in,
+    erased,
+    operated,
+    recoloured,
+    warped,
+)
 from regard.errors import ConfigError
 
 

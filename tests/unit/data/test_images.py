@@ -185,7 +185,9 @@ def write_idx(path, array, zipped=False):
 def fashion(tmp_path, monkeypatch):
     chance = np.random.default_rng(0)
     for i, count in ((0, 40), (2, 10)):
-        write_idx(tmp_path / "fashion-mnist" / f"{image_sets.IDX[i]}.gz", chance.integers(0, 256, (count, 28, 28)), True)
+        write_idx(
+            tmp_path / "fashion-mnist" / f"{image_sets.IDX[i]}.gz", chance.integers(0, 256, (count, 28, 28)), True
+        )
         write_idx(tmp_path / "fashion-mnist" / f"{image_sets.IDX[i + 1]}.gz", np.arange(count) % 10, True)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
     return tmp_path / "fashion-mnist"

@@ -101,7 +101,7 @@ def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> Model:
         if layout is not None:
             state = layout.from_weights(state, list(model.state_dict()), config)
         if isinstance(model, LanguageModel | Bert):
-            state = {name: fill_up(t, config.vocab) if name in WORDS else t for name, t in state.items()}
+            state = {name: fill_up(t, model.config.vocab) if name in WORDS else t for name, t in state.items()}
         model.load_state_dict(state, assign=isinstance(model, LanguageModel | Bert))  # a large model is not copied
     except (KeyError, RuntimeError) as e:
         why = f"it has no {e.args[0]}" if isinstance(e, KeyError) else e
