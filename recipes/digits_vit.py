@@ -19,7 +19,7 @@ def recipe() -> Run:
         task="image",
         data=ImagesConfig(name="digits", size=8, augment=Augment(crop=1)),
         model=config_for("vit", "tiny", task="image", image=8, channels=1, patch=2, width=64, ffn=128, pool="mean"),
-        optim=Optim(name="muon", lr=0.02, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
+        optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
         schedule=Schedule(kind="linear", warmup=20),
         steps=500,
         batch=64,

@@ -37,7 +37,7 @@ PRESETS: dict[tuple[str, bool], Preset] = {
         batch=64,
         precision="fp32",
         dropout=0.0,
-        optim=Optim(name="muon", lr=0.02, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
+        optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
         schedule=Schedule(kind="linear", warmup=50),
     ),
     ("cpu", False): Preset(
@@ -57,7 +57,7 @@ PRESETS: dict[tuple[str, bool], Preset] = {
         batch=512,
         precision="bf16",
         dropout=0.1,
-        optim=Optim(name="muon", lr=0.02, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
+        optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
         schedule=Schedule(kind="linear", warmup=200),
     ),
     ("cuda", False): Preset(

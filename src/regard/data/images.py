@@ -100,7 +100,7 @@ class ImageData:
         """Mean and standard deviation of the training pixels, between 0 and 1, one a channel."""
         some = self.train.pixels[:10_000] / np.float32(255)
         std = np.maximum(some.std((0, 2, 3)), 1e-3)
-        return tuple(float(round(x, 4)) for x in some.mean((0, 2, 3))), tuple(float(round(x, 4)) for x in std)
+        return tuple(round(float(x), 4) for x in some.mean((0, 2, 3))), tuple(round(float(x), 4) for x in std)
 
 
 def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
