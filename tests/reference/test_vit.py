@@ -108,7 +108,6 @@ def test_two_dimensional_sines_are_those_worked_out_by_hand():
         (dict(stem="conv", patch=3), "power of 2"),
         (dict(positions="sine", width=18), "4 divides"),
         (dict(mean=(0.1, 0.2)), "2 numbers for 3 channels"),
-        (dict(labels=()), "labels is empty"),
     ],
 )
 def test_wrong_settings_are_told_at_birth(wrong, said):

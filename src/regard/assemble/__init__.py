@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard import checkpoint
-from regard.assemble import images, labels, language, masked, tables, translate
+from regard.assemble import captions, images, labels, language, masked, tables, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
@@ -23,7 +23,7 @@ from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
 TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
-TASKS |= {"image": images, "table": tables}
+TASKS |= {"image": images, "table": tables, "caption": captions}
 TASKS |= labels.KITS
 
 

@@ -65,6 +65,7 @@ def get(
         "pairs": ("translate", fetch.get),
         "text": ("lm", fetch.get_text),
         "images": ("image", image_sets.get),
+        "captions": ("caption", fetch.get_captions),
     }[dataset.kind]
     files = find_files(dataset.name, flags.say)
     paths = {k: str(v) for k, v in vars(files).items() if v is not None}

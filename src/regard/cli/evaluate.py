@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.captions import evaluate_captions
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
 from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
@@ -100,10 +101,22 @@ def evaluate(
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Embedder, Filler, ImageClassifier, Labeller, RowClassifier, Writer, load
+    from regard.predictors import (
+        Embedder,
+        Filler,
+        ImageCaptioner,
+        ImageClassifier,
+        Labeller,
+        RowClassifier,
+        Writer,
+        load,
+    )
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, ImageCaptioner):
+        evaluate_captions(model, run, data, beam, json, out, flags)
+        return
     if isinstance(model, ImageClassifier):
         evaluate_images(model, run, data, picture, json, flags)
         return

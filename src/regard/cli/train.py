@@ -24,6 +24,7 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "tag": ("valid", "text", "label"),
     "image": ("valid", "label"),
     "table": ("valid", "label"),
+    "caption": ("valid", "images"),
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -78,7 +79,7 @@ def train(
         str,
         typer.Argument(
             metavar="TASK|RECIPE.py",
-            help="translate, lm, mlm, classify, pair, tag, image, or a recipe file.",
+            help="translate, lm, mlm, classify, pair, tag, image, caption, or a recipe file.",
             show_default=False,
         ),
     ] = "",
@@ -88,7 +89,7 @@ def train(
             metavar="NAME|FILE",
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
             "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
-            "paths and labels.",
+            "paths and labels, for captions a TSV or CSV of paths and captions.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -138,13 +139,23 @@ def train(
     text: TextColumn = "",
     second: SecondColumn = "",
     label: LabelColumn = "",
+    images: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="For captions: the folder, or the tar file, of the images.",
+            rich_help_panel="Data",
+            show_default="beside the table",
+        ),
+    ] = "",
     arch: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
-            "For images: vit, conv, mlp. For tables of numbers and categories: mlp. Several by comma.",
+            "For images: vit, conv, mlp. For tables of numbers and categories: mlp. For captions: transformer, "
+            "lstm. Several by comma.",
             rich_help_panel="Model",
             show_default="transformer, gpt, bert, vit",
         ),
@@ -214,6 +225,7 @@ def train(
       regard train classify --data reviews.csv --text review --label sentiment --arch transformer,lstm
       regard train image --data photos/ --arch vit,conv
       regard train classify --data students.csv --label passed --arch mlp
+      regard train caption --data captions.tsv --images images/ --arch transformer,lstm
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -230,7 +242,7 @@ def train(
     else:
         chosen = pick_device(device)
         own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
-        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label)
+        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label, images=images)
         runs = plan(what, data, own, arch, size, chosen)
         runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
         if dry_run:
@@ -418,7 +430,9 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     verb = {"lm": "generate", "mlm": "fill", "pair": "classify", "image": "classify", "table": "classify"}.get(
         known["task"], known["task"]
     )
-    asked = {"mlm": "… [MASK] …", "image": "picture.png", "table": "column=value, …"}.get(known["task"], "…")
+    asked = {"mlm": "… [MASK] …", "image": "picture.png", "caption": "picture.png", "table": "column=value, …"}.get(
+        known["task"], "…"
+    )
     judged = to_score(best, known["task"], known["data"])
     flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
 

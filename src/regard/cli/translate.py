@@ -259,11 +259,16 @@ def predict(
     writes a table: file, label, probabilities.
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Embedder, ImageClassifier, Labeller, RowClassifier, Writer, load
+    from regard.predictors import Embedder, ImageCaptioner, ImageClassifier, Labeller, RowClassifier, Writer, load
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
+    if isinstance(model, ImageCaptioner):
+        from regard.cli.captions import predict_captions
+
+        predict_captions(model, file, out, beam, json, flags)
+        return
     if isinstance(model, ImageClassifier):
         from regard.cli.images import predict_images
 
@@ -350,12 +355,13 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import Embedder, Translator, load
+    from regard.predictors import Embedder, ImageCaptioner, Translator, load
 
     found = load(run, device=pick_device(device))
-    if not isinstance(found, Translator):
+    if not isinstance(found, Translator) or isinstance(found, ImageCaptioner):
         what = f"a language model; type: regard generate {run} …"
         what = f"an encoder; type: regard similar {run} …" if isinstance(found, Embedder) else what
+        what = f"one for images; type: regard caption {run} …" if isinstance(found, ImageCaptioner) else what
         raise ConfigError(f"{run} does not translate, it is {what}")
     return found
 

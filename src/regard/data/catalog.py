@@ -32,7 +32,7 @@ class Dataset:
     size: str  # to download, or on disk for sets that a user brings
     source: str = ""  # of pairs: language, and the ending of the files
     target: str = ""
-    kind: str = "pairs"  # or "text", "images"
+    kind: str = "pairs"  # or "text", "images", "captions"
     archive: Archive | None = None
     own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
     split: str = "text"  # what `PairsConfig.split` wants
@@ -125,6 +125,15 @@ CATALOG = {
             attribution="SciTLDR: Cachola et al. 2020",
             size="1.4 MB",
             own_layout="scitldr/{part}.jsonl.gz",
+        ),
+        Dataset(
+            name="flickr8k",
+            kind="captions",
+            about="7,000 photographs of 96 x 96 pixels with 5 captions each: train and dev",
+            licence="research and education, not to be handed on",
+            attribution="Flickr8k: Hodosh, Young and Hockenmaier 2013",
+            size="29.9 MB",
+            own_layout="flickr8k/{part}.tsv",
         ),
         Dataset(
             name="digits",

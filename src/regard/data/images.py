@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -280,7 +280,7 @@ def _decode(images: Sequence[Listed], size: int, channels: int, folder: Path) ->
     store.write_manifest(folder, {"format": FORMAT, "kept": kept, "skipped": skipped, "channels": channels})
 
 
-def read_image(path: Path, size: int = 0) -> tuple[np.ndarray, bool]:
+def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
     """The picture in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
 
     Transparent parts are white; photographs are turned as they were taken; 16 bits become 8.

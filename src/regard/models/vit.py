@@ -34,7 +34,7 @@ class ViTConfig:
     stem: str = "patch"  # or "conv"
     pool: str = "token"  # what stands for the whole image: a token of its own, or the "mean" of all patches
     positions: str = "learned"  # or "sine", in two dimensions
-    labels: tuple[str, ...] = ("0", "1")
+    labels: tuple[str, ...] = ("0", "1")  # (): an encoder alone
     mean: tuple[float, ...] = (0.5,)  # of the pixels, between 0 and 1: one number, or one a channel
     std: tuple[float, ...] = (0.5,)
 
@@ -64,8 +64,6 @@ class ViTConfig:
         for name in ("mean", "std"):
             if len(getattr(self, name)) not in (1, self.channels):
                 raise ConfigError(f"model.{name} has {len(getattr(self, name))} numbers for {self.channels} channels")
-        if not self.labels:
-            raise ConfigError("model.labels is empty; a classifier wants the names of its classes")
 
     @property
     def grid(self) -> int:
@@ -148,7 +146,7 @@ class ViT(nn.Module):
         self.drop = dropout(c.dropout)
         self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
         self.norm = Norm(c.width, c.eps)
-        self.classifier = nn.Linear(c.width, len(c.labels))
+        self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
         glorot_(self)
 
     @staticmethod
@@ -173,4 +171,6 @@ class ViT(nn.Module):
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: B T D -> B labels."""
+        if self.classifier is None:
+            raise ConfigError("this ViT has no classes: it is the encoder of another model")
         return self.classifier(self.summary(hidden))

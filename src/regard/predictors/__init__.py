@@ -9,12 +9,14 @@ from regard.data.tokenizers import load as load_tokenizer
 from regard.errors import CheckpointError
 from regard.models.base import EncoderDecoder
 from regard.models.bert import LABELLED, MASKED, Bert
+from regard.models.captioner import Captioner, ShowAttendTell
 from regard.models.fetched import resolve
 from regard.models.plain import MLP, Conv
 from regard.models.published import load_model
 from regard.models.published.sentence import Sentences
 from regard.models.rnn_classifier import RecurrentClassifier
 from regard.models.vit import ViT
+from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.images import ImageClassifier
 from regard.predictors.labeller import Classifier, Labeller, Tagger
@@ -27,6 +29,7 @@ __all__ = [
     "Embedder",
     "Filler",
     "Hypothesis",
+    "ImageCaptioner",
     "ImageClassifier",
     "Labeller",
     "RowClassifier",
@@ -55,6 +58,8 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor
     if isinstance(model, ViT | Conv | MLP):
         return ImageClassifier(model, device, folder)
     tokenizer = load_tokenizer(folder)
+    if isinstance(model, Captioner | ShowAttendTell):
+        return ImageCaptioner(model, tokenizer, device)
     if isinstance(model, EncoderDecoder):
         return Translator(model, tokenizer, device)
     if isinstance(model, RecurrentClassifier) or (isinstance(model, Bert) and model.config.head in LABELLED):

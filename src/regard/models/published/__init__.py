@@ -20,6 +20,7 @@ from regard.models import MODELS, Model, ModelConfig, build, model_type
 from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
 from regard.models.published.bert import BertLayout
+from regard.models.published.captioner import CaptionerLayout
 from regard.models.published.gpt2 import GPT2
 from regard.models.published.layout import Layout
 from regard.models.published.llama import LlamaLayout
@@ -30,7 +31,7 @@ from regard.nn.lora import merged_state
 
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
 LAYOUTS: dict[str, Layout] = {
-    layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout())
+    layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout(), CaptionerLayout())
 }
 WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows only fill them up
 
