@@ -24,7 +24,7 @@ def recipe() -> Run:
             name="cifar10",
             size=32,
             held_out=0.04,
-            augment=Augment(crop=4, flip=True, operations=2, strength=0.5, erase=0.25, mixup=0.2, cutmix=1.0),
+            augment=Augment(crop=0.125, flip=True, operations=2, strength=0.5, erase=0.25, mixup=0.2, cutmix=1.0),
         ),
         model=config_for("vit", "small", task="image", image=32, patch=4, stem="conv", pool="mean", dropout=0.1),
         optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.05),

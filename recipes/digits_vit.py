@@ -17,7 +17,7 @@ from regard.train.schedule import Schedule
 def recipe() -> Run:
     return Run(
         task="image",
-        data=ImagesConfig(name="digits", size=8, augment=Augment(crop=1)),
+        data=ImagesConfig(name="digits", size=8, augment=Augment(crop=0.1)),
         model=config_for("vit", "tiny", task="image", image=8, channels=1, patch=2, width=64, ffn=128, pool="mean"),
         optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
         schedule=Schedule(kind="linear", warmup=20),

@@ -20,7 +20,7 @@ def recipe() -> Run:
         task="image",
         # 57,600 to train on: 90 batches of 640 without a rest, so that one size of batch is compiled
         data=ImagesConfig(
-            name="fashion-mnist", size=28, held_out=0.04, augment=Augment(crop=2, flip=True, erase=0.5, cutmix=1.0)
+            name="fashion-mnist", size=28, held_out=0.04, augment=Augment(crop=0.07, flip=True, erase=0.5, cutmix=1.0)
         ),
         model=config_for(
             "vit", "small", task="image", image=28, channels=1, patch=4, stem="conv", pool="mean", dropout=0.1

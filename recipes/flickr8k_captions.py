@@ -24,7 +24,7 @@ def captions(model: CaptioningConfig, minutes: float, compiled: bool) -> Run:
     return Run(
         task="caption",
         data=CaptionsConfig(
-            name="flickr8k", size=96, vocab=VOCAB, augment=Augment(crop=12, flip=True, operations=2, strength=0.3)
+            name="flickr8k", size=96, vocab=VOCAB, augment=Augment(crop=0.125, flip=True, operations=2, strength=0.3)
         ),
         model=model,
         optim=Optim(name="muon", lr=0.005, adam_lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.05),

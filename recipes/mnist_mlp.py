@@ -17,7 +17,7 @@ from regard.train.schedule import Schedule
 def plain(model: ImageConfig, batch: int) -> Run:
     return Run(
         task="image",
-        data=ImagesConfig(name="mnist", size=28, held_out=0.05, augment=Augment(crop=2)),
+        data=ImagesConfig(name="mnist", size=28, held_out=0.05, augment=Augment(crop=0.07)),
         model=model,
         optim=Optim(name="adamw", lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01),
         schedule=Schedule(kind="linear", warmup=100),

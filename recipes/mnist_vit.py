@@ -17,7 +17,7 @@ from regard.train.schedule import Schedule
 def recipe() -> Run:
     return Run(
         task="image",
-        data=ImagesConfig(name="mnist", size=28, held_out=0.05, augment=Augment(crop=2)),
+        data=ImagesConfig(name="mnist", size=28, held_out=0.05, augment=Augment(crop=0.07)),
         model=config_for("vit", "tiny", task="image", image=28, channels=1, patch=7, pool="mean"),
         optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.02),
         schedule=Schedule(kind="linear", warmup=100),

@@ -114,7 +114,7 @@ def test_several_architectures_make_one_table_and_resume_goes_on(place):
 
 
 def test_a_stopped_run_with_mixed_and_moved_pictures_resumes_exactly(place, tmp_path, monkeypatch):
-    how = ["train", "image", "--data=photos", *FAST, "--set=data.augment.crop=1", "--set=data.augment.mixup=0.4",
+    how = ["train", "image", "--data=photos", *FAST, "--set=data.augment.crop=0.1", "--set=data.augment.mixup=0.4",
            "--set=data.augment.operations=1", "--set=save_every=3", "--steps=10"]  # fmt: skip
     works(*how, f"--name={tmp_path}/whole")
     given = SamplesLoader.__next__

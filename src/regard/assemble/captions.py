@@ -26,7 +26,7 @@ from regard.train.schedule import Schedule
 
 ARCH = "transformer"
 WATCHED = {"cpu": 100, "cuda": 1000}  # held-out images captioned at each evaluation, at most
-AUGMENT = Augment(crop=8, flip=True)
+AUGMENT = Augment(crop=0.08, flip=True)
 
 PRESETS = {
     "cpu": Preset(

@@ -78,7 +78,7 @@ def default_run(arch: str, size: str, data: ImagesConfig, device: str) -> Run:
         raise ConfigError("train on what? type: regard train image --data photos/ (a folder for each class), or mnist")
     preset = PRESETS[device, arch == "vit"]
     side = data.size or image_sets.SIZES.get(data.name, OWN_SIZE)
-    data = dataclasses.replace(data, size=side, augment=usual_augment(data, side))
+    data = dataclasses.replace(data, size=side, augment=usual_augment(data))
     settings: dict[str, Any] = {"dropout": preset.dropout, "labels": UNKNOWN}
     if not size:
         settings |= preset.settings
@@ -118,11 +118,11 @@ def follows(run: Run) -> dict[str, Any]:
     return found
 
 
-def usual_augment(data: ImagesConfig, side: int) -> Augment:
+def usual_augment(data: ImagesConfig) -> Augment:
     """A little shifting for all; a photograph may also be seen in a mirror, a digit may not."""
     if data.augment != Augment():
         return data.augment
-    return Augment(crop=side // 14, flip=data.name not in ("mnist", "digits"))
+    return Augment(crop=0.07, flip=data.name not in ("mnist", "digits"))
 
 
 def patch_for(side: int, patches: int, halved: bool) -> int:

@@ -19,7 +19,7 @@ GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.60
 class Augment:
     """What training pictures go through; all off to begin with."""
 
-    crop: int = 0  # pixels added around, before a crop of the old size is taken anywhere
+    crop: float = 0.0  # part of the side that is added around, before a crop of the old size is taken anywhere
     flip: bool = False  # left and right, half of the time
     operations: int = 0  # of RandAugment (Cubuk et al. 2020), for each picture others
     strength: float = 0.3  # of them, 0 to 1
@@ -31,8 +31,8 @@ class Augment:
         at_least(self, "data.augment.", crop=0, operations=0, strength=0, erase=0, mixup=0, cutmix=0)
         if self.operations > len(SHAPES + COLOURS):
             raise ConfigError(f"data.augment.operations is {self.operations}; there are {len(SHAPES + COLOURS)}")
-        if max(self.strength, self.erase) > 1:
-            raise ConfigError("data.augment.strength and data.augment.erase are at most 1")
+        if max(self.crop, self.strength, self.erase) > 1:
+            raise ConfigError("data.augment.crop, data.augment.strength and data.augment.erase are at most 1")
 
 
 def augmented(
@@ -44,7 +44,7 @@ def augmented(
     """
     draw = torch.Generator(pixels.device).manual_seed(int(chance.integers(2**62)))
     if how.crop:
-        pixels = cropped(pixels, how.crop, draw)
+        pixels = cropped(pixels, max(1, round(how.crop * pixels.size(3))), draw)
     if how.flip:
         mirrored = torch.rand(len(pixels), 1, 1, 1, generator=draw, device=pixels.device) < 0.5
         pixels = torch.where(mirrored, pixels.flip(3), pixels)

@@ -98,6 +98,9 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
         held, more = captioned(valid, valid_images or images, config, say)
         notes += more
     tokenizer = BPE.train((c for captions in train.captions for c in captions), config.vocab)
+    pieces = tokenizer.encode_batch([c for captions in train.captions for c in captions])
+    if cut := sum(len(ids) >= config.max_length for ids in pieces):
+        notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
     content = int(
         hashlib.sha256("\n".join("\t".join(captions) for captions in train.captions).encode()).hexdigest()[:12], 16
     )

@@ -153,7 +153,7 @@ def test_a_batch_is_the_images_asked_for_and_chance_comes_from_the_loader():
     rows = np.array([3, 0, 39])
     found = plain.batch(rows, np.random.default_rng(0))
     assert np.array_equal(found.inputs[0].numpy(), pixels[rows]) and found.targets.tolist() == [3, 0, 3]
-    changing = ImageSource(part, 4, Augment(crop=1, flip=True, mixup=0.5))
+    changing = ImageSource(part, 4, Augment(crop=0.25, flip=True, mixup=0.5))
     loaders = [SamplesLoader(changing, 8, seed=5) for _ in range(2)]
     for _ in range(7):
         next(loaders[0])
