@@ -10,7 +10,7 @@ from PIL import Image
 from tests.system.cli_toy import regard, works
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 220)}
-FAST = ["--device=cpu", "--set=data.size=8", "--set=data.vocab=400", "--set=data.max_length=24", "--set=batch=24"]
+FAST = ["--device=cpu", "--set=data.size=8", "--set=data.vocab=400", "--set=data.max_length=10", "--set=batch=24"]
 FAST += ["--set=model.patch=4", "--set=schedule.warmup=5", "--set=data.augment.flip=true", "--set=model.dropout=0.0"]
 FAST += ["--set=model.width=64", "--set=model.ffn=64", "--set=smoothing=0.0"]
 

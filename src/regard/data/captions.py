@@ -97,8 +97,9 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
     else:
         held, more = captioned(valid, valid_images or images, config, say)
         notes += more
-    tokenizer = BPE.train((c for captions in train.captions for c in captions), config.vocab)
-    pieces = tokenizer.encode_batch([c for captions in train.captions for c in captions])
+    texts = [c for captions in train.captions for c in captions]
+    tokenizer = BPE.train(texts, config.vocab)
+    pieces = tokenizer.encode_batch(texts)
     if cut := sum(len(ids) >= config.max_length for ids in pieces):
         notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
     content = int(
