@@ -2,6 +2,7 @@
 
 from tests.zoo.bug import bugs
 from tests.zoo.encoder import ENCODER
+from tests.zoo.images import IMAGES
 from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
@@ -490,6 +491,7 @@ BUGS = [
             "unit/test_checkpoint.py",
         ),
     ),
+    *IMAGES,
     *LABELS,
     *LANGUAGE,
     *PRETRAINING,

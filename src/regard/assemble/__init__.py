@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard import checkpoint
-from regard.assemble import labels, language, masked, translate
+from regard.assemble import captions, images, labels, language, masked, tables, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
@@ -24,6 +24,7 @@ from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
 TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
+TASKS |= {"image": images, "table": tables, "caption": captions}
 TASKS |= labels.KITS
 
 
@@ -43,6 +44,15 @@ def default_run(
         raise ConfigError(f"to {task}, a model that can write already is fine-tuned; type: {way}")
     data = DATA[task.lower()]() if data is None else data
     return made.default_run(arch.lower() or made.ARCH, size, data, device.split(":")[0])
+
+
+def settled(run: Run) -> Run:
+    """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
+    if run.start:
+        return run
+    made, data = kit(run.task), run.data
+    follows = made.follows(run) if hasattr(made, "follows") else {"vocab": getattr(data, "vocab", 0)}
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, **follows))
 
 
 def finetune_run(start: Path, task: str, data: DataConfig, device: str = "cpu", lora: int = 0) -> Run:

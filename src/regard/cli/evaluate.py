@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.captions import evaluate_captions
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
+from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
+from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
 
@@ -43,7 +46,7 @@ def evaluate(
         typer.Option(
             metavar="FILE",
             help="For a language model text, or JSONL, whose answers are scored; for BERT text; for labels examples; "
-            "else its own held-out part.",
+            "for images a folder or CSV; else its own test or held-out part.",
             show_default=False,
         ),
     ] = "",
@@ -98,10 +101,28 @@ def evaluate(
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Embedder, Filler, Labeller, Writer, load
+    from regard.predictors import (
+        Embedder,
+        Filler,
+        ImageCaptioner,
+        ImageClassifier,
+        Labeller,
+        RowClassifier,
+        Writer,
+        load,
+    )
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, ImageCaptioner):
+        evaluate_captions(model, run, data, beam, json, out, flags)
+        return
+    if isinstance(model, ImageClassifier):
+        evaluate_images(model, run, data, picture, json, flags)
+        return
+    if isinstance(model, RowClassifier):
+        evaluate_rows(model, run, data, picture, json, flags)
+        return
     if isinstance(model, Labeller):
         evaluate_labels(model, run, data, picture, json, flags)
         return

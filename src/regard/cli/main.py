@@ -12,6 +12,7 @@ import typer
 
 from regard import __version__
 from regard.cli import (
+    captions,
     data,
     evaluate,
     export,
@@ -71,6 +72,7 @@ for verb in (
     language.summarise,
     labels.classify,
     labels.tag,
+    captions.caption,
     features.embed,
     features.similar,
     features.fill,

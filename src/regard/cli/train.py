@@ -22,6 +22,9 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "classify": ("valid", "text", "label"),
     "pair": ("valid", *COLUMNS),
     "tag": ("valid", "text", "label"),
+    "image": ("valid", "label"),
+    "table": ("valid", "label"),
+    "caption": ("valid", "images"),
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -76,7 +79,7 @@ def train(
         str,
         typer.Argument(
             metavar="TASK|RECIPE.py",
-            help="translate, lm, mlm, classify, pair, tag, or a recipe file.",
+            help="translate, lm, mlm, classify, pair, tag, image, caption, or a recipe file.",
             show_default=False,
         ),
     ] = "",
@@ -85,7 +88,8 @@ def train(
         typer.Option(
             metavar="NAME|FILE",
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
-            "CSV, TSV, JSONL or CoNLL for labels.",
+            "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
+            "paths and labels, for captions a TSV or CSV of paths and captions.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -127,7 +131,7 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm, mlm and labels: held-out data of the same form.",
+            help="For lm, mlm, labels and images: held-out data of the same form.",
             rich_help_panel="Data",
             show_default="a part of the data",
         ),
@@ -135,15 +139,25 @@ def train(
     text: TextColumn = "",
     second: SecondColumn = "",
     label: LabelColumn = "",
+    images: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="For captions: the folder, or the tar file, of the images.",
+            rich_help_panel="Data",
+            show_default="beside the table",
+        ),
+    ] = "",
     arch: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
-            "Several by comma.",
+            "For images: vit, conv, mlp. For tables of numbers and categories: mlp. For captions: transformer, "
+            "lstm. Several by comma.",
             rich_help_panel="Model",
-            show_default="transformer, gpt, bert",
+            show_default="transformer, gpt, bert, vit",
         ),
     ] = "",
     size: Annotated[
@@ -151,7 +165,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl; for "
-            "bert also mini, medium, base, large.",
+            "bert also mini, medium, base, large; for vit also ti, s, b, l.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -209,6 +223,9 @@ def train(
       regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3
       regard train mlm --arch bert --size small --data corpus/
       regard train classify --data reviews.csv --text review --label sentiment --arch transformer,lstm
+      regard train image --data photos/ --arch vit,conv
+      regard train classify --data students.csv --label passed --arch mlp
+      regard train caption --data captions.tsv --images images/ --arch transformer,lstm
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -225,7 +242,7 @@ def train(
     else:
         chosen = pick_device(device)
         own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
-        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label)
+        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label, images=images)
         runs = plan(what, data, own, arch, size, chosen)
         runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
         if dry_run:
@@ -256,6 +273,7 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
     if not what:
         ways = "regard train translate --data tatoeba-en-fr, or regard train lm --data my.txt"
         raise ConfigError(f"train what? there are: {', '.join(TASK_ARCHS)}; for example: {ways}")
+    what = "table" if what.lower() == "classify" and arch.strip().lower() == "mlp" else what  # rows, not texts
     made = kit(what)
     archs = list(dict.fromkeys(a.strip().lower() for a in (arch or made.ARCH).split(",") if a.strip()))
     if not archs:
@@ -287,11 +305,14 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         values["path"] = str(path.absolute())
     elif data:
         values["name"] = data.lower()
-    return from_dict(DATA[task], {"vocab": 0, **values})
+    if hasattr(DATA[task], "vocab"):
+        values["vocab"] = 0
+    return from_dict(DATA[task], values)
 
 
 def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
     """The run with the flags of the command line applied, `--set` last."""
+    from regard.assemble import settled
     from regard.config import override
 
     if minutes and steps:
@@ -300,10 +321,9 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
         run = dataclasses.replace(run, minutes=minutes, steps=steps, epochs=0.0)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
-    run = override(run, settings)
-    if run.start:
-        return run
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=run.data.vocab))
+    first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
+    run = settled(override(run, first))
+    return settled(override(run, [setting for setting in settings if setting not in first]))
 
 
 def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
@@ -407,8 +427,12 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate", "mlm": "fill", "pair": "classify"}.get(known["task"], known["task"])
-    asked = "… [MASK] …" if verb == "fill" else "…"
+    verb = {"lm": "generate", "mlm": "fill", "pair": "classify", "image": "classify", "table": "classify"}.get(
+        known["task"], known["task"]
+    )
+    asked = {"mlm": "… [MASK] …", "image": "picture.png", "caption": "picture.png", "table": "column=value, …"}.get(
+        known["task"], "…"
+    )
     judged = to_score(best, known["task"], known["data"])
     flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
 
@@ -433,7 +457,8 @@ def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
         "device": device,
         "settings": run.to_dict(),
         "parameters": parameters,
-        "tokens_per_step": run.tokens * run.accumulate,
+        **({"tokens_per_step": run.tokens * run.accumulate} if hasattr(run.data, "vocab") else {}),
+        **({"samples_per_step": run.batch * run.accumulate} if not hasattr(run.data, "vocab") else {}),
         "memory": dataclasses.asdict(memory) | {"total": memory.total},
     }
 
@@ -441,7 +466,7 @@ def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
 def as_text(found: dict[str, Any]) -> str:
     from regard.explain.cost import readable
 
-    parts, memory = found["parameters"], found["memory"]
+    parts, memory, text = found["parameters"], found["memory"], "tokens_per_step" in found
     rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
     weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
     bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
@@ -450,9 +475,11 @@ def as_text(found: dict[str, Any]) -> str:
             f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
             "\nsettings (change with --set name=value)",
             table(rows),
-            "\nparameters (for the vocabulary asked for; a small corpus may yield fewer pieces)",
+            "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
             table(weights, right=[1]),
-            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side",
+            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side"
+            if text
+            else f"\nsamples per step: {found['samples_per_step']:,}",
             "\nmemory of a training step, estimated",
             table(bytes_, right=[1]),
         ]

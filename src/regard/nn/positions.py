@@ -64,6 +64,25 @@ class Learned(nn.Module):
         return F.embedding(where, self.table)
 
 
+class Sine2d(nn.Module):
+    """Places in a square of patches: its row in the first half of the vector, its column in the second.
+
+    A place more than the square has comes first: that of a token which stands nowhere, and gets zeros.
+    """
+
+    table: Tensor
+
+    def __init__(self, places: int, width: int):
+        super().__init__()
+        side = math.isqrt(places)
+        line = Sinusoidal.layout(*waves(side, width // 2))  # P D/2
+        square = torch.cat((line.repeat_interleave(side, 0), line.repeat(side, 1)), 1).float()
+        self.register_buffer("table", F.pad(square, (0, 0, places - side**2, 0)), persistent=False)
+
+    def forward(self, where: Tensor) -> Tensor:
+        return self.table[where]
+
+
 class Rotary(nn.Module):
     """Su et al. 2021: pairs of numbers turned by an angle that grows with the place, so that q·k knows distances only.
 
