@@ -6,6 +6,7 @@ from tests.zoo.images import IMAGES
 from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
+from tests.zoo.series import SERIES
 
 CONTRACT = "contract/test_models.py"
 MARIAN = "reference/test_marian.py"
@@ -496,4 +497,5 @@ BUGS = [
     *LANGUAGE,
     *PRETRAINING,
     *ENCODER,
+    *SERIES,
 ]

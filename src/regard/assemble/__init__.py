@@ -10,12 +10,10 @@ from typing import Any
 import torch
 
 from regard import checkpoint
-from regard.assemble import captions, images, labels, language, masked, tables, translate
+from regard.assemble import captions, forecast, images, labels, language, masked, series, tables, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
-from regard.data.labelled import LabelledConfig
-from regard.data.text import TextConfig
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models import TASK_ARCHS, build
@@ -24,8 +22,8 @@ from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
 TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
-TASKS |= {"image": images, "table": tables, "caption": captions}
-TASKS |= labels.KITS
+TASKS |= {"image": images, "table": tables, "caption": captions, "forecast": forecast}
+TASKS |= labels.KITS | series.KITS
 
 
 def kit(task: str) -> Any:
@@ -118,8 +116,8 @@ def at_home(run: Run, folder: Path) -> Run:
 
 
 def _from(run: Run, start: str) -> Run:
-    assert isinstance(run.data, TextConfig | LabelledConfig), "nothing else is fine-tuned"
-    return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, tokenizer=start))
+    own: Any = {"tokenizer": start} if hasattr(run.data, "tokenizer") else {}
+    return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, **own))
 
 
 def _silent(_: str) -> None:

@@ -56,12 +56,14 @@ def get(
       regard data get tatoeba-en-fr
       regard train translate --data tatoeba-en-fr
     """
-    from regard.data import fetch, image_sets
+    from regard.data import fetch, fetch_series, image_sets
     from regard.data.catalog import find
 
     flags: Flags = ctx.obj
     dataset = find(name)
     others = {"images": (image_sets.get, "train image"), "captions": (fetch.get_captions, "train caption")}
+    others |= {"series": (fetch_series.get_series, "train series")}
+    others |= {"history": (fetch_series.get_history, "train forecast")}
     if dataset.kind == "pairs":
         files, verb = fetch.get(dataset.name, flags.say), "train translate"
     elif dataset.kind in others:

@@ -12,6 +12,7 @@ from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
+from regard.cli.series import evaluate_forecast, evaluate_series
 from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
@@ -46,9 +47,12 @@ def evaluate(
         typer.Option(
             metavar="FILE",
             help="For a language model text, or JSONL, whose answers are scored; for BERT text; for labels examples; "
-            "for images a folder or CSV; else its own test or held-out part.",
+            "for images a folder or CSV; for series and forecasts their files; else its own test or held-out part.",
             show_default=False,
         ),
+    ] = "",
+    labels: Annotated[
+        str, typer.Option(metavar="FILE", help="For series: a table of ids and labels.", show_default=False)
     ] = "",
     context: Annotated[
         int,
@@ -83,7 +87,8 @@ def evaluate(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score a run: BLEU for a translator, perplexity for a language model, accuracy and F1 for labels.
+    """Score a run: BLEU for a translator, perplexity for a language model, accuracy and F1 for labels, errors for
+    forecasts.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
     Perplexity is told per token, per byte and per word, with the context and stride it was measured with. A model that
@@ -104,10 +109,12 @@ def evaluate(
     from regard.predictors import (
         Embedder,
         Filler,
+        ForecastPredictor,
         ImageCaptioner,
         ImageClassifier,
         Labeller,
         RowClassifier,
+        SeriesClassifier,
         Writer,
         load,
     )
@@ -116,6 +123,12 @@ def evaluate(
     model = load(run, device=pick_device(device))
     if isinstance(model, ImageCaptioner):
         evaluate_captions(model, run, data, beam, json, out, flags)
+        return
+    if isinstance(model, SeriesClassifier):
+        evaluate_series(model, run, data, labels, picture, json, flags)
+        return
+    if isinstance(model, ForecastPredictor):
+        evaluate_forecast(model, run, data, json, flags)
         return
     if isinstance(model, ImageClassifier):
         evaluate_images(model, run, data, picture, json, flags)

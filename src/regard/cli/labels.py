@@ -14,6 +14,7 @@ from regard.cli.classes import class_table, judge_classes, show_answer
 from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
 from regard.cli.images import classify_image
 from regard.cli.info import read_json
+from regard.cli.series import classify_file
 from regard.cli.tables import classify_row
 from regard.errors import ConfigError, DataError
 
@@ -30,20 +31,27 @@ def classify(
     text: Annotated[
         str,
         typer.Argument(
-            metavar="THING", help="A text, the file of an image, or a row: column=value, …", show_default=False
+            metavar="THING",
+            help="A text, the file of an image or of series, or a row: column=value, …",
+            show_default=False,
         ),
     ],
     second: Annotated[
-        str, typer.Argument(metavar="SECOND", help="For a classifier of pairs: the second text.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SECOND",
+            help="For pairs: the second text. For series: the table of what else is known of each.",
+            show_default=False,
+        ),
     ] = "",
     attention: Annotated[
         str,
-        typer.Option(metavar="FILE", help="For an image: draw where the model looked.", show_default=False),
+        typer.Option(metavar="FILE", help="For an image or a series: draw where the model looked.", show_default=False),
     ] = "",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The label of a text, of a pair of texts, of an image or of a row, with the probabilities of all labels.
+    """The label of a text, a pair of texts, an image, series or a row, with the probabilities of all labels.
 
     \b
     Examples:
@@ -51,13 +59,17 @@ def classify(
       regard classify runs/pair "A man sleeps." "Nobody is awake."
       regard classify runs/vit picture.png --attention overlay.png
       regard classify runs/pass "hours=12, school=north"
+      regard classify runs/s curve.csv --attention curve.png
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    from regard.predictors import Classifier, ImageClassifier, RowClassifier, load
+    from regard.predictors import Classifier, ImageClassifier, RowClassifier, SeriesClassifier, load
 
     model = load(run, device=pick_device(device))
+    if isinstance(model, SeriesClassifier):
+        classify_file(model, text, second, attention, json, ctx.obj)
+        return
     if attention and not isinstance(model, ImageClassifier):
-        raise ConfigError("--attention is for images; leave it out")
+        raise ConfigError("--attention is for images and series; leave it out")
     if isinstance(model, ImageClassifier | RowClassifier):
         if second:
             raise ConfigError(f"{run} reads one thing at a time; for several type: regard predict {run} FILE")

@@ -23,6 +23,7 @@ from regard.cli import (
     labels,
     language,
     model,
+    series,
     train,
     translate,
 )
@@ -73,6 +74,7 @@ for verb in (
     labels.classify,
     labels.tag,
     captions.caption,
+    series.forecast,
     features.embed,
     features.similar,
     features.fill,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show, table
+from regard.cli.common import Device, Flags, Json, pick_device, show
+from regard.cli.dry_run import as_text, describe
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -25,6 +26,20 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "image": ("valid", "label"),
     "table": ("valid", "label"),
     "caption": ("valid", "images"),
+    "series": ("valid", "label"),
+    "fill-series": ("valid", "label"),
+    "forecast": ("target", "horizon"),
+}
+NEXT = {  # what one does with a run
+    "lm": 'generate {} "…"',
+    "mlm": 'fill {} "… [MASK] …"',
+    "pair": 'classify {} "…"',
+    "image": "classify {} picture.png",
+    "table": 'classify {} "column=value, …"',
+    "caption": "caption {} picture.png",
+    "series": "classify {} curve.csv",
+    "fill-series": "finetune {} series --data curves.csv",
+    "forecast": "forecast {} --plot next.png",
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -79,7 +94,8 @@ def train(
         str,
         typer.Argument(
             metavar="TASK|RECIPE.py",
-            help="translate, lm, mlm, classify, pair, tag, image, caption, or a recipe file.",
+            help="translate, lm, mlm, classify, pair, tag, image, caption, series, fill-series, forecast, or a recipe "
+            "file.",
             show_default=False,
         ),
     ] = "",
@@ -89,7 +105,8 @@ def train(
             metavar="NAME|FILE",
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
             "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
-            "paths and labels, for captions a TSV or CSV of paths and captions.",
+            "paths and labels, for captions a TSV or CSV of paths and captions, for series and forecasts CSV, TSV, NPZ "
+            "or Parquet.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -103,9 +120,16 @@ def train(
     target: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="Their translations, line by line.", rich_help_panel="Data", show_default=False
+            metavar="FILE",
+            help="Their translations, line by line; for forecast the columns, by comma.",
+            rich_help_panel="Data",
+            show_default=False,
         ),
     ] = "",
+    horizon: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="For forecast: rows to tell.", rich_help_panel="Data", show_default="96"),
+    ] = 0,
     valid_source: Annotated[
         str,
         typer.Option(
@@ -131,7 +155,7 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm, mlm, labels and images: held-out data of the same form.",
+            help="For lm, mlm, labels, images and series: held-out data of the same form.",
             rich_help_panel="Data",
             show_default="a part of the data",
         ),
@@ -155,7 +179,7 @@ def train(
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
             "For images: vit, conv, mlp. For tables of numbers and categories: mlp. For captions: transformer, "
-            "lstm. Several by comma.",
+            "lstm. For series: transformer, rnn, gru, lstm. Several by comma.",
             rich_help_panel="Model",
             show_default="transformer, gpt, bert, vit",
         ),
@@ -226,6 +250,8 @@ def train(
       regard train image --data photos/ --arch vit,conv
       regard train classify --data students.csv --label passed --arch mlp
       regard train caption --data captions.tsv --images images/ --arch transformer,lstm
+      regard train series --data curves.csv --label class
+      regard train forecast --data prices.csv --target close --horizon 96
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -243,6 +269,7 @@ def train(
         chosen = pick_device(device)
         own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
         own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label, images=images)
+        own |= dict(horizon=str(horizon or ""))
         runs = plan(what, data, own, arch, size, chosen)
         runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
         if dry_run:
@@ -292,7 +319,8 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
         raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
     values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
-    for key in values.keys() - {"tokens", *COLUMNS}:
+    plain = {"tokens", *COLUMNS, *(("target", "horizon") if task == "forecast" else ())}
+    for key in values.keys() - plain:
         values[key] = str(Path(values[key]).expanduser().absolute())
     if task == "translate":
         if data and values:
@@ -346,13 +374,18 @@ def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool)
 
 
 def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:
-    """(label, folder, run) for every architecture and seed; a single run lives in the folder itself."""
+    """(label, folder, run) for every architecture and seed; a single run lives in the folder itself. Names that agree
+    up to a slash, as the parts of a cross-validation, share a label."""
     if len(runs) == 1 and seeds == 1:
         return [(label, folder, run) for label, run in runs.items()]
     return [
-        (label, folder / f"{label}-seed{run.seed + k}", dataclasses.replace(run, seed=run.seed + k))
+        (
+            name.split("/")[0],
+            folder / f"{name.replace('/', '-')}-seed{run.seed + k}",
+            dataclasses.replace(run, seed=run.seed + k),
+        )
         for k in range(seeds)
-        for label, run in runs.items()
+        for name, run in runs.items()
     ]
 
 
@@ -427,14 +460,9 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate", "mlm": "fill", "pair": "classify", "image": "classify", "table": "classify"}.get(
-        known["task"], known["task"]
-    )
-    asked = {"mlm": "… [MASK] …", "image": "picture.png", "caption": "picture.png", "table": "column=value, …"}.get(
-        known["task"], "…"
-    )
-    judged = to_score(best, known["task"], known["data"])
-    flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
+    used = NEXT.get(known["task"], known["task"] + ' {} "…"').format(best)
+    judged = "" if known["task"] == "fill-series" else f"\n  {to_score(best, known['task'], known['data'])}"
+    flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
 
 
 def to_score(run: str, task: str, data: dict[str, Any]) -> str:
@@ -442,57 +470,3 @@ def to_score(run: str, task: str, data: dict[str, Any]) -> str:
     own = data.get("name") or data.get("valid_source") or (data and task != "translate")
     files = " --source FILE --target FILE" if task == "translate" else " --data FILE"
     return f"regard evaluate {run}" + ("" if own else files)
-
-
-# -- dry run ------------------------------------------------------------------------------------------------------
-
-
-def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
-    """What a run would be: settings, parameters by part, tokens a step, memory. Nothing is read or written."""
-    from regard.assemble import cost
-
-    parameters, memory = cost(run)
-    return {
-        "label": label,
-        "device": device,
-        "settings": run.to_dict(),
-        "parameters": parameters,
-        **({"tokens_per_step": run.tokens * run.accumulate} if hasattr(run.data, "vocab") else {}),
-        **({"samples_per_step": run.batch * run.accumulate} if not hasattr(run.data, "vocab") else {}),
-        "memory": dataclasses.asdict(memory) | {"total": memory.total},
-    }
-
-
-def as_text(found: dict[str, Any]) -> str:
-    from regard.explain.cost import readable
-
-    parts, memory, text = found["parameters"], found["memory"], "tokens_per_step" in found
-    rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
-    weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
-    bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
-    return "\n".join(
-        [
-            f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
-            "\nsettings (change with --set name=value)",
-            table(rows),
-            "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
-            table(weights, right=[1]),
-            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side"
-            if text
-            else f"\nsamples per step: {found['samples_per_step']:,}",
-            "\nmemory of a training step, estimated",
-            table(bytes_, right=[1]),
-        ]
-    )
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested settings as the dotted names `--set` takes."""
-    found: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found += flat(value, f"{prefix}{key}.")
-        else:
-            shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-            found.append((prefix + key, shown))
-    return found

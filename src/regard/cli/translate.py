@@ -256,10 +256,21 @@ def predict(
       regard predict runs/sent new.csv --out scored.csv
 
     A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns. One of images
-    writes a table: file, label, probabilities.
+    writes a table: file, label, probabilities; one of series: id, label, probabilities. A forecaster writes the next
+    rows.
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Embedder, ImageCaptioner, ImageClassifier, Labeller, RowClassifier, Writer, load
+    from regard.predictors import (
+        Embedder,
+        ForecastPredictor,
+        ImageCaptioner,
+        ImageClassifier,
+        Labeller,
+        RowClassifier,
+        SeriesClassifier,
+        Writer,
+        load,
+    )
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
@@ -268,6 +279,16 @@ def predict(
         from regard.cli.captions import predict_captions
 
         predict_captions(model, file, out, beam, json, flags)
+        return
+    if isinstance(model, SeriesClassifier):
+        from regard.cli.series import predict_series
+
+        predict_series(model, file, second, out, json, flags)
+        return
+    if isinstance(model, ForecastPredictor):
+        from regard.cli.series import predict_rows
+
+        predict_rows(model, file, out, json, flags)
         return
     if isinstance(model, ImageClassifier):
         from regard.cli.images import predict_images

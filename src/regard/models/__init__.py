@@ -7,12 +7,20 @@ from regard.config import unknown
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
+from regard.models.forecaster import Forecaster, ForecasterConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.llama import Llama, LlamaConfig
 from regard.models.plain import MLP, Conv, ConvConfig, MLPConfig
 from regard.models.rnn_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.series import (
+    SeriesModel,
+    SeriesRecurrent,
+    SeriesRecurrentConfig,
+    SeriesTransformer,
+    SeriesTransformerConfig,
+)
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
 
@@ -21,6 +29,7 @@ LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
 LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
 CaptioningConfig = CaptionerConfig | ShowAttendTellConfig
+SeriesModelConfig = SeriesTransformerConfig | SeriesRecurrentConfig
 ModelConfig = (
     TransformerConfig
     | Seq2SeqConfig
@@ -30,8 +39,10 @@ ModelConfig = (
     | LabellerConfig
     | ImageConfig
     | CaptioningConfig
+    | SeriesModelConfig
+    | ForecasterConfig
 )
-Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier | ViT | Conv | MLP
+Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier | ViT | Conv | MLP | SeriesModel | Forecaster
 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
@@ -46,6 +57,9 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "mlp": (MLPConfig, MLP),
     "captioner": (CaptionerConfig, Captioner),
     "show_attend_tell": (ShowAttendTellConfig, ShowAttendTell),
+    "series": (SeriesTransformerConfig, SeriesTransformer),
+    "rnn_series": (SeriesRecurrentConfig, SeriesRecurrent),
+    "forecaster": (ForecasterConfig, Forecaster),
 }
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -118,6 +132,21 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "conv": {"tiny": dict(width=16), "small": dict(width=32), "base": dict(width=64, layers=3)},
     "mlp": {"tiny": dict(width=128, layers=1), "small": dict(width=512), "base": dict(width=1024, layers=3)},
+    "series": {
+        "tiny": dict(width=64, layers=2, heads=4, ffn=128),
+        "small": dict(width=128, layers=4, heads=8, ffn=256),
+        "base": dict(width=192, layers=8, heads=12, ffn=384),
+    },
+    "rnn_series": {
+        "tiny": dict(width=64, layers=1),
+        "small": dict(width=128, layers=2),
+        "base": dict(width=256, layers=2),
+    },
+    "forecaster": {
+        "tiny": dict(width=16, layers=2, heads=4, ffn=64),
+        "small": dict(width=16, layers=3, heads=4, ffn=128),  # Nie et al. 2023 for ETTh1 and ETTh2
+        "base": dict(width=128, layers=3, heads=16, ffn=256),  # and for the larger sets
+    },
 }
 
 CELLS = ("lstm", "gru", "rnn")
@@ -144,6 +173,11 @@ CAPTION_ARCHS: dict[str, Callable[..., CaptioningConfig]] = {
     "transformer": CaptionerConfig,
     "lstm": ShowAttendTellConfig,
 }
+SERIES_ARCHS: dict[str, Callable[..., SeriesModelConfig]] = {
+    "transformer": SeriesTransformerConfig,
+    **{cell: lambda cell=cell, **kw: SeriesRecurrentConfig(cell=cell, **kw) for cell in CELLS},
+}
+FORECAST_ARCHS: dict[str, Callable[..., ForecasterConfig]] = {"transformer": ForecasterConfig}
 LABEL_TASKS = ("classify", "pair", "tag")
 TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {
     "translate": ARCHS,
@@ -153,22 +187,26 @@ TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {
     "image": IMAGE_ARCHS,
     "table": {"mlp": MLPConfig},
     "caption": CAPTION_ARCHS,
+    "series": SERIES_ARCHS,
+    "fill-series": SERIES_ARCHS,
+    "forecast": FORECAST_ARCHS,
 }
+TRANSFORMERS = dict.fromkeys(LABEL_TASKS, "bert")  # which of MODELS a transformer is; to others, "transformer"
+TRANSFORMERS |= {"caption": "captioner", "series": "series", "fill-series": "series", "forecast": "forecaster"}
 RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
 RECURRENT |= dict.fromkeys(LABEL_TASKS, "rnn_classifier") | {"caption": "show_attend_tell"}
+RECURRENT |= dict.fromkeys(("series", "fill-series"), "rnn_series")
 
 
 def config_for(arch: str, size: str, vocab: int = 0, task: str = "translate", **settings: Any) -> Any:
-    """The config of a named architecture in a named size, for a task. Names ignore case."""
+    """The config of a named architecture in a named size, for a task. Names ignore case; a `vocab` of 0: no words."""
     arch, size, task = arch.lower(), size.lower(), task.lower()
     if task not in TASK_ARCHS:
         raise unknown("task", task, TASK_ARCHS)
     archs = TASK_ARCHS[task]
     if arch not in archs:
         raise unknown("architecture", arch, archs)
-    kind = (
-        {"caption": "captioner"}.get(task, "bert" if task in LABEL_TASKS else arch) if arch == "transformer" else arch
-    )
+    kind = TRANSFORMERS.get(task, arch) if arch == "transformer" else arch
     sizes = SIZES[kind if kind in SIZES else RECURRENT[task]]
     if size not in sizes:
         raise unknown("size", size, sizes)

@@ -11,15 +11,18 @@ from regard.models.base import EncoderDecoder
 from regard.models.bert import LABELLED, MASKED, Bert
 from regard.models.captioner import Captioner, ShowAttendTell
 from regard.models.fetched import resolve
+from regard.models.forecaster import Forecaster
 from regard.models.plain import MLP, Conv
 from regard.models.published import load_model
 from regard.models.published.sentence import Sentences
 from regard.models.rnn_classifier import RecurrentClassifier
+from regard.models.series import SeriesModel
 from regard.models.vit import ViT
 from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.images import ImageClassifier
 from regard.predictors.labeller import Classifier, Labeller, Tagger
+from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
 from regard.predictors.tables import RowClassifier
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
@@ -28,17 +31,22 @@ __all__ = [
     "Classifier",
     "Embedder",
     "Filler",
+    "ForecastPredictor",
     "Hypothesis",
     "ImageCaptioner",
     "ImageClassifier",
     "Labeller",
+    "Outlook",
     "RowClassifier",
+    "SeriesClassifier",
     "Tagger",
     "Translator",
     "Writer",
     "load",
 ]
-Predictor = Translator | Writer | Embedder | Labeller | ImageClassifier | RowClassifier
+Predictor = (
+    Translator | Writer | Embedder | Labeller | ImageClassifier | RowClassifier | SeriesClassifier | ForecastPredictor
+)
 
 
 def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor:
@@ -57,6 +65,12 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor
         return RowClassifier(model, folder, device)
     if isinstance(model, ViT | Conv | MLP):
         return ImageClassifier(model, device, folder)
+    if isinstance(model, Forecaster):
+        return ForecastPredictor(model, device, about.get("data", {}))
+    if isinstance(model, SeriesModel):
+        if not model.config.labels:
+            raise CheckpointError(f"{path} fills in hidden values; for classes: regard finetune {path} series --data …")
+        return SeriesClassifier(model, device, about.get("data", {}))
     tokenizer = load_tokenizer(folder)
     if isinstance(model, Captioner | ShowAttendTell):
         return ImageCaptioner(model, tokenizer, device)
