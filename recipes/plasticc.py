@@ -26,7 +26,7 @@ def part(fold: int) -> Run:
             name="plasticc", folds=FOLDS, fold=fold, known=KNOWN, max_length=352, window=256, jitter=1.0, hide=0.2,
             balanced=True, weights=("15=2", "64=2"),
         ),
-        model=config_for("transformer", "small", task="series", dropout=0.2, time="modulation"),
+        model=config_for("transformer", "small", task="series", dropout=0.2, time="modulation", pooling="cls"),
         optim=Optim(name="adamw", lr=1e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.05),
         schedule=Schedule(kind="cosine", warmup=200),
         steps=STEPS,

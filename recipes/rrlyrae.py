@@ -25,7 +25,7 @@ def part(fold: int) -> Run:
     return Run(
         task="series",
         data=data(fold),
-        model=config_for("transformer", "tiny", task="series", dropout=0.3),
+        model=config_for("transformer", "tiny", task="series", dropout=0.3, pooling="cls"),
         optim=Optim(name="adamw", lr=1e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.05),
         schedule=Schedule(kind="linear", warmup=50),
         steps=STEPS,
