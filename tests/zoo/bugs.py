@@ -78,8 +78,8 @@ BUGS = [
         ),
         (
             "additive attention forgets tanh",
-            "self.v(torch.tanh(self.W(query)[:, :, None] + keys[:, None]))",
-            "self.v(self.W(query)[:, :, None] + keys[:, None])",
+            "self.v(torch.tanh(q[:, :, None] + keys[:, None]))",
+            "self.v(q[:, :, None] + keys[:, None])",
             "unit/nn/test_additive.py",
         ),
     ),
