@@ -22,6 +22,7 @@ from regard.cli import (
     labels,
     language,
     model,
+    studio,
     train,
     translate,
 )
@@ -80,6 +81,7 @@ for verb in (
     translate.tokens,
     info.info,
     gradients.gradients,
+    studio.studio,
     export.export,
 ):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a word of Python's own
