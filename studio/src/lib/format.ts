@@ -30,3 +30,9 @@ export function csv({ columns, rows }: Table): string {
   const cell = (x: Cell) => (/[",\r\n]/.test(String(x)) ? `"${String(x).replaceAll('"', '""')}"` : String(x))
   return [columns, ...rows].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n'
 }
+
+/** White space and control characters made visible. */
+export function show(word: string): string {
+  if (word === '') return '(empty)'
+  return word.replace(/[\u0000-\u0020\u007f]/g, (c) => (c === ' ' ? '␣' : c === '\u007f' ? '␡' : String.fromCodePoint(0x2400 + c.charCodeAt(0))))
+}

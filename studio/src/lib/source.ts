@@ -75,7 +75,7 @@ export function has(start: string): boolean {
 }
 
 /** All that was asked about this look and its model, ready to be carried by a file. */
-export async function carry(state: string, look: Container, about: string[]): Promise<Carried> {
+export async function carry(state: string, look: Container<unknown>, about: string[]): Promise<Carried> {
   const parts: Carried['parts'] = {}
   for (const [key, answer] of answers) {
     if (!about.some((word) => key.includes(word))) continue
