@@ -84,7 +84,8 @@ def captured(found: dict[str, Attention], model: nn.Module, streams: dict[str, t
         yield
     layers: dict[str, list[Any]] = {}
     for name, calls in seen.items():
-        layers.setdefault(kind_of(name), []).append(merged(calls))
+        if calls:
+            layers.setdefault(kind_of(name), []).append(merged(calls))
     found |= {kind: Attention(kind, *streams[kind], looks) for kind, looks in layers.items()}
 
 

@@ -3,24 +3,26 @@
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from regard.errors import CheckpointError, ConfigError, DataError, MissingExtra, RegardError
 from regard.serve.guard import Guard
+from regard.serve.news import events_of, news
 from regard.serve.studio import Gone, Studio, Superseded, Ticket
 
 PAGE = Path(__file__).parent / "page"
 NO_PAGE = "The page is not built: run make page in the source tree, then reload."
-QUIET = 1.0  # seconds between looks at the folders
+ROWS = 32  # of embeddings, at a time
 
 
 def make_app(studio: Studio) -> Any:
     """An ASGI application; torch is imported with the first question that needs it, in the worker."""
     try:
-        from fastapi import FastAPI, Request
+        from fastapi import FastAPI, Query, Request
         from fastapi.exceptions import RequestValidationError
-        from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response
+        from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
     except ImportError:
         raise MissingExtra("the studio", "serve") from None
 
@@ -95,6 +97,80 @@ def make_app(studio: Studio) -> Any:
         header, tensors = one_row(attention(studio, look, kind).layer(layer, head), head, query)
         return octets(pack(header, tensors, {}))
 
+    @app.get("/api/embedding")
+    def embedding(look: str, stream: str, first: int = Query(0, alias="from"), to: int = ROWS) -> Any:
+        from regard.inside.container import pack
+
+        found = studio.looked(look).embeddings
+        if stream not in found:
+            raise ConfigError(f"no embedding of {stream!r}; there are: {', '.join(found)}")
+        e = found[stream]
+        first = min(max(first, 0), len(e.token) - 1)
+        tensors = e.tensors(first, max(first + 1, min(to, first + ROWS)))
+        about = {"scheme": e.scheme, "layout": e.layout, "rows_from": first, "rows": len(e.token)}
+        return octets(pack({**about, "width": e.token.size(1)}, tensors, {}))
+
+    @app.get("/api/positions")
+    async def places(request: Request, model: str, n: int = 64) -> Any:
+        def answer() -> bytes:
+            from regard.inside.container import pack
+            from regard.inside.positions import positions
+
+            return pack(*positions(studio.predictor(model).model, n), {})
+
+        return octets(await studio.work(Ticket(studio, "", 0), answer, request.is_disconnected))
+
+    @app.post("/api/permute")
+    async def permute(request: Request) -> Any:
+        def answer(ticket: Ticket, body: dict[str, Any]) -> dict[str, Any]:
+            from regard.inside.looked import Question
+            from regard.inside.positions import permute as permuted
+
+            question = Question(text=word(body, "text"), second=word(body, "second"))
+            return permuted(studio.predictor(word(body, "model")), question, ticket.check)
+
+        return JSONResponse(await asked(request, answer))
+
+    @app.post("/api/pair")
+    async def pair(request: Request) -> Any:
+        def answer(ticket: Ticket, body: dict[str, Any]) -> bytes:
+            from regard.inside.container import pack
+            from regard.inside.pair import pair as compared
+
+            texts, words = [word(body, n) for n in "ab"], [number(body, f"word_{n}") for n in "ab"]
+            return pack(*compared(studio.predictor(word(body, "model")), *texts, *words, ticket.check), {})
+
+        return octets(await asked(request, answer))
+
+    @app.get("/api/recurrent")
+    def recurrent(look: str) -> Any:
+        from regard.inside.container import pack
+        from regard.inside.recurrent import unrolled
+
+        return octets(pack(*unrolled(studio.looked(look)), {}))
+
+    @app.get("/api/gradients")
+    async def gradients(request: Request, model: str, text: str = "", length: int = 50, compare: str = "") -> Any:
+        ticket = Ticket(studio, "", 0)
+        answer = partial(reaches, studio, ticket, [model, *compare.split(",")], text, length)
+        return JSONResponse(await studio.work(ticket, answer, request.is_disconnected))
+
+    # -- training -------------------------------------------------------------------------------------------------
+
+    @app.get("/api/runs")
+    def runs() -> dict[str, Any]:
+        return {"runs": studio.shelf.runs()}
+
+    @app.get("/api/metrics")
+    def metrics(run: str, start: int = Query(0, alias="from")) -> dict[str, Any]:
+        return events_of(studio.shelf.folder(run) / "metrics.jsonl", start)
+
+    @app.get("/api/events")
+    async def events(request: Request, tab: str) -> Any:
+        how = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        stream = news(studio, tab, request.is_disconnected)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=how)
+
     # -- the page -------------------------------------------------------------------------------------------------
 
     @app.get("/api/{rest:path}")
@@ -140,6 +216,21 @@ def attention(studio: Studio, look: str, kind: str) -> Any:
     if kind not in found:
         raise ConfigError(f"no attention of the kind {kind!r}; there are: {', '.join(found) or 'none'}")
     return found[kind]
+
+
+def reaches(studio: Studio, ticket: Ticket, ids: list[str], text: str, length: int) -> dict[str, Any]:
+    """Gradients against distance: of models by id, and of untrained ones by architecture."""
+    from regard.inside.reach import AT_BIRTH, LONGEST, at_birth, curve, said
+    from regard.serve.shelf import CAT
+
+    length, curves = min(max(length, 2), LONGEST), []
+    for id in dict.fromkeys(id for id in ids if id):
+        ticket.check()
+        found = (
+            at_birth(id, length) if id in AT_BIRTH else curve(studio.predictor(id), text or CAT, length, ticket.check)
+        )
+        curves.append({"name": f"{id} at birth" if id in AT_BIRTH else id, **found})
+    return {"curves": curves, "finding": said(curves)}
 
 
 def problem(text: str) -> dict[str, str]:

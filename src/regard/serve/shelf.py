@@ -101,7 +101,7 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     family = family_of(kind, config, task)
     recurrent = hasattr(config, "cell")
     attention = ["search", "attention"] if not recurrent or getattr(config, "attention", False) else []
-    pair = ["pair"] if attention and family != "translator" else []
+    pair = [] if recurrent else ["pair"]
     metrics = (folder / "metrics.jsonl").is_file()
     views = ["tokens", "embedding", *attention, *pair, *VIEWS[family], *["recurrent"] * recurrent]
     weights = folder / "model.safetensors"
