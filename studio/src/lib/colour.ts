@@ -18,18 +18,20 @@ export function parse(css: string): RGB {
   return [r, g, b]
 }
 
-/** Cividis (Nuñez, Anderton and Renslow 2018) at every sixteenth; straight lines between are as near as a byte or two. */
+/** Cividis (Nuñez, Anderton and Renslow 2018), every fifth of its 256 colours; straight lines lie between. */
 const STOPS = (
-  '00224e 002e6a 1a386f 32436d 434e6c 535a6d 61656f 6f7073 7d7c78 8c8878 9b9476 aba072 bcae6c cdbb63 dec958 f0d846 fee838'
-).split(' ')
+  '00224e 002656 002a5f 002d68 003070 083370 163770 203a6f 273e6e 2e416d 34456c 3a486c 3f4c6c 444f6c 49536c 4e566c 535a6d ' +
+  '575d6d 5c616e 60646f 656870 696b71 6d6f72 727274 767676 7a7a78 7e7d78 838179 888578 8d8878 928c78 969077 9b9476 a09875 ' +
+  'a59c74 aaa073 afa471 b5a86f baac6d bfb06b c4b468 c9b965 cfbd62 d4c15f dac65b dfca57 e5cf52 ead34c f0d846 f6dd3f fce236 ' +
+  'fee838 '
+).trim().split(' ')
 
-/** Its 256 colours as bytes r g b a, ready for a canvas: level 0 is no weight, 255 the most. */
+/** All 256 as bytes r g b a, ready for a canvas: level 0 is no weight, 255 the most. */
 export const CIVIDIS: Uint8ClampedArray = new Uint8ClampedArray(256 * 4)
 for (let i = 0; i < 256; i++) {
-  const low = Math.min(15, Math.floor((i / 255) * 16))
+  const low = Math.min(STOPS.length - 2, Math.floor(i / 5))
   const [from, to] = [parse('#' + STOPS[low]), parse('#' + STOPS[low + 1])]
-  const share = (i / 255) * 16 - low
-  CIVIDIS.set([...from.map((x, j) => Math.round(x + (to[j] - x) * share)), 255], i * 4)
+  CIVIDIS.set([...from.map((x, j) => Math.round(x + ((to[j] - x) * (i - 5 * low)) / 5)), 255], i * 4)
 }
 
 const NEGATIVE: RGB = [0, 114, 178]

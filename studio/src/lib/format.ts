@@ -31,8 +31,10 @@ export function csv({ columns, rows }: Table): string {
   return [columns, ...rows].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n'
 }
 
+const SEEN: Record<string, string> = { ' ': '␣', '\n': '⏎', '\t': '⇥' }
+
 /** White space and control characters made visible. */
 export function show(word: string): string {
   if (word === '') return '(empty)'
-  return word.replace(/[\u0000-\u0020\u007f]/g, (c) => (c === ' ' ? '␣' : c === '\u007f' ? '␡' : String.fromCodePoint(0x2400 + c.charCodeAt(0))))
+  return word.replace(/[\u0000-\u0020\u007f-\u009f]/g, (c) => SEEN[c] ?? `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`)
 }

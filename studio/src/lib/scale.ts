@@ -2,17 +2,26 @@
 
 export interface Axis {
   at: (value: number) => number
-  ticks: (count: number) => number[]
+  ticks: (count: number) => Tick[]
 }
 
-/** From the numbers `low` to `high` onto the pixels `from` to `to`. */
-export function linear(low: number, high: number, from: number, to: number): Axis {
+export interface Tick {
+  value: number
+  text: string
+}
+
+/** From the numbers `low` to `high` onto the pixels `from` to `to`; ticks of `whole` numbers where there is no half a step. */
+export function linear(low: number, high: number, from: number, to: number, whole = false): Axis {
   return {
     at: (value) => from + ((value - low) / (high - low)) * (to - from),
     ticks: (count) => {
-      const step = round((high - low) / Math.max(1, count))
+      const step = Math.max(round((high - low) / Math.max(1, count)), whole ? 1 : 0)
       const first = Math.ceil(low / step - 1e-9)
-      return Array.from({ length: Math.max(0, Math.floor(high / step + 1e-9) - first + 1) }, (_, i) => tidy((first + i) * step))
+      const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9))
+      return Array.from({ length: Math.max(0, Math.floor(high / step + 1e-9) - first + 1) }, (_, i) => {
+        const value = Number(((first + i) * step).toPrecision(12))
+        return { value, text: decimals > 6 ? value.toPrecision(12) : value.toLocaleString('en', { minimumFractionDigits: decimals, maximumFractionDigits: decimals }) }
+      })
     },
   }
 }
@@ -24,7 +33,10 @@ export function logarithmic(low: number, high: number, from: number, to: number)
     ticks: (count) => {
       const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)]
       const step = Math.max(1, Math.ceil((last - first) / Math.max(1, count)))
-      return Array.from({ length: Math.max(0, Math.floor((last - first) / step) + 1) }, (_, i) => 10 ** (first + i * step))
+      return Array.from({ length: Math.max(0, Math.floor((last - first) / step) + 1) }, (_, i) => {
+        const power = first + i * step
+        return { value: 10 ** power, text: power >= -3 && power <= 4 ? String(10 ** power) : `1e${power}`.replace('-', '−') }
+      })
     },
   }
 }
@@ -35,5 +47,3 @@ function round(step: number): number {
   const rest = step / power
   return power * (rest < 1.5 ? 1 : rest < 3.5 ? 2 : rest < 7.5 ? 5 : 10)
 }
-
-const tidy = (x: number): number => Number(x.toPrecision(12))

@@ -46,7 +46,7 @@ class Studio {
   // nobody has chosen yet (-1): the sharpest head is the one to see first
   layer = $derived(clamp(this.at.layer < 0 ? (this.attention?.sharpest.layer ?? 0) : this.at.layer, this.attention?.layers ?? this.model?.layers ?? 1))
   head = $derived(clamp(this.at.head < 0 ? (this.attention?.sharpest.head ?? 0) : this.at.head, this.attention?.heads ?? 1))
-  query = $derived(clamp(this.at.query < 0 ? this.rows.length - 1 : this.at.query, this.rows.length))
+  query = $derived(this.chosen(this.rows))
   view = $derived(this.views.includes(this.at.view) ? this.at.view : (this.views[0] ?? ''))
 
   get views(): string[] {
@@ -65,6 +65,11 @@ class Studio {
 
   tokens(stream: string | undefined): Token[] {
     return (stream && this.look?.header.streams[stream]?.tokens) || []
+  }
+
+  /** The chosen one of some tokens; the last that is a word, until somebody chooses. */
+  chosen(tokens: Token[]): number {
+    return clamp(this.at.query < 0 ? tokens.findLastIndex((t) => !t.special) : this.at.query, tokens.length)
   }
 
   get hash(): string {
