@@ -82,6 +82,7 @@ for verb in (
     info.info,
     gradients.gradients,
     studio.studio,
+    studio.look,
     export.export,
 ):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a word of Python's own

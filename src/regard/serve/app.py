@@ -12,7 +12,7 @@ from regard.serve.guard import Guard
 from regard.serve.news import events_of, news
 from regard.serve.studio import Gone, Studio, Superseded, Ticket
 
-PAGE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parent / "page"  # what `make page` builds
 NO_PAGE = "The page is not built: run make page in the source tree, then reload."
 ROWS = 32  # of embeddings, at a time
 
