@@ -53,9 +53,9 @@ def pooled(x: Tensor, rows: int, columns: int) -> Tensor:
     rows is slower than these.
     """
     T, S = x.shape
-    if T > rows:
+    if rows < T:
         x = torch.stack([x[i * T // rows : -(-(i + 1) * T // rows)].amax(0) for i in range(rows)])
-    return x if S <= columns else adaptive_max_pool2d(x[None], (len(x), columns))[0]
+    return x if columns >= S else adaptive_max_pool2d(x[None], (len(x), columns))[0]
 
 
 def as_bytes(x: Tensor) -> tuple[Tensor, float]:

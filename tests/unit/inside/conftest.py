@@ -2,9 +2,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.unit.inside import tiny
 
 import regard
-from tests.unit.inside import tiny
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.unit.inside.tiny import CONFIGS
 from torch.testing import assert_close as close
 
 from regard.inside import look as looking
@@ -13,7 +14,6 @@ from regard.inside.container import unpack
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.nn.attention import AdditiveAttention, AdditiveLook, CrossAttention, SelfAttention
-from tests.unit.inside.tiny import CONFIGS
 
 TEXT = "The cat drank the milk because it was hungry."
 WATCHED = [name for name in CONFIGS if name not in ("rnn", "gru", "lstm", "lstm-classifier", "gru-bottleneck")]
@@ -109,7 +109,10 @@ def brute(x, rows, columns):
     T, S = x.shape
     cell = lambda i, n, of: range(i * of // n, math.ceil((i + 1) * of / n))  # noqa: E731
     return torch.tensor(
-        [[max(x[a, b] for a in cell(i, rows, T) for b in cell(j, columns, S)) for j in range(columns)] for i in range(rows)]
+        [
+            [max(x[a, b] for a in cell(i, rows, T) for b in cell(j, columns, S)) for j in range(columns)]
+            for i in range(rows)
+        ]
     )
 
 
@@ -126,7 +129,9 @@ def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name):
                 whole = stages(layer, head)["weights"]
                 small = torch.tensor(thumbs[place, head]) * scale / 255
                 close(small, brute(whole, *small.shape), rtol=0, atol=scale / 255 / 2 + 1e-6)
-        sharpest = [[stages(x, h)["weights"].max(-1).values.mean() for h in range(attention.heads)] for x in attention.layers]
+        sharpest = [
+            [stages(x, h)["weights"].max(-1).values.mean() for h in range(attention.heads)] for x in attention.layers
+        ]
         best = max(((x, i, h) for i, r in enumerate(sharpest) for h, x in enumerate(r)), key=lambda t: t[0])
         assert about["sharpest"] == {"layer": best[1], "head": best[2]}
         assert (about["layers"], about["heads"]) == (len(attention.layers), attention.heads)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.unit.inside.tiny import CONFIGS
 from torch.testing import assert_close as close
 
 from regard.data.pairs import clean
@@ -11,7 +12,6 @@ from regard.inside.container import unpack
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.tokens import vocabulary
-from tests.unit.inside.tiny import CONFIGS
 
 TEXT = "The cat drank the milk because it was hungry."
 LMS = [name for name, (task, _) in CONFIGS.items() if task == "lm"]
