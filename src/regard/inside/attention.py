@@ -11,6 +11,7 @@ from torch import Tensor
 from regard.errors import ConfigError
 from regard.inside.container import as_bytes, pooled
 from regard.nn.attention import AdditiveLook, Look
+from regard.nn.masks import Mask, additive
 
 STAGES = ("scores", "scaled", "masked", "weights")
 EDGE, ROOM = 64, 600_000  # a thumbnail is at most 64 x 64, all of them together so many bytes
@@ -102,15 +103,46 @@ class Overview:
 
 
 def overview(attention: Attention, check: Callable[[], None]) -> Overview:
-    edge = min(EDGE, math.isqrt(ROOM // (len(attention.layers) * attention.heads)))
+    """All heads, one after the other through the same two buffers: a table of one head fits a CPU's cache."""
+    shape = len(attention.layers), attention.heads
+    edge = min(EDGE, math.isqrt(ROOM // (shape[0] * shape[1])))
     small, sharp, rest = [], [], []
+    summands: dict[int, Tensor | None] = {}  # by mask, which layers share
+    room: list[Tensor] = []
     for look in attention.layers:
         check()
         for head in range(attention.heads):
-            weights = stages(look, head)["weights"]
-            small.append(pooled(weights[None], edge, edge)[0])
+            weights = quick_weights(look, head, summands, room)
+            small.append(pooled(weights, edge, edge))
             sharp.append(weights.amax(-1).mean())
             rest.append(weights[:, 0].mean())
-    shape = len(attention.layers), attention.heads
     thumbs, scale = as_bytes(torch.stack(small).view(*shape, *small[0].shape))
     return Overview(thumbs, scale, torch.stack(sharp).view(shape), torch.stack(rest).view(shape))
+
+
+def quick_weights(
+    look: Look | AdditiveLook, head: int, summands: dict[int, Tensor | None], room: list[Tensor]
+) -> Tensor:
+    """The weights of `stages` for a text without padding, T S, valid until the next call."""
+    if isinstance(look, AdditiveLook):
+        return stages(look, head)["weights"]
+    q, k, _ = vectors(look, head)
+    if not room:
+        room += [q.new_empty(len(q), len(k)) for _ in range(2)]
+    if id(look.mask) not in summands:
+        summands[id(look.mask)] = summand(look.mask)
+    scale, added = 1 / math.sqrt(q.size(1)), summands[id(look.mask)]
+    if added is None:
+        scores = torch.mm(q * scale, k.mT, out=room[0])
+    else:
+        own = added.expand(1, look.q.size(1), len(q), len(k))[0, head]
+        scores = torch.addmm(own, q, k.mT, alpha=scale, out=room[0])
+    return torch.softmax(scores, -1, out=room[1])
+
+
+def summand(mask: Mask) -> Tensor | None:
+    """What a mask adds to scores: its lean, and minus infinity where one may not look."""
+    table, lean = mask.dense(), mask.bias()
+    if table is None or lean is None:
+        return lean if table is None else additive(table, torch.float32)
+    return lean.masked_fill(~table, -torch.inf)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import adaptive_max_pool2d
 
 EDGE = 8
 NAMES = {np.dtype("<u1"): "u8", np.dtype("<f2"): "f16", np.dtype("<f4"): "f32", np.dtype("<i4"): "i32"}
@@ -46,13 +47,15 @@ def unpack(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def pooled(x: Tensor, rows: int, columns: int) -> Tensor:
-    """The greatest of every cell of a coarser grid: … T S -> … rows columns; as it is where it is small enough."""
-    rows, columns = min(rows, x.size(-2)), min(columns, x.size(-1))
-    if (rows, columns) == x.shape[-2:]:
-        return x
-    return torch.nn.functional.adaptive_max_pool2d(x.flatten(0, -3) if x.ndim > 3 else x, (rows, columns)).view(
-        *x.shape[:-2], rows, columns
-    )
+    """The greatest of every cell of a coarser grid: T S -> rows columns; as it is where it is small enough.
+
+    Cell i of n covers places floor(i·T/n) to ceil((i+1)·T/n), as torch's adaptive pooling has it, whose own loop over
+    rows is slower than these.
+    """
+    T, S = x.shape
+    if rows < T:
+        x = torch.stack([x[i * T // rows : -(-(i + 1) * T // rows)].amax(0) for i in range(rows)])
+    return x if columns >= S else adaptive_max_pool2d(x[None], (len(x), columns))[0]
 
 
 def as_bytes(x: Tensor) -> tuple[Tensor, float]:
@@ -69,7 +72,7 @@ def matrix(x: Tensor, weights: bool) -> tuple[dict[str, Any], dict[str, Tensor],
         return {"pooled": False, "rows": rows, "columns": columns}, {"matrix": x.float()}, {}
     if x.numel() <= HALF * HALF:
         return {"pooled": False, "rows": rows, "columns": columns}, {"matrix": x.half()}, {}
-    small = pooled(x.nan_to_num(nan=-torch.inf)[None], SMALL, SMALL)[0]
+    small = pooled(x.nan_to_num(nan=-torch.inf), SMALL, SMALL)
     header = {"pooled": True, "rows": rows, "columns": columns}
     if weights:
         small, scale = as_bytes(small)

@@ -47,17 +47,20 @@ def heads(part: Any, found: Looked, attention: Attention, seen: Overview, rows: 
     layer = int(seen.sharpness.mean(1).argmax())
     ticks = [[chip["shown"] for chip in found.streams[side]] for side in (attention.rows, attention.columns)]
     grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
+    weights = [stages(attention.layers[layer], head)["weights"].cpu() for head in range(attention.heads)]
+    most = max(float(table.max()) for table in weights)
     for head, axes in enumerate(grid.flat):
         if head >= attention.heads:
             axes.set_axis_off()
             continue
-        axes.imshow(stages(attention.layers[layer], head)["weights"].cpu(), cmap="cividis", vmin=0, aspect="auto")
+        image = axes.imshow(weights[head], cmap="cividis", vmin=0, vmax=most, aspect="auto")
         axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
         for names, side in zip(ticks, (axes.set_yticks, axes.set_xticks), strict=True):
             step = math.ceil(len(names) / SHOWN)
             turned = {"rotation": 90} if side == axes.set_xticks else {}
             side(range(0, len(names), step), [plain(n) for n in names[::step]], fontsize=6, **turned)
-    part.supxlabel(f"{attention.kind} attention: a row looks at its columns, brighter is more", fontsize=8)
+    part.colorbar(image, ax=grid, label="weight", shrink=0.8)
+    part.supxlabel(f"{attention.kind} attention: a row looks at its columns", fontsize=8)
 
 
 def states(part: Any, found: Looked) -> None:

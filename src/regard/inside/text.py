@@ -31,8 +31,6 @@ def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
     start = time.perf_counter()
     with captured(found.attention, writer.model, {"self": ("text", "text")}):
         hidden = writer.hidden(ids)  # T D
-    found.seconds = time.perf_counter() - start
-    found.embeddings["text"] = embedded(writer.model, row)
     surprisal: list[float | None] = [None]
     for first in range(0, len(ids) - 1, AT_ONCE):
         check()
@@ -41,6 +39,8 @@ def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
         right = words.gather(1, row[places.start + 1 : places.stop + 1, None])[:, 0]
         surprisal += (words.logsumexp(-1) - right).tolist()
     logits = writer.model.logits(hidden[-1]).float()
+    found.seconds = time.perf_counter() - start
+    found.embeddings["text"] = embedded(writer.model, row)
     likely, order = logits.double().softmax(-1).topk(min(TOP, len(logits)))
     top = [named(writer.tokenizer, id, p) for id, p in zip(order.tolist(), likely.tolist(), strict=True)]
     found.results["next"] = {"logits": "logits", "top": top, "surprisal": surprisal}

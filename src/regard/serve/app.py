@@ -181,7 +181,7 @@ def make_app(studio: Studio) -> Any:
     def page(path: str) -> Any:
         if not (PAGE / "index.html").is_file():
             return PlainTextResponse(NO_PAGE, 404 if path else 200)
-        file = (PAGE / (path or "index.html")).resolve()
+        file = (PAGE / (path.replace("\0", "?") or "index.html")).resolve()
         if not file.is_relative_to(PAGE.resolve()) or not file.is_file():
             return PlainTextResponse("There is nothing here.", 404)
         lasting = "public, max-age=31536000, immutable" if path.startswith("assets/") else "no-cache"
@@ -193,6 +193,10 @@ def make_app(studio: Studio) -> Any:
     async def regretted(_: Request, e: RegardError) -> Any:
         status = 410 if isinstance(e, Gone) else 404 if isinstance(e, CheckpointError) else 400
         return JSONResponse(problem(str(e)), status)
+
+    @app.exception_handler(OSError)
+    async def vanished(_: Request, e: OSError) -> Any:
+        return JSONResponse(problem(f"a file cannot be read any more ({e.strerror or e}); choose another model"), 404)
 
     @app.exception_handler(Superseded)
     async def overtaken(_: Request, __: Superseded) -> Any:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from regard.errors import CheckpointError
 from regard.serve.studio import Studio
 
 QUIET = 1.0  # seconds between looks at the folders
@@ -16,15 +15,11 @@ PART = 1 << 20  # bytes of a run's metrics, at a time
 
 def events_of(path: Path, start: int) -> dict[str, Any]:
     """The whole lines of a run's metrics from a byte on; all over again if the file has become shorter."""
-    try:
-        size = path.stat().st_size
-        again = not 0 <= start <= size
-        with path.open("rb") as file:
-            file.seek(0 if again else start)
-            data = file.read(PART)
-            begin = 0 if again else start
-    except OSError as e:
-        raise CheckpointError(f"the run's curves cannot be read ({e.strerror}); was it moved?") from None
+    again = not 0 <= start <= path.stat().st_size
+    begin = 0 if again else start
+    with path.open("rb") as file:
+        file.seek(begin)
+        data = file.read(PART)
     whole = data[: data.rfind(b"\n") + 1]
     found = []
     for line in whole.splitlines():

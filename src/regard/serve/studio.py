@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.errors import CheckpointError, RegardError
+from regard.errors import RegardError
 from regard.serve.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -64,17 +64,13 @@ class Studio:
         from regard.predictors import load
 
         folder = self.shelf.folder(id)
-        try:
-            written = (folder / "model.safetensors").stat().st_mtime_ns
-            if id in self.models and self.models[id][0] == written:
-                self.models.move_to_end(id)
-                return self.models[id][1]
+        written = (folder / "model.safetensors").stat().st_mtime_ns
+        if id not in self.models or self.models[id][0] != written:
             self.drop(id)
             while len(self.models) >= MODELS:
                 self.drop(next(iter(self.models)))
             self.models[id] = written, load(folder)
-        except OSError as e:
-            raise CheckpointError(f"{id} cannot be read any more ({e.strerror or e}); choose another model") from None
+        self.models.move_to_end(id)
         return self.models[id][1]
 
     def drop(self, id: str) -> None:

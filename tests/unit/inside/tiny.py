@@ -62,7 +62,9 @@ def write(folder: Path, name: str) -> Path:
     else:
         tokenizer = WordPiece.train(LINES, 120)
     torch.manual_seed(sum(name.encode()))
-    model = shake(build(replace(config, vocab=tokenizer.size)), 2.5).eval()
+    model = shake(
+        build(replace(config, vocab=tokenizer.size)), 2.0 if task == "translate" or hasattr(config, "cell") else 8.0
+    ).eval()
     tokenizer.save(folder, 48)
     (folder / "config.json").write_text(json.dumps(to_published(model.config)))
     (folder / "regard.json").write_text(json.dumps({"format_version": 1, "task": task}))
