@@ -52,7 +52,9 @@ class Studio {
   get views(): string[] {
     const shown = this.model?.views ?? []
     const known = Object.keys(VIEWS).filter((v) => shown.includes(v) || (v === 'labels' && ANSWERS.some((a) => shown.includes(a))))
-    return offline ? known.filter((v) => CARRIED[v]?.() ?? true) : known
+    if (offline) return known.filter((v) => CARRIED[v]?.() ?? true)
+    const curves = !known.includes('training') && (this.at.view === 'training' || this.models?.length === 0)
+    return curves ? [...known, 'training'] : known // a first run has curves before it has a model
   }
 
   get rows(): Token[] {
