@@ -50,6 +50,11 @@ export function headOf(wanted: () => Wanted) {
   }
 }
 
+export function rowPath(look: Look, part: Attention, layer: number, head: number, query: number): string {
+  const words = { look: look.header.look, kind: part.kind, layer: String(layer), head: String(head), query: String(query) }
+  return '/api/row?' + new URLSearchParams(words)
+}
+
 /** The rows and columns drawn, with special tokens left out when `hide`, and how much weight each row then hides. */
 export function rowsShown({ data, rows, columns, pooled }: Head, queries: Token[], keys: Token[], hide: boolean) {
   const keep = (tokens: Token[], n: number) => Array.from({ length: n }, (_, i) => i).filter((i) => !hide || !tokens[i]?.special)

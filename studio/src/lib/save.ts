@@ -7,6 +7,15 @@ const STYLES = [
 
 /** The element redrawn as SVG: boxes, text, canvases and pictures where the browser put them. `data-screen` stays out. */
 export function svgOf(root: HTMLElement): SVGSVGElement {
+  root.dataset.saving = '' // controls make room; nothing is painted before it is taken back
+  try {
+    return redrawn(root)
+  } finally {
+    delete root.dataset.saving
+  }
+}
+
+function redrawn(root: HTMLElement): SVGSVGElement {
   const out = document.createElementNS(SVG, 'svg')
   const origin = root.getBoundingClientRect()
   const size = { right: 0, bottom: 0 }
@@ -23,7 +32,7 @@ export function svgOf(root: HTMLElement): SVGSVGElement {
   }
   const visit = (node: Node) => {
     if (node instanceof Text) return words(node, put)
-    if (!(node instanceof HTMLElement || node instanceof SVGSVGElement) || node.dataset.screen !== undefined) return
+    if (!(node instanceof HTMLElement || node instanceof SVGSVGElement)) return
     const style = getComputedStyle(node)
     const box = node.getBoundingClientRect()
     if (style.display === 'none' || style.visibility === 'hidden' || style.opacity === '0') return
@@ -38,7 +47,8 @@ export function svgOf(root: HTMLElement): SVGSVGElement {
     if (node instanceof HTMLCanvasElement) {
       if (node.width && node.height) {
         const how = { preserveAspectRatio: 'none', style: 'image-rendering:pixelated' }
-        put('image', box, { href: node.toDataURL(), ...how })
+        const fade = Number(getComputedStyle(node.closest('td') ?? node).opacity)
+        put('image', box, { opacity: fade, href: node.toDataURL(), ...how })
       }
       return
     }
@@ -111,7 +121,6 @@ function drawn(svg: SVGSVGElement): SVGSVGElement {
     to[i].removeAttribute('class')
     to[i].removeAttribute('style')
   })
-  copy.querySelectorAll('[data-screen]').forEach((node) => node.remove())
   return copy
 }
 
