@@ -5,6 +5,7 @@ The header's "tensors" say where each begins, counted from the end of the padded
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ NAMES = {np.dtype("<u1"): "u8", np.dtype("<f2"): "f16", np.dtype("<f4"): "f32", 
 EXACT, HALF, SMALL = 256, 512, 256  # a matrix is f32 up to 256 x 256, f16 up to 512 x 512, else pooled to 256 x 256
 
 
-def pack(header: dict[str, Any], tensors: dict[str, Tensor | np.ndarray], scales: dict[str, float]) -> bytes:
+def pack(header: dict[str, Any], tensors: Mapping[str, Tensor | np.ndarray], scales: Mapping[str, float]) -> bytes:
     """Header and tensors as one string of bytes; `scales` say what 255 stands for in a tensor of bytes."""
     arrays = {
         name: np.ascontiguousarray(t.cpu().numpy() if isinstance(t, Tensor) else t) for name, t in tensors.items()

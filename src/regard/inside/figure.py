@@ -47,26 +47,26 @@ def heads(part: Any, found: Looked, attention: Attention, seen: Overview, rows: 
     layer = int(seen.sharpness.mean(1).argmax())
     ticks = [[chip["shown"] for chip in found.streams[side]] for side in (attention.rows, attention.columns)]
     grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
-    weights = [stages(attention.layers[layer], head)["weights"].cpu() for head in range(attention.heads)]
+    weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in range(attention.heads)]
     most = max(float(table.max()) for table in weights)
     for head, axes in enumerate(grid.flat):
         if head >= attention.heads:
             axes.set_axis_off()
             continue
-        image = axes.imshow(weights[head], cmap="cividis", vmin=0, vmax=most, aspect="auto")
+        axes.imshow(weights[head], cmap="cividis", vmin=0, vmax=most, aspect="auto")
         axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
         for names, side in zip(ticks, (axes.set_yticks, axes.set_xticks), strict=True):
             step = math.ceil(len(names) / SHOWN)
             turned = {"rotation": 90} if side == axes.set_xticks else {}
             side(range(0, len(names), step), [plain(n) for n in names[::step]], fontsize=6, **turned)
-    part.colorbar(image, ax=grid, label="weight", shrink=0.8)
+    part.colorbar(grid[0, 0].images[0], ax=grid, label="weight", shrink=0.8)
     part.supxlabel(f"{attention.kind} attention: a row looks at its columns", fontsize=8)
 
 
 def states(part: Any, found: Looked) -> None:
     header, tensors = unrolled(found)
     axes = part.subplots()
-    image = axes.imshow(tensors["states"][-1].float().T, cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    image = axes.imshow(tensors["states"][-1].float().T.cpu().numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     names = [chip["shown"] for chip in found.streams[header["stream"]]][: header["rows"]]
     step = math.ceil(len(names) / SHOWN)
     axes.set_xticks(range(0, len(names), step), [plain(n) for n in names[::step]], rotation=90, fontsize=6)

@@ -33,14 +33,14 @@ class Side:
 
 @torch.inference_mode()
 def pair(
-    predictor: Any, a: str, b: str, word_a: int, word_b: int, check: Check
+    predictor: Any, first: tuple[str, int], second: tuple[str, int], check: Check
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything about one word in two texts, for `pack`."""
+    """Everything about one word in two texts, for `pack`; a text comes with the number of its word."""
     with interruptible(predictor.model, check):
-        one, two = side(predictor, a, word_a), side(predictor, b, word_b)
+        one, two = side(predictor, *first), side(predictor, *second)
         header: dict[str, Any] = {
             "tokens_a": one.given.chips, "tokens_b": two.given.chips,
-            "rows": {"a": {"word": word_a, "tokens": one.places}, "b": {"word": word_b, "tokens": two.places}},
+            "rows": {"a": {"word": first[1], "tokens": one.places}, "b": {"word": second[1], "tokens": two.places}},
             "cosine": [
                 torch.cosine_similarity(x.double(), y.double(), dim=0).item()
                 for x, y in zip(one.vectors, two.vectors, strict=True)

@@ -27,6 +27,7 @@ def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     name, layout, place = scheme(model, SIDES[isinstance(model, EncoderDecoder)])
     n = max(1, min(n, MOST, getattr(model.config, "max_length", 0) or getattr(model.config, "context", 0) or MOST))
     tensors: dict[str, Tensor] = {}
+    rows = None
     with torch.no_grad():
         if place is not None:
             tensors["table"] = rows = place(torch.arange(n, device=model.token.weight.device)).float()
@@ -41,7 +42,7 @@ def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
             rows = torch.cat((model.rotary.cosines[:n, :half], model.rotary.sines[:n, half:]), -1)
         elif name == "alibi":
             tensors["slopes"] = model.alibi.slopes.float()
-        if place is not None or name == "rotary":
+        if rows is not None:
             unit = torch.nn.functional.normalize(rows.float(), dim=-1)
             tensors["similarity"] = unit @ unit.T
     return {"scheme": name, "layout": layout, "n": n, "finding": said(name, tensors)}, tensors

@@ -12,6 +12,8 @@ from regard.inside import tokens
 from regard.inside.looked import LONGEST, Question
 from regard.inside.tokens import Token
 from regard.models.base import EncoderDecoder, LanguageModel
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer
 from regard.nn.taps import watch
 
 
@@ -38,7 +40,7 @@ class Sequence:
         ids = torch.tensor([self.ids], device=predictor.device)
         if isinstance(model, LanguageModel):
             return model(ids)[0]
-        if isinstance(model, EncoderDecoder):
+        if isinstance(model, Transformer | Seq2Seq):
             return model.encode(ids, None)[0][0]
         sentences = torch.tensor([self.sentences], device=predictor.device) if any(self.sentences) else None
         return model(ids, None, sentences)[0]

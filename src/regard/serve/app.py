@@ -137,8 +137,8 @@ def make_app(studio: Studio) -> Any:
             from regard.inside.container import pack
             from regard.inside.pair import pair as compared
 
-            texts, words = [word(body, n) for n in "ab"], [number(body, f"word_{n}") for n in "ab"]
-            return pack(*compared(studio.predictor(word(body, "model")), *texts, *words, ticket.check), {})
+            one, two = ((word(body, name), number(body, f"word_{name}")) for name in "ab")
+            return pack(*compared(studio.predictor(word(body, "model")), one, two, ticket.check), {})
 
         return octets(await asked(request, answer))
 

@@ -15,6 +15,7 @@ PORT, TRIES = 7347, 20
 
 def bound(port: int) -> socket.socket:
     """A socket on the loopback address: on `port`, or for 0 on the first free one from the usual on."""
+    why = ""
     for tried in [port] if port else range(PORT, PORT + TRIES):
         ours = socket.socket()
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

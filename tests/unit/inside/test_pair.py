@@ -17,7 +17,7 @@ CHECK = lambda: None  # noqa: E731
 @pytest.mark.parametrize("name", ["masked", "encoder", "transformer", "tagger"])
 def test_rows_and_their_difference(open_model, name):
     predictor = open_model(name)
-    header, t = pair(predictor, A, B, 6, 6, CHECK)
+    header, t = pair(predictor, (A, 6), (B, 6), CHECK)
     kind, stream = ("encoder", "source") if name == "transformer" else ("self", "text")
     chips = header["tokens_a"]
     assert "".join(chips[i]["text"] for i in header["rows"]["a"]["tokens"]).strip() == "it"
@@ -47,7 +47,7 @@ def test_rows_and_their_difference(open_model, name):
 
 def test_vectors_and_occlusion(open_model):
     predictor = open_model("masked")
-    header, _ = pair(predictor, A, B, 6, 6, CHECK)
+    header, _ = pair(predictor, (A, 6), (B, 6), CHECK)
     (at,) = header["rows"]["a"]["tokens"]
 
     def states(ids):
@@ -78,7 +78,7 @@ def test_vectors_and_occlusion(open_model):
 
 
 def test_who_looks_back_only_cannot_tell(open_model):
-    header, _ = pair(open_model("gpt"), A, B, 6, 6, CHECK)
+    header, _ = pair(open_model("gpt"), (A, 6), (B, 6), CHECK)
     assert header["heads"][0]["difference"] < 1e-6 and "looks back only" in header["finding"]
     assert header["cosine"] == pytest.approx([1.0] * 3)
     late = {o["text"]: o["change"] for o in header["occlusion_a"]}
@@ -86,10 +86,10 @@ def test_who_looks_back_only_cannot_tell(open_model):
 
 
 def test_a_recurrent_model_has_vectors_and_no_rows(open_model):
-    header, t = pair(open_model("lstm"), "it was sweet", "milk it was", 0, 1, CHECK)
+    header, t = pair(open_model("lstm"), ("it was sweet", 0), ("milk it was", 1), CHECK)
     assert not t and not header["heads"] and len(header["cosine"]) == 2 and len(header["occlusion_b"]) == 2
 
 
 def test_a_word_that_is_not_there(open_model):
     with pytest.raises(DataError, match="no word number 99"):
-        pair(open_model("masked"), A, B, 99, 6, CHECK)
+        pair(open_model("masked"), (A, 99), (B, 6), CHECK)
