@@ -13,7 +13,7 @@ export interface Head {
 
 interface Wanted {
   look: Look
-  part: Attention
+  part: Attention | undefined // a translator may have none
   layer: number
   head: number
   stage: string
@@ -22,6 +22,7 @@ interface Wanted {
 export function headOf(wanted: () => Wanted) {
   const path = () => {
     const { look, part, layer, head, stage } = wanted()
+    if (!part) return null
     const words = { look: look.header.look, kind: part.kind, layer: String(layer), head: String(head), stage }
     return '/api/head?' + new URLSearchParams(words)
   }
@@ -29,6 +30,7 @@ export function headOf(wanted: () => Wanted) {
   return {
     get value(): Head | null {
       const { look, part, layer, head, stage } = wanted()
+      if (!part) return null
       const [T, S] = [part.rows, part.columns].map((s) => look.header.streams[s].tokens.length)
       if (answer.value) {
         const { data, shape } = answer.value.tensor('matrix')
