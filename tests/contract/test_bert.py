@@ -57,26 +57,23 @@ def test_padding_changes_nothing_and_a_row_alone_equals_the_row_in_a_batch(bert,
 
 
 def test_packed_texts_know_nothing_of_each_other(bert, ids, sentences):
-    """Two rows, one with padding at its end, which is a document of its own; numbers may come again."""
+    """The third, the first and the second text in one row, two of padding after them, and a text of nothing."""
     apart = bert(ids, LENGTHS, sentences)
-    row, where = torch.full((2, 12), PAD), torch.zeros(2, 12, dtype=torch.long)
-    documents = torch.full((2, 12), -1)
-    places = {0: (0, 0), 2: (1, 0), 1: (1, 6)}
-    for b, (r, start) in places.items():
-        stop = start + int(LENGTHS[b])
-        row[r, start:stop], where[r, start:stop] = ids[b, : LENGTHS[b]], sentences[b, : LENGTHS[b]]
-        documents[r, start:stop] = b
-    packed = bert(row, sentences=where, documents=documents)
-    for b, (r, start) in places.items():
-        close(packed[r, start : start + int(LENGTHS[b])], apart[b, : LENGTHS[b]])
+    order = [2, 0, 1]
+    row = torch.cat([*(ids[b, : LENGTHS[b]] for b in order), torch.full((2,), PAD)])[None]
+    where = torch.cat([*(sentences[b, : LENGTHS[b]] for b in order), torch.zeros(2, dtype=torch.long)])[None]
+    starts = torch.tensor([0, 6, 15, 17, 19, 19], dtype=torch.int32)
+    packed = bert(row, sentences=where, starts=starts)[0]
+    for b, start in zip(order, starts.tolist(), strict=False):
+        close(packed[start : start + int(LENGTHS[b])], apart[b, : LENGTHS[b]])
 
 
 def test_a_packed_row_may_be_longer_than_a_text_may_be(bert):
     ids = torch.randint(1, PAD, (1, 20))
     halves = torch.cat((bert(ids[:, :10]), bert(ids[:, 10:])), 1)
-    close(bert(ids, documents=torch.tensor([[0] * 10 + [1] * 10])), halves)
+    close(bert(ids, starts=torch.tensor([0, 10, 20])), halves)
     with pytest.raises(ConfigError, match=r"13 tokens.*12 positions"):
-        bert(ids, documents=torch.tensor([[0] * 7 + [1] * 13]))
+        bert(ids, starts=torch.tensor([0, 7, 20]))
 
 
 def test_every_position_depends_on_all_of_its_row_and_nothing_else(bert, ids):
@@ -172,9 +169,9 @@ def test_what_does_not_fit_is_said(bert, ids):
     with pytest.raises(ConfigError, match=r"13 tokens.*12 positions.*model\.max_length=13"):
         bert(torch.zeros(1, 13, dtype=torch.long))
     with pytest.raises(ConfigError, match="not both"):
-        bert(ids, LENGTHS, documents=ids)
-    with pytest.raises(ShapeError, match="B=3"):
-        bert(ids, documents=ids[:2])
+        bert(ids, LENGTHS, starts=torch.tensor([0, 9]))
+    with pytest.raises(ShapeError, match="B=1"):
+        bert(ids, starts=torch.tensor([0, 9]))
     with pytest.raises(ConfigError, match="no classifier: its head is 'pretraining'"):
         bert.scores(bert(ids))
     with pytest.raises(ConfigError, match="no masked-word head"):

@@ -53,6 +53,19 @@ def test_vectors_are_those_worked_out_by_hand_in_any_company(embedder, pooling, 
             np.testing.assert_allclose(vector, by_hand(embedder, text, pooling, layer), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+@pytest.mark.parametrize("layer", [-1, 2, "last4"])
+def test_packed_texts_have_the_same_vectors(embedder, pooling, layer):
+    """The way of a GPU, taken on a CPU."""
+    how = dict(pooling=pooling, layer=layer, normalise=False)
+    want = embedder.embed(TEXTS, **how)
+    embedder.packs = True
+    for batch in (1, 3, 32):
+        found = embedder.features(TEXTS, batch=batch, **how)
+        np.testing.assert_allclose(found.vectors, want, rtol=1e-4, atol=1e-5)
+        assert found.padding == 0
+
+
 def test_vectors_have_length_one_unless_told_otherwise(embedder):
     np.testing.assert_allclose(np.linalg.norm(embedder.embed(TEXTS), axis=1), 1.0, rtol=1e-5)
     plain = embedder.embed(TEXTS, normalise=False)

@@ -19,7 +19,7 @@ VOCAB = 83  # padded to 128 rows
 SHAPES = {
     "small": dict(width=32, layers=3, heads=4, ffn=64, max_length=40),
     "odd": dict(width=30, layers=1, heads=5, ffn=17, max_length=20, types=3, activation="gelu-tanh", eps=1e-5),
-    "relu": dict(width=16, layers=2, heads=1, ffn=50, max_length=23, types=1, activation="relu", dropout=0.0),
+    "relu": dict(width=16, layers=2, heads=1, ffn=50, max_length=23, types=1, activation="relu", attention_dropout=0.0),
 }
 LENGTHS = torch.tensor([20, 6, 13])
 REAL = torch.arange(20) < LENGTHS[:, None]
@@ -116,8 +116,8 @@ def test_packed_is_theirs_one_by_one(ours, theirs, ids, sentences):
     """Three texts in one row: each equals theirs alone, and so do the gradients."""
     ours = ours.double()
     pack = lambda x: x[REAL][None]  # noqa: E731
-    documents = torch.repeat_interleave(torch.tensor([4, 0, 7]), LENGTHS)[None]
-    hidden = ours(pack(ids), sentences=pack(sentences), documents=documents)[0].split(LENGTHS.tolist())
+    starts = torch.tensor([0, 20, 26, 39], dtype=torch.int32)
+    hidden = ours(pack(ids), sentences=pack(sentences), starts=starts)[0].split(LENGTHS.tolist())
     for b, n in enumerate(LENGTHS):
         mine = answers(ours, hidden[b][None])
         other = theirs(ids[b : b + 1, :n], token_type_ids=sentences[b : b + 1, :n])

@@ -1,6 +1,7 @@
 """Fine-tuned folders are transformers' own: AutoModelFor… opens them with their labels, and gives the same logits."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import transformers
 
 import regard
 from regard.assemble import assemble, finetune_run, train_run
+from regard.assemble.labels import probe
 from regard.data.labelled import LabelledConfig
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError
@@ -51,7 +53,8 @@ def run_of(task, encoder, data, **settings):
 
 
 @pytest.mark.parametrize("task", ["classify", "pair", "tag"])
-def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tmp_path):
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_transformers_opens_the_folder_with_equal_logits(task, packed, encoder, data, tmp_path):
     train_run(run_of(task, encoder, data), tmp_path / "run", quiet=True)
     auto = (
         transformers.AutoModelForTokenClassification
@@ -64,6 +67,7 @@ def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tm
     assert list(ours.labels) == [theirs.config.id2label[i] for i in range(len(ours.labels))] == sorted(ours.labels)
     assert theirs.config.label2id[ours.labels[1]] == 1
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")
+    ours.packs = packed  # the way of a GPU, taken on a CPU
     if task == "tag":
         text = "Ada met Grace in Paris"
         batch = tokenizer(text.split(), is_split_into_words=True, return_tensors="pt")
@@ -72,6 +76,8 @@ def test_transformers_opens_the_folder_with_equal_logits(task, encoder, data, tm
             likely = theirs.eval()(**batch).logits[0].softmax(-1)
         first = [words.index(w) for w in range(5)]
         mine = ours.tag(text)
+        (labels, sure), _ = ours.tag_words([text.split(), ["Paris"]])
+        assert (labels, sure) == ([w.label for w in mine], pytest.approx([w.probability for w in mine]))
         close(torch.tensor([w.probability for w in mine]), likely[first].amax(-1), atol=1e-4, rtol=1e-4)
         assert [w.label for w in mine] == [theirs.config.id2label[int(i)] for i in likely[first].argmax(-1)]
         return
@@ -124,6 +130,43 @@ def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_pa
     assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, before.token.weight[: before.config.vocab])
     assert not torch.equal(theirs.bert.pooler.dense.weight, before.pooler.weight)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["lora"] == 2
+
+
+@pytest.mark.parametrize("task", ["classify", "pair", "tag"])
+def test_a_probe_is_a_linear_map_of_their_states(task, encoder, data, tmp_path):
+    run = probe(run_of(task, encoder, data))
+    train_run(regard.Run.from_dict(run.to_dict() | {"epochs": 0.0, "steps": 4}), tmp_path / "run", quiet=True)
+    ours = regard.load(tmp_path / "run")
+    before = regard.load(encoder).model.state_dict()
+    same = {name for name, p in ours.model.state_dict().items() if name in before and torch.equal(p, before[name])}
+    assert {name.split(".")[0] for name in ours.model.state_dict() if name not in same} == {"classifier"}
+    theirs = transformers.BertModel.from_pretrained(encoder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(encoder)
+    texts, seconds = ["the film was good", "plot"], ["the cast", "the plot was bad"] if task == "pair" else None
+    w, b = ours.model.classifier.weight, ours.model.classifier.bias
+    for i, text in enumerate(texts):
+        pieces = tokenizer(text, seconds and seconds[i], return_tensors="pt")
+        with torch.no_grad():
+            states = theirs(**pieces).last_hidden_state[0]
+            likely = ((states if task == "tag" else states.mean(0)) @ w.T + b).softmax(-1)
+        if task == "tag":
+            found = torch.tensor([word.probability for word in ours.tag(text)])
+            close(found, likely.amax(-1)[1:-1], atol=1e-5, rtol=1e-4)
+        else:
+            found = torch.from_numpy(ours.probabilities(texts, seconds))[i].float()
+            close(found, likely, atol=1e-5, rtol=1e-4)
+    if task == "tag":
+        return
+    with pytest.raises(ValueError, match="regard-bert"):  # nobody else reads a mean of states
+        transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
+
+
+def test_a_fine_tuned_run_goes_on_when_what_it_began_with_is_gone(encoder, data, tmp_path):
+    run = run_of("classify", encoder, data)
+    train_run(run, tmp_path / "run", quiet=True)
+    shutil.rmtree(encoder)
+    train_run(run, tmp_path / "run", resume=True, quiet=True)  # nothing is left to do, and nothing is missing
+    assert regard.load(tmp_path / "run").labels == ("bad", "good")
 
 
 def test_epochs_become_steps(encoder, data):

@@ -29,38 +29,45 @@ def make(tmp_path, shake, head: str):
     return ours.double(), theirs.double().eval()
 
 
-def batch_of(next_sentence: bool, static: bool = False) -> MaskedBatch:
+def batch_of(next_sentence: bool, packed: bool = False) -> MaskedBatch:
     random = np.random.default_rng(0)
     text = Sentences.of(
         [[random.integers(5, VOCAB, random.integers(2, 10)).tolist() for _ in range(4)] for _ in range(30)]
     )
     special, inside = np.arange(VOCAB) < 5, np.zeros(VOCAB, bool)
     rules = Rules(24, special, inside, 0, 2, 3, 4, next_sentence=next_sentence)
-    rows = MaskedRows(text, rules, 24 * 12, 0, static=static)
-    ragged = max(islice(rows, rows.batches_per_epoch), key=lambda b: len(set(b.lengths.tolist())))
-    assert len(set(ragged.lengths.tolist())) > 2 and len(ragged) > 5
+    rows = MaskedRows(text, rules, 24 * 12, 0, packed=packed)
+    ragged = max(islice(rows, rows.batches_per_epoch), key=lambda b: len(set(b.host_lengths.tolist())))
+    assert len(set(ragged.host_lengths.tolist())) > 2 and len(ragged) > 5
     return ragged
 
 
 def asked(batch: MaskedBatch) -> dict:
-    labels = torch.from_numpy(np.where(batch.host_targets >= 0, batch.host_targets, -100))
-    places = torch.arange(batch.ids.size(1))
+    """The same for theirs: rows that were packed are taken apart, and padded again."""
+    sizes = torch.from_numpy(batch.host_lengths[: len(batch)])
+
+    def apart(x: torch.Tensor, fill: int = 0) -> torch.Tensor:
+        if batch.starts is None:
+            return x
+        rows = list(x[0, : sizes.sum()].split(sizes.tolist()))
+        return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill)
+
     given = {
-        "input_ids": batch.ids,
-        "token_type_ids": batch.sentences,
-        "attention_mask": (places < batch.lengths[:, None]).long(),
-        "labels": labels,
+        "input_ids": apart(batch.ids),
+        "token_type_ids": apart(batch.sentences),
+        "attention_mask": (torch.arange(int(sizes.max())) < sizes[:, None]).long(),
+        "labels": apart(torch.from_numpy(np.where(batch.host_targets >= 0, batch.host_targets, -100)), -100),
     }
     if batch.follows is not None:
-        given["next_sentence_label"] = torch.where(batch.follows < 0, -100, batch.follows)
+        given["next_sentence_label"] = torch.where(batch.follows < 0, -100, batch.follows)[: len(batch)]
     return given
 
 
-@pytest.mark.parametrize("static", [False, True], ids=["ragged", "static"])
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
 @pytest.mark.parametrize("head", ["pretraining", "masked"])
-def test_loss_and_gradients_equal_theirs(tmp_path, shake, head, static):
+def test_loss_and_gradients_equal_theirs(tmp_path, shake, head, packed):
     ours, theirs = make(tmp_path, shake, head)
-    batch = batch_of(head == "pretraining", static)
+    batch = batch_of(head == "pretraining", packed)
     task = MaskedToken()
     mine = task.loss_sum(ours, batch) / task.count(batch)
     yours = theirs(**asked(batch)).loss
@@ -74,9 +81,10 @@ def test_loss_and_gradients_equal_theirs(tmp_path, shake, head, static):
     torch.testing.assert_close(ours.get_parameter("place.table").grad, place, rtol=1e-4, atol=1e-7)
 
 
-def test_halves_add_up_to_the_whole(tmp_path, shake):
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_halves_add_up_to_the_whole(tmp_path, shake, packed):
     ours, _ = make(tmp_path, shake, "pretraining")
-    batch, task = batch_of(True), MaskedToken()
+    batch, task = batch_of(True, packed), MaskedToken()
     whole = task.loss_sum(ours, batch)
     torch.testing.assert_close(sum(task.loss_sum(ours, half) for half in batch.split()), whole, rtol=1e-5, atol=1e-5)
 
@@ -90,14 +98,15 @@ def test_the_head_meets_the_hidden_words_alone(tmp_path, shake):
     assert seen == [(batch.count, 32)] and batch.count < 0.2 * batch.ids.numel()
 
 
-def test_held_out_numbers_worked_out_from_their_logits(tmp_path, shake):
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_held_out_numbers_worked_out_from_their_logits(tmp_path, shake, packed):
     ours, theirs = make(tmp_path, shake, "pretraining")
-    batch = batch_of(True)
+    batch = batch_of(True, packed)
     found = MaskedToken(entropy=4.0).held_out(ours, [batch, *batch.split()])
     with torch.no_grad():
         out = theirs(**{k: v for k, v in asked(batch).items() if "label" not in k})
-    labels, follows = asked(batch)["labels"], batch.follows
-    assert follows is not None and found["unigram_entropy"] == 4.0
+    labels, follows = asked(batch)["labels"], asked(batch)["next_sentence_label"]
+    assert found["unigram_entropy"] == 4.0
     hidden, real = labels >= 0, follows >= 0
     loss = -out.prediction_logits.log_softmax(-1)[hidden].gather(1, labels[hidden][:, None]).mean()
     assert found["loss"] == pytest.approx(float(loss), rel=1e-5)

@@ -1,12 +1,19 @@
-"""A GPU gives what a CPU gives: the kernel, the replayed step, the compiled loss. Skipped where there is none."""
+"""A GPU gives what a CPU gives: kernels, the replayed step, compiled losses. Skipped where there is none."""
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from regard.data.batch import Tokens
+from regard.data.masked import Sentences
+from regard.data.masking import MaskedRows, Rules
 from regard.generate.engine import Engine, Sampling
 from regard.models import build, config_for
+from regard.models.bert import BertConfig
+from regard.nn.attention import packed_attention, plain_attention
+from regard.nn.masks import Packed
+from regard.tasks.masked_token import MaskedToken
 from regard.tasks.next_token import NextToken
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
@@ -56,3 +63,84 @@ def test_the_compiled_loss_in_bf16_is_near_the_plain_one_in_float32(arch, shake)
     with torch.autocast("cuda", torch.bfloat16):
         got = task.loss_sum(fast, Tokens(ids=ids).to("cuda"))
     assert abs(got.item() / wanted.item() - 1) < 0.01
+
+
+def test_packed_attention_is_the_plain_one_with_its_table():
+    """Texts of 1 to 60 tokens, an empty one, and padding: values and gradients, to the precision of bf16."""
+    g = torch.Generator("cuda").manual_seed(0)
+    starts = torch.tensor([0, 60, 61, 75, 75, 120, 128, 128], dtype=torch.int32, device="cuda")
+    mask, found = Packed(starts, 128, longest=60), []
+    given = [torch.randn(1, 128, 4, 32, generator=g, device="cuda").transpose(1, 2) for _ in range(3)]  # 1 H T K
+    weigh = torch.randn(1, 4, 128, 32, generator=g, device="cuda")
+    for attention, dtype in ((packed_attention, torch.bfloat16), (plain_attention, torch.float64)):
+        inputs = [x.bfloat16().to(dtype).requires_grad_() for x in given]
+        y = attention(*inputs, mask)
+        (y * weigh).sum().backward()
+        found.append([y.double(), *(x.grad.double() for x in inputs)])
+    assert Packed(starts, 128, 60).has_kernel(given[0].bfloat16()) and not mask.has_kernel(given[0])
+    for fast, plain in zip(*found, strict=True):
+        assert (fast - plain).abs().max() < 0.02 * plain.abs().max()
+
+
+def masked_batches():
+    random = np.random.default_rng(0)
+    text = Sentences.of(
+        [[random.integers(5, 90, random.integers(2, 20)).tolist() for _ in range(6)] for _ in range(60)]
+    )
+    rules = Rules(48, np.arange(90) < 5, np.zeros(90, bool), 0, 2, 3, 4)
+    rows = MaskedRows(text, rules, 512, 0, packed=True)
+    return [next(rows) for _ in range(4)]
+
+
+def test_packed_pre_training_compiled_in_bf16_is_near_the_plain_one_in_float64(shake):
+    config = BertConfig(
+        vocab=90, width=64, layers=2, heads=2, ffn=96, max_length=48, dropout=0.0, attention_dropout=0.0,
+        head="pretraining",
+    )  # fmt: skip
+    torch.manual_seed(0)
+    plain = shake(build(config), 2.0).double()
+    fast = build(config)
+    fast.load_state_dict(plain.state_dict())
+    fast, task = fast.cuda(), MaskedToken()
+    task.compile()
+    for batch in masked_batches():
+        wanted = MaskedToken().loss_sum(plain, batch)
+        wanted.backward()
+        with torch.autocast("cuda", torch.bfloat16):
+            got = task.loss_sum(fast, batch.to("cuda"))
+        got.backward()
+        assert abs(got.item() / wanted.item() - 1) < 0.01
+    for (name, p), q in zip(plain.named_parameters(), fast.parameters(), strict=True):
+        apart = (p.grad - q.grad.cpu()).norm() / p.grad.norm()
+        assert apart < 0.1, f"{name}: {apart:.3f}"
+
+
+def test_a_step_of_pre_training_never_waits_for_the_device():
+    config = BertConfig(
+        vocab=90, width=64, layers=1, heads=2, ffn=96, max_length=48, attention_dropout=0.0, head="pretraining"
+    )
+    model, task = build(config).cuda(), MaskedToken()
+    batches = masked_batches()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batch in batches:
+            with torch.autocast("cuda", torch.bfloat16):
+                task.loss_sum(model, batch.to("cuda")).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_vectors_of_packed_texts_in_bf16_are_near_those_of_a_cpu(shake):
+    from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.predictors import Embedder
+
+    texts = ["A cat sits on the mat.", "dogs", "The curious kitten deftly climbed the bookshelf, twice!"] * 20
+    pieces = WordPiece.train(texts, 120)
+    torch.manual_seed(0)
+    config = BertConfig(vocab=pieces.size, width=64, layers=3, heads=2, ffn=96, max_length=40)
+    model = shake(build(config), 2.0)
+    for pooling in ("mean", "max", "cls"):
+        want = Embedder(model, pieces).embed(texts, pooling=pooling)
+        got = Embedder(model, pieces, "cuda").embed(texts, pooling=pooling)
+        assert (want * got).sum(1).min() > 0.999
+        model.cpu()

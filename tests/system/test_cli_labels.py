@@ -126,6 +126,22 @@ def test_an_encoder_is_fine_tuned_to_pairs(place):
     assert "trained on single texts" in regard("classify", "runs/sent", "one", "two").err
 
 
+def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
+    said = works("finetune", "enc", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--probe",
+                 "--steps=40", "--name=features", "--device=cpu")  # fmt: skip
+    assert "the encoder stays as it is" in said.err and read_run("runs/features").frozen
+    assert works("classify", "runs/features", "a lovely film").out.splitlines()[0] in ("pos", "neg")
+    assert "bag of words" in works("evaluate", "runs/features").out
+    found = json.loads(works("compare", "runs/features", "runs/sent", "--data=reviews.csv", "--json").out)
+    (metric,) = found["metrics"]
+    right = json.loads(works("evaluate", "runs/features", "--data=reviews.csv", "--json").out)["accuracy"]
+    assert metric["first"] == pytest.approx(100 * right) and metric["second"] == 100.0 and found["examples"] == 200
+    told = works("compare", "runs/sent", "runs/sent").out
+    assert "on 22 examples: its own held-out examples" in told and "score the same accuracy" in told
+    said = regard("finetune", "enc", "classify", "--data=reviews.csv", "--probe", "--lora")
+    assert said.code == 2 and "--probe is for labels, and goes without --lora" in said.err
+
+
 def test_an_encoder_is_fine_tuned_to_entities(place):
     works("finetune", "enc", "tag", "--data=train.conll", "--steps=60", "--name=ner",
           "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--device=cpu")  # fmt: skip
@@ -135,6 +151,8 @@ def test_an_encoder_is_fine_tuned_to_entities(place):
     assert "Ada met Grace in Paris."[found[4]["start"] : found[4]["end"]] == "Paris"
     told = works("evaluate", "runs/ner", "--data=train.conll").out
     assert "entity F1  100.00%" in told and "54 entities" in told and "person" in told
+    assert "entity F1 100.00 100.00" in works("compare", "runs/ner", "runs/ner", "--data=train.conll").out
+    assert "do not do the same" in regard("compare", "runs/ner", "runs/sent").err
     (place / "lines.txt").write_text("Bert met Ada in Rome.\n")
     assert works("predict", "runs/ner", "lines.txt").out.startswith("Bert\tB-person\nmet\tO\n")
     assert works("predict", "runs/ner", "train.conll").out.startswith("Ada\tB-person\nmet\tO\nAda\tB-person\n")

@@ -121,6 +121,18 @@ def test_fine_tuning_with_lora_teaches_answers_and_leaves_a_whole_model(place):
     with torch.no_grad():
         torch.testing.assert_close(ours.model.logits(ours.model(ids)), theirs(ids).logits, atol=1e-4, rtol=1e-4)
     assert json.loads((place / "runs/taught/run.json").read_text())["lora"] == 8
+    (place / "asked.txt").write_text("say cat\nsay fog\n")
+    works("predict", "runs/taught", "asked.txt", "--out=answered.txt")
+    assert (place / "answered.txt").read_text() == "ahoy!\nahoy!\n"
+
+
+def test_the_memory_of_lora_is_that_of_what_is_trained(place):
+    def asked(*words):
+        return json.loads(works("finetune", "runs/x", "lm", "--data=my.jsonl", "--dry-run", "--json", *words).out)
+
+    whole, small = (asked(*words)["memory"] for words in ((), ("--lora", "--rank=2")))
+    assert whole["gradients"] == whole["weights"] < small["weights"]
+    assert small["gradients"] == small["weights"] - whole["weights"]
 
 
 def test_summaries_are_asked_for_as_they_were_taught(place):

@@ -6,6 +6,7 @@ BERT = "contract/test_bert.py"
 EMBEDDER = "contract/test_embedder.py"
 PADDED = "reference/test_bert.py::test_padded_outputs_and_gradients_are_equal"
 PACKED = f"{BERT}::test_packed_texts_know_nothing_of_each_other"
+PACKED_VECTORS = f"{EMBEDDER}::test_packed_texts_have_the_same_vectors"
 BY_HAND = f"{EMBEDDER}::test_vectors_are_those_worked_out_by_hand_in_any_company"
 
 ENCODER = [
@@ -13,11 +14,11 @@ ENCODER = [
         "models/bert.py",
         (
             "places of packed texts go on",
-            "where = restarting(documents)",
-            "where = documents * 0 + torch.arange(ids.size(1))",
+            "return where - starts[owners(starts, size)], Packed(",
+            "return where, Packed(",
             PACKED,
         ),
-        ("packed texts see each other", "return where, SameDocument(documents)", "return where, Everything()", PACKED),
+        ("packed texts see each other", "(starts, size, self.config.max_length)", "(starts[[0, -1]], size, 0)", PACKED),
         (
             "sentence numbers are forgotten",
             "self.sentence.weight[0] if sentences is None else",
@@ -39,9 +40,27 @@ ENCODER = [
         ),
         (
             "a classifier reads [CLS] without the pooler",
-            'self.pooled(hidden) if self.config.head == "sequence" else hidden',
+            "self.pooled(hidden) if self.pooler is not None else hidden",
             "hidden",
             PADDED,
+        ),
+    ),
+    *bugs(
+        "models/bert.py",
+        (
+            "padding is part of the mean",
+            "hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]",
+            "hidden.mean(1)",
+            BY_HAND,
+        ),
+    ),
+    *bugs(
+        "nn/masks.py",
+        (
+            "the last token of a text is the next one's",
+            "dtype=starts.dtype), right=True)",
+            "dtype=starts.dtype))",
+            PACKED,
         ),
     ),
     *bugs(
@@ -81,16 +100,17 @@ ENCODER = [
     *bugs(
         "predictors/embedder.py",
         (
-            "padding is part of the mean",
-            "hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]",
-            "hidden.mean(1)",
-            BY_HAND,
-        ),
-        (
             "vectors come back in the order of their lengths",
             "vectors[rows] = found",
             "vectors[sorted(rows)] = found",
             BY_HAND,
+        ),
+        ("a packed text is divided by all texts' tokens", "starts.diff()[:, None]", "starts[-1]", PACKED_VECTORS),
+        (
+            "a packed text's first token is the last one before it",
+            "hidden[0, starts[:-1]]",
+            "hidden[0, starts[:-1] - 1]",
+            PACKED_VECTORS,
         ),
     ),
     *bugs(

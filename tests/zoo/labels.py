@@ -2,6 +2,9 @@
 
 from tests.zoo.bug import bugs
 
+FOLDERS = "reference/test_labels.py::test_transformers_opens_the_folder_with_equal_logits"
+PROBE = "reference/test_labels.py::test_a_probe_is_a_linear_map_of_their_states"
+COMPARE = "unit/evaluate/test_compare.py"
 TASKS, SCORES = "unit/tasks/test_labels.py", "unit/evaluate/test_labels.py"
 
 LABELS = [
@@ -22,6 +25,38 @@ LABELS = [
             "(lengths - 1)[:, None, None]",
             "(0 * lengths - 1)[:, None, None]",
             TASKS,
+        ),
+    ),
+    *bugs(
+        "predictors/labeller.py",
+        (
+            "a packed text is labelled by its neighbour's [CLS]",
+            "hidden[starts[:-1]]",
+            "hidden[starts[1:] - 1]",
+            FOLDERS,
+        ),
+    ),
+    *bugs(
+        "assemble/labels.py",
+        ("a probe moves the encoder", "model.requires_grad_(False).classifier", "model.classifier", PROBE),
+    ),
+    *bugs(
+        "models/published/bert.py",
+        ("a mean of states passes for [CLS]", ' and config.pooling == "cls"', "", PROBE),
+    ),
+    *bugs(
+        "evaluate/compare.py",
+        (
+            "an entity found counts once",
+            "return 2 * len(there & made)",
+            "return len(there & made)",
+            f"{COMPARE}::test_counts_of_texts_add_up_to_the_score_of_all",
+        ),
+        (
+            "systems are drawn apart",
+            "ratio(a[drawn], under_a[drawn])",
+            "ratio(a[drawn[::-1]], under_a[drawn])",
+            f"{COMPARE}::test_two_classifiers_differ_as_mcnemar_says",
         ),
     ),
     *bugs(

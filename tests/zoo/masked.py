@@ -5,6 +5,8 @@ from tests.zoo.bug import bugs
 MASKING = "unit/data/test_masking.py"
 SHARES = f"{MASKING}::test_fifteen_per_cent_are_chosen_and_share_80_10_10"
 PAIRS = f"{MASKING}::test_a_pair_is_what_its_label_says"
+PACKED = f"{MASKING}::test_packed_batches_have_one_shape_and_the_same_examples"
+ROOM = f"{MASKING}::test_a_packed_batch_asks_for_no_more_than_it_has_room_for"
 LOSS = "reference/test_masked_token.py::test_loss_and_gradients_equal_theirs"
 
 PRETRAINING = [
@@ -15,24 +17,38 @@ PRETRAINING = [
         ("special tokens are put in a word's place", "other = ordinary[", "other = np.arange(5)[0 * ", SHARES),
         ("the same words are hidden in every epoch", "key = uniform(0, seed, epoch,", "key = uniform(0, seed, 0,",
          f"{MASKING}::test_hiding_is_fresh_each_epoch_and_depends_on_the_row_alone"),
-        ("pieces of a word are chosen apart", "np.where(goes_on, 0, places)", "np.where(goes_on, places, places)",
+        ("pieces of a word are chosen apart", "np.where(goes_on, 0, everywhere)",
+         "np.where(goes_on, everywhere, everywhere)",
          f"{MASKING}::test_whole_words_are_hidden_with_all_their_pieces"),
-        ("a wrong B may come from the same document", "int(donors[-1]) if other == document else other", "document",
+        ("a wrong B may come from the same document", "donors[-1] if other == document else other", "document",
          PAIRS),
-        ("a wrong B opens its document", "low, high = int(borders[other]) + 1,", "low, high = int(borders[other]),",
+        ("a wrong B opens its document", "low, high = borders[other] + 1,", "low, high = borders[other],",
          PAIRS),
         ("labels are upside down", "FOLLOWS, ELSE, ALONE = 0, 1, -1", "FOLLOWS, ELSE, ALONE = 1, 0, -1",
          f"{MASKING}::test_the_numbers_of_the_labels_are_theirs"),
         ("two of three pairs follow", "if chance() < 0.5:\n  ", "if chance() < 0.67:\n  ",
          f"{MASKING}::test_half_of_the_pairs_follow"),
+        ("words are chosen over all rows together", "np.argsort(which + np.where(",
+         "np.argsort(0 * which + np.where(", SHARES),
+        ("what fills a packed batch up is one long row", "np.minimum(rules.length, left -", "np.minimum(left, left -",
+         PACKED),
+        ("a packed batch has rows without end", "if width > room or i - start == most:", "if width > room:", ROOM),
+        ("more is asked for than there is room for", "targets[np.flatnonzero(targets >= 0)[room:]] = NO_TARGET",
+         "pass", ROOM),
         ("text after a wrong B is lost", "                end = middle\n", "",
          f"{MASKING}::test_an_epoch_reads_every_sentence_and_no_batch_is_wider_than_its_longest"),
     ),
     *bugs(
         "tasks/masked_token.py",
         ("pairs weigh as much as single words", "words + batch.weight * pairs", "words + pairs", LOSS),
-        ("padding is looked at", "x = model(ids, lengths, sentences)", "x = model(ids, None, sentences)", LOSS),
-        ("sentences go unnumbered", "x = model(ids, lengths, sentences)  # B T D", "x = model(ids, lengths)",
+        ("padding is looked at", "x = model(ids, lengths, sentences, starts)",
+         "x = model(ids, None, sentences, starts)",
+         LOSS),
+        ("sentences go unnumbered", "x = model(ids, lengths, sentences, starts)  # B",
+         "x = model(ids, lengths, None, starts)  #",
+         LOSS),
+        ("packed pairs are told from their last token", "hidden[0, starts[:-1].clamp(",
+         "hidden[0, (starts[1:] - 1).clamp(",
          LOSS),
         ("the head meets all places", "hidden = model.words(x.flatten(0, 1)[chosen])",
          "hidden = model.words(x.flatten(0, 1))[chosen]",

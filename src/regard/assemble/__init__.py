@@ -14,10 +14,12 @@ from regard.assemble import labels, language, masked, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
+from regard.data.labelled import LabelledConfig
 from regard.data.text import TextConfig
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models import TASK_ARCHS, build
+from regard.nn.lora import add_lora_
 from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
@@ -106,7 +108,7 @@ def at_home(run: Run, folder: Path) -> Run:
 
 
 def _from(run: Run, start: str) -> Run:
-    assert isinstance(run.data, TextConfig), "only language models are fine-tuned"
+    assert isinstance(run.data, TextConfig | LabelledConfig), "nothing else is fine-tuned"
     return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, tokenizer=start))
 
 
@@ -117,8 +119,15 @@ def _silent(_: str) -> None:
 def cost(run: Run) -> tuple[dict[str, int], Memory]:
     """Parameters by part and the memory of a training step, from the settings alone: no data is read."""
     made = kit(run.task)
+
+    def model() -> torch.nn.Module:
+        built = build(run.model)
+        if run.lora:
+            add_lora_(built, run.lora, alpha=2.0 * run.lora)
+        return built
+
     memory = training_memory(
-        lambda: (build(run.model), made.example(run)),
+        lambda: (model(), made.example(run)),
         made.make_task(run).loss_sum,
         momenta=1 if run.optim.name == "muon" else 2,
         bf16=run.precision == "bf16",

@@ -59,8 +59,12 @@ def write_folder(
     data: dict[str, Any],
     generation: dict[str, Any],
     card: str,
+    template: str = "",
 ) -> None:
-    """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there."""
+    """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there.
+
+    `template` is how a text is put to a model that was taught to answer.
+    """
     ends = generation.get("eos_token_id")
     eos = ends[0] if isinstance(ends, list) else ends
     known = {
@@ -69,7 +73,7 @@ def write_folder(
         "seed": run.seed,
         "versions": checkpoint.versions() | {"python": platform.python_version()},
         "data": data,
-        **({"template": run.data.template} if getattr(run.data, "template", "") else {}),
+        **({"template": template} if template else {}),
     }
     for name, value in (
         ("config.json", to_published(run.model, eos)),

@@ -85,6 +85,8 @@ def default_run(task: str, arch: str, size: str, data: LabelledConfig, device: s
     preset = PRESETS[device, "transformer" if arch == "transformer" else "recurrent"]
     data = dataclasses.replace(data, vocab=data.vocab or preset.vocab)
     settings: dict[str, Any] = {"dropout": preset.dropout, "head": HEADS[task], "labels": UNKNOWN}
+    if arch == "transformer":
+        settings["attention_dropout"] = preset.dropout
     if not size:
         settings |= preset.settings
     return Run(
@@ -106,11 +108,12 @@ def finetune_run(task: str, start: Path, data: LabelledConfig, device: str, lora
     config = read_config(start)
     if not isinstance(config, BertConfig):
         raise ConfigError(f"{start} is no BERT; only encoders are fine-tuned to {task}, as minilm")
-    where = str(start.absolute())
+    where, head = str(start.absolute()), HEADS[task]
+    pooling = config.pooling if head == "sequence" else "cls"
     length = min(data.max_length, config.max_length)
     return Run(
         task=task,
-        model=dataclasses.replace(config, head=HEADS[task], labels=UNKNOWN),
+        model=dataclasses.replace(config, head=head, labels=UNKNOWN, pooling=pooling),
         data=dataclasses.replace(data, tokenizer=where, vocab=config.vocab, max_length=length),
         start=where,
         lora=lora,
@@ -124,6 +127,16 @@ def finetune_run(task: str, start: Path, data: LabelledConfig, device: str, lora
         eval_every=0,
         keep=1,
     )
+
+
+def probe(run: Run) -> Run:
+    """The feature-based way (Devlin et al. 2019, section 5.3) instead: the encoder stays as it is, and a linear map of
+    its states is learned; of a text's, their mean."""
+    assert isinstance(run.model, BertConfig), "what is fine-tuned to labels is an encoder"
+    pooling = "mean" if HEADS[run.task] == "sequence" else "cls"
+    model = dataclasses.replace(run.model, pooling=pooling, dropout=0.0, attention_dropout=0.0)
+    optim = dataclasses.replace(run.optim, lr=1e-2)
+    return dataclasses.replace(run, frozen=True, model=model, optim=optim, epochs=5.0)
 
 
 def make_task(run: Run, prepared: PreparedLabels | None = None) -> Classify:
@@ -171,6 +184,9 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
             if (part := getattr(model, name)) is not None:
                 part.requires_grad_(True)
         say(f"LoRA of rank {run.lora} beside {len(named)} maps; the rest but the head stays as it is")
+    if run.frozen:
+        model.requires_grad_(False).classifier.requires_grad_(True)
+        say("the encoder stays as it is; a linear map of its states is learned")
     model = model.to(device)
     pad = prepared.tokenizer.pad
     loader = LabelledLoader(prepared.train, pad, run.tokens, run.seed, content=int(prepared.folder.name, 16))

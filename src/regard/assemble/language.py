@@ -10,6 +10,7 @@ from regard.assemble.common import Parts, Preset, model_card, write_folder
 from regard.data.batch import Tokens
 from regard.data.blocks import Blocks, in_order
 from regard.data.folders import Say
+from regard.data.records import PROMPT
 from regard.data.text import PreparedText, TextConfig, prepare_text
 from regard.errors import ConfigError, DataError
 from regard.models import build, config_for
@@ -202,4 +203,5 @@ def write_model(folder: Path, model: LanguageModel, run: Run, prepared: Prepared
     named = data.name or data.path
     card = model_card(run, model, pipeline="text-generation", what="A language model", verb="generate", data=named)
     known = {"name": data.name, "inputs": prepared.manifest["inputs"]}
-    write_folder(folder, run, model, known, {**ends, "do_sample": True}, card)
+    template = data.template or (PROMPT if prepared.train.records else "")
+    write_folder(folder, run, model, known, {**ends, "do_sample": True}, card, template)

@@ -53,7 +53,7 @@ def default_run(arch: str, size: str, data: MaskedConfig, device: str) -> Run:
         raise ConfigError("train on what? type --data corpus/, a text, a .jsonl, or a name (see: regard data list)")
     preset = PRESETS[device]
     data = dataclasses.replace(data, vocab=data.vocab or preset.vocab)
-    settings = {"dropout": preset.dropout, "max_length": data.max_length, "head": head(data)}
+    settings = {"dropout": preset.dropout, "attention_dropout": 0.0, "max_length": data.max_length, "head": head(data)}
     return Run(
         task="mlm",
         model=config_for(arch, size or preset.size, data.vocab, task="mlm", **settings),
@@ -99,6 +99,11 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     assert isinstance(data, MaskedConfig)
     if not isinstance(config, BertConfig):
         raise ConfigError(f"hidden words are found by BERT; got {type(config).__name__}")
+    if run.compile and config.attention_dropout:  # quick packed attention has none
+        raise ConfigError(
+            f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which goes "
+            "without; type: --set model.attention_dropout=0, or --set compile=false"
+        )
     prepared = prepare_masked(data, say)
     config = dataclasses.replace(config, vocab=prepared.tokenizer.size, head=head(data), labels=())
     run = dataclasses.replace(run, model=config)
@@ -106,9 +111,10 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = build(config).to(device)
     rules = make_rules(data, prepared.tokenizer)
     content = int(prepared.folder.name, 16)
-    loader = MaskedRows(prepared.train, rules, run.tokens, run.seed, static=run.compile, content=content)
+    loader = MaskedRows(prepared.train, rules, run.tokens, run.seed, packed=run.compile, content=content)
+    size = f"{run.tokens:,}" if run.compile else f"at most {run.tokens:,}"
     say(
-        f"an epoch is {loader.batches_per_epoch:,} batches of at most {run.tokens:,} tokens, "
+        f"an epoch is {loader.batches_per_epoch:,} batches of {size} tokens, "
         f"{loader.padding:.1%} of them padding; {data.masked:.0%} of the words are hidden"
     )
     return Parts(
@@ -141,6 +147,7 @@ def example(run: Run) -> MaskedBatch:
         ids=ids,
         sentences=torch.zeros_like(ids),
         lengths=torch.full((size,), width),
+        starts=None,
         chosen=torch.zeros(count, dtype=torch.long),
         targets=torch.zeros(count, dtype=torch.long),
         follows=torch.zeros(size, dtype=torch.long) if run.data.next_sentence else None,

@@ -61,12 +61,15 @@ def get(
 
     flags: Flags = ctx.obj
     dataset = find(name)
-    task, find_files = {"pairs": ("translate", fetch.get), "text": ("lm", fetch.get_text)}[dataset.kind]
-    files = find_files(dataset.name, flags.say)
+    if dataset.kind == "pairs":
+        files, verb = fetch.get(dataset.name, flags.say), "train translate"
+    else:
+        files = fetch.get_text(dataset.name, flags.say, labels=dataset.kind == "labels")
+        verb = f"finetune minilm {dataset.task}" if dataset.task else "train lm"
     paths = {k: str(v) for k, v in vars(files).items() if v is not None}
     if json:
         show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})
         return
     print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
     flags.say(f"licence: {dataset.licence}; {dataset.attribution}")
-    flags.say(f"next: regard train {task} --data {dataset.name}")
+    flags.say(f"next: regard {verb} --data {dataset.name}")

@@ -8,7 +8,7 @@ import typer
 
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
 from regard.cli.info import note, read_json
-from regard.cli.labels import evaluate_labels
+from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
@@ -150,7 +150,7 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
         found = perplexity(model.model, text.ids.read(0, len(text)), context, stride or context, **how)
     noted: dict[str, Any] = {"on": what, **dataclasses.asdict(found)}
     said = ""
-    if model.template and data:  # a model that was taught to answer is also judged by its answers
+    if model.template and data and text.records:  # a model that was taught to answer is also judged by its answers
         noted |= (told := rouge_of_answers(model, data, flags))
         said = "".join(f"\n{name}: ROUGE-L {told[key]:.1f}" for key, name in ROUGE.items())
     note(folder, noted)
@@ -207,7 +207,12 @@ def compare(
     first: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)],
     second: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
     data: Annotated[
-        str, typer.Option(metavar="FILE", help="For language models: the text both read.", show_default=False)
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="For language models: the text both read. For labels: examples; else those held out.",
+            show_default=False,
+        ),
     ] = "",
     source: Source = "",
     target: Target = "",
@@ -220,19 +225,24 @@ def compare(
 ) -> None:
     """Is one run better than another, or was it luck?
 
-    Both translate the same sentences, or read the same text; paired bootstrap resampling gives the p-value of the
-    difference. Language models are compared in bits per byte, which do not depend on how they cut text into tokens.
+    Both translate the same sentences, read the same text or label the same examples; paired bootstrap resampling gives
+    the p-value of the difference. Language models are compared in bits per byte, which do not depend on how they cut
+    text into tokens, classifiers by accuracy, taggers by the F1 of entities or by accuracy.
 
     \b
     Examples:
       regard compare runs/a runs/b
       regard compare runs/a runs/b --source test.en --target test.fr --json
       regard compare runs/gpt runs/lstm --data test.txt
+      regard compare runs/sent runs/lstm --data dev.tsv
     """
     from regard.evaluate.compare import compare as test
     from regard.evaluate.compare import verdict
 
     flags: Flags = ctx.obj
+    if any(labels_of_run(run) for run in (first, second)):
+        compare_labellers(first, second, data, samples, json, pick_device(device), flags)
+        return
     if data:
         compare_texts(first, second, data, samples, json, pick_device(device))
         return

@@ -64,6 +64,14 @@ def finetune(
         ),
     ] = False,
     rank: Annotated[int, typer.Option(metavar="R", min=1, help="With --lora: their rank.", rich_help_panel="Run")] = 16,
+    probe: Annotated[
+        bool,
+        typer.Option(
+            "--probe",
+            help="For labels: leave the encoder as it is and learn a linear map of its states.",
+            rich_help_panel="Run",
+        ),
+    ] = False,
     minutes: Annotated[
         float,
         typer.Option(
@@ -99,6 +107,7 @@ def finetune(
       regard finetune smollm2-135m lm --data book.txt --minutes 10
       regard finetune smollm2-135m summarise --data pairs.jsonl --name s
       regard finetune minilm classify --data reviews.csv --text review --label sentiment --name sent
+      regard finetune minilm classify --data reviews.csv --probe --name features
       regard finetune minilm tag --data train.conll --valid dev.conll --name ner
     """
     from regard.assemble import finetune_run
@@ -110,6 +119,14 @@ def finetune(
     chosen = pick_device(device)
     config = data_config(task.lower(), data, dict(valid=valid, text=text, second=second, label=label))
     run = finetune_run(resolve(model, flags.say), task, config, chosen, lora=rank if lora else 0)
+    if probe:
+        from regard.assemble import labels
+
+        if task.lower() not in labels.HEADS or lora:
+            raise ConfigError(
+                f"--probe is for labels, and goes without --lora: regard finetune {model} classify --probe"
+            )
+        run = labels.probe(run)
     run = adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
     label = task.lower()
     if dry_run:

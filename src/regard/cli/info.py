@@ -8,7 +8,7 @@ from regard.cli.common import Json, Run, show, table
 from regard.cli.train import PLAN, to_score
 from regard.errors import CheckpointError
 
-TOLD = ("start", "lora", "steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision",
+TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision",
         "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}

@@ -243,6 +243,48 @@ def class_table(classes: Any) -> str:
     return table([("LABEL", "PRECISION", "RECALL", "F1", "TRUE"), *rows], right=[1, 2, 3, 4])
 
 
+def labels_of_run(run: str) -> bool:
+    """Whether a run was trained on labels."""
+    from regard.models import LABEL_TASKS
+
+    return (read_json(Path(run) / "regard.json") or {}).get("task", "") in LABEL_TASKS
+
+
+def compare_labellers(first: str, second: str, data: str, samples: int, json: bool, device: str, flags: Flags) -> None:
+    """Two classifiers, or two taggers, on the same examples, text by text."""
+    from regard.data.labelled import check_known, is_empty
+    from regard.evaluate.compare import compare_labels, counted, verdict
+    from regard.evaluate.labels import is_iob
+    from regard.predictors import Classifier, Tagger, load
+
+    one, two = (load(run, device=device) for run in (first, second))
+    kind = Tagger if isinstance(one, Tagger) else Classifier
+    if not isinstance(one, kind) or not isinstance(two, kind):
+        raise ConfigError(f"{first} and {second} do not do the same; compare two classifiers, or two taggers")
+    what, config, _, _, rows = labelled_set(first, data, kind is Tagger, flags)
+    rows = [row for row in rows if not is_empty(row)]
+    answers = []
+    for model in (one, two):
+        check_known(rows, model.labels, data or config.valid or config.path)
+        if isinstance(model, Tagger):
+            answers.append([labels for labels, _ in model.tag_words([row.words for row in rows])])
+        else:
+            seconds = [row.second for row in rows] if rows and rows[0].second is not None else None
+            answers.append([[answer.label] for answer in model.classify([row.text for row in rows], seconds)])
+    of_entities = kind is Tagger and is_iob(one.labels)
+    true = [row.tags if kind is Tagger else (row.label,) for row in rows]
+    metric = "entity F1" if of_entities else "accuracy"
+    counts = [[counted(a, b, of_entities) for a, b in zip(true, guessed, strict=True)] for guessed in answers]
+    found = compare_labels(metric, *counts, samples=samples)
+    if json:
+        values = dataclasses.asdict(found) | {"difference": found.difference}
+        show({"first": first, "second": second, "on": what, "examples": len(rows), "metrics": [values]})
+        return
+    print(f"first {first}, second {second}, on {len(rows):,} examples: {what}")
+    print(f"{metric} {found.first:.2f} {found.second:.2f}   {found.difference:+.2f}   p = {found.p_value:.4f}")
+    print(verdict(found, first, second))
+
+
 # -- files --------------------------------------------------------------------------------------------------------
 
 

@@ -149,6 +149,12 @@ def moved(x: Tensor, device: torch.device | str) -> Tensor:
     return (x.pin_memory() if pin else x).to(device, non_blocking=pin)
 
 
+def packed(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """The ids of texts one after the other, 1 T, and where each begins and the last one ends, R+1, in 32 bits."""
+    ends = np.cumsum([0, *map(len, texts)])
+    return torch.tensor([[i for ids in texts for i in ids]]), torch.from_numpy(ends.astype(np.int32))
+
+
 def collate(
     sources: Sequence[np.ndarray | Sequence[int]],
     targets: Sequence[np.ndarray | Sequence[int]],

@@ -32,7 +32,8 @@ class Dataset:
     size: str  # to download, or on disk for sets that a user brings
     source: str = ""  # of pairs: language, and the ending of the files
     target: str = ""
-    kind: str = "pairs"  # or "text"
+    kind: str = "pairs"  # or "text", or "labels"
+    task: str = ""  # of labels: classify or tag
     archive: Archive | None = None
     own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
     split: str = "text"  # what `PairsConfig.split` wants
@@ -123,15 +124,45 @@ CATALOG = {
             size="1.4 MB",
             own_layout="scitldr/{part}.jsonl.gz",
         ),
+        Dataset(
+            name="sst2",
+            kind="labels",
+            task="classify",
+            about="7,792 sentences of film reviews, positive or negative",
+            licence="research",
+            attribution="Stanford Sentiment Treebank: Socher et al. 2013",
+            size="0.8 MB",
+            own_layout="sst2/{part}.tsv",
+        ),
+        Dataset(
+            name="wnut17",
+            kind="labels",
+            task="tag",
+            about="4,403 posts with the persons, places, groups and things named in them",
+            licence="CC-BY 4.0",
+            attribution="WNUT-17: Derczynski et al. 2017",
+            size="0.6 MB",
+            own_layout="wnut17/{part}.conll",
+        ),
+        Dataset(
+            name="ewt",
+            kind="labels",
+            task="tag",
+            about="14,545 sentences of the English web, each word with its part of speech",
+            licence="CC BY-SA 4.0",
+            attribution="Universal Dependencies, English Web Treebank: Silveira et al. 2014",
+            size="2.9 MB",
+            own_layout="ewt/en_ewt-ud-{part}.conllu",
+        ),
     )
 }
 
 
-def find(name: str, kind: str = "") -> Dataset:
-    """The data set of this name, whatever its case, and kind; otherwise the error names the nearest one."""
-    fitting = [n for n, d in CATALOG.items() if kind in ("", d.kind)]
+def find(name: str, *kinds: str) -> Dataset:
+    """The data set of this name, whatever its case, and of one of these kinds; else the error names the nearest one."""
+    fitting = [n for n, d in CATALOG.items() if not kinds or d.kind in kinds]
     if name.lower() in CATALOG and name.lower() not in fitting:
-        raise ConfigError(f"{name} is {CATALOG[name.lower()].kind}; for {kind} there are: {', '.join(fitting)}")
+        raise ConfigError(f"{name} is {CATALOG[name.lower()].kind}; for {kinds[0]} there are: {', '.join(fitting)}")
     if name.lower() not in CATALOG:
         raise unknown("data set", name, fitting)
     return CATALOG[name.lower()]

@@ -56,9 +56,9 @@ def get(name: str, say: Say = to_stderr) -> PairFiles:
     return files
 
 
-def get_text(name: str, say: Say = to_stderr) -> TextFiles:
-    """The files of the text `name`, fetched if they are not here yet."""
-    dataset = find(name, "text")
+def get_text(name: str, say: Say = to_stderr, labels: bool = False) -> TextFiles:
+    """The files of the text `name`, or of one with `labels`, fetched if they are not here yet."""
+    dataset = find(name, "labels", "text") if labels else find(name, "text")
     if (files := local_text(dataset)) is None:
         _download(dataset, say, write_reviews)
         files = local_text(dataset)

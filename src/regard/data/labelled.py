@@ -158,7 +158,7 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
         raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSONL or CoNLL file, or a name")
     valid = Path(config.valid).expanduser() if config.valid else None
     if config.name:
-        found = fetch.get_text(config.name, say)
+        found = fetch.get_text(config.name, say, labels=True)
         return found.train, valid or found.valid
     return Path(config.path).expanduser(), valid
 

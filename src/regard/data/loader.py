@@ -126,11 +126,11 @@ def plan(
     for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
         w = widths[chunk]
         batches += cut(chunk[np.lexsort((w[:, 0], w[:, 1]))], widths, tokens)
-    _even_out(batches, widths, world)
+    even_out(batches, widths, world)
     return [batches[i] for i in random.permutation(len(batches))]
 
 
-def _even_out(batches: list[np.ndarray], widths: np.ndarray, world: int) -> None:
+def even_out(batches: list[np.ndarray], widths: np.ndarray, world: int) -> None:
     """Make the number of batches a multiple of `world`, in place: nothing dropped, nothing twice."""
     missing = -len(batches) % world
     if missing <= len(widths) - len(batches):

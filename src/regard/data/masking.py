@@ -6,6 +6,7 @@ stored, everything is fresh each epoch, and a position in the data is two intege
 
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import moved
-from regard.data.loader import check_same, cut, plan
+from regard.data.loader import check_same, cut, even_out, plan
 from regard.data.masked import Sentences
 from regard.errors import ConfigError, DataError
 
@@ -22,7 +23,7 @@ A_FROM, A_TO, B_FROM, B_TO, LABEL = range(5)  # the columns of a row
 FOLLOWS, ELSE, ALONE = 0, 1, -1  # B came next; it did not; there is no B
 NO_TARGET = -1
 HIDE, REPLACE = 0.8, 0.9  # below the first a word becomes [MASK], below the second another word; else it stays
-STEPS = 4  # widths that batches of a fixed shape may have
+SHORT = 4  # of a packed batch: so many times more rows may be in it than rows of full length
 VALID = 2**32 - 1  # the seed of held-out rows: whoever trains, with whatever seed, is judged on the same ones
 
 
@@ -50,24 +51,28 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class MaskedBatch:
-    """B rows of T ids with words hidden. `chosen` are the M hidden places in the flattened B T, the only targets."""
+    """Rows of ids with words hidden: B T, padded; or packed, one after the other, 1 T.
+
+    `chosen` are the M hidden places in the flattened ids, the only targets.
+    """
 
     ids: Tensor  # B T
     sentences: Tensor  # B T: 0 in A, 1 in B
-    lengths: Tensor  # B
+    lengths: Tensor | None  # B; None: packed
+    starts: Tensor | None  # R+1: where packed rows begin, and the end, in 32 bits; None: padded
     chosen: Tensor  # M
     targets: Tensor  # M: what stood there; below 0 where M was filled up
-    follows: Tensor | None  # B: 0 B came next, 1 it did not, below 0 no B; None: nothing is asked
-    rows: np.ndarray  # B: which row of the epoch; -1 is padding
+    follows: Tensor | None  # B or R: 0 B came next, 1 it did not, below 0 no B; None: nothing is asked
+    rows: np.ndarray  # which row of the epoch; -1 is padding
     host_targets: np.ndarray  # B T: below 0 where nothing is hidden
-    host_lengths: np.ndarray  # B: `lengths`, known without asking the device; 0 for padding
+    host_lengths: np.ndarray  # of each row, known without asking the device; 0 for padding
     count: int  # hidden words
     weight: float = (
         0.0  # of a pair, in hidden words: that a batch's pairs weigh as much as its words, however it is cut
     )
 
     def __len__(self) -> int:
-        return self.ids.size(0)
+        return int((self.rows >= 0).sum())
 
     @property
     def tokens(self) -> int:
@@ -76,23 +81,31 @@ class MaskedBatch:
 
     def to(self, device: torch.device | str) -> "MaskedBatch":
         """The batch on `device`; towards a GPU the copy runs beside the computation."""
-        names = ("ids", "sentences", "lengths", "chosen", "targets", "follows")
+        names = ("ids", "sentences", "lengths", "starts", "chosen", "targets", "follows")
         return replace(self, **{n: moved(x, device) for n in names if (x := getattr(self, n)) is not None})
 
     def split(self) -> list["MaskedBatch"]:
         """Two halves, for a device that cannot hold the whole; a single row stays whole."""
         middle = len(self) // 2
-        return [self.part(slice(None, middle)), self.part(slice(middle, None))] if middle else [self]
+        return [self.part(0, middle), self.part(middle, len(self))] if middle else [self]
 
-    def part(self, rows: slice) -> "MaskedBatch":
-        """Some of the rows."""
-        host = self.host_targets[rows]
+    def part(self, first: int, last: int) -> "MaskedBatch":
+        """The rows from `first` to before `last`."""
+        rows, at = slice(first, last), (slice(first, last), slice(None))
+        starts = None
+        if self.starts is not None:
+            ends = np.concatenate([[0], np.cumsum(self.host_lengths[rows])])
+            begin = int(self.host_lengths[:first].sum())
+            at = (slice(None), slice(begin, begin + int(ends[-1])))
+            starts = moved(torch.from_numpy(ends.astype(np.int32)), self.ids.device)
+        host = self.host_targets[at]
         chosen, targets = picked(host)
         return replace(
             self,
-            ids=self.ids[rows],
-            sentences=self.sentences[rows],
-            lengths=self.lengths[rows],
+            ids=self.ids[at],
+            sentences=self.sentences[at],
+            lengths=None if self.lengths is None else self.lengths[rows],
+            starts=starts,
             chosen=moved(torch.from_numpy(chosen), self.ids.device),
             targets=moved(torch.from_numpy(targets), self.ids.device),
             follows=None if self.follows is None else self.follows[rows],
@@ -104,10 +117,10 @@ class MaskedBatch:
 
 
 class MaskedRows:
-    """Batches of rows of like length, without end: `next(rows)`.
+    """Batches without end: `next(rows)`. Each epoch goes through every document once, over all ranks together.
 
-    A batch holds at most `tokens` padded tokens. Each epoch goes through every document once, over all ranks together.
-    With `static` batches come in few shapes, filled up with rows that do not count, as compiled code wants them.
+    Rows of like length are padded, to at most `tokens` together. Or they are `packed`, any rows one after the other:
+    then all batches are of `tokens` and of one shape, as compiled code wants them, and hardly any of it is padding.
     """
 
     def __init__(
@@ -118,12 +131,12 @@ class MaskedRows:
         seed: int,
         rank: int = 0,
         world: int = 1,
-        static: bool = False,
+        packed: bool = False,
         content: int = 0,
     ):
         if tokens < rules.length:
             raise ConfigError(f"tokens is {tokens}, less than one row of {rules.length}; type: --set tokens=4096")
-        self.text, self.rules, self.tokens, self.seed, self.static = text, rules, tokens, seed, static
+        self.text, self.rules, self.tokens, self.seed, self.packed = text, rules, tokens, seed, packed
         self.rank, self.world = rank, world
         self.content = content  # a number that is another one for other text
         self._begin(0, 0)
@@ -136,11 +149,8 @@ class MaskedRows:
             self._begin(self.epoch + 1, 0)
         numbers = self._plan[self.position]
         self.position += 1
-        shape = None
-        if self.static:
-            width = int(self._widths[numbers].max())
-            shape = self.tokens // width, width
-        return load(self.text, self.rules, self._rows[numbers], numbers, self.seed, self.epoch, shape)
+        tokens = self.tokens if self.packed else 0
+        return load(self.text, self.rules, self._rows[numbers], numbers, self.seed, self.epoch, tokens)
 
     @property
     def batches_per_epoch(self) -> int:
@@ -151,10 +161,7 @@ class MaskedRows:
     def padding(self) -> float:
         """The part of this rank's current epoch that is padding."""
         lengths = widths(self._rows)
-        if self.static:
-            room = sum(self.tokens // (w := int(self._widths[n].max())) * w for n in self._plan)
-        else:
-            room = sum(len(n) * int(lengths[n].max()) for n in self._plan)
+        room = sum(self.tokens if self.packed else len(n) * int(lengths[n].max()) for n in self._plan)
         return 1 - sum(int(lengths[n].sum()) for n in self._plan) / room
 
     def state(self) -> dict[str, int]:
@@ -167,7 +174,7 @@ class MaskedRows:
         self._begin(state["epoch"], state["position"])
 
     def _depends(self) -> dict[str, int]:
-        names = ("seed", "tokens", "world", "static", "content")
+        names = ("seed", "tokens", "world", "packed", "content")
         rules = self.rules
         about = {name: int(getattr(self, name)) for name in names}
         about |= {"max_length": rules.length, "next_sentence": int(rules.next_sentence)}
@@ -180,11 +187,12 @@ class MaskedRows:
         if len(self._rows) < self.world:
             raise DataError(f"{len(self._rows)} rows cannot be shared by {self.world} processes; start fewer")
         w = widths(self._rows)
-        if self.static:
-            step = -(-self.rules.length // STEPS)
-            w = np.minimum(-(-w // step) * step, self.rules.length)
-        self._widths = w
-        self._plan = plan(np.stack([w, w], 1), self.tokens, self.seed, epoch, self.world)[self.rank :: self.world]
+        if self.packed:
+            batches = filled(w, self.rules, self.tokens, np.random.default_rng((self.seed, epoch)))
+            even_out(batches, w[:, None], self.world)
+        else:
+            batches = plan(np.stack([w, w], 1), self.tokens, self.seed, epoch, self.world)
+        self._plan = batches[self.rank :: self.world]
 
 
 def in_order(text: Sentences, rules: Rules, tokens: int) -> Iterator[MaskedBatch]:
@@ -206,9 +214,9 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
     document, which, like a true B, do not open it; reading then goes on after A. A last sentence alone has no B.
     """
     chance = random.Random(f"{seed} {epoch}").random
-    places, borders, room = text.sentences, text.documents, rules.length - rules.marks
-    sizes = np.diff(borders)
-    donors = np.flatnonzero(sizes >= 2)
+    # Views whose entries are Python's own numbers: this loop is what an epoch waits for.
+    places, borders, room = text.sentences.data, text.documents.data, rules.length - rules.marks
+    donors = np.flatnonzero(np.diff(text.documents) >= 2).data
     others = rules.next_sentence and rules.negatives == "random"
     if others and 0 < len(donors) < 2:
         raise DataError(
@@ -216,31 +224,31 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
             "more documents, or: --set data.negatives=swapped, or: --set data.next_sentence=false"
         )
     rows: list[tuple[int, int, int, int, int]] = []
-    for document in range(len(sizes)):
-        start, stop = int(borders[document]), int(borders[document + 1])
+    for document in range(len(text)):
+        start, stop = borders[document], borders[document + 1]
         fits = room if chance() < 0.5 else int(room * (0.5 + 0.5 * chance()))  # other borders in another epoch
         while start < stop:
-            end = int(np.searchsorted(places[: stop + 1], places[start] + fits, "right")) - 1
+            end = bisect_right(places, places[start] + fits, start, stop + 1) - 1
             end, fits = max(end, min(start + 2, stop)), room  # any two sentences fit
-            a, z = int(places[start]), int(places[end])
+            a, z = places[start], places[end]
             if not rules.next_sentence or end - start < 2:
                 rows.append((a, z, 0, 0, ALONE))
                 start = end
                 continue
             middle = start + 1 + int(chance() * (end - start - 1))
-            m = int(places[middle])
+            m = places[middle]
             if chance() < 0.5:
                 rows.append((a, m, m, z, FOLLOWS))
             elif not others:
                 rows.append((m, z, a, m, ELSE))
             else:
-                other = int(donors[int(chance() * (len(donors) - 1))])
-                other = int(donors[-1]) if other == document else other  # all but this one, equally likely
-                low, high = int(borders[other]) + 1, int(borders[other + 1])
+                other = donors[int(chance() * (len(donors) - 1))]
+                other = donors[-1] if other == document else other  # all but this one, equally likely
+                low, high = borders[other] + 1, borders[other + 1]
                 first = low + int(chance() * (high - low))
                 last = min(first + end - middle, high)
-                b = int(places[first])
-                rows.append((a, m, b, min(int(places[last]), b + room - (m - a)), ELSE))
+                b = places[first]
+                rows.append((a, m, b, min(places[last], b + room - (m - a)), ELSE))
                 end = middle
             start = end
     return np.array(rows, np.int64).reshape(-1, 5)
@@ -252,61 +260,95 @@ def widths(rows: np.ndarray) -> np.ndarray:
     return a + b + 2 + (rows[:, LABEL] != ALONE)
 
 
+def most_rows(rules: Rules, tokens: int) -> int:
+    """Of a packed batch, what fills it up counted in."""
+    return max(2, SHORT * tokens // rules.length)
+
+
+def filled(widths: np.ndarray, rules: Rules, tokens: int, random: np.random.Generator) -> list[np.ndarray]:
+    """The rows by chance, each batch as many as come before `tokens` or the number of rows would be too many."""
+    order = random.permutation(len(widths))
+    most = most_rows(rules, tokens) - -(-tokens // rules.length)  # the rest is for padding
+    cuts, start, room = [], 0, tokens
+    for i, width in enumerate(widths[order].tolist()):
+        if width > room or i - start == most:
+            cuts.append(i)
+            start, room = i, tokens
+        room -= width
+    return np.split(order, cuts)
+
+
 # Hiding
 
 
-def uniform(stream: int, seed: int, epoch: int, rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to below 1, one for each row and place: a hash of all five (SplitMix64, Steele et al. 2014)."""
+def uniform(stream: int, seed: int, epoch: int, rows: np.ndarray, which: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Numbers from 0 to below 1, one for each place, which is in row rows[which].
+
+    A hash of stream, seed, epoch, row and place (SplitMix64, Steele et al. 2014).
+    """
+    x = np.zeros(1, np.uint64)
+    for key in (np.array([stream]), np.array([seed]), np.array([epoch]), rows):
+        x = _mixed(x, key)
+    return (_mixed(x[which], places) >> np.uint64(11)) * 2.0**-53
+
+
+def _mixed(x: np.ndarray, key: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
-        x = np.zeros(1, np.uint64)
-        for key in (np.array([stream]), np.array([seed]), np.array([epoch]), rows[:, None], places[None, :]):
-            x = (x ^ key.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            x = x ^ (x >> np.uint64(31))
-    return (x >> np.uint64(11)) * 2.0**-53
+        x = (x ^ key.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))
 
 
 def hide(
-    ids: np.ndarray, rules: Rules, seed: int, epoch: int, rows: np.ndarray | None = None
+    ids: np.ndarray,
+    rules: Rules,
+    seed: int,
+    epoch: int,
+    rows: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Words of B T ids hidden: what the model reads, and what it is to find (-1 where it is asked nothing).
 
     Of each row that has words, `masked` of their tokens, at least one; of these 80 % become [MASK], 10 % any word,
-    and 10 % stay as they are. With `whole_words` the pieces of a word are chosen together.
+    and 10 % stay as they are. With `whole_words` the pieces of a word are chosen together. Ids may also stand one row
+    after the other, of `sizes`, B. What is hidden in a row does not depend on the others, nor on how they stand.
     """
-    rows = np.arange(len(ids)) if rows is None else rows
-    places = np.arange(ids.shape[1])
-    words = ~rules.special[ids]  # B T
-    key = uniform(0, seed, epoch, rows, places)
-    head = np.broadcast_to(places, ids.shape)
+    sizes = np.full(len(ids), ids.shape[1]) if sizes is None else sizes
+    rows = np.arange(len(sizes)) if rows is None else rows
+    flat = ids.reshape(-1)
+    which = np.repeat(np.arange(len(sizes)), sizes)  # N: the row of each place
+    begin = (np.cumsum(sizes) - sizes)[which]
+    everywhere = np.arange(len(flat))
+    places = everywhere - begin
+    words = ~rules.special[flat]
+    key = uniform(0, seed, epoch, rows, which, places)
+    head = everywhere
     if rules.whole_words:  # a piece has the key of its word's first one
-        goes_on = rules.inside[ids] & words
-        goes_on[:, 1:] &= words[:, :-1]
-        goes_on[:, 0] = False
-        head = np.maximum.accumulate(np.where(goes_on, 0, places), 1)
-        key = np.take_along_axis(key, head, 1)
-    order = np.argsort(np.where(words, key, 2.0), 1, kind="stable")
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.broadcast_to(places, ids.shape), 1)
-    real = words.sum(1, keepdims=True)
-    share = rules.masked * real + uniform(3, seed, epoch, rows, places[:1]) - 0.5  # B 1; rounded by chance: no bias
-    first = np.take_along_axis(rank, head, 1)
-    size = np.zeros_like(rank)
-    np.add.at(size, (np.arange(len(ids))[:, None], head), 1)
-    middle = first + np.take_along_axis(size, head, 1) / 2  # of the word, in the order of choosing
-    chosen = words & ((middle < share) | (first == 0))
-    what = uniform(1, seed, epoch, rows, places)
+        goes_on = rules.inside[flat] & words & (places > 0)
+        goes_on[1:] &= words[:-1]
+        head = np.maximum.accumulate(np.where(goes_on, 0, everywhere))
+        key = key[head]
+    rank = np.empty_like(everywhere)
+    rank[np.argsort(which + np.where(words, key, 1.5) / 2, kind="stable")] = everywhere  # by row, then by key
+    rank -= begin
+    real = np.bincount(which, words, len(sizes))
+    first_place = np.zeros(len(sizes), np.int64)
+    share = rules.masked * real + uniform(3, seed, epoch, rows, np.arange(len(sizes)), first_place)
+    first = rank[head]
+    middle = first + np.bincount(head, minlength=len(flat))[head] / 2  # of the word, in the order of choosing
+    chosen = words & ((middle < share[which] - 0.5) | (first == 0))  # rounded by chance: no bias
+    what = uniform(1, seed, epoch, rows, which, places)
     ordinary = np.flatnonzero(~rules.special)
-    other = ordinary[(uniform(2, seed, epoch, rows, places) * len(ordinary)).astype(np.int64)]
-    shown = np.where(chosen & (what < HIDE), rules.mask, ids)
+    other = ordinary[(uniform(2, seed, epoch, rows, which, places) * len(ordinary)).astype(np.int64)]
+    shown = np.where(chosen & (what < HIDE), rules.mask, flat)
     shown = np.where(chosen & (what >= HIDE) & (what < REPLACE), other, shown)
-    return shown, np.where(chosen, ids, NO_TARGET)
+    return shown.reshape(ids.shape), np.where(chosen, flat, NO_TARGET).reshape(ids.shape)
 
 
-def most_hidden(rules: Rules, width: int) -> int:
-    """Of a row of `width` tokens; with whole words of all rows together, which go over and under their share."""
-    return math.ceil(rules.masked * width) + rules.whole_words
+def most_hidden(rules: Rules, tokens: int) -> int:
+    """Of a packed batch: its share, and what chance may add to it, once in a thousand million batches more."""
+    return math.ceil(rules.masked * tokens + 3 * math.sqrt(most_rows(rules, tokens)))
 
 
 def picked(targets: np.ndarray, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -324,35 +366,45 @@ def load(
     numbers: np.ndarray,
     seed: int,
     epoch: int,
-    shape: tuple[int, int] | None = None,
+    tokens: int = 0,
 ) -> MaskedBatch:
-    """The batch of these rows, padded to their longest, or to a `shape`."""
+    """The batch of these rows, padded to their longest, or packed into one row of `tokens`."""
     lengths = widths(rows)
-    size, width = shape or (len(rows), int(lengths.max()))
-    ids = np.full((size, width), rules.pad, np.int64)
-    second = np.zeros((size, width), np.int64)
-    for i, (a, m, b, z, label) in enumerate(rows.tolist()):
-        middle = 2 + m - a
-        ids[i, 0], ids[i, 1 : middle - 1], ids[i, middle - 1] = rules.cls, text.ids.read(a, m), rules.sep
+    sizes = np.full(len(rows), lengths.max())
+    if tokens:  # what fills it up are rows too, none longer than a row may be
+        left = tokens - int(lengths.sum())
+        sizes = np.append(lengths, np.minimum(rules.length, left - np.arange(0, left, rules.length)))
+    at = np.append(0, np.cumsum(sizes))
+    ids = np.full(at[-1], rules.pad, np.int64)
+    second = np.zeros(at[-1], np.int64)
+    for start, (a, m, b, z, label) in zip(at.tolist(), rows.tolist(), strict=False):
+        middle = start + 2 + m - a
+        ids[start], ids[start + 1 : middle - 1], ids[middle - 1] = rules.cls, text.ids.read(a, m), rules.sep
         if label != ALONE:
             end = middle + z - b
-            ids[i, middle:end], ids[i, end], second[i, middle : end + 1] = text.ids.read(b, z), rules.sep, 1
-    spare = size - len(rows)
-    numbers = np.concatenate([numbers, np.full(spare, -1)])
-    shown, targets = hide(ids, rules, seed, epoch, np.maximum(numbers, 0))
-    chosen, wanted = picked(targets, size * most_hidden(rules, width) if shape else 0)
-    labels = np.pad(rows[:, LABEL], (0, spare), constant_values=ALONE)
+            ids[middle:end], ids[end], second[middle : end + 1] = text.ids.read(b, z), rules.sep, 1
+    fills = np.full(len(sizes) - len(rows), -1)
+    numbers = np.append(numbers, fills)
+    shown, targets = hide(ids, rules, seed, epoch, np.maximum(numbers, 0), sizes)
+    room = most_hidden(rules, tokens) if tokens else 0
+    if tokens:
+        targets[np.flatnonzero(targets >= 0)[room:]] = NO_TARGET
+    chosen, wanted = picked(targets, room)
+    labels = np.append(rows[:, LABEL], np.full(most_rows(rules, tokens) - len(rows), ALONE) if tokens else fills)
     pairs, count = int((labels != ALONE).sum()), int((targets >= 0).sum())
+    shape = (1, tokens) if tokens else (len(rows), -1)
+    starts = np.pad(at, (0, len(labels) + 1 - len(at)), constant_values=at[-1]).astype(np.int32) if tokens else None
     return MaskedBatch(
-        ids=torch.from_numpy(shown),
-        sentences=torch.from_numpy(second),
-        lengths=torch.from_numpy(np.pad(lengths, (0, spare), constant_values=1)),  # a row of nothing sees itself
+        ids=torch.from_numpy(shown.reshape(shape)),
+        sentences=torch.from_numpy(second.reshape(shape)),
+        lengths=None if tokens else torch.from_numpy(lengths),
+        starts=None if starts is None else torch.from_numpy(starts),
         chosen=torch.from_numpy(chosen),
         targets=torch.from_numpy(wanted),
         follows=torch.from_numpy(labels) if rules.next_sentence else None,
         rows=numbers,
-        host_targets=targets,
-        host_lengths=np.pad(lengths, (0, spare)),
+        host_targets=targets.reshape(shape),
+        host_lengths=np.append(lengths, np.zeros(len(fills), np.int64)),
         count=count,
         weight=count / pairs if pairs else 0.0,
     )

@@ -1,4 +1,4 @@
-"""Is system B better than system A, or was it luck? Paired bootstrap resampling (Koehn 2004), by sacreBLEU."""
+"""Is system B better than system A, or was it luck? Paired bootstrap resampling (Koehn 2004)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard.evaluate.bleu import bleu_metric, check_equal, chrf_metric
+from regard.evaluate.labels import entities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,22 +63,63 @@ def compare(
     return tuple(found)
 
 
-def compare_bits(
-    first: Sequence[float], second: Sequence[float], sizes: Sequence[int], *, samples: int = 1000, seed: int = 12345
-) -> Difference:
-    """Bits per byte of two language models over the same parts of a text, and the p-value of their difference.
+Counts = Sequence[float] | np.ndarray
 
-    `first` and `second` are the bits of each part, `sizes` its bytes. Parts are drawn with replacement, the same for
+
+def compare_ratios(
+    metric: str,
+    first: tuple[Counts, Counts],
+    second: tuple[Counts, Counts],
+    *,
+    scale: float = 1.0,
+    samples: int = 1000,
+    seed: int = 12345,
+) -> Difference:
+    """A score that is one sum over another, of two systems on the same parts, and the p-value of their difference.
+
+    Each gives what is summed above and below the line for every part. Parts are drawn with replacement, the same for
     both; p is how often the difference is as far from the one measured as that is from none, as sacreBLEU counts it.
     """
-    a, b, size = (np.asarray(x, np.float64) for x in (first, second, sizes))
-    one, two = a.sum() / size.sum(), b.sum() / size.sum()
-    drawn = np.random.default_rng(seed).integers(len(size), size=(samples, len(size)))
-    apart = (b - a)[drawn].sum(1) / size[drawn].sum(1)
+    (a, under_a), (b, under_b) = ([np.asarray(x, np.float64) for x in system] for system in (first, second))
+
+    def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+        return scale * above.sum(-1) / np.maximum(below.sum(-1), 1e-300)  # nothing of nothing is 0
+
+    one, two = float(ratio(a, under_a)), float(ratio(b, under_b))
+    drawn = np.random.default_rng(seed).integers(len(a), size=(samples, len(a)))
+    apart = ratio(b[drawn], under_b[drawn]) - ratio(a[drawn], under_a[drawn])
     as_far = int((np.abs(apart - (two - one)) >= abs(two - one)).sum())
     p = 1.0 if one == two else (as_far + 1) / (samples + 1)
-    signature = f"parts:{len(size)}|bs:{samples}|seed:{seed}"
-    return Difference(metric="bits", first=float(one), second=float(two), p_value=p, signature=signature)
+    signature = f"parts:{len(a)}|bs:{samples}|seed:{seed}"
+    return Difference(metric=metric, first=one, second=two, p_value=p, signature=signature)
+
+
+def compare_bits(
+    first: Sequence[float], second: Sequence[float], sizes: Sequence[int], *, samples: int = 1000
+) -> Difference:
+    """Bits per byte of two language models: `first` and `second` are the bits of each part, `sizes` its bytes."""
+    return compare_ratios("bits", (first, sizes), (second, sizes), samples=samples)
+
+
+def compare_labels(
+    metric: str,
+    first: Sequence[tuple[int, int]],
+    second: Sequence[tuple[int, int]],
+    *,
+    samples: int = 1000,
+) -> Difference:
+    """Accuracy or F1 in per cent, from what `counted` gives for each text."""
+    one, two = (tuple(np.array(system, np.float64).T) for system in (first, second))
+    return compare_ratios(metric, one, two, scale=100.0, samples=samples)
+
+
+def counted(true: Sequence[str], guessed: Sequence[str], of_entities: bool) -> tuple[int, int]:
+    """Of one text, what an accuracy or an F1 is summed from: right of all labels, or twice the entities found of all
+    that are there and all that were guessed."""
+    if not of_entities:
+        return sum(a == b for a, b in zip(true, guessed, strict=True)), len(true)
+    there, made = entities(true), entities(guessed)
+    return 2 * len(there & made), len(there) + len(made)
 
 
 def verdict(result: Difference, first: str, second: str, level: float = 0.05) -> str:
@@ -86,7 +128,8 @@ def verdict(result: Difference, first: str, second: str, level: float = 0.05) ->
         return f"{first} and {second} score the same {result.metric}."
     up = result.difference > 0
     better, worse = (second, first) if up != (result.metric == "bits") else (first, second)  # fewer bits are better
-    gap = f"{abs(result.difference):.2f} {result.metric}" + (" per byte" if result.metric == "bits" else "")
+    unit = {"bits": "bits per byte", "BLEU": "BLEU"}.get(result.metric, f"points of {result.metric}")
+    gap = f"{abs(result.difference):.2f} {unit}"
     if result.p_value < level:
         return f"{better} is better than {worse} by {gap} (p = {result.p_value:.4f} < {level})."
     return f"{better} is ahead of {worse} by {gap}, which could be chance (p = {result.p_value:.4f} ≥ {level})."

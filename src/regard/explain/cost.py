@@ -63,7 +63,8 @@ def training_memory(
         activations = sum(storage.nbytes() for address, storage in kept.items() if address not in owned)
         del total  # until here it kept the graph, and with it every address
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
-    return Memory(weights=weights, gradients=weights, optimiser=momenta * weights, activations=activations)
+    trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+    return Memory(weights=weights, gradients=trained, optimiser=momenta * trained, activations=activations)
 
 
 def readable(size: float) -> str:

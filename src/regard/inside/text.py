@@ -13,8 +13,8 @@ from regard.errors import DataError
 from regard.inside import tokens
 from regard.inside.embedding import embedded
 from regard.inside.looked import LONGEST, Check, Looked, Question, captured, cut_note
+from regard.models.bert import pooled
 from regard.predictors import Classifier, Embedder, Filler, Tagger, Writer
-from regard.predictors.embedder import pooled
 
 TOP = 64  # rows of the table of next tokens
 AT_ONCE = 128  # positions whose logits are in memory together

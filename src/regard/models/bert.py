@@ -12,8 +12,8 @@ from regard.errors import ConfigError
 from regard.models.base import padded
 from regard.nn.blocks import ACTIVATIONS, Norm, PostNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import bert_
-from regard.nn.masks import Everything, Lengths, Mask, SameDocument
-from regard.nn.positions import Learned, restarting
+from regard.nn.masks import Everything, Lengths, Mask, Packed, owners
+from regard.nn.positions import Learned
 from regard.shapes import check
 
 # What stands on top of the encoder. "pooler" is the map of [CLS] that the published BertModel carries along.
@@ -21,6 +21,7 @@ HEADS = ("none", "pooler", "masked", "pretraining", "sequence", "token")
 POOLED = ("pooler", "pretraining", "sequence")
 MASKED = ("masked", "pretraining")
 LABELLED = ("sequence", "token")
+POOLINGS = ("cls", "mean", "max")
 Part = TypeVar("Part", bound=nn.Module)
 
 
@@ -34,22 +35,27 @@ class BertConfig:
     max_length: int = 512
     types: int = 2  # sentence numbers
     dropout: float = 0.1
+    attention_dropout: float = 0.1  # of the weights of attention; packed texts on a GPU are quick without it alone
     activation: str = "gelu"
     eps: float = 1e-12
     head: str = "pooler"
     labels: tuple[str, ...] = ()  # names of the classes, of a sequence or a token
+    pooling: str = "cls"  # what a sequence's classes are told from: [CLS], through the pooler; or all tokens alike
 
     def __post_init__(self):
         at_least(self, "model.", vocab=1, width=1, layers=1, heads=1, ffn=1, max_length=1, types=1)
         fraction(self, "dropout", "model.")
+        fraction(self, "attention_dropout", "model.")
         if not self.eps > 0:
             raise ConfigError(f"model.eps is {self.eps}; it wants more than 0")
         if self.width % self.heads:
             near = max(self.width // self.heads, 1) * self.heads
             raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
-        for name, table in (("activation", ACTIVATIONS), ("head", HEADS)):
+        for name, table in (("activation", ACTIVATIONS), ("head", HEADS), ("pooling", POOLINGS)):
             if getattr(self, name) not in table:
                 raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
+        if self.pooling != "cls" and self.head != "sequence":
+            raise ConfigError(f"pooling {self.pooling!r} with head {self.head!r}; it belongs to: sequence")
         if bool(self.labels) != (self.head in LABELLED):
             raise ConfigError(f"head {self.head!r} with {len(self.labels)} labels; labels belong to: sequence, token")
 
@@ -81,7 +87,7 @@ class Bert(nn.Module):
         self.sentence = nn.Embedding(c.types, c.width)
         self.norm, self.drop = Norm(c.width, c.eps), dropout(c.dropout)
         self.layers = cast("list[PostNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
-        self.pooler = nn.Linear(c.width, c.width) if c.head in POOLED else None
+        self.pooler = nn.Linear(c.width, c.width) if c.head in POOLED and c.pooling == "cls" else None
         self.masked = MaskedWordHead(c) if c.head in MASKED else None
         self.next = nn.Linear(c.width, 2) if c.head == "pretraining" else None
         self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
@@ -91,24 +97,24 @@ class Bert(nn.Module):
 
     @staticmethod
     def layer(c: BertConfig) -> PostNormEncoderLayer:
-        return PostNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, c.activation, c.eps, c.dropout)
+        return PostNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, c.activation, c.eps, c.attention_dropout)
 
     def forward(
         self,
         ids: Tensor,
         lengths: Tensor | None = None,
         sentences: Tensor | None = None,
-        documents: Tensor | None = None,
+        starts: Tensor | None = None,
         kept: list[Tensor] | None = None,
     ) -> Tensor:
         """B T ids -> B T D.
 
-        Rows are padded, real up to their `lengths`, B; or packed: tokens with different `documents` numbers, B T, know
-        nothing of each other, and places restart with each (padding is one more document). `sentences`, B T, are 0
-        where not given. A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
+        Rows are padded, real up to their `lengths`, B; or there is one of several texts, packed: those between two of
+        `starts`, R+1, know nothing of the others, and places restart with each (padding is one more text). `sentences`,
+        B T, are 0 where not given. A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
         """
         check(ids, "B T")
-        where, mask = self.places(ids, lengths, documents)
+        where, mask = self.places(ids, lengths, starts)
         x = self.token(ids) + self.place(where)  # B T D
         x = x + (self.sentence.weight[0] if sentences is None else self.sentence(sentences))
         x = self.drop(self.norm(compute_dtype(x)))
@@ -120,19 +126,19 @@ class Bert(nn.Module):
             kept.append(x)
         return x
 
-    def places(self, ids: Tensor, lengths: Tensor | None, documents: Tensor | None) -> tuple[Tensor, Mask]:
-        """Where each token stands, T or B T, and whom it may look at."""
-        if documents is not None:
+    def places(self, ids: Tensor, lengths: Tensor | None, starts: Tensor | None) -> tuple[Tensor, Mask]:
+        """Where each token stands, T, and whom it may look at."""
+        size = ids.size(1)
+        where = torch.arange(size, device=ids.device)
+        if starts is not None:
             if lengths is not None:
-                raise ConfigError("rows are padded or packed: give lengths or documents, not both")
-            check(documents, "B T", B=ids.size(0), T=ids.size(1))
-            where = restarting(documents)
-            if ids.device.type == "cpu" and ids.size(1) > self.config.max_length:  # a GPU would have to be waited for
-                self.check_length(int(where.max()) + 1)
-            return where, SameDocument(documents)
-        self.check_length(ids.size(1))
-        mask = Everything() if lengths is None else Lengths(lengths, ids.size(1))
-        return torch.arange(ids.size(1), device=ids.device), mask
+                raise ConfigError("rows are padded or packed: give lengths or starts, not both")
+            check(ids, "B T", B=1)
+            if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # a GPU would have to be waited for
+                self.check_length(int(starts.diff().max()))
+            return where - starts[owners(starts, size)], Packed(starts, size, self.config.max_length)
+        self.check_length(size)
+        return where, Everything() if lengths is None else Lengths(lengths, size)
 
     def check_length(self, tokens: int) -> None:
         if tokens > self.config.max_length:
@@ -169,13 +175,13 @@ class Bert(nn.Module):
         return self.needed(self.next, "next-sentence head")(self.pooled(first))
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """The token that stands for a whole text, [CLS]: B T D -> B D."""
-        return hidden[:, 0]
+        """What stands for a whole text, of which the first `lengths`, B, are real: B T D -> B D."""
+        return pooled(hidden, lengths, self.config.pooling)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: … D of [CLS] for a sequence, of any tokens for a tagger -> … labels."""
         classifier = self.needed(self.classifier, "classifier")
-        x = self.pooled(hidden) if self.config.head == "sequence" else hidden
+        x = self.pooled(hidden) if self.pooler is not None else hidden
         return classifier(self.drop(x))
 
     def needed(self, part: Part | None, name: str) -> Part:
@@ -187,3 +193,15 @@ class Bert(nn.Module):
         """Parameters, without the rows that only fill the table of words up."""
         spare = padded(self.config.vocab) - self.config.vocab
         return sum(p.numel() for p in self.parameters()) - spare * (self.config.width + (self.masked is not None))
+
+
+def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
+    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if lengths is None:
+        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
+    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
+    if pooling == "mean":
+        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
+    return hidden.masked_fill(~real, -torch.inf).amax(1)

@@ -5,13 +5,14 @@ q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vas
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.cache import LayerCache
-from regard.nn.masks import Mask
+from regard.nn.masks import Mask, Packed
 from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
 
@@ -38,11 +39,30 @@ def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float =
 
     `dropout` is the part of the weights that is forgotten, which is for training only.
     """
+    if isinstance(mask, Packed) and not dropout and mask.has_kernel(q):
+        return packed_attention(q, k, v, mask)
     grouped = q.size(1) != k.size(1)
     if grouped and q.is_cuda and q.size(2) == 1:  # heads that share keys become queries of one head: nothing is copied
         few = q.view(q.size(0), k.size(1), -1, q.size(3))  # B G H/G K
         return F.scaled_dot_product_attention(few, k, v, **mask.sdpa(q.dtype)).view(*q.shape[:3], v.size(3))
     return F.scaled_dot_product_attention(q, k, v, **mask.sdpa(q.dtype), dropout_p=dropout, enable_gqa=grouped)
+
+
+def packed_attention(q: Tensor, k: Tensor, v: Tensor, mask: Packed) -> Tensor:
+    """The same for documents in one row, 1 H T K: each costs the square of its own length (Dao 2023, variable lengths).
+
+    Numbers of 16 bits on a GPU only, and no dropout.
+    """
+    from torch.nn.attention.varlen import varlen_attn
+
+    q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))  # T H K
+    y: Any = varlen_attn(q, k, v, mask.starts, mask.starts, mask.longest, mask.longest)
+    return y.transpose(0, 1)[None]  # 1 H T K
+
+
+def packs(device: torch.device) -> bool:
+    """Whether `packed_attention` runs there."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:

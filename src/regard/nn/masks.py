@@ -84,11 +84,34 @@ class Documents(Table):
         super().__init__(own.tril()[:, None])  # B 1 T T
 
 
-class SameDocument(Table):
-    """All of one's own document, past and future: several stand in a row, told apart by their numbers, B T."""
+class Packed(Mask):
+    """All of one's own document, past and future: several stand in a row, one after the other, without padding.
 
-    def __init__(self, documents: Tensor):
-        super().__init__((documents[:, :, None] == documents[:, None, :])[:, None])  # B 1 T T
+    `starts`, R+1 whole numbers of 32 bits, say where each of them begins and the last one ends, at `size`; a document
+    may be empty. None has more than `longest` tokens.
+    """
+
+    def __init__(self, starts: Tensor, size: int, longest: int):
+        self.starts, self.size, self.longest = starts, size, longest
+        self.summand: Tensor | None = None
+
+    def dense(self) -> Tensor:
+        own = owners(self.starts, self.size)
+        return (own[:, None] == own)[None, None]  # 1 1 T T
+
+    def sdpa(self, dtype: torch.dtype) -> dict:
+        if self.summand is None or self.summand.dtype != dtype:  # once, for all layers
+            self.summand = additive(self.dense(), dtype)
+        return {"attn_mask": self.summand}
+
+    def has_kernel(self, q: Tensor) -> bool:
+        """Whether there is one for such queries that reads `starts`, and never writes a table."""
+        return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and q.size(-1) % 8 == 0
+
+
+def owners(starts: Tensor, size: int) -> Tensor:
+    """Which of the documents that begin at `starts` each of `size` tokens belongs to: T."""
+    return torch.searchsorted(starts[1:], torch.arange(size, device=starts.device, dtype=starts.dtype), right=True)
 
 
 class Leaning(Table):

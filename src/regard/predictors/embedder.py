@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,11 +14,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.checkpoint import FORMAT_VERSION, publish
+from regard.data.batch import packed as packed_texts
 from regard.data.tokenizers.wordpiece import MASK, WordPiece
 from regard.errors import ConfigError, DataError
-from regard.models.bert import Bert
+from regard.models.bert import POOLINGS, Bert, pooled
 from regard.models.published import to_published, weights_bytes
-from regard.models.published.sentence import POOLINGS, Sentences
+from regard.models.published.sentence import Sentences
+from regard.nn.attention import packs
+from regard.nn.masks import owners
 from regard.nn.packed import can_pack, packed
 from regard.nn.quantised import quantise_
 
@@ -67,7 +71,10 @@ class Word:
 
 
 class Embedder:
-    """An encoder, its tokenizer, and how a text's vector is made of its hidden states."""
+    """An encoder, its tokenizer, and how a text's vector is made of its hidden states.
+
+    On a CPU texts of similar length are padded to the longest of a few; on a GPU they are packed, and read in bf16.
+    """
 
     def __init__(
         self,
@@ -85,7 +92,7 @@ class Embedder:
             raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
         if int8:
             quantise_(self.model)
-        self.small = int8
+        self.small, self.packs = int8, packs(self.device)
 
     @cached_property
     def reader(self) -> Bert:
@@ -127,8 +134,14 @@ class Embedder:
         vectors, padding = np.zeros((len(ids), width), np.float32), 0
         for rows, source, lengths in self.batches(ids, batch):
             kept: list[Tensor] = []
-            hidden = self.reader(source, lengths, kept=None if layer == -1 else kept)
-            found = pooled(choose(kept) if kept else hidden, lengths, pooling)
+            how: dict[str, Any] = {
+                "starts" if self.packs else "lengths": lengths,
+                "kept": None if layer == -1 else kept,
+            }
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda" and self.packs):
+                hidden = self.reader(source, **how)
+            hidden = (choose(kept) if kept else hidden).float()
+            found = packed_pooled(hidden, how["starts"], pooling) if self.packs else pooled(hidden, lengths, pooling)
             found = F.normalize(found, dim=-1) if normalise else found
             vectors[rows] = found.float().cpu().numpy()
             padding += source.numel() - sum(len(ids[r]) for r in rows)
@@ -164,7 +177,8 @@ class Embedder:
     def batches(self, ids: list[list[int]], batch: int) -> Iterator[tuple[list[int], Tensor, Tensor | None]]:
         """Texts of similar length together, the longest first: their rows, B T ids, and lengths (None: all alike).
 
-        On a CPU a batch ends with the texts of one length as soon as it is large enough to be quick.
+        On a CPU a batch ends with the texts of one length as soon as it is large enough to be quick. Where texts are
+        packed: 1 T ids, and where each text begins.
         """
         enough = ENOUGH if self.device.type == "cpu" else sys.maxsize
         groups: list[list[int]] = []
@@ -176,6 +190,10 @@ class Embedder:
             else:
                 groups.append([row])
         for rows in groups:
+            if self.packs:
+                source, starts = packed_texts([ids[r] for r in rows])
+                yield rows, source.to(self.device), starts.to(self.device)
+                continue
             sizes = [len(ids[r]) for r in rows]
             source = torch.tensor([ids[r] + [self.tokenizer.pad] * (sizes[0] - len(ids[r])) for r in rows])
             lengths = None if sizes[0] == sizes[-1] else torch.tensor(sizes, device=self.device)
@@ -221,13 +239,11 @@ class Filler(Embedder):
         ]
 
 
-def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
-    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
+def packed_pooled(hidden: Tensor, starts: Tensor, pooling: str) -> Tensor:
+    """`pooled` for texts in one row, 1 T D, between `starts`, R+1: R D."""
     if pooling == "cls":
-        return hidden[:, 0]
-    if lengths is None:
-        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
-    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
+        return hidden[0, starts[:-1]]
+    own, shape = owners(starts, hidden.size(1)), (len(starts) - 1, hidden.size(2))
     if pooling == "mean":
-        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
-    return hidden.masked_fill(~real, -torch.inf).amax(1)
+        return hidden.new_zeros(shape).index_add_(0, own, hidden[0]) / starts.diff()[:, None]
+    return hidden.new_full(shape, -torch.inf).scatter_reduce_(0, own[:, None].expand(-1, shape[1]), hidden[0], "amax")

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers.pre_tokenizers import BertPreTokenizer
+from torch import Tensor
 
+from regard.data.batch import packed
 from regard.data.labelled import NONE, first_pieces, second_from
 from regard.data.labelled_batch import collate_labelled
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
+from regard.models.bert import Bert
+from regard.nn.attention import packs
 
 OUTSIDE = "O"
 
@@ -36,11 +40,12 @@ class Word:
 
 
 class Labeller:
-    """A model with a head of classes, and its tokenizer."""
+    """A model with a head of classes, and its tokenizer. On a GPU BERT's texts are packed, and read in bf16."""
 
     def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
+        self.packs = isinstance(model, Bert) and model.config.pooling == "cls" and packs(self.device)
         self.labels: tuple[str, ...] = model.config.labels
         limits = (tokenizer.config.get("model_max_length"), getattr(model.config, "max_length", None))
         self.max_length = min([int(n) for n in limits if n], default=512)
@@ -54,14 +59,31 @@ class Labeller:
         while order:
             size = max(1, tokens // len(texts[order[0]].ids))
             rows, order = order[:size], order[size:]
-            each = [(texts[i].ids, second_from(texts[i]), [NONE] * len(texts[i].ids)) for i in rows]
-            batch = collate_labelled(each, self.tokenizer.pad, per_piece).to(self.device)
-            hidden = self.model(batch.ids, batch.lengths, batch.sentences)
-            scores = self.model.scores(hidden if per_piece else self.model.summary(hidden, batch.lengths))
-            likely = scores.double().softmax(-1).cpu().numpy()
-            for i, p in zip(rows, likely, strict=True):
-                found[i] = p[: len(texts[i].ids)] if per_piece else p
+            read = self._packed if self.packs else self._padded
+            for i, p in zip(rows, read([texts[i] for i in rows], per_piece), strict=True):
+                found[i] = p
         return found
+
+    def _padded(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
+        """The probabilities of each text: L, or T L."""
+        each = [(t.ids, second_from(t), [NONE] * len(t.ids)) for t in texts]
+        batch = collate_labelled(each, self.tokenizer.pad, per_piece).to(self.device)
+        hidden = self.model(batch.ids, batch.lengths, batch.sentences)
+        scores = self.model.scores(hidden if per_piece else self.model.summary(hidden, batch.lengths))
+        return [row[: len(t.ids)] if per_piece else row for row, t in zip(likely(scores), texts, strict=True)]
+
+    def _packed(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
+        """The same, of texts in one row."""
+        ids, starts = (x.to(self.device) for x in packed([t.ids for t in texts]))
+        sentences = torch.tensor([[s for t in texts for s in t.sentences]], device=self.device)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            hidden = self.model(ids, sentences=sentences, starts=starts)[0]  # T D
+            scores = self.model.scores(hidden if per_piece else hidden[starts[:-1]])
+        return np.split(likely(scores), starts[1:-1].cpu().numpy()) if per_piece else list(likely(scores))
+
+
+def likely(scores: Tensor) -> np.ndarray:
+    return scores.double().softmax(-1).cpu().numpy()
 
 
 class Classifier(Labeller):

@@ -1,4 +1,4 @@
-"""Classification: one label for a text, or for a pair of texts."""
+"""Classification: one label for a text or a pair of texts (a batch is `Labelled`), or for anything else (`Samples`)."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.labelled import NONE
-from regard.data.labelled_batch import Labelled
 
 Scores = Callable[[np.ndarray, np.ndarray], dict[str, float]]  # true and predicted labels, each M
 
@@ -23,25 +22,28 @@ class Classify:
     def __init__(self, smoothing: float = 0.0, weights: Sequence[float] = (), scores: Scores | None = None):
         self.smoothing, self.weights, self.scores = smoothing, tuple(weights), scores
 
-    def count(self, batch: Labelled) -> int:
+    def count(self, batch: Any) -> int:
         return batch.count
 
-    def logits(self, model: Any, batch: Labelled) -> Tensor:
+    def logits(self, model: Any, batch: Any) -> Tensor:
         """M labels: of the targets that count."""
-        return self.scored(model, batch.ids, batch.lengths, batch.sentences, batch.chosen)
+        return self.scored(model, *self.inputs(batch))
 
-    def scored(
-        self, model: Any, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None, chosen: Tensor | None
-    ) -> Tensor:
-        """B T ids -> M labels; here M is B, and `chosen` None: every text counts."""
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        """What `scored` is called with."""
+        return batch.ids, batch.lengths, batch.sentences, batch.chosen
+
+    def scored(self, model: Any, *inputs: Any) -> Tensor:
+        """B T ids -> M labels; here M is B: every text counts."""
+        ids, lengths, sentences, _ = inputs
         return model.scores(model.summary(model(ids, lengths, sentences), lengths))
 
-    def targets(self, batch: Labelled) -> Tensor:
+    def targets(self, batch: Any) -> Tensor:
         """The labels that count, M, in the order of `logits`."""
         return batch.labels
 
-    def loss_sum(self, model: Any, batch: Labelled) -> Tensor:
-        return self.device_loss(model, self.targets(batch), batch.ids, batch.lengths, batch.sentences, batch.chosen)
+    def loss_sum(self, model: Any, batch: Any) -> Tensor:
+        return self.device_loss(model, self.targets(batch), *self.inputs(batch))
 
     def device_loss(self, model: Any, targets: Tensor, *inputs: Any) -> Tensor:
         logits = self.scored(model, *inputs).float()
@@ -53,7 +55,7 @@ class Classify:
         self.device_loss = torch.compile(self.device_loss, dynamic=True)
 
     @torch.no_grad()
-    def held_out(self, model: Any, batches: Iterable[Labelled]) -> dict[str, float]:
+    def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
         """Cross-entropy per label and accuracy, and what `scores` makes of all labels in the order of the file."""
         training = model.training
         model.eval()
@@ -71,9 +73,28 @@ class Classify:
         found = {"loss": total / max(1, len(true)), "accuracy": float((true == guessed).mean())}
         return found | (self.scores(true, guessed) if self.scores else {})
 
-    def places(self, batch: Labelled) -> np.ndarray:
+    def places(self, batch: Any) -> np.ndarray:
         """Which text each label that counts belongs to, M."""
         return batch.rows
+
+
+class ClassifySamples(Classify):
+    """One label for an image, a clip, a series or a row of a table."""
+
+    unit = "samples"
+
+    def count(self, batch: Any) -> int:
+        return len(batch)
+
+    def inputs(self, batch: Any) -> tuple[Any, ...]:
+        return batch.inputs
+
+    def scored(self, model: Any, *inputs: Any) -> Tensor:
+        """B labels."""
+        return model.scores(model(*inputs))
+
+    def targets(self, batch: Any) -> Tensor:
+        return batch.targets
 
 
 def balanced_weights(counts: Sequence[int]) -> list[float]:

@@ -32,7 +32,7 @@ class MaskedToken:
         return batch.tokens
 
     def loss_sum(self, model: Bert, batch: MaskedBatch) -> Tensor:
-        asked = batch.ids, batch.lengths, batch.sentences, batch.chosen, batch.targets, batch.follows
+        asked = batch.ids, batch.lengths, batch.sentences, batch.starts, batch.chosen, batch.targets, batch.follows
         words, pairs = self.device_loss(model, *asked)
         return words + batch.weight * pairs
 
@@ -40,24 +40,26 @@ class MaskedToken:
         self,
         model: Bert,
         ids: Tensor,
-        lengths: Tensor,
+        lengths: Tensor | None,
         sentences: Tensor,
+        starts: Tensor | None,
         chosen: Tensor,
         targets: Tensor,
         follows: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """The two sums: over the hidden words, and over the pairs."""
-        x = model(ids, lengths, sentences)  # B T D
+        x = model(ids, lengths, sentences, starts)  # B T D
         hidden = model.words(x.flatten(0, 1)[chosen])  # M D
         words = plain_cross_entropy_sum(
             hidden, model.head, targets, self.smoothing, bias=model.bias, vocab=model.config.vocab
         )
         if follows is None:
             return words, words.new_zeros(())
-        return words, F.cross_entropy(model.follows(x[:, 0]).float(), follows, reduction="sum", ignore_index=-1)
+        scores = model.follows(firsts(x, starts)).float()
+        return words, F.cross_entropy(scores, follows, reduction="sum", ignore_index=-1)
 
     def compile(self) -> None:
-        """From now on model, heads and losses run as one compiled graph, one for each shape of a batch."""
+        """From now on model, heads and losses run as one compiled graph; packed batches are all of one shape."""
         self.compiled = True
         self.device_loss = torch.compile(self.device_loss, dynamic=False)
 
@@ -72,14 +74,14 @@ class MaskedToken:
         sums = torch.zeros(5, dtype=torch.float64)  # loss of words, words found, loss of pairs, pairs right, pairs
         count = 0
         for batch in batches:
-            x = model(batch.ids, batch.lengths, batch.sentences)
+            x = model(batch.ids, batch.lengths, batch.sentences, batch.starts)
             logits = model.logits(x.flatten(0, 1)[batch.chosen]).float()  # M V
             found = [
-                F.cross_entropy(logits, batch.targets, reduction="sum"),
+                F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-1),
                 (logits.argmax(-1) == batch.targets).sum(),
             ]
             if batch.follows is not None:
-                scores, real = model.follows(x[:, 0]).float(), batch.follows >= 0
+                scores, real = model.follows(firsts(x, batch.starts)).float(), batch.follows >= 0
                 pair_loss = F.cross_entropy(scores, batch.follows, reduction="sum", ignore_index=-1)
                 found += [pair_loss, ((scores.argmax(-1) == batch.follows) & real).sum(), real.sum()]
             sums = sums.to(x.device)
@@ -91,3 +93,10 @@ class MaskedToken:
         if pairs:
             metrics |= {"next_sentence_loss": pair_loss / pairs, "next_sentence_accuracy": pairs_right / pairs}
         return metrics | ({"unigram_entropy": self.entropy} if self.entropy else {})
+
+
+def firsts(hidden: Tensor, starts: Tensor | None) -> Tensor:
+    """[CLS] of each row, padded or packed: B T D -> B D, or 1 T D -> R D. Of an empty one, any."""
+    if starts is None:
+        return hidden[:, 0]
+    return hidden[0, starts[:-1].clamp(max=hidden.size(1) - 1)]

@@ -17,10 +17,9 @@ class Tag(Classify):
     name = "tag"
     unit = "words"
 
-    def scored(
-        self, model: Any, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None, chosen: Tensor | None
-    ) -> Tensor:
+    def scored(self, model: Any, *inputs: Any) -> Tensor:
         """B T ids -> M labels, of the first pieces."""
+        ids, lengths, sentences, chosen = inputs
         return model.scores(picked(model(ids, lengths, sentences), chosen))
 
     def targets(self, batch: Labelled) -> Tensor:

@@ -28,8 +28,8 @@ DATA: dict[str, type[Any]] = {
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
-AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, accumulate=1, consistency=0, lora=0, eval_every=0, save_every=0,
-                log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
+AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
+                save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,12 +44,14 @@ class Run:
     lora: int = (
         0  # rank of the small matrices trained beside the frozen ones (Hu et al. 2021); 0: everything is trained
     )
+    frozen: bool = False  # only the head is trained, on what the model that it starts from makes of the texts
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
     steps: int = 0
     minutes: float = 0.0
     epochs: float = 0.0
-    tokens: int = 4096  # padded tokens of the larger side of a micro-batch
+    tokens: int = 4096  # padded tokens of the larger side of a micro-batch of text
+    batch: int = 64  # samples of a micro-batch, where they are no text
     accumulate: int = 1  # micro-batches in a step
     smoothing: float = 0.1
     consistency: float = 0.0
@@ -68,6 +70,10 @@ class Run:
             raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
         at_least(self, **AT_LEAST)
         fraction(self, "smoothing")
+        if self.frozen and (self.lora or not self.start):
+            raise ConfigError(
+                "frozen wants a model to start from, and no LoRA beside it: regard finetune MODEL --probe"
+            )
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         if self.task not in DATA:
@@ -75,7 +81,7 @@ class Run:
         if not isinstance(self.data, wanted := DATA[self.task]):
             raise ConfigError(f"the task {self.task} wants {wanted.__name__}, got {type(self.data).__name__}")
         name = "context" if hasattr(self.data, "context") else "max_length"
-        asked = getattr(self.data, name)
+        asked = getattr(self.data, name, 0)
         room = getattr(self.model, name, 0) or asked
         if asked > room:
             way = (

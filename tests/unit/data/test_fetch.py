@@ -20,7 +20,9 @@ import pytest
 
 from regard.data import catalog, fetch
 from regard.data.catalog import CATALOG, find
+from regard.data.examples import Tagged
 from regard.data.folders import building, building_file, cache_folder
+from regard.data.labelled import LabelledConfig, read_parts
 from regard.data.pairs import read_pairs
 from regard.data.text import TextConfig, prepare_text
 from regard.errors import ConfigError, DataError, WorkFailed
@@ -246,6 +248,20 @@ def test_texts_that_a_user_brings(tmp_path, monkeypatch):
     quiet = lambda line: None  # noqa: E731
     assert len(prepare_text(TextConfig(name="shakespeare", tokens="chars"), quiet).train) == int(0.9 * 13 * 9)
     assert prepare_text(TextConfig(name="SciTLDR", tokens="bytes"), quiet).valid.records == 1
+
+
+def test_labels_are_found_by_name_and_read(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_DATA", str(tmp_path))
+    (tmp_path / "ewt").mkdir()
+    line = b"1\tAda\t_\tPROPN\t_\t_\t0\t_\t_\t_\n2\tsings\t_\tVERB\t_\t_\t1\t_\t_\t_\n\n"
+    for part in ("train", "dev"):
+        (tmp_path / "ewt" / f"en_ewt-ud-{part}.conllu.gz").write_bytes(gzip.compress(line))
+    train, valid, empty = read_parts(LabelledConfig(name="EWT"), "tag", lambda line: None)
+    assert train == valid == [Tagged(("Ada", "sings"), ("PROPN", "VERB"), 1)] and not empty
+    with pytest.raises(ConfigError, match="ewt is labels; for text there are: shakespeare, movie-reviews, scitldr"):
+        get_text("ewt")
+    with pytest.raises(ConfigError, match=r"tatoeba-en-fr is pairs; for labels there are: .*movie-reviews.*sst2"):
+        read_parts(LabelledConfig(name="tatoeba-en-fr"), "tag", lambda line: None)
 
 
 def test_pairs_and_text_are_not_mixed_up():

@@ -213,23 +213,51 @@ def test_an_epoch_reads_every_sentence_and_no_batch_is_wider_than_its_longest(
         assert not np.isin(b.targets.numpy(), range(5)).any()
 
 
-def test_static_batches_have_few_shapes_and_the_same_examples():
-    text, rules = corpus(300), make_rules()
-    rows = MaskedRows(text, rules, 256, 0, static=True)
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_packed_batches_have_one_shape_and_the_same_examples(whole_words):
+    text, rules = corpus(300), make_rules(whole_words=whole_words)
+    rows = MaskedRows(text, rules, 256, 0, packed=True)
     batches = epoch(rows)
-    shapes = {tuple(b.ids.shape): (b.chosen.shape, b.targets.shape) for b in batches}
-    assert len(shapes) <= 4 and all(240 <= size * width <= 256 for size, width in shapes)
-    assert all((b.chosen.shape, b.targets.shape) == shapes[tuple(b.ids.shape)] for b in batches)
-    assert all(b.count == int((b.targets >= 0).sum()) for b in batches)
-    plain = {int(n): row for b in epoch(MaskedRows(text, rules, 256, 0)) for n, row in zip(b.rows, b.ids, strict=True)}
+    names = ("ids", "sentences", "starts", "chosen", "targets", "follows")
+    assert len({tuple(getattr(b, name).shape for name in names) for b in batches}) == 1
+    assert batches[0].ids.shape == (1, 256) and batches[0].lengths is None
+    plain = {}
+    for b in epoch(MaskedRows(text, rules, 256, 0)):
+        for n, *row in zip(b.rows, b.ids, b.sentences, torch.from_numpy(b.host_targets), b.follows, strict=True):
+            plain[int(n)] = row
+    met = []
     for b in batches:
-        for n, row, length in zip(b.rows.tolist(), b.ids, b.lengths.tolist(), strict=True):
-            if n >= 0:
-                assert torch.equal(row[:length], plain[n][:length])
-            else:
-                assert length == 1 and not row.any()
-    assert 0 < rows.padding < 0.5
-    assert sum(b.tokens for b in batches) == sum(b.tokens for b in epoch(MaskedRows(text, rules, 256, 0)))
+        starts = b.starts.tolist()
+        assert b.starts.dtype == torch.int32 and starts[0] == 0 and starts[-1] == 256 and starts == sorted(starts)
+        assert b.starts.diff().max() <= rules.length, "padding too is cut into rows"
+        for i, n in enumerate(b.rows.tolist()):
+            here = slice(starts[i], starts[i + 1])
+            if n < 0:
+                assert b.host_lengths[i] == 0 and b.follows[i] == ALONE
+                assert not b.ids[0, here].any() and (b.host_targets[0, here] < 0).all()
+                continue
+            met.append(n)
+            size = int(b.host_lengths[i])
+            assert starts[i + 1] - starts[i] == size
+            ids, second, hidden, follows = plain[n]
+            assert torch.equal(b.ids[0, here], ids[:size]) and torch.equal(b.sentences[0, here], second[:size])
+            assert b.host_targets[0, here].tolist() == hidden[:size].tolist() and b.follows[i] == follows
+        assert b.count == int((b.targets >= 0).sum()) == int((b.host_targets >= 0).sum())
+        flat = torch.from_numpy(b.host_targets).flatten()
+        assert torch.equal(flat[b.chosen[: b.count]], b.targets[: b.count]) and (b.targets[b.count :] < 0).all()
+    assert sorted(met) == sorted(plain)
+    assert 0 < rows.padding < 0.1 < MaskedRows(text, rules, 256, 0).padding + 0.1
+    assert sum(b.tokens for b in batches) == sum(int(b.host_lengths.sum()) for b in batches) < 256 * len(batches)
+
+
+def test_a_packed_batch_asks_for_no_more_than_it_has_room_for():
+    """Of texts of one word each one word is hidden, far more than the share there is room for."""
+    text, rules = Sentences.of([[[7]] for _ in range(400)]), make_rules(8, next_sentence=False, masked=0.05)
+    full = next(MaskedRows(text, rules, 512, 0, packed=True))
+    assert len(full) == 170 and full.count == len(full.targets) < 100
+    assert full.count == int((full.targets >= 0).sum()) == int((full.host_targets >= 0).sum())
+    few = next(MaskedRows(text, make_rules(next_sentence=False), 64, 0, packed=True))
+    assert len(few) == 6, "8 rows, four times 64 / 32, two of them left for padding"
 
 
 def test_rows_differ_from_epoch_to_epoch_and_not_from_run_to_run():
@@ -241,10 +269,10 @@ def test_rows_differ_from_epoch_to_epoch_and_not_from_run_to_run():
     assert text(1)[0] != text(1)[1] and text(1)[0] != text(2)[0]
 
 
-@pytest.mark.parametrize("static", [False, True])
-def test_resuming_gives_the_batches_that_would_have_come(static):
+@pytest.mark.parametrize("packed", [False, True])
+def test_resuming_gives_the_batches_that_would_have_come(packed):
     def make(**settings) -> MaskedRows:
-        return MaskedRows(corpus(), make_rules(**settings), 128, 3, static=static, content=9)
+        return MaskedRows(corpus(), make_rules(**settings), 128, 3, packed=packed, content=9)
 
     rows = make()
     for steps in (0, 3, rows.batches_per_epoch, 2):
@@ -283,7 +311,7 @@ def test_halves_hold_what_the_whole_held():
     assert left.count + right.count == batch.count and left.weight == right.weight == batch.weight
     assert torch.equal(torch.cat([left.targets, right.targets]), batch.targets)
     assert torch.equal(torch.cat([left.chosen, right.chosen + left.ids.numel()]), batch.chosen)
-    (alone,) = left.part(slice(0, 1)).split()
+    (alone,) = left.part(0, 1).split()
     assert len(alone) == 1
 
 

@@ -5,10 +5,13 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from regard.errors import DataError
-from regard.evaluate.compare import compare, compare_bits, verdict
+from regard.evaluate.compare import compare, compare_bits, compare_labels, counted, verdict
+from regard.evaluate.labels import entity_score
 
 
 def spoiled(lines: list[str], part: float, seed: int) -> list[str]:
@@ -78,3 +81,28 @@ def test_bits_that_differ_everywhere_are_no_chance_and_noise_is():
     assert noise.p_value == 1.0 and noise.difference == 0
     leaning = compare_bits(first, [b + (6 if i % 2 else -5) for i, b in enumerate(first)], sizes, samples=2000)
     assert 0.2 < leaning.p_value < 0.9  # mean 0.5 with a spread of 5.5 / √40 = 0.87: p is about 0.57
+
+
+@pytest.mark.parametrize(("lost", "won"), [(20, 40), (25, 35), (29, 31), (4, 16)])
+def test_two_classifiers_differ_as_mcnemar_says(lost, won):
+    """Of 400 texts some are right in one of them alone; the exact test asks how fair that coin looks."""
+    first = [(1, 1)] * lost + [(0, 1)] * won + [(1, 1)] * (400 - lost - won)
+    second = [(0, 1)] * lost + [(1, 1)] * won + [(1, 1)] * (400 - lost - won)
+    found = compare_labels("accuracy", first, second, samples=4000)
+    assert found.difference == pytest.approx((won - lost) / 4) and found.second == pytest.approx(100 - lost / 4)
+    exact = binomtest(lost, lost + won).pvalue
+    assert exact / 2.5 < found.p_value < exact * 1.3, "the exact test is the more careful one"
+    assert "points of accuracy" in verdict(found, "a", "b")
+
+
+def test_counts_of_texts_add_up_to_the_score_of_all():
+    random = np.random.default_rng(0)
+    tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
+    true, one, two = ([[tags[i] for i in random.integers(0, 5, n)] for n in (3, 8, 1, 20, 12, 0, 9)] for _ in range(3))
+    counts = [[counted(a, b, True) for a, b in zip(true, guessed, strict=True)] for guessed in (one, two)]
+    found = compare_labels("entity F1", *counts, samples=100)
+    assert found.first == pytest.approx(100 * entity_score(true, one).f1)
+    assert found.second == pytest.approx(100 * entity_score(true, two).f1)
+    assert counted(["A", "B", "B"], ["A", "B", "A"], False) == (2, 3)
+    nothing = compare_labels("entity F1", [(0, 0)] * 3, [(0, 0)] * 3, samples=100)
+    assert (nothing.first, nothing.p_value) == (0.0, 1.0)

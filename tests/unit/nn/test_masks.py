@@ -1,11 +1,13 @@
 """Masks against tables drawn by hand; plain attention against fast, values and gradients, with nothing to see."""
 
+import itertools
+
 import pytest
 import torch
 from torch import tensor
 
 from regard.nn.attention import attention_weights, fast_attention, plain_attention
-from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Table
+from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, Table
 
 close = torch.testing.assert_close
 T, F = True, False
@@ -32,6 +34,44 @@ def test_documents_by_hand():
     assert table.shape == (2, 1, 4, 4)
     assert table[0, 0].tolist() == [[T, F, F, F], [T, T, F, F], [F, F, T, F], [F, F, F, T]]
     assert torch.equal(table[1, 0], Causal(4).dense())
+
+
+def test_packed_by_hand():
+    """Two tokens, none, one, and one of padding."""
+    mask = Packed(tensor([0, 2, 2, 3, 4], dtype=torch.int32), 4, longest=2)
+    assert mask.dense().shape == (1, 1, 4, 4)
+    assert mask.dense()[0, 0].tolist() == [[T, T, F, F], [T, T, F, F], [F, F, T, F], [F, F, F, T]]
+
+
+def test_the_kernel_of_packed_rows_gets_what_it_wants(monkeypatch):
+    """Stood in for by attention of one text after the other: T H K in, int32 starts, the longest text. And its
+    gradients are those of the plain way with the whole table."""
+    starts = tensor([0, 5, 5, 6, 13, 16], dtype=torch.int32)
+    mask, seen = Packed(starts, 16, longest=7), []
+
+    def one_by_one(q, k, v, first, second, longest, other):
+        assert first is second is starts and first.dtype == torch.int32 and longest == other == 7
+        seen.append(tuple(q.shape))
+        parts = [
+            torch.nn.functional.scaled_dot_product_attention(*(x[a:b].transpose(0, 1)[None] for x in (q, k, v)))
+            for a, b in itertools.pairwise(starts.tolist())
+            if b > a
+        ]
+        return torch.cat([y[0].transpose(0, 1) for y in parts])  # T H K
+
+    monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", one_by_one)
+    monkeypatch.setattr(Packed, "has_kernel", lambda self, q: True)
+    given = [torch.randn(1, 16, 3, 4, dtype=torch.float64).transpose(1, 2) for _ in range(3)]  # 1 H T K
+    found = []
+    for attention in (fast_attention, plain_attention):
+        inputs = [x.clone().requires_grad_() for x in given]
+        y = attention(*inputs, mask)
+        y.square().sum().backward()
+        found.append([y.detach(), *(x.grad for x in inputs)])
+    close(found[0], found[1])
+    assert seen == [(16, 3, 4)]
+    dropped = fast_attention(*given, mask, dropout=0.5)  # what the kernel cannot do goes the other way
+    assert len(seen) == 1 and not torch.allclose(dropped, found[0][0])
 
 
 def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():

@@ -58,7 +58,7 @@ class BertLayout(Layout):
     name = "bert"
 
     def fits(self, config: Any) -> bool:
-        return isinstance(config, BertConfig)
+        return isinstance(config, BertConfig) and config.pooling == "cls"
 
     def to_config(self, config: BertConfig, eos: int | None) -> dict[str, Any]:
         act = {ours: theirs for theirs, ours in ACTIVATION.items()}.get(config.activation, config.activation)
@@ -75,7 +75,7 @@ class BertLayout(Layout):
             "type_vocab_size": config.types,
             "hidden_act": act,
             "hidden_dropout_prob": config.dropout,
-            "attention_probs_dropout_prob": config.dropout,
+            "attention_probs_dropout_prob": config.attention_dropout,
             "layer_norm_eps": config.eps,
             "initializer_range": 0.02,
             **(labels if config.labels else {}),
@@ -102,6 +102,7 @@ class BertLayout(Layout):
             max_length=values["max_position_embeddings"],
             types=values.get("type_vocab_size", 2),
             dropout=values.get("hidden_dropout_prob", 0.1),
+            attention_dropout=values.get("attention_probs_dropout_prob", 0.1),
             activation=ACTIVATION.get(act := values.get("hidden_act", "gelu"), act),
             eps=values.get("layer_norm_eps", 1e-12),
             head=head,

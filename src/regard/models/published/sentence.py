@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import CheckpointError
+from regard.models.bert import POOLINGS
 
-POOLINGS = ("mean", "cls", "max")
 OLD = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 

