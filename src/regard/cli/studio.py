@@ -33,10 +33,12 @@ def studio(
       regard studio
       regard studio --model smollm2-135m --open
     """
+    from regard.serve.built import make_page
     from regard.serve.run import serve
     from regard.serve.studio import Studio, shelf
 
     known, id = shelf(runs, model)
+    make_page()
 
     def started(address: str) -> None:
         address += f"#model={quote(id, safe='/')}" if id else ""
@@ -87,8 +89,10 @@ def look(
     question = Question(text=text, second=second, target=target)
     found = look_at(load(run, pick_device(device)), question)
     if page:
+        from regard.serve.built import make_page
         from regard.serve.saved import html
 
+        make_page()
         whole = html(found, resolve(run), question)
         with new_file(out) as file:
             file.write(whole)
@@ -101,7 +105,9 @@ def look(
 
 def live(runs: Path, flags: Flags) -> None:
     """The studio beside a training run, for as long as that takes."""
+    from regard.serve.built import make_page
     from regard.serve.run import beside
     from regard.serve.studio import Studio, shelf
 
+    make_page()
     flags.say(f"studio: {beside(Studio(shelf(runs)[0]))}#view=training")

@@ -101,6 +101,12 @@ class Overview:
     sharpness: Tensor  # L H: the mean over queries of their greatest weight
     resting: Tensor  # L H: the mean weight of the first key, where a head that looks for nothing rests
 
+    @property
+    def sharpest(self) -> tuple[int, int]:
+        """Layer and head to see first: the sharpest, what rests on the first key left aside."""
+        layer, head = divmod(int((self.sharpness - self.resting).argmax()), self.sharpness.size(1))
+        return layer, head
+
 
 def overview(attention: Attention, check: Callable[[], None]) -> Overview:
     """All heads, one after the other through the same two buffers: a table of one head fits a CPU's cache."""

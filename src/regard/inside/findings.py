@@ -36,7 +36,7 @@ def add_findings(found: Any) -> None:
 
 
 def of_attention(kind: str, found: Overview) -> str:
-    layer, head = divmod(int(found.sharpness.argmax()), found.sharpness.size(1))
+    layer, head = found.sharpest
     name = "" if kind == "self" else f"{kind} "
     text = (
         f"The sharpest {name}head is head {head + 1} of layer {layer + 1}: "

@@ -52,7 +52,7 @@ class Looked:
         for kind, a in self.attention.items():
             found = self.overviews[kind]
             tensors[f"thumbs_{kind}"], scales[f"thumbs_{kind}"] = found.thumbs, found.scale
-            layer, head = divmod(int(found.sharpness.argmax()), a.heads)
+            layer, head = found.sharpest
             about.append({
                 "kind": kind, "rows": a.rows, "columns": a.columns, "layers": len(a.layers), "heads": a.heads,
                 "causal": a.causal, "thumbs": f"thumbs_{kind}", "sharpest": {"layer": layer, "head": head},

@@ -45,8 +45,7 @@ def parts(found: Looked, id: str) -> dict[str, Any]:
     carried: dict[str, Any] = {}
     left = ROOM
     for kind, attention in found.attention.items():
-        sharp = found.overviews[kind].sharpness
-        best = divmod(int(sharp.argmax()), attention.heads)
+        best = found.overviews[kind].sharpest
         order = [(layer, head) for layer in range(len(attention.layers)) for head in range(attention.heads)]
         for layer, head in sorted(order, key=lambda place: (place != best, place[0] != best[0], place)):
             where = {"look": NAME, "kind": kind, "layer": layer, "head": head}
