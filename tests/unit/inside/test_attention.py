@@ -130,7 +130,9 @@ def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name):
                 small = torch.tensor(thumbs[place, head]) * scale / 255
                 close(small, brute(whole, *small.shape), rtol=0, atol=scale / 255 / 2 + 1e-6)
         tables = [[stages(x, h)["weights"] for h in range(attention.heads)] for x in attention.layers]
-        sharpest = [[w.max(-1).values.mean() - w[:, 0].mean() for w in row] for row in tables]  # not resting on the first
+        sharpest = [
+            [w.max(-1).values.mean() - w[:, 0].mean() for w in row] for row in tables
+        ]  # not resting on the first
         best = max(((x, i, h) for i, r in enumerate(sharpest) for h, x in enumerate(r)), key=lambda t: t[0])
         assert about["sharpest"] == {"layer": best[1], "head": best[2]}
         assert (about["layers"], about["heads"]) == (len(attention.layers), attention.heads)
