@@ -5,6 +5,7 @@ from tests.zoo.encoder import ENCODER
 from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
+from tests.zoo.studio import INSIDE
 
 CONTRACT = "contract/test_models.py"
 MARIAN = "reference/test_marian.py"
@@ -494,4 +495,5 @@ BUGS = [
     *LANGUAGE,
     *PRETRAINING,
     *ENCODER,
+    *INSIDE,
 ]

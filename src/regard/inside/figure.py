@@ -44,7 +44,7 @@ def draw(found: Looked, path: str | Path, title: str = "") -> Path:
 
 
 def heads(part: Any, found: Looked, attention: Attention, seen: Overview, rows: int, across: int) -> None:
-    layer = int(seen.sharpness.mean(1).argmax())
+    layer, _ = seen.sharpest
     ticks = [[chip["shown"] for chip in found.streams[side]] for side in (attention.rows, attention.columns)]
     grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
     weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in range(attention.heads)]

@@ -25,12 +25,12 @@ async def never() -> bool:
 
 
 def patient(ticket, started: threading.Event):
-    """Work that goes on until somebody stops it."""
+    """Work that goes on until somebody stops it; for ten seconds, if nobody does."""
 
     def job():
         started.set()
-        while True:
-            time.sleep(0.005)
+        for _ in range(1000):
+            time.sleep(0.01)
             ticket.check()
 
     return job
