@@ -118,8 +118,11 @@ def test_a_heads_weights_are_those_of_another_implementation(tab, place, model, 
     ids = torch.tensor([model("gpt").encode(TEXTS["gpt"])])
     other = AutoModelForCausalLM.from_pretrained(place / "runs" / "gpt", attn_implementation="eager").eval()
     with torch.inference_mode():
-        want = other(ids, output_attentions=True).attentions[layer][0, head]
+        every = torch.cat(other(ids, output_attentions=True).attentions)  # L H T S
+    want = every[layer, head]
     assert_close(tab.matrix("attention"), want, **NEAR)
+    most = torch.tensor([float(row[2]) for row in tab.table("heads")[1:]])
+    assert_close(most, every.amax(-1).mean(-1).flatten(), rtol=0.0, atol=1 / 255)  # thumbnails have eight bits
     stages = {}
     for stage in ("Scores q·k", "Scaled", "Masked"):
         tab.page.get_by_label(stage).check()
