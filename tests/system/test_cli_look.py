@@ -63,6 +63,12 @@ def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
     rows = [path for path in found["parts"] if path.startswith("/api/row?look=file&kind=self&")]
     assert len(rows) == len(header["streams"]["text"]["tokens"])
     assert len(found["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]) == writer.model.config.vocab
+    size = len(header["streams"]["text"]["tokens"])
+    about, part = unpack(
+        base64.b64decode(found["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["container"])
+    )
+    torch.testing.assert_close(torch.tensor(part["token"]), writer.model.token.weight[writer.encode(TEXT)].detach())
+    assert about["rows"] == size and "/api/positions?model=runs%2Fgpt&n=64" in found["parts"]
     assert found["state"].startswith("#model=runs%2Fgpt&text=The+cat")
 
     works("look", runs / "lstm", TEXT, "--out", out)

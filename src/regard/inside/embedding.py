@@ -12,6 +12,8 @@ from regard.models.llama import Llama
 from regard.models.transformer import Transformer
 from regard.nn.positions import Interleaved, Learned, Sinusoidal
 
+ROWS = 32  # that are sent at a time
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -25,10 +27,15 @@ class Embedded:
     normed: Tensor | None = None
     layout: str = ""
 
-    def tensors(self, start: int, stop: int) -> dict[str, Tensor]:
+    def part(self, start: int, stop: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """At most `ROWS` of the T, for `pack`."""
+        start = min(max(start, 0), len(self.token) - 1)
+        rows = slice(start, max(start + 1, min(stop, start + ROWS)))
         named = {"token": self.token, "position": self.position, "input": self.input}
         named |= {"sentence": self.sentence, "normed": self.normed}
-        return {name: t[start:stop].float() for name, t in named.items() if t is not None}
+        about = {"scheme": self.scheme, "layout": self.layout, "rows_from": start, "rows": len(self.token)}
+        tensors = {name: t[rows].float() for name, t in named.items() if t is not None}
+        return {**about, "width": self.token.size(1)}, tensors
 
 
 def scheme(model: Any, side: str = "text") -> tuple[str, str, Any]:

@@ -14,7 +14,6 @@ from regard.serve.studio import Gone, Studio, Superseded, Ticket
 
 PAGE = Path(__file__).parent / "page"  # what `make page` builds
 NO_PAGE = "The page is not built: run make page in the source tree, then reload."
-ROWS = 32  # of embeddings, at a time
 
 
 def make_app(studio: Studio) -> Any:
@@ -98,17 +97,13 @@ def make_app(studio: Studio) -> Any:
         return octets(pack(header, tensors, {}))
 
     @app.get("/api/embedding")
-    def embedding(look: str, stream: str, first: int = Query(0, alias="from"), to: int = ROWS) -> Any:
+    def embedding(look: str, stream: str, first: int = Query(0, alias="from"), to: int = 1 << 30) -> Any:
         from regard.inside.container import pack
 
         found = studio.looked(look).embeddings
         if stream not in found:
             raise ConfigError(f"no embedding of {stream!r}; there are: {', '.join(found)}")
-        e = found[stream]
-        first = min(max(first, 0), len(e.token) - 1)
-        tensors = e.tensors(first, max(first + 1, min(to, first + ROWS)))
-        about = {"scheme": e.scheme, "layout": e.layout, "rows_from": first, "rows": len(e.token)}
-        return octets(pack({**about, "width": e.token.size(1)}, tensors, {}))
+        return octets(pack(*found[stream].part(first, to), {}))
 
     @app.get("/api/positions")
     async def places(request: Request, model: str, n: int = 64) -> Any:

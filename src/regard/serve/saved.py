@@ -9,7 +9,9 @@ from urllib.parse import quote, urlencode
 from regard.errors import DataError
 from regard.inside.attention import row, stages
 from regard.inside.container import matrix, pack
+from regard.inside.embedding import ROWS
 from regard.inside.looked import Looked, Question
+from regard.inside.positions import positions
 from regard.inside.recurrent import unrolled
 from regard.inside.tokens import vocabulary
 from regard.serve.shelf import describe
@@ -18,6 +20,7 @@ PAGE = Path(__file__).parent / "page"
 FIGURE = "figure.html"
 MARK = '<script id="regard-look" type="application/json">{}</script>'
 NAME = "file"  # of the only look there is
+PLACES = 64  # whose positions are shown
 ROOM = 8_000_000  # bytes of exact heads; the others are there as thumbnails
 
 
@@ -58,6 +61,13 @@ def parts(found: Looked, id: str) -> dict[str, Any]:
                 for query in range(min(64, len(found.streams[attention.rows]))):
                     data = pack(*row(attention.layers[layer], head, query), {})
                     carried["/api/row?" + urlencode({**where, "query": query})] = {"container": text_of(data)}
+    for stream, embedded in found.embeddings.items():
+        for start in range(0, size := len(embedded.token), ROWS):
+            where = {"look": NAME, "stream": stream, "from": start, "to": min(size, start + ROWS)}
+            data = pack(*embedded.part(start, size), {})
+            carried["/api/embedding?" + urlencode(where)] = {"container": text_of(data)}
+    places = pack(*positions(found.predictor.model, PLACES), {})
+    carried[f"/api/positions?model={quote(id, safe='')}&n={PLACES}"] = {"container": text_of(places)}
     if "next" in found.results:
         words = vocabulary(found.predictor.tokenizer, found.predictor.model.config.vocab)
         carried[f"/api/vocab?model={quote(id, safe='')}"] = {"json": words}
