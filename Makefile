@@ -7,12 +7,13 @@ START := $(shell date +%s)
 TOOK = s=$$(( $$(date +%s) - $(START) )); printf 'make %s took %d min %02d s\n' $@ $$((s / 60)) $$((s % 60))
 
 .NOTPARALLEL:
-.PHONY: help demo test check slow zoo bench docs lock clean
+.PHONY: help demo test check page browser slow zoo bench docs lock clean
 
 help:
 	@echo 'make demo    bare machine to a working translator: install, data, train, score, translate, picture'
 	@echo 'make test    bare machine to a green suite: make check, then the tests'
 	@echo 'make check   format, lint, types, import order, dependencies, spelling'
+	@echo 'make page    the page of regard studio, into the package; needs Node 20 or newer'
 	@echo 'make slow    the tests that take minutes        make zoo    planted bugs the suite must notice'
 	@echo 'make bench   the numbers we quote               make docs   the figures of docs/'
 	@echo 'make lock    constraints.txt from a clean venv  make clean  remove what can be made again; runs/ stays'
@@ -67,6 +68,27 @@ demo: .venv/.core
 	@echo '  regard train translate --source mine.en --target mine.de --valid-source dev.en --valid-target dev.de'
 	@echo 'and look at $(RUN)/alignment.png'
 
+# ---- the page of the studio: built when its source changed, never committed --------------------------------------------
+
+PAGE := src/regard/serve/page/figure.html
+NO_NODE := 'npm is not here, so the page of regard studio is not built; install Node 20 or newer, then: make page'
+
+page: $(PAGE)
+	@:
+
+$(PAGE): studio/node_modules/.ready $(wildcard studio/*.*) $(wildcard studio/src/* studio/src/*/*)
+	@if command -v npm > /dev/null; then cd studio && npm run -s build > /dev/null; else echo $(NO_NODE); fi
+
+studio/node_modules/.ready: studio/package.json studio/package-lock.json
+	@if command -v npm > /dev/null; then echo 'Installing the tools of the page into studio/node_modules ...' && \
+		cd studio && npm ci --silent && touch node_modules/.ready; fi
+
+browser:
+	@command -v chromium > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && \
+		echo 'Installing chromium for the tests of the page ...' && \
+		{ apt-get install -qq -y chromium || { apt-get update -qq && apt-get install -qq -y chromium; }; } > /dev/null; } || \
+		echo 'chromium is not here, so the tests of the page will be skipped'
+
 # ---- tests -----------------------------------------------------------------------------------------------------------
 
 check: .venv/.dev
@@ -77,7 +99,8 @@ check: .venv/.dev
 	@$(BIN)/deptry src
 	@$(BIN)/codespell
 
-test: check
+test: check page browser
+	@if command -v npm > /dev/null; then cd studio && npm run -s check && npm run -s test; fi
 	@$(PYTEST) -n 2
 	@$(TOOK)
 
@@ -108,5 +131,6 @@ lock: $(BIN)/python
 	@git --no-pager diff --stat constraints.txt
 
 clean:
+	rm -rf studio/node_modules src/regard/serve/page
 	rm -rf .venv build dist .coverage .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 	find src tests recipes bench docs -name __pycache__ -type d -prune -exec rm -rf {} +

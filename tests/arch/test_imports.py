@@ -69,7 +69,7 @@ def test_import_regard_imports_next_to_nothing():
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "--version", "train --help", "translate --help", "data list", "model list"]
+    "words", ["--help", "--version", "train --help", "studio --help", "translate --help", "data list", "model list"]
 )
 def test_help_does_not_wait_for_torch(words):
     code = f"""

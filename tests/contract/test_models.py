@@ -11,7 +11,6 @@ from regard.models import build
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import Transformer, TransformerConfig, TransformerState
-from regard.nn.attention import Look
 from regard.nn.taps import watch
 from regard.tasks.translate import ConsistentTranslate, Translate
 
@@ -162,7 +161,7 @@ def test_watching_changes_nothing_and_weights_sum_to_one(model, ragged):
     assert all(m.seen is None for m in model.modules() if hasattr(m, "seen"))
     for name, calls in seen.items():
         for look in calls:
-            weights = look.weights() if isinstance(look, Look) else look
+            weights = look.weights()
             close(weights.sum(-1), torch.ones_like(weights.sum(-1)), check_dtype=False)
             if "encoder" in name or "cross" in name or name == "attention.look":
                 assert weights[1, ..., 4:].abs().max() == 0  # padding gets weight exactly zero

@@ -24,6 +24,7 @@ from regard.cli import (
     language,
     model,
     series,
+    studio,
     train,
     translate,
 )
@@ -84,6 +85,8 @@ for verb in (
     translate.tokens,
     info.info,
     gradients.gradients,
+    studio.studio,
+    studio.look,
     export.export,
 ):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a word of Python's own

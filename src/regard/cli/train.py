@@ -10,6 +10,7 @@ import typer
 
 from regard.cli.common import Device, Flags, Json, pick_device, show
 from regard.cli.dry_run import as_text, describe
+from regard.cli.studio import live
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -83,6 +84,9 @@ Settings = Annotated[
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")]
+Studio = Annotated[
+    bool, typer.Option("--studio", help="Watch the curves in the browser meanwhile.", rich_help_panel="Run")
+]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")
 ]
@@ -230,6 +234,7 @@ def train(
             metavar="RUN", help="Go on with an interrupted run folder.", rich_help_panel="Run", show_default=False
         ),
     ] = "",
+    studio: Studio = False,
     dry_run: DryRun = False,
     device: Device = "auto",
     json: Json = False,
@@ -262,8 +267,10 @@ def train(
     flags: Flags = ctx.obj
     if resume:
         given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
-        if set(given) - {"resume", "device", "json"}:
+        if set(given) - {"resume", "device", "json", "studio"}:
             raise ConfigError(f"--resume goes on with a run as it was started; type: regard train --resume {resume}")
+        if studio:
+            live(Path(resume).parent, flags)
         results = resume_folder(Path(resume), pick_device(device), flags)
     else:
         chosen = pick_device(device)
@@ -277,6 +284,8 @@ def train(
             show(dry) if json else print("\n\n".join(as_text(d) for d in dry))
             return
         folder = pick_folder(name, what, data, list(runs), force)
+        if studio:
+            live(folder.parent, flags)
         results = train_all(spread(runs, folder, seeds), folder, chosen, flags, force=force)
     report(results, json, flags)
 

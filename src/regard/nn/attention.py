@@ -65,24 +65,25 @@ def packs(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor]:
-    """Attention of new tokens to the past and to themselves, B H T K, and all keys so far, B H S K."""
+def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
+    """Attention of new tokens to the past and to themselves, B H T K, and all keys and values so far, B H S K."""
     slots, one = cache.slots, q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
     if one and mask.bias() is None and isinstance(slots, Tensor) and slots.ndim == 2:
         from regard.nn.kernels import look_back
 
         y = look_back(q, k, v, cache.keys, cache.values, slots)
-        return y, cache.keys[:, :, : cache.stop]
+        return y, cache.keys[:, :, : cache.stop], cache.values[:, :, : cache.stop]
     k, v = cache.extend(k, v)
-    return fast_attention(q, k, v, mask), k
+    return fast_attention(q, k, v, mask), k, v
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a watched attention keeps: references to q, k and the mask. Weights are worked out when asked for."""
+    """What a watched attention keeps: references to q, k, v and the mask. Weights are worked out when asked for."""
 
     q: Tensor  # B H T K
     k: Tensor  # B H S K, or fewer heads that are shared
+    v: Tensor  # as k
     mask: Mask
 
     def weights(self) -> Tensor:
@@ -141,8 +142,8 @@ class SelfAttention(nn.Module):
         if cache is None:
             y = fast_attention(q, k, v, mask, self.dropout if self.training else 0.0)
         else:
-            y, k = cached_attention(q, k, v, mask, cache)
-        self.look.see(Look(q, k, mask))
+            y, k, v = cached_attention(q, k, v, mask, cache)
+        self.look.see(Look(q, k, v, mask))
         return self.out(merge_heads(y))  # B T D
 
 
@@ -164,8 +165,21 @@ class CrossAttention(nn.Module):
 
     def forward(self, x: Tensor, kv: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
         q = split_heads(self.query(x), self.heads)  # B H T K
-        self.look.see(Look(q, kv[0], mask))
+        self.look.see(Look(q, *kv, mask))
         return self.out(merge_heads(fast_attention(q, *kv, mask)))  # B T D
+
+
+@dataclass(frozen=True)
+class AdditiveLook:
+    """The same of an additive attention, which has one head and scores of its own."""
+
+    q: Tensor  # B T A: W s
+    k: Tensor  # B S A: U h
+    v: Tensor  # B S M: the memory
+    scores: Tensor  # B T S, the least number there is where nothing may be seen
+
+    def weights(self) -> Tensor:
+        return self.scores.float().softmax(-1)[:, None]  # B 1 T S
 
 
 class AdditiveAttention(nn.Module):
@@ -183,9 +197,10 @@ class AdditiveAttention(nn.Module):
 
     def forward(self, query: Tensor, keys: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
         """B T Q queries against B S A keys: the mix of the memory each query asks for, B T M. `mask` is B 1 S."""
-        scores = self.v(torch.tanh(self.W(query)[:, :, None] + keys[:, None])).squeeze(-1)  # B T S
+        q = self.W(query)  # B T A
+        scores = self.v(torch.tanh(q[:, :, None] + keys[:, None])).squeeze(-1)  # B T S
         if mask is not None:
             scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
         weights = scores.softmax(-1)  # B T S
-        self.look.see(weights)
+        self.look.see(AdditiveLook(q, keys, memory, scores))
         return weights @ memory

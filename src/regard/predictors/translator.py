@@ -14,7 +14,6 @@ from regard.errors import ConfigError
 from regard.generate.sampling import luck
 from regard.generate.search import Found, Search, beam_search, sample
 from regard.models.base import EncoderDecoder
-from regard.nn.attention import Look
 from regard.nn.taps import watch
 
 
@@ -136,8 +135,8 @@ class Translator:
         ids = torch.tensor([tgt], device=self.device)
         with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
             self.model(torch.tensor([src], device=self.device), None, self.shifted(ids))
-        layers = [look[0].weights() for look in cross.values() if isinstance(look[0], Look)]
-        layers += [torch.cat(steps, 1)[:, None] for steps in additive.values()]  # B T S, one head
+        layers = [look[0].weights() for look in cross.values()]
+        layers += [torch.cat([step.weights() for step in steps], 2) for steps in additive.values()]
         if not layers:
             raise ConfigError("this model has no attention to look at: its decoder sees one fixed vector")
         weights = torch.stack([layer[0] for layer in layers]).float().cpu().numpy()  # L H T S

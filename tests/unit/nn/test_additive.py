@@ -34,9 +34,10 @@ def test_masked_words_get_weight_exactly_zero_and_no_gradient(attention):
     mask = torch.tensor([[[True, True, True, True]], [[True, True, False, False]]])
     with watch(attention) as seen:
         out = attention(torch.randn(2, 1, 3, dtype=torch.float64), attention.keys_for(memory), memory, mask)
-    (weights,) = seen["look"]
-    assert weights[1, 0, 2:].tolist() == [0, 0]
-    close(weights.sum(-1), torch.ones(2, 1, dtype=torch.float64))
+    (look,) = seen["look"]
+    assert look.weights()[1, 0, 0, 2:].tolist() == [0, 0]
+    close(look.weights().sum(-1), torch.ones(2, 1, 1))
+    close(look.weights()[:, 0].double() @ look.v, out, rtol=1e-5, atol=1e-6)  # a look is in float32
     (grad,) = torch.autograd.grad(out.sum(), memory)
     assert grad[1, 2:].abs().max() == 0 and (grad[1, :2].abs().sum(-1) > 0).all()
 

@@ -1,0 +1,113 @@
+"""`regard studio`, `look`: inside any model, in the browser or as a file."""
+
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+
+from regard.cli.common import Device, Flags, Run, new_file, pick_device
+from regard.errors import ConfigError
+
+
+def studio(
+    runs: Annotated[Path, typer.Option(metavar="DIR", help="The folder of your runs.")] = Path("runs"),
+    model: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Open this one: a run, a folder or a name (regard model list).", show_default=False
+        ),
+    ] = "",
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, show_default="the first free one from 7347 on")
+    ] = 0,
+    open_: Annotated[bool, typer.Option("--open", help="Open the browser too.")] = False,
+) -> None:
+    """Look inside your models, in the browser.
+
+    Lists every run and every fetched model, newest first. It answers on this machine only, and loads nothing from
+    elsewhere. Ctrl-C ends it.
+
+    \b
+    Examples:
+      regard studio
+      regard studio --model smollm2-135m --open
+    """
+    from regard.serve.built import make_page
+    from regard.serve.run import serve
+    from regard.serve.studio import Studio, shelf
+
+    known, id = shelf(runs, model)
+    make_page()
+
+    def started(address: str) -> None:
+        address += f"#model={quote(id, safe='/')}" if id else ""
+        print(f"studio: {address}", flush=True)
+        if open_:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve(Studio(known), port, started)
+
+
+def look(
+    ctx: typer.Context,
+    run: Run,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="The file: .html to explore, .png, .svg or .pdf.", show_default=False)
+    ],
+    second: Annotated[str, typer.Option(metavar="TEXT", help="The second text of a pair.")] = "",
+    target: Annotated[str, typer.Option(metavar="TEXT", help="Of a translator: look at this translation.")] = "",
+    device: Device = "auto",
+) -> None:
+    """What a model does with a text, as a file for slides and papers.
+
+    An .html file is the studio with this one look in it: it opens anywhere, without a server.
+
+    \b
+    Examples:
+      regard look runs/demo "The cat drank the milk because it was hungry." --out cat.html
+      regard look smollm2-135m "The capital of France is" --out paris.png
+    """
+    from regard.explain.picture import KINDS, check_picture
+
+    page = out.suffix.lower() == ".html"
+    if not page and out.suffix.lower() not in KINDS:
+        raise ConfigError(f"--out {out}: its name ends in .html, {', '.join(KINDS)}; try {out.with_suffix('.html')}")
+    if not page:
+        check_picture(out)
+
+    from regard.inside.figure import draw
+    from regard.inside.look import look as look_at
+    from regard.inside.looked import Question
+    from regard.models.fetched import resolve
+    from regard.predictors import load
+
+    flags: Flags = ctx.obj
+    question = Question(text=text, second=second, target=target)
+    found = look_at(load(run, pick_device(device)), question)
+    if page:
+        from regard.serve.built import make_page
+        from regard.serve.saved import html
+
+        make_page()
+        whole = html(found, resolve(run), question)
+        with new_file(out) as file:
+            file.write(whole)
+    else:
+        draw(found, out, text if len(text) < 80 else text[:79] + "…")
+    for sentence in (*found.notes, *found.finding.values()):
+        flags.say(sentence)
+    print(out)
+
+
+def live(runs: Path, flags: Flags) -> None:
+    """The studio beside a training run, for as long as that takes."""
+    from regard.serve.built import make_page
+    from regard.serve.run import beside
+    from regard.serve.studio import Studio, shelf
+
+    make_page()
+    flags.say(f"studio: {beside(Studio(shelf(runs)[0]))}#view=training")

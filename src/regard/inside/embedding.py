@@ -1,0 +1,70 @@
+"""What a model makes of ids before its first layer: the vector of the token, that of its place, and their sum."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.models.bert import Bert
+from regard.models.gpt import GPT
+from regard.models.llama import Llama
+from regard.models.transformer import Transformer
+from regard.nn.positions import Interleaved, Learned, Sinusoidal
+
+ROWS = 32  # that are sent at a time
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """T D each. BERT also adds the vector of the `sentence`, and norms the sum before its layers read it."""
+
+    token: Tensor
+    input: Tensor
+    scheme: str
+    position: Tensor | None = None
+    sentence: Tensor | None = None
+    normed: Tensor | None = None
+    layout: str = ""
+
+    def part(self, start: int, stop: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """At most `ROWS` of the T, for `pack`."""
+        start = min(max(start, 0), len(self.token) - 1)
+        rows = slice(start, max(start + 1, min(stop, start + ROWS)))
+        named = {"token": self.token, "position": self.position, "input": self.input}
+        named |= {"sentence": self.sentence, "normed": self.normed}
+        about = {"scheme": self.scheme, "layout": self.layout, "rows_from": start, "rows": len(self.token)}
+        tensors = {name: t[rows].float() for name, t in named.items() if t is not None}
+        return {**about, "width": self.token.size(1)}, tensors
+
+
+def scheme(model: Any, side: str = "text") -> tuple[str, str, Any]:
+    """How a model knows places: a name, the order of a table's columns, and the table's module where there is one."""
+    place = getattr(model, "encoder_place" if side == "source" else "decoder_place", getattr(model, "place", None))
+    if isinstance(place, Interleaved):
+        return "sinusoidal", "interleaved", place
+    if isinstance(place, Sinusoidal):
+        return "sinusoidal", "halves", place
+    if isinstance(place, Learned):
+        return "learned", "", place
+    if getattr(model, "rotary", None) is not None:
+        return "rotary", "halves", None
+    if getattr(model, "alibi", None) is not None:
+        return "alibi", "", None
+    return "none", "", None
+
+
+@torch.inference_mode()
+def embedded(model: Any, ids: Tensor, side: str = "text", sentences: Tensor | None = None) -> Embedded:
+    """The embedding of T ids on one side of a model."""
+    name, layout, place = scheme(model, side)
+    token = model.token(ids) * (model.scale if isinstance(model, Transformer) else 1.0)
+    position = None if place is None else place(torch.arange(len(ids), device=ids.device))
+    total = token if position is None else token + position
+    if isinstance(model, Bert):
+        number = torch.zeros_like(ids) if sentences is None else sentences
+        sentence = model.sentence(number)
+        total = total + sentence
+        return Embedded(token, total, name, position, sentence, model.norm(total), layout)
+    assert position is None or isinstance(model, GPT | Llama | Transformer)
+    return Embedded(token, total, name, position, layout=layout)

@@ -1,0 +1,95 @@
+"""A look as a picture for slides: the heads of the sharpest layer, or the states, and what the model said."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from regard.explain import picture
+from regard.inside.attention import Attention, Overview, stages
+from regard.inside.looked import Looked
+from regard.inside.recurrent import unrolled
+
+SHOWN = 48  # tokens along an axis; more cannot be read
+BARS = 10
+ACROSS = 4  # heads in a row
+
+
+def draw(found: Looked, path: str | Path, title: str = "") -> Path:
+    """Write the picture as its name's ending says. The last kind of attention is drawn: of a translator, the cross."""
+    kinds = list(found.attention)
+    bars = answers(found)
+    attention = found.attention[kinds[-1]] if kinds else None
+    count = attention.heads if attention else 1
+    rows, across = math.ceil(count / ACROSS), min(count, ACROSS)
+    fig = picture.figure(max(6.0, 3.1 * across), 3.1 * rows + 0.6 + (0.28 * len(bars) + 0.8 if bars else 0))
+    tall = [3.1 * rows, *([0.28 * len(bars) + 0.6] if bars else [])]
+    parts = fig.subfigures(len(tall), 1, height_ratios=tall, squeeze=False)[:, 0]
+    if attention:
+        heads(parts[0], found, attention, found.overviews[kinds[-1]], rows, across)
+    elif hasattr(found.predictor.model.config, "cell"):
+        states(parts[0], found)
+    if bars:
+        axes = parts[-1].subplots()
+        names, values = [plain(name) for name, _ in bars], [value for _, value in bars]
+        axes.barh(range(len(bars)), values, color=picture.COLOURS[0])
+        axes.set_yticks(range(len(bars)), names)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.set_xlabel("probability")
+        for place, value in enumerate(values):
+            axes.text(min(value + 0.01, 0.94), place, f"{value:.1%}", va="center", fontsize=8)
+    if title:
+        fig.suptitle(plain(title), fontsize=10)
+    return picture.save(fig, path)
+
+
+def heads(part: Any, found: Looked, attention: Attention, seen: Overview, rows: int, across: int) -> None:
+    layer, _ = seen.sharpest
+    ticks = [[chip["shown"] for chip in found.streams[side]] for side in (attention.rows, attention.columns)]
+    grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
+    weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in range(attention.heads)]
+    most = max(float(table.max()) for table in weights)
+    for head, axes in enumerate(grid.flat):
+        if head >= attention.heads:
+            axes.set_axis_off()
+            continue
+        axes.imshow(weights[head], cmap="cividis", vmin=0, vmax=most, aspect="auto")
+        axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
+        for names, side in zip(ticks, (axes.set_yticks, axes.set_xticks), strict=True):
+            step = math.ceil(len(names) / SHOWN)
+            turned = {"rotation": 90} if side == axes.set_xticks else {}
+            side(range(0, len(names), step), [plain(n) for n in names[::step]], fontsize=6, **turned)
+    part.colorbar(grid[0, 0].images[0], ax=grid, label="weight", shrink=0.8)
+    part.supxlabel(f"{attention.kind} attention: a row looks at its columns", fontsize=8)
+
+
+def states(part: Any, found: Looked) -> None:
+    header, tensors = unrolled(found)
+    axes = part.subplots()
+    image = axes.imshow(tensors["states"][-1].float().T.cpu().numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+    names = [chip["shown"] for chip in found.streams[header["stream"]]][: header["rows"]]
+    step = math.ceil(len(names) / SHOWN)
+    axes.set_xticks(range(0, len(names), step), [plain(n) for n in names[::step]], rotation=90, fontsize=6)
+    axes.set_ylabel(f"units of the last {header['cell']} layer")
+    part.colorbar(image, ax=axes, label="state")
+
+
+def answers(found: Looked) -> list[tuple[str, float]]:
+    """What is drawn as bars: names and probabilities."""
+    results = found.results
+    if "next" in results:
+        return [(repr(word["text"])[1:-1].replace(" ", "␣"), word["p"]) for word in results["next"]["top"][:BARS]]
+    if "classes" in results:
+        return [(one["label"], one["p"]) for one in results["classes"]]
+    if "tags" in results:
+        return [(f"{tag['word']}  {tag['label']}", tag["p"]) for tag in results["tags"]][:SHOWN]
+    if results.get("fill"):
+        return [(word["text"], word["p"]) for word in results["fill"][0]["words"][:BARS]]
+    if "translation" in results:
+        pieces = results["translation"]["hypotheses"][0]["tokens"]
+        return [(piece["text"].replace(" ", "␣"), math.exp(piece["logp"])) for piece in pieces][:SHOWN]
+    return []
+
+
+def plain(text: str) -> str:
+    return text.replace("$", r"\$")  # matplotlib reads $…$ as a formula

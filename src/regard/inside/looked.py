@@ -1,0 +1,110 @@
+"""What is kept of one text's way through one model, and how it is kept."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.inside.attention import Attention, Overview
+from regard.inside.container import pack
+from regard.inside.embedding import Embedded
+from regard.inside.tokens import Token
+from regard.nn.attention import AdditiveLook
+from regard.nn.taps import watch
+
+LONGEST = 1024  # tokens that are looked at
+
+Check = Callable[[], None]  # raises when nobody waits for the result any more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What to look at. `target` is a given translation; `prefix` is how the translation must begin."""
+
+    text: str
+    second: str = ""
+    target: str = ""
+    prefix: str = ""
+    beam: int = 5
+
+
+@dataclass
+class Looked:
+    """What was found. Weights are worked out from `attention` head by head, when somebody asks."""
+
+    predictor: Any
+    streams: dict[str, list[Token]]
+    embeddings: dict[str, Embedded] = field(default_factory=dict)
+    attention: dict[str, Attention] = field(default_factory=dict)
+    overviews: dict[str, Overview] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    finding: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def bytes(self, **known: Any) -> bytes:
+        """The first answer: tokens, thumbnails of all heads, results; `known` is what the caller adds."""
+        about, tensors, scales = [], dict(self.tensors), {}
+        for kind, a in self.attention.items():
+            found = self.overviews[kind]
+            tensors[f"thumbs_{kind}"], scales[f"thumbs_{kind}"] = found.thumbs, found.scale
+            layer, head = found.sharpest
+            about.append({
+                "kind": kind, "rows": a.rows, "columns": a.columns, "layers": len(a.layers), "heads": a.heads,
+                "causal": a.causal, "thumbs": f"thumbs_{kind}", "sharpest": {"layer": layer, "head": head},
+            })  # fmt: skip
+        header = {
+            **known, "seconds": self.seconds, "streams": {k: {"tokens": v} for k, v in self.streams.items()},
+            "attention": about, "results": self.results, "finding": self.finding, "notes": self.notes,
+        }  # fmt: skip
+        return pack(header, tensors, scales)
+
+
+@contextmanager
+def interruptible(model: nn.Module, check: Check) -> Iterator[None]:
+    """`check` before every layer, and before every step of a decoder's cell."""
+    lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
+    parts = [part for parent in lists for part in parent] + [p for n, p in model.named_children() if n == "cell"]
+    hooks = [part.register_forward_pre_hook(lambda *_: check()) for part in parts]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def captured(found: dict[str, Attention], model: nn.Module, streams: dict[str, tuple[str, str]]) -> Iterator[None]:
+    """File what the taps see by kind; `streams` are the names along the rows and columns of each."""
+    with watch(model, "*look") as seen:
+        yield
+    layers: dict[str, list[Any]] = {}
+    for name, calls in seen.items():
+        if calls:
+            layers.setdefault(kind_of(name), []).append(merged(calls))
+    found |= {kind: Attention(kind, *streams[kind], looks) for kind, looks in layers.items()}
+
+
+def kind_of(tap: str) -> str:
+    """decoder.0.cross.look -> cross; a model's only attention is "additive", that of its blocks "self"."""
+    parts = tap.split(".")
+    if "cross" in parts or parts[0] in ("encoder", "decoder"):
+        return "cross" if "cross" in parts else parts[0]
+    return "additive" if len(parts) == 2 else "self"
+
+
+def merged(calls: list[Any]) -> Any:
+    """One look of all that a tap saw: a recurrent decoder looks once a word."""
+    first = calls[0]
+    if not isinstance(first, AdditiveLook):
+        return first
+    q, scores = (torch.cat([getattr(call, name) for call in calls], 1) for name in ("q", "scores"))
+    return AdditiveLook(q, first.k, first.v, scores)
+
+
+def cut_note(kept: int, end: str = "start") -> str:
+    return f"the text was cut to its {end}, {kept:,} tokens: the model, or the studio, sees no more"

@@ -1,0 +1,141 @@
+"""One word in two texts: where it looks in each, how its vector differs, and which other words matter to it."""
+
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError
+from regard.inside.attention import Attention, stages
+from regard.inside.looked import Check, Question, captured, interruptible
+from regard.inside.sequence import Sequence, read
+from regard.inside.tokens import Token
+from regard.models.base import EncoderDecoder
+
+MOST_WORDS = 64  # that are hidden one by one
+RANKED = 24  # heads that are told
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two texts, and its word."""
+
+    given: Sequence
+    places: list[int]  # of the word's tokens
+    rows: Tensor | None  # L H S: where the word looks, the mean of its tokens
+    vectors: list[Tensor]  # of the word after the embedding and after every layer, D each
+
+    def name(self) -> str:
+        return "".join(self.given.chips[i]["text"].removeprefix("##") for i in self.places).strip()
+
+
+@torch.inference_mode()
+def pair(
+    predictor: Any, first: tuple[str, int], second: tuple[str, int], check: Check
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Everything about one word in two texts, for `pack`; a text comes with the number of its word."""
+    with interruptible(predictor.model, check):
+        one, two = side(predictor, *first), side(predictor, *second)
+        header: dict[str, Any] = {
+            "tokens_a": one.given.chips, "tokens_b": two.given.chips,
+            "rows": {"a": {"word": first[1], "tokens": one.places}, "b": {"word": second[1], "tokens": two.places}},
+            "cosine": [
+                torch.cosine_similarity(x.double(), y.double(), dim=0).item()
+                for x, y in zip(one.vectors, two.vectors, strict=True)
+            ],
+            "occlusion_a": occlusion(predictor, one), "occlusion_b": occlusion(predictor, two), "heads": [],
+        }  # fmt: skip
+    tensors = {}
+    if one.rows is not None and two.rows is not None:
+        tensors = {"row_a": one.rows, "row_b": two.rows}
+        header["heads"] = ranked(one, two)
+    return header | {"finding": said(one, header)}, tensors
+
+
+def side(predictor: Any, text: str, word: int) -> Side:
+    given = read(predictor, Question(text=text))
+    places = [i for i, chip in enumerate(given.chips) if chip["word"] == word and not chip["special"]]
+    if not places:
+        raise DataError(f"no word number {word} in {text[:60]!r}; choose one that is there")
+    found: dict[str, Attention] = {}
+    streams = dict.fromkeys(("self", "encoder"), ("text", "text"))
+    with captured(found, predictor.model, streams):
+        layers = given.layers(predictor)
+    ids = torch.tensor(given.ids, device=predictor.device)
+    vectors = [states[places].mean(0) for states in (predictor.model.token(ids), *layers)]
+    looking = found.get("encoder" if isinstance(predictor.model, EncoderDecoder) else "self")
+    return Side(given, places, None if looking is None else rows_of(looking, places), vectors)
+
+
+def rows_of(attention: Attention, places: list[int]) -> Tensor:
+    rows = [
+        torch.stack([stages(look, head)["weights"][places].mean(0) for head in range(attention.heads)])
+        for look in attention.layers
+    ]
+    return torch.stack(rows)  # L H S
+
+
+def ranked(one: Side, two: Side) -> list[dict[str, Any]]:
+    """Heads by how differently they look: half of what would have to be moved to turn one row into the other.
+
+    Tokens the texts share are compared with each other; what stands in one alone counts in full.
+    """
+    assert one.rows is not None and two.rows is not None
+    left, right = one.rows.clone(), two.rows.clone()
+    total = torch.zeros(left.shape[:2])
+    for block in SequenceMatcher(None, one.given.ids, two.given.ids, autojunk=False).get_matching_blocks():
+        mine, theirs = (slice(start, start + block.size) for start in (block.a, block.b))
+        total += (left[..., mine] - right[..., theirs]).abs().sum(-1)
+        left[..., mine] = 0.0
+        right[..., theirs] = 0.0
+    total = (total + left.sum(-1) + right.sum(-1)) / 2
+    values, order = total.flatten().topk(min(RANKED, total.numel()))
+    heads = total.size(1)
+    return [
+        {"layer": place // heads, "head": place % heads, "difference": value}
+        for place, value in zip(order.tolist(), values.tolist(), strict=True)
+    ]
+
+
+def occlusion(predictor: Any, found: Side) -> list[dict[str, Any]]:
+    """How far the word's last vector turns (1 - cosine) when another word is hidden: [MASK] where there is one."""
+    chips, kept = found.given.chips, found.vectors[-1].double()
+    own = chips[found.places[0]]["word"]
+    changes = []
+    for word in sorted({chip["word"] for chip in chips if not chip["special"]} - {own})[:MOST_WORDS]:
+        hidden = without(predictor, found.given, word)
+        places = [i for i, chip in enumerate(hidden.chips) if chip["word"] == own]
+        vector = hidden.layers(predictor)[-1][places].mean(0).double()
+        change = 1 - torch.cosine_similarity(vector, kept, dim=0).item()
+        changes.append({"word": word, "text": text_of(chips, word), "change": change})
+    return changes
+
+
+def without(predictor: Any, given: Sequence, word: int) -> Sequence:
+    """The text with a word hidden, or left out where the model knows no mask."""
+    mask = getattr(predictor.tokenizer, "mask", None)
+    if mask is not None:
+        ids = [mask if chip["word"] == word else id for id, chip in zip(given.ids, given.chips, strict=True)]
+        return Sequence(ids, given.sentences, given.chips)
+    stay = [i for i, chip in enumerate(given.chips) if chip["word"] != word]
+    return Sequence([given.ids[i] for i in stay], [given.sentences[i] for i in stay], [given.chips[i] for i in stay])
+
+
+def text_of(chips: list[Token], word: int) -> str:
+    return "".join(chip["text"].removeprefix("##") for chip in chips if chip["word"] == word).strip()
+
+
+def said(one: Side, header: dict[str, Any]) -> str:
+    first, last = header["cosine"][0], header["cosine"][-1]
+    text = f"The two vectors of “{one.name()}” have a cosine of {first:.2f} at the start and {last:.2f} at the end."
+    if not header["heads"]:
+        return text
+    best = header["heads"][0]
+    if best["difference"] < 1e-6:
+        return (
+            text + " Its rows are the same in every head: what differs comes after it, and this model looks back only."
+        )
+    place = f"head {best['head'] + 1} of layer {best['layer'] + 1}"
+    return text + f" It looks most differently in {place}: {best['difference']:.0%} of the weight is elsewhere."

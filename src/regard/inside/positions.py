@@ -1,0 +1,157 @@
+"""How a model knows where a token stands, and what becomes of a text whose words change places."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import DataError
+from regard.inside.embedding import scheme
+from regard.inside.looked import Check, Question, interruptible
+from regard.inside.sequence import Sequence, read
+from regard.inside.tokens import raw
+from regard.inside.translation import search
+from regard.models.base import EncoderDecoder, LanguageModel
+from regard.models.transformer import Transformer
+from regard.nn.positions import Interleaved, Sinusoidal, waves
+
+MOST = 256  # places
+SIDES = {True: "source", False: "text"}
+BEST = 5  # answers that are compared
+
+
+def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The first `n` places as the model has them, for `pack`, and the cosine of every two of them."""
+    name, layout, place = scheme(model, SIDES[isinstance(model, EncoderDecoder)])
+    n = max(1, min(n, MOST, getattr(model.config, "max_length", 0) or getattr(model.config, "context", 0) or MOST))
+    tensors: dict[str, Tensor] = {}
+    rows = None
+    with torch.no_grad():
+        if place is not None:
+            tensors["table"] = rows = place(torch.arange(n, device=model.token.weight.device)).float()
+            if name == "sinusoidal":
+                sines, cosines = waves(n, rows.size(1))
+                tensors |= {"interleaved": Interleaved.layout(sines, cosines).float()}
+                tensors |= {"halves": Sinusoidal.layout(sines, cosines).float()}
+        elif name == "rotary":
+            half = model.rotary.cosines.size(1) // 2
+            rate = torch.atan2(model.rotary.sines[1, half:], model.rotary.cosines[1, :half])  # of one place: under 1
+            tensors["angles"] = torch.arange(n)[:, None] * rate
+            rows = torch.cat((model.rotary.cosines[:n, :half], model.rotary.sines[:n, half:]), -1)
+        elif name == "alibi":
+            tensors["slopes"] = model.alibi.slopes.float()
+        if rows is not None:
+            unit = torch.nn.functional.normalize(rows.float(), dim=-1)
+            tensors["similarity"] = unit @ unit.T
+    return {"scheme": name, "layout": layout, "n": n, "finding": said(name, tensors)}, tensors
+
+
+def said(name: str, tensors: dict[str, Tensor]) -> str:
+    if name == "none":
+        return "This model adds nothing for a token's place: what it knows of order comes from its mask or recurrence."
+    if name == "alibi":
+        slopes = tensors["slopes"]
+        return f"Every step away takes {slopes.min():.3g} to {slopes.max():.3g} off a score, by the head."
+    table = tensors["similarity"]
+    if len(table) < 2:
+        return f"Places are {name}."
+    near, far = float(table.diagonal(1).mean()), float(table[0, -1])
+    return f"Places are {name}: neighbours have a cosine of {near:.2f}, the first and number {len(table)} of {far:.2f}."
+
+
+@contextmanager
+def nowhere(model: Any) -> Iterator[None]:
+    """The model without its positions: no vector is added, nothing is turned, no score leans."""
+    ways = {
+        "place": lambda _, __, out: torch.zeros_like(out),
+        "rotary": lambda _, __, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])),
+        "alibi": lambda _, given, __: given[0],
+    }
+    ways |= {"encoder_place": ways["place"], "decoder_place": ways["place"]}
+    parts = [(getattr(model, name, None), way) for name, way in ways.items()]
+    hooks = [part.register_forward_hook(way) for part, way in parts if isinstance(part, torch.nn.Module)]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@torch.inference_mode()
+def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
+    """A text and the same words in another order, with positions and without: states compared token by token."""
+    model = predictor.model
+    given = read(predictor, question)
+    order = shuffled(given)
+    other = Sequence(
+        [given.ids[i] for i in order], [given.sentences[i] for i in order], [given.chips[i] for i in order]
+    )
+    found: dict[str, Any] = {
+        "tokens": [chip["shown"] for chip in given.chips],
+        "order": order,
+        "shuffled": "".join(chip["text"] for chip in other.chips if not chip["special"]).strip(),
+    }
+    back = torch.tensor(order).argsort()  # where each token of the text stands in the other
+    with interruptible(model, check):
+        for name in ("with", "without"):
+            with nowhere(model) if name == "without" else nullcontext():
+                one, two = given.states(predictor), other.states(predictor)
+                likeness = torch.cosine_similarity(one.double(), two[back.to(two.device)].double(), dim=-1)
+                found[name] = {
+                    "cosine": likeness.tolist(),
+                    "original": answers(predictor, given, one, check),
+                    "shuffled": answers(predictor, other, two, check),
+                }
+    found["finding"] = compared(model, *(min(found[name]["cosine"]) for name in ("with", "without")))
+    return found
+
+
+def shuffled(given: Sequence) -> list[int]:
+    """Places in another order: words are moved whole, special tokens stay."""
+    groups: dict[int, list[int]] = {}
+    for place, chip in enumerate(given.chips):
+        if not chip["special"] and not chip.get("sentence"):
+            groups.setdefault(chip["word"], []).append(place)
+    words = list(groups.values())
+    if len(words) < 2:
+        raise DataError("a text of one word has no other order; type some more")
+    luck = torch.Generator().manual_seed(0)
+    mixed = [words[i] for i in torch.randperm(len(words), generator=luck).tolist()]
+    if mixed == words:
+        mixed = words[1:] + words[:1]
+    new = iter([place for word in mixed for place in word])
+    moved = {place for word in words for place in word}
+    return [next(new) if place in moved else place for place in range(len(given.ids))]
+
+
+def answers(predictor: Any, given: Sequence, states: Tensor, check: Check) -> list[dict[str, Any]]:
+    """What the model says in the end: next tokens, classes, or a translation; nothing for other models."""
+    model = predictor.model
+    if isinstance(model, LanguageModel):
+        likely, order = model.logits(states[-1]).double().softmax(-1).topk(min(BEST, model.config.vocab))
+        texts = [raw(predictor.tokenizer, id)[0] for id in order.tolist()]
+    elif isinstance(model, EncoderDecoder):
+        room = getattr(model.config, "max_length", 512)
+        (score, ids), *_ = search(predictor, given.ids, Question(text="", beam=1), room, check)[0]
+        return [{"text": predictor.tokenizer.decode(ids), "p": None, "score": score}]
+    elif hasattr(predictor, "labels") and model.config.head == "sequence":
+        likely = model.scores(model.summary(states[None])).double().softmax(-1)[0]
+        texts = list(predictor.labels)
+    else:
+        return []
+    return [{"text": text, "p": p} for text, p in zip(texts, likely.tolist(), strict=True)]
+
+
+def compared(model: Any, kept: float, without: float) -> str:
+    if hasattr(model.config, "cell"):
+        return "A recurrent model has no positions to take away: reading one word after the other is its order."
+    text = (
+        f"In another order the least alike state has a cosine of {kept:.2f} to its own; without positions {without:.2f}"
+    )
+    if without > 0.9999:
+        return text + ": then the model sees a set of words, and any order is the same to it."
+    if isinstance(model, Transformer):
+        return text + "."
+    return text + ", for a model that looks back only still knows how many words came before."

@@ -1,0 +1,71 @@
+"""How much of the past reaches a language model's last state: gradients against distance, on a text of one's own."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import ConfigError
+from regard.explain.gradients import architecture, model_reach
+from regard.inside.looked import Check, interruptible
+from regard.models.base import LanguageModel
+from regard.predictors import Writer
+
+LONGEST = 200
+EXACT = 160  # width up to which the whole Jacobian is worked out
+SMALL = 10_000_000  # parameters up to which it is worked out in float64
+DIRECTIONS = 8  # at random, where the width is too much
+AT_BIRTH = ("rnn", "gru", "lstm", "gpt", "llama")  # untrained models, by architecture
+
+
+def curve(writer: Any, text: str, length: int, check: Check) -> dict[str, Any]:
+    """Norms of d last state / d embedding, by distance, of the last `length` tokens of a text (read again if short)."""
+    if not isinstance(writer, Writer):
+        raise ConfigError("gradients against distance are for language models; choose one of these")
+    ids = writer.encode(text)
+    while len(ids) < length + 1:
+        ids = ids + ids
+    room = writer.model.config.context or length + 1
+    row = torch.tensor(ids[-min(length + 1, room) :], device=writer.device)
+    model: LanguageModel = writer.model
+    exact = model.config.width <= EXACT
+    if sum(p.numel() for p in model.parameters()) <= SMALL:
+        model = copy.deepcopy(model).double()
+    with interruptible(model, check), torch.inference_mode(False):
+        norms = model_reach(model, row) if exact else estimated(model, row)
+    return {"distances": list(range(len(norms))), "norms": norms.tolist(), "exact": exact}
+
+
+def estimated(model: LanguageModel, ids: Tensor) -> Tensor:
+    """`model_reach` from a few random directions: |vᵀJ|² is |J|² on average, for v of independent signs."""
+    luck = torch.Generator().manual_seed(0)
+    x = model.token(ids).detach()
+    total = torch.zeros(len(ids), dtype=torch.float64)
+    for _ in range(DIRECTIONS):
+        rows = x[None].clone().requires_grad_()
+        hook = model.token.register_forward_hook(lambda *_, rows=rows: rows)
+        try:
+            last = model(ids[None])[0, -1]
+        finally:
+            hook.remove()
+        signs = (torch.randint(2, last.shape, generator=luck) * 2 - 1).to(last)
+        (grad,) = torch.autograd.grad(last, rows, signs)
+        total += grad[0].double().norm(dim=-1).square().cpu()
+    return (total / DIRECTIONS).sqrt().flip(0)
+
+
+def at_birth(arch: str, length: int) -> dict[str, Any]:
+    """An untrained tiny model on random tokens, as `regard gradients` measures it."""
+    norms = architecture(arch, length, 0).norms
+    return {"distances": list(range(len(norms))), "norms": norms, "exact": True}
+
+
+def said(curves: Sequence[dict[str, Any]]) -> str:
+    parts = []
+    for found in curves:
+        norms = found["norms"]
+        if len(norms) > 2 and norms[1]:
+            parts.append(f"{norms[-1] / norms[1]:.2g} in {found['name']} (over {len(norms) - 1} steps)")
+    return f"Of the gradient at distance 1 there is left at the farthest: {', '.join(parts)}." if parts else ""

@@ -1,0 +1,95 @@
+"""The pieces of a text as chips: their ids, what is seen of them, which word they belong to and where they stand."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from regard.data.tokenizers.bpe import SPACE
+from regard.data.tokenizers.pretrained import printable
+from regard.data.tokenizers.wordpiece import Encoded, WordPiece
+
+Token = dict[str, Any]
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how a piece that is a byte is written
+
+
+def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
+    """What a token adds to a text, and its bytes where these alone are no character."""
+    if hasattr(tokenizer, "token_bytes"):
+        data = tokenizer.token_bytes(id)
+        try:
+            return data.decode(), None
+        except UnicodeDecodeError:
+            return tokenizer.piece(id), list(data)
+    piece = tokenizer.piece(id)
+    if found := BYTE.fullmatch(piece):
+        return piece, [int(found[1], 16)]
+    return piece.replace(SPACE, " "), None
+
+
+def vocabulary(tokenizer: Any, size: int) -> list[str]:
+    """The text of every id of a head, which may have more rows than the tokenizer has pieces."""
+    return [raw(tokenizer, id)[0] if id < tokenizer.size else "" for id in range(size)]
+
+
+def token(
+    tokenizer: Any, id: int, word: int, special: bool, span: tuple[int, int] = (0, 0), sentence: int = 0
+) -> Token:
+    text, data = raw(tokenizer, id)
+    shown = printable(text.encode()).replace(" ", "␣")
+    return {
+        "id": id, "text": text, "shown": shown, "word": -1 if special else word, "special": special, "bytes": data,
+        "start": span[0], "end": span[1], **({"sentence": sentence} if sentence else {}),
+    }  # fmt: skip
+
+
+def of_writer(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
+    """Of a language model: a word begins where white space does."""
+    specials = {tokenizer.bos, *tokenizer.ends} - {None}
+    data = [b"" if id in specials else tokenizer.token_bytes(id) for id in ids]
+    ends = np.cumsum([len(part) for part in data])
+    whole = b"".join(data)
+    if whole == text.encode():
+        opens = (np.frombuffer(whole, np.uint8) & 0xC0) != 0x80  # the first byte of each character
+        before = np.concatenate([[0], np.cumsum(opens)])  # characters that have begun before each byte
+        starts = [int(before[e - len(p) + 1] - 1) if p else int(before[e]) for e, p in zip(ends, data, strict=True)]
+        spans = list(zip(starts, before[ends].tolist(), strict=True))
+    else:
+        spans = located([raw(tokenizer, id)[0] for id in ids], text)
+    found, word, blank = [], -1, False
+    for id, part, span in zip(ids, data, spans, strict=True):
+        opening = part[:1].isspace()
+        word += (opening and not blank) or word < 0
+        blank = part[-1:].isspace() and (opening or blank)
+        found.append(token(tokenizer, id, word, id in specials, span))
+    return found
+
+
+def of_translator(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
+    """Of one side of a translator."""
+    words = {place: word for word, group in enumerate(tokenizer.words(ids)) for place in group}
+    spans = located([raw(tokenizer, id)[0] for id in ids], text)
+    ends = (tokenizer.eos, tokenizer.pad)
+    return [token(tokenizer, id, words.get(i, -1), id in ends, spans[i]) for i, id in enumerate(ids)]
+
+
+def of_encoder(tokenizer: WordPiece, found: Encoded, spans: Sequence[tuple[int, int]] | None = None) -> list[Token]:
+    """Of a text or a pair as BERT reads it; the words of a second text are counted on. `spans` go before its own."""
+    first = max((w for w, s in zip(found.words, found.sentences, strict=True) if w is not None and not s), default=-1)
+    chips = []
+    for i, (id, sentence, word) in enumerate(zip(found.ids, found.sentences, found.words, strict=True)):
+        number = -1 if word is None else word + (first + 1) * sentence
+        chips.append(token(tokenizer, id, number, word is None, (spans or found.offsets)[i], sentence))
+    return chips
+
+
+def located(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
+    """Where each piece stands in the text; one that is not found stands where the last one ended."""
+    spans, place = [], 0
+    for piece in pieces:
+        core = piece.strip()
+        at = text.find(core, place) if core else -1
+        start, place = (place, place) if at < 0 else (at, at + len(core))
+        spans.append((start, place))
+    return spans

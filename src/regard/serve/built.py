@@ -1,0 +1,15 @@
+"""The page of the studio in a source tree, where it is built and not kept."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+
+
+def make_page() -> None:
+    """Build the page where its source is and has changed; an installed package brings its own."""
+    if (ROOT / "studio" / "package.json").is_file() and shutil.which("make"):
+        said = subprocess.run(["make", "-s", "page"], cwd=ROOT, capture_output=True, text=True)
+        print(said.stdout + said.stderr, end="", file=sys.stderr)

@@ -1,0 +1,95 @@
+"""Who may ask: this machine's browser on our own page, with bodies of a sane size. Everybody else hears why not."""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+LARGEST = 256 * 1024  # bytes of a question
+DRAINED = 64 * 1024 * 1024  # bytes that are read and thrown away, so that the browser hears the answer
+OURS = ("127.0.0.1", "localhost", "[::1]")
+HEADERS = {
+    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class Guard:
+    """Wraps an ASGI application."""
+
+    def __init__(self, app: App):
+        self.app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [
+                    *message.get("headers", []), *((k.encode(), v.encode()) for k, v in HEADERS.items())
+                ]  # fmt: skip
+            await send(message)
+
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if stop := stranger(headers, (scope.get("server") or ("", 0))[1]):
+            await refuse(guarded, 403, *stop)
+            return
+        if scope["method"] in ("GET", "HEAD"):
+            await self.app(scope, receive, guarded)
+            return
+        if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
+            await refuse(guarded, 415, "questions are JSON", "send them as application/json")
+            return
+        body = await read(receive)
+        if body is None:
+            limit = f"{LARGEST // 1024} KB"
+            await refuse(guarded, 413, f"the text is too long: more than {limit}", "look at a part of it")
+            return
+        waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self.app(scope, again, guarded)
+
+
+def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
+    """Why a request is not from our own page, and what to do; None if it is."""
+    homes = [f"{name}:{port}" for name in OURS] + (list(OURS) if port == 80 else [])
+    if headers.get("host", "").lower() not in homes:
+        return "this studio answers to this machine alone", f"open http://127.0.0.1:{port}/"
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() not in [f"http://{home}" for home in homes]:
+        return "another site asked for this", f"open http://127.0.0.1:{port}/ itself"
+    return None
+
+
+async def read(receive: Receive) -> bytes | None:
+    """The whole body; None if it is too large, which is then thrown away as it comes."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        part = message.get("body", b"")
+        size += len(part)
+        if size <= LARGEST:
+            parts.append(part)
+        if not message.get("more_body", False) or size > DRAINED:
+            return b"".join(parts) if size <= LARGEST else None
+
+
+async def refuse(send: Send, status: int, error: str, hint: str) -> None:
+    body = json.dumps({"error": error, "hint": hint}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,80 @@
+"""A look as one HTML file: the page itself, carrying the answers it would have asked for."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from regard.errors import DataError
+from regard.inside.attention import row, stages
+from regard.inside.container import matrix, pack
+from regard.inside.embedding import ROWS
+from regard.inside.looked import Looked, Question
+from regard.inside.positions import positions
+from regard.inside.recurrent import unrolled
+from regard.inside.tokens import vocabulary
+from regard.serve.shelf import describe
+
+PAGE = Path(__file__).parent / "page"
+FIGURE = "figure.html"
+MARK = '<script id="regard-look" type="application/json">{}</script>'
+NAME = "file"  # of the only look there is
+PLACES = 64  # whose positions are shown
+ROOM = 8_000_000  # bytes of exact heads; the others are there as thumbnails
+
+
+def html(found: Looked, folder: Path, question: Question) -> str:
+    """The file's text. The sharpest head of each kind comes first, then its layer, then all for which there is room."""
+    try:
+        page = (PAGE / FIGURE).read_text("utf-8")
+    except OSError:
+        raise DataError(f"the page is not built, so there is no {FIGURE}; run make page, or write a .png") from None
+    about = describe(f"runs/{folder.name}", folder)
+    if MARK.format("null") not in page:
+        raise DataError(f"{PAGE / FIGURE} has no place for the numbers; run make page again")
+    asked = {"model": about["id"], "text": question.text, "second": question.second, "target": question.target}
+    data = {
+        "state": "#" + urlencode({k: v for k, v in asked.items() if v}),
+        "look": text_of(found.bytes(look=NAME, model=about)),
+        "parts": parts(found, about["id"]),
+    }
+    safe = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # no text can end the script it travels in
+    return page.replace(MARK.format("null"), MARK.format(safe))
+
+
+def parts(found: Looked, id: str) -> dict[str, Any]:
+    """Answers by the addresses the page asks at."""
+    carried: dict[str, Any] = {}
+    left = ROOM
+    for kind, attention in found.attention.items():
+        best = found.overviews[kind].sharpest
+        order = [(layer, head) for layer in range(len(attention.layers)) for head in range(attention.heads)]
+        for layer, head in sorted(order, key=lambda place: (place != best, place[0] != best[0], place)):
+            where = {"look": NAME, "kind": kind, "layer": layer, "head": head}
+            data = pack(*matrix(stages(attention.layers[layer], head)["weights"], True))
+            if len(data) > left:
+                break
+            left -= len(data)
+            carried["/api/head?" + urlencode({**where, "stage": "weights"})] = {"container": text_of(data)}
+            if (layer, head) == best:
+                for query in range(min(64, len(found.streams[attention.rows]))):
+                    data = pack(*row(attention.layers[layer], head, query), {})
+                    carried["/api/row?" + urlencode({**where, "query": query})] = {"container": text_of(data)}
+    for stream, embedded in found.embeddings.items():
+        for start in range(0, size := len(embedded.token), ROWS):
+            where = {"look": NAME, "stream": stream, "from": start, "to": min(size, start + ROWS)}
+            data = pack(*embedded.part(start, size), {})
+            carried["/api/embedding?" + urlencode(where)] = {"container": text_of(data)}
+    places = pack(*positions(found.predictor.model, PLACES), {})
+    carried[f"/api/positions?model={quote(id, safe='')}&n={PLACES}"] = {"container": text_of(places)}
+    if "next" in found.results:
+        words = vocabulary(found.predictor.tokenizer, found.predictor.model.config.vocab)
+        carried[f"/api/vocab?model={quote(id, safe='')}"] = {"json": words}
+    if hasattr(found.predictor.model.config, "cell"):
+        carried[f"/api/recurrent?look={NAME}"] = {"container": text_of(pack(*unrolled(found), {}))}
+    return carried
+
+
+def text_of(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")

@@ -1,0 +1,174 @@
+"""What the server holds: two models, four looks, one worker that runs them, and who is waiting for what."""
+
+import asyncio
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from regard.errors import RegardError
+from regard.serve.shelf import Shelf
+
+if TYPE_CHECKING:
+    from regard.inside.looked import Looked
+
+MODELS, LOOKS, TABS = 2, 4, 64  # kept; the one not used for the longest time goes first
+T = TypeVar("T")
+
+
+class Gone(RegardError):
+    """A look that was let go to make room."""
+
+    def __init__(self) -> None:
+        super().__init__("this look was let go to make room; look again")
+
+
+class Superseded(Exception):
+    """Nobody waits for this any more."""
+
+
+class Ticket:
+    """Somebody waiting in a tab. A newer ticket of the tab, or the tab's end, makes it void."""
+
+    def __init__(self, studio: "Studio", tab: str, seq: int):
+        self.studio, self.tab, self.seq = studio, tab, seq
+        self.void = threading.Event()
+
+    def check(self) -> None:
+        if self.void.is_set():
+            raise Superseded
+
+    def stage(self, name: str) -> None:
+        self.check()
+        self.studio.tell(self.tab, "progress", {"seq": self.seq, "stage": name})
+
+
+class Studio:
+    def __init__(self, shelf: Shelf):
+        self.shelf = shelf
+        self.worker = ThreadPoolExecutor(1, "regard-model")
+        self.closing = threading.Event()
+        self.models: OrderedDict[str, tuple[int, Any]] = OrderedDict()  # id -> when its weights were written, predictor
+        self.looks: OrderedDict[str, tuple[str, Looked]] = OrderedDict()  # look -> id of its model, what was found
+        self.tickets: OrderedDict[str, Ticket] = OrderedDict()  # tab -> its newest
+        self.listeners: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Queue]]] = {}
+        self.lock = threading.Lock()
+
+    # -- models and looks -----------------------------------------------------------------------------------------
+
+    def predictor(self, id: str) -> Any:
+        """A model, loaded unless it is here already as it is on the disk now. For the worker alone."""
+        from regard.predictors import load
+
+        folder = self.shelf.folder(id)
+        written = (folder / "model.safetensors").stat().st_mtime_ns
+        if id not in self.models or self.models[id][0] != written:
+            self.drop(id)
+            while len(self.models) >= MODELS:
+                self.drop(next(iter(self.models)))
+            self.models[id] = written, load(folder)
+        self.models.move_to_end(id)
+        return self.models[id][1]
+
+    def drop(self, id: str) -> None:
+        """Let a model go, and its looks, which hold on to it."""
+        self.models.pop(id, None)
+        with self.lock:
+            for name in [name for name, (model, _) in self.looks.items() if model == id]:
+                del self.looks[name]
+
+    def keep(self, model: str, found: "Looked") -> str:
+        name = secrets.token_hex(8)
+        with self.lock:
+            self.looks[name] = model, found
+            while len(self.looks) > LOOKS:
+                self.looks.popitem(last=False)
+        return name
+
+    def looked(self, name: str) -> "Looked":
+        with self.lock:
+            if name not in self.looks:
+                raise Gone
+            self.looks.move_to_end(name)
+            return self.looks[name][1]
+
+    # -- who waits ------------------------------------------------------------------------------------------------
+
+    def ticket(self, tab: str, seq: int) -> Ticket:
+        """The newest of a tab voids the one before; one that comes late is void itself."""
+        new = Ticket(self, tab, seq)
+        with self.lock:
+            old = self.tickets.get(tab)
+            if old is not None and old.seq > seq:
+                new.void.set()
+                return new
+            if old is not None:
+                old.void.set()
+            self.tickets[tab] = new
+            self.tickets.move_to_end(tab)
+            while len(self.tickets) > TABS:
+                self.tickets.popitem(last=False)
+        return new
+
+    async def work(self, ticket: Ticket, job: Callable[[], T], gone: Callable[[], Any]) -> T:
+        """The result of a job of the worker; void as soon as `gone`, asked now and then, says that nobody listens."""
+
+        def checked() -> T:
+            ticket.check()
+            return job()
+
+        future = asyncio.get_running_loop().run_in_executor(self.worker, checked)
+        while not (await asyncio.wait([future], timeout=0.2))[0]:
+            if self.closing.is_set() or await gone():
+                ticket.void.set()
+        return await future
+
+    def listen(self, tab: str) -> asyncio.Queue:
+        queue: asyncio.Queue = asyncio.Queue(100)
+        with self.lock:
+            self.listeners.setdefault(tab, set()).add((asyncio.get_running_loop(), queue))
+        return queue
+
+    def leave(self, tab: str, queue: asyncio.Queue) -> None:
+        """A tab's stream ended; with its last one, its work does."""
+        with self.lock:
+            left = {pair for pair in self.listeners.pop(tab, set()) if pair[1] is not queue}
+            if left:
+                self.listeners[tab] = left
+            elif tab in self.tickets:
+                self.tickets[tab].void.set()
+
+    def tell(self, tab: str, event: str, data: dict[str, Any]) -> None:
+        with self.lock:
+            pairs = list(self.listeners.get(tab, ()))
+        for loop, queue in pairs:
+            loop.call_soon_threadsafe(lambda queue=queue: queue.full() or queue.put_nowait((event, data)))
+
+    def close(self) -> None:
+        self.closing.set()
+        for ticket in list(self.tickets.values()):
+            ticket.void.set()
+        self.worker.shutdown(wait=False, cancel_futures=True)
+
+
+def shelf(runs: Path, model: str = "") -> tuple[Shelf, str]:
+    """All runs and all models in the cache, and the id of `model`: a run, a folder, or a name that may be fetched."""
+    from regard.data.folders import cache_folder
+
+    roots = {"runs": runs.absolute(), "cache": (cache_folder() / "models").absolute()}
+    if not model:
+        return Shelf(roots, {}), ""
+    from regard.config import no_run
+    from regard.models.fetched import resolve
+
+    inside = runs / model
+    folder = (inside if (inside / "config.json").is_file() else resolve(model)).absolute()
+    if not (folder / "config.json").is_file():
+        raise no_run(folder)
+    for word, root in roots.items():
+        if folder.is_relative_to(root):
+            return Shelf(roots, {}), f"{word}/{folder.relative_to(root).as_posix()}"
+    return Shelf(roots, {f"model/{folder.name}": folder}), f"model/{folder.name}"

@@ -1,0 +1,257 @@
+// One selection, shared by every view: which model, which text, which layer, head and token.
+import { Container, fromBase64 } from './container'
+import { fresh, get, has, offline, post, Refusal, saved, send } from './source'
+import type { Attention, LookHeader, Model, Token } from './types'
+import { read, write, type Place } from './url'
+
+export type Look = Container<LookHeader>
+
+const tab = Array.from(crypto.getRandomValues(new Uint8Array(8)), (x) => x.toString(16).padStart(2, '0')).join('')
+
+export const VIEWS: Record<string, string> = {
+  tokens: 'Tokens',
+  embedding: 'Embedding',
+  search: 'Attention as search',
+  attention: 'Attention',
+  pair: 'Two sentences',
+  translation: 'Translation',
+  next: 'Next token',
+  labels: 'Answers',
+  recurrent: 'Recurrent',
+  training: 'Training',
+}
+
+const ANSWERS = ['classes', 'tags', 'fill', 'similar'] // one view for all of them
+const PAIRED = ['pair', 'encoder', 'masked'] // families whose look takes a second text
+
+class Studio {
+  at = $state<Place>(read(saved ? saved.state : location.hash))
+  models = $state.raw<Model[] | null>(null)
+  look = $state.raw<Look | null>(null)
+  busy = $state(false)
+  stage = $state('')
+  trouble = $state<{ error: string; hint: string } | null>(null)
+  theme = $state<'light' | 'dark'>('light')
+  beat = $state(0) // counts news of training runs
+  branches = $state<string[]>([])
+  private seq = 0
+  private wait: ReturnType<typeof setTimeout> | undefined
+  private lookedAt = ''
+
+  model: Model | null = $derived(this.models?.find((m) => m.id === this.at.model) ?? this.look?.header.model ?? null)
+  attention: Attention | null = $derived.by(() => {
+    const all = this.look?.header.attention ?? []
+    return all.find((a) => a.kind === this.at.kind) ?? all[0] ?? null
+  })
+  // nobody has chosen yet (-1): the sharpest head is the one to see first
+  layer = $derived(clamp(this.at.layer < 0 ? (this.attention?.sharpest.layer ?? 0) : this.at.layer, this.attention?.layers ?? this.model?.layers ?? 1))
+  head = $derived(clamp(this.at.head < 0 ? (this.attention?.sharpest.head ?? 0) : this.at.head, this.attention?.heads ?? 1))
+  query = $derived(this.chosen(this.rows))
+  view = $derived(this.views.includes(this.at.view) ? this.at.view : (this.views[0] ?? ''))
+
+  get views(): string[] {
+    const shown = this.model?.views ?? []
+    const known = Object.keys(VIEWS).filter((v) => shown.includes(v) || (v === 'labels' && ANSWERS.some((a) => shown.includes(a))))
+    if (offline) return known.filter((v) => CARRIED[v]?.() ?? true)
+    const curves = !known.includes('training') && (this.at.view === 'training' || this.models?.length === 0)
+    return curves ? [...known, 'training'] : known // a first run has curves before it has a model
+  }
+
+  get rows(): Token[] {
+    return this.tokens(this.attention?.rows ?? Object.keys(this.look?.header.streams ?? {})[0])
+  }
+
+  get columns(): Token[] {
+    return this.tokens(this.attention?.columns)
+  }
+
+  tokens(stream: string | undefined): Token[] {
+    return (stream && this.look?.header.streams[stream]?.tokens) || []
+  }
+
+  /** The chosen one of some tokens; the last that is a word, until somebody chooses. */
+  chosen(tokens: Token[]): number {
+    return clamp(this.at.query < 0 ? tokens.findLastIndex((t) => !t.special) : this.at.query, tokens.length)
+  }
+
+  get hash(): string {
+    return write(this.at)
+  }
+
+  async start(): Promise<void> {
+    if (saved) {
+      this.look = new Container<LookHeader>(fromBase64(saved.look))
+      this.at.model = this.look.header.model.id
+      this.models = [this.look.header.model]
+      return
+    }
+    await this.refresh()
+    this.listen()
+    addEventListener('hashchange', () => {
+      if (location.hash !== this.hash) {
+        this.at = read(location.hash)
+        this.settle()
+        void this.run()
+      }
+    })
+  }
+
+  async refresh(): Promise<void> {
+    try {
+      this.models = (await fresh<{ models: Model[] }>('/api/models')).models
+    } catch (e) {
+      return this.fail(e)
+    }
+    const before = this.at.model
+    this.settle()
+    if (this.at.model && (before !== this.at.model || !this.look)) void this.run()
+  }
+
+  /** A first visit shows the newest model with its own example. */
+  private settle(): void {
+    if (!this.at.model) this.at.model = this.models?.[0]?.id ?? ''
+    if (!this.at.text && this.model) this.at.text = this.model.example
+    if (!this.at.second && this.model?.example2) this.at.second = this.model.example2
+  }
+
+  choose(id: string): void {
+    const old = this.model
+    this.at.model = id
+    const next = this.model
+    if (!next) return
+    if (!this.at.text || this.at.text === old?.example || old?.family !== next.family) this.at.text = next.example
+    if (!this.at.second || this.at.second === old?.example2 || old?.family !== next.family) this.at.second = next.example2 ?? ''
+    Object.assign(this.at, { target: '', prefix: '', kind: '', layer: -1, head: -1, query: -1, wordA: -1, wordB: -1 })
+    this.branches = []
+    void this.run()
+  }
+
+  typed(text: string): void {
+    this.at.text = text
+    this.at.target = ''
+    this.at.prefix = ''
+    this.branches = []
+    this.soon()
+  }
+
+  /** Branch: go on with `text`, and remember the way back. */
+  branch(text: string): void {
+    this.branches = [...this.branches, this.at.text]
+    this.at.text = text
+    void this.run()
+  }
+
+  back(): void {
+    const last = this.branches.at(-1)
+    if (last === undefined) return
+    this.branches = this.branches.slice(0, -1)
+    this.at.text = last
+    void this.run()
+  }
+
+  soon(): void {
+    clearTimeout(this.wait)
+    this.wait = setTimeout(() => void this.run(), 450)
+  }
+
+  async run(again = false): Promise<void> {
+    clearTimeout(this.wait)
+    if (offline || !this.at.model) return
+    const { model, text, target, prefix, beam } = this.at
+    const second = (PAIRED.includes(this.model?.family ?? '') && this.at.second) || null
+    const question = { model, text, second, target: target || null, prefix: prefix || null, beam }
+    const key = JSON.stringify(question)
+    if (!again && key === this.lookedAt && this.look) return
+    const seq = ++this.seq
+    this.busy = true
+    this.stage = ''
+    try {
+      const look = await send<Look>('/api/look', { ...question, tab, seq })
+      if (seq !== this.seq) return
+      this.look = look
+      this.lookedAt = key
+      this.trouble = null
+    } catch (e) {
+      if (seq === this.seq && !(e instanceof Refusal && e.status === 409)) this.fail(e)
+    }
+    if (seq === this.seq) this.busy = false
+  }
+
+  /** Numbers of a pair carry the same counter: a newer question makes an older one pointless. */
+  ask = <T>(path: string, body: object): Promise<T> => post<T>(path, body, { tab, seq: ++this.seq })
+
+  fail(e: unknown): void {
+    this.busy = false
+    if (e instanceof Refusal) this.trouble = { error: e.message, hint: e.hint }
+    else this.trouble = { error: e instanceof Error ? e.message : String(e), hint: '' }
+  }
+
+  private listen(): void {
+    const events = new EventSource(`/api/events?tab=${tab}`)
+    const on = (name: string, what: (data: { seq?: number; stage?: string }) => void) =>
+      events.addEventListener(name, (e) => what(JSON.parse((e as MessageEvent).data || '{}')))
+    on('progress', ({ seq, stage }) => seq === this.seq && (this.stage = stage ?? ''))
+    on('models', () => void this.refresh())
+    on('metrics', () => this.beat++)
+    on('bye', () => events.close())
+    addEventListener('pagehide', () => events.close())
+  }
+
+  step(what: 'layer' | 'head', by: number): void {
+    const most = what === 'layer' ? (this.attention?.layers ?? this.model?.layers ?? 1) : (this.attention?.heads ?? 1)
+    this.at[what] = clamp(this[what] + by, most)
+  }
+}
+
+/** Views of a saved file that need more than the look itself: shown when their numbers came along. */
+const CARRIED: Record<string, () => boolean> = {
+  embedding: () => has('/api/embedding'),
+  search: () => has('/api/row'),
+  pair: () => has('/api/pair'),
+  recurrent: () => has('/api/recurrent'),
+  training: () => false,
+}
+
+export function clamp(i: number, count: number): number {
+  return Math.max(0, Math.min(Math.trunc(i) || 0, count - 1))
+}
+
+export const studio = new Studio()
+
+/** The answer to a question that changes: the newest question wins, its answer stays until the next one arrives. */
+export function fetched<T>(path: () => string | null, how: (path: string) => Promise<T> = get) {
+  let value = $state.raw<T | null>(null)
+  let error = $state('')
+  let waiting = $state(false)
+  $effect(() => {
+    const question = path()
+    waiting = question !== null
+    if (!question) {
+      value = null
+      return
+    }
+    let live = true
+    how(question).then(
+      (answer) => live && ((value = answer), (error = ''), (waiting = false)),
+      (e) => {
+        if (!live) return
+        value = null
+        waiting = false
+        error = [e.message, e.hint].filter(Boolean).join(' ')
+        if (e instanceof Refusal && e.status === 410) void studio.run(true) // the server made room; look again
+      },
+    )
+    return () => void (live = false)
+  })
+  return {
+    get value() {
+      return value
+    },
+    get error() {
+      return error
+    },
+    get waiting() {
+      return waiting
+    },
+  }
+}

@@ -1,0 +1,76 @@
+// What the server says, as TypeScript.
+
+export interface Model {
+  id: string
+  name: string
+  family: string
+  task: string
+  arch: string
+  parameters: number
+  layers: number
+  heads: number
+  kind: 'run' | 'published'
+  modified: number
+  metrics: boolean
+  views: string[]
+  example: string
+  example2: string | null
+}
+
+export interface Token {
+  id: number
+  text: string
+  shown: string
+  word: number
+  special: boolean
+  bytes: number[] | null
+  start: number
+  end: number
+}
+
+export interface Attention {
+  kind: string
+  rows: string
+  columns: string
+  layers: number
+  heads: number
+  causal: boolean
+  thumbs: string
+  sharpest: { layer: number; head: number }
+}
+
+export interface Choice {
+  id: number
+  text: string
+  p: number
+}
+
+export interface Hypothesis {
+  text: string
+  score: number
+  tokens: { id: number; text: string; logp: number }[]
+}
+
+export interface Results {
+  next?: { logits: string; top: Choice[]; surprisal: (number | null)[] }
+  classes?: { label: string; p: number }[]
+  tags?: { word: string; label: string; p: number; start: number; end: number }[]
+  fill?: { position: number; words: Choice[] }[]
+  similar?: { cosine: number }
+  translation?: {
+    hypotheses: Hypothesis[]
+    steps: { token: string; top: { text: string; p: number }[] }[]
+    beam: { text: string; score: number; parent: number; kept: boolean; ends: boolean }[][]
+  }
+}
+
+export interface LookHeader {
+  look: string
+  model: Model
+  seconds: number
+  streams: Record<string, { tokens: Token[] }>
+  attention: Attention[]
+  results: Results
+  finding: Record<string, string>
+  notes: string[]
+}

@@ -1,0 +1,111 @@
+"""`regard look` and `regard train --studio`: figures as files, and curves while they grow."""
+
+import base64
+import json
+import re
+import xml.etree.ElementTree as xml
+
+import pytest
+import torch
+from PIL import Image
+from tests.system.cli_toy import regard, works
+from tests.unit.inside import tiny
+
+import regard as package
+from regard.inside.container import unpack
+from regard.serve import saved
+
+TEXT = "The cat drank <the> milk & </script> it."
+NAMES = ("gpt", "lstm", "masked", "classifier", "pair", "tagger", "encoder", "transformer", "lstm-translator")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("look")
+    for name in NAMES:
+        tiny.write(folder / name, name)
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_picture_of_every_family(runs, tmp_path, name):
+    out = tmp_path / "a.png"
+    said = works("look", runs / name, "The [MASK] cat costs $3.", "--second", "A cat.", "--out", out)
+    assert said.out.strip() == str(out) and said.err
+    with Image.open(out) as image:
+        assert image.width > 300 and len(image.convert("L").getcolors(256)) > 10
+    assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
+
+
+def test_a_drawing_is_xml_with_the_tokens_in_it(runs, tmp_path):
+    works("look", runs / "gpt", "<b>", "--out", tmp_path / "a.svg", "-q")
+    assert xml.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+
+
+def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
+    page = tmp_path / "page"
+    page.mkdir()
+    whole = '<!doctype html><script id="regard-look" type="application/json">null</script><p>after</p>'
+    (page / "figure.html").write_text(whole)
+    monkeypatch.setattr(saved, "PAGE", page)
+    out = tmp_path / "a.html"
+    works("look", runs / "gpt", TEXT, "--out", out)
+    text = out.read_text("utf-8")
+    assert text.count("</script>") == 1 and "<the>" not in text, "text never ends the script it travels in"
+    found = json.loads(re.search(r'json">(.*?)</script><p>after</p>$', text, re.DOTALL)[1])
+    header, tensors = unpack(base64.b64decode(found["look"]))
+    assert "".join(t["text"] for t in header["streams"]["text"]["tokens"]) == TEXT
+    writer = package.load(runs / "gpt")
+    with torch.no_grad():
+        logits = writer.model.logits(writer.hidden(writer.encode(TEXT)))[-1]
+    torch.testing.assert_close(torch.tensor(tensors["logits"]), logits)
+    assert len([path for path in found["parts"] if path.startswith("/api/head?look=file&kind=self&")]) == 8
+    rows = [path for path in found["parts"] if path.startswith("/api/row?look=file&kind=self&")]
+    assert len(rows) == len(header["streams"]["text"]["tokens"])
+    assert len(found["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]) == writer.model.config.vocab
+    size = len(header["streams"]["text"]["tokens"])
+    about, part = unpack(
+        base64.b64decode(found["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["container"])
+    )
+    torch.testing.assert_close(torch.tensor(part["token"]), writer.model.token.weight[writer.encode(TEXT)].detach())
+    assert about["rows"] == size and "/api/positions?model=runs%2Fgpt&n=64" in found["parts"]
+    assert found["state"].startswith("#model=runs%2Fgpt&text=The+cat")
+
+    works("look", runs / "lstm", TEXT, "--out", out)
+    assert '"/api/recurrent?look=file"' in out.read_text("utf-8")
+
+
+def test_names_that_are_no_figure_and_pages_that_are_not_built(runs, tmp_path, monkeypatch):
+    said = regard("look", runs / "gpt", TEXT, "--out", tmp_path / "a.gif")
+    assert said.code == 2 and "a.html" in said.err
+    monkeypatch.setattr(saved, "PAGE", tmp_path / "none")
+    said = regard("look", runs / "gpt", TEXT, "--out", tmp_path / "a.html")
+    assert said.code == 2 and "make page" in said.err
+    said = regard("look", runs / "transformer", " ", "--out", tmp_path / "a.png")
+    assert said.code == 2 and "empty" in said.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_curves_can_be_watched_while_they_grow(tmp_path, monkeypatch):
+    import urllib.request
+
+    from regard.train import log
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.txt").write_text("the cat sat on the mat.\n" * 300)
+    heard, whole = [], log.Log.__call__
+    said: list[str] = []
+    monkeypatch.setattr("regard.cli.common.Flags.say", lambda _, text: said.append(text))
+
+    def listening(self, event, *rest, **more):
+        whole(self, event, *rest, **more)
+        address = next(line for line in said if line.startswith("studio: "))[8:].split("#")[0]
+        runs = json.loads(urllib.request.urlopen(f"{address}api/runs", timeout=60).read())["runs"]
+        events = urllib.request.urlopen(f"{address}api/metrics?run={runs[0]['id']}", timeout=60).read()
+        heard.append((runs[0]["id"], len(json.loads(events)["events"])))
+
+    monkeypatch.setattr(log.Log, "__call__", listening)
+    small = ["--set=model.context=32", "--set=model.width=16", "--set=model.layers=1", "--set=model.heads=2",
+             "--set=model.ffn=16", "--device=cpu"]  # fmt: skip
+    works("train", "lm", "--data=my.txt", "--tokens=bytes", *small, "--steps=20", "--name=x", "--studio")
+    assert heard and [n for _, n in heard] == list(range(1, len(heard) + 1)) and heard[0][0] == "runs/x"

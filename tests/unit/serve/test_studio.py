@@ -1,0 +1,230 @@
+"""Who waits for what, what is told without asking, and how the server starts."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from regard.cli.common import Flags
+from regard.cli.main import main
+from regard.errors import ConfigError
+from regard.serve import run
+from regard.serve.news import events_of, news
+from regard.serve.shelf import Shelf
+from regard.serve.studio import Studio, Superseded, shelf
+
+
+async def never() -> bool:
+    return False
+
+
+def patient(ticket, started: threading.Event):
+    """Work that goes on until somebody stops it; for ten seconds, if nobody does."""
+
+    def job():
+        started.set()
+        for _ in range(1000):
+            time.sleep(0.01)
+            ticket.check()
+
+    return job
+
+
+def test_a_newer_question_stops_the_older_and_tabs_do_not_mind_each_other(studio):
+    async def scene():
+        first, started = studio.ticket("a", 1), threading.Event()
+        other = studio.ticket("b", 1)
+        waiting = asyncio.create_task(studio.work(first, patient(first, started), never))
+        await asyncio.to_thread(started.wait)
+        second = studio.ticket("a", 2)
+        with pytest.raises(Superseded):
+            await waiting
+        assert await studio.work(second, lambda: "answer", never) == "answer"
+        assert await studio.work(other, lambda: "of the other tab", never) == "of the other tab"
+        late = studio.ticket("a", 1)
+        with pytest.raises(Superseded):
+            await studio.work(late, lambda: "never run", never)
+
+    asyncio.run(scene())
+
+
+def test_work_that_waits_its_turn_is_dropped_before_it_begins(studio):
+    async def scene():
+        first, started, ran = studio.ticket("a", 1), threading.Event(), []
+        busy = asyncio.create_task(studio.work(first, patient(first, started), never))
+        await asyncio.to_thread(started.wait)
+        queued = studio.ticket("b", 1)
+        task = asyncio.create_task(studio.work(queued, lambda: ran.append(1), never))
+        await asyncio.sleep(0)
+        studio.ticket("b", 2)
+        studio.ticket("a", 2)
+        for waiting in (busy, task):
+            with pytest.raises(Superseded):
+                await waiting
+        assert not ran
+
+    asyncio.run(scene())
+
+
+def test_a_closed_tab_stops_its_work(studio):
+    async def scene():
+        ticket, started = studio.ticket("a", 1), threading.Event()
+
+        async def closed() -> bool:
+            return started.is_set()
+
+        with pytest.raises(Superseded):
+            await studio.work(ticket, patient(ticket, started), closed)
+        ticket, started = studio.ticket("a", 2), threading.Event()
+        queue = studio.listen("a")
+        waiting = asyncio.create_task(studio.work(ticket, patient(ticket, started), never))
+        await asyncio.to_thread(started.wait)
+        studio.leave("a", queue)  # its stream of events ended
+        with pytest.raises(Superseded):
+            await waiting
+
+    asyncio.run(scene())
+
+
+def test_a_superseded_look_answers_409(client, ask, studio, monkeypatch):
+    def overtaken(*_):
+        raise Superseded
+
+    monkeypatch.setattr("regard.inside.look.look", overtaken)
+    answer = ask("/api/look", model="runs/gpt", text="a")
+    assert answer.status_code == 409 and answer.json()["error"] == "superseded"
+
+
+def test_a_tab_hears_of_its_progress_new_models_and_new_lines(studio, runs, monkeypatch):
+    monkeypatch.setattr("regard.serve.news.QUIET", 0.05)
+
+    async def scene():
+        stream = news(studio, "a", never)
+
+        async def next_event():
+            lines = (await asyncio.wait_for(anext(stream), 20)).split("\n")
+            return lines[0].removeprefix("event: "), json.loads(lines[1].removeprefix("data: "))
+
+        assert (await next_event())[0] == "hello"
+        studio.ticket("a", 7).stage("reading the text")
+        assert await next_event() == ("progress", {"seq": 7, "stage": "reading the text"})
+        studio.ticket("b", 1).stage("of another tab")
+        (runs / "gpt" / "run.json").write_text('{"task": "lm", "model": {}}')
+        (runs / "gpt" / "metrics.jsonl").write_text('{"step": 1}\n')
+        assert await next_event() == ("metrics", {"run": "runs/gpt"})
+        (runs / "lstm" / "model.safetensors").unlink()
+        assert await next_event() == ("models", {})
+        studio.closing.set()
+        assert (await next_event())[0] == "bye"
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream)
+        assert not studio.listeners
+
+    asyncio.run(scene())
+
+
+def test_curves_are_read_on_from_where_one_was(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"ste')
+    found = events_of(path, 0)
+    assert found == {"events": [{"step": 1}, {"step": 2}], "next": 24, "restart": False}
+    with path.open("ab") as file:
+        file.write(b'p": 3}\nnonsense\n{"step": 4}\n')
+    found = events_of(path, 24)
+    assert found["events"] == [{"step": 3}, {"step": 4}] and found["next"] == path.stat().st_size
+    path.write_bytes(b'{"step": 1}\n')
+    assert events_of(path, 24) == {"events": [{"step": 1}], "next": 12, "restart": True}
+
+
+def test_runs_are_listed_before_they_have_a_model(client, runs):
+    (runs / "new").mkdir()
+    (runs / "new" / "run.json").write_text('{"task": "lm", "seed": 3, "steps": 10, "model": {"cell": "gru"}}')
+    (runs / "new" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    (found,) = client.get("/api/runs").json()["runs"]
+    assert (found["id"], found["arch"], found["seed"], found["steps"]) == ("runs/new", "gru", 3, 10)
+    assert client.get("/api/metrics?run=runs/new").json()["events"] == [{"step": 1, "loss": 2.0}]
+    assert "runs/new" not in [m["id"] for m in client.get("/api/models").json()["models"]]
+
+
+# -- starting -----------------------------------------------------------------------------------------------------
+
+
+def test_a_model_by_name_is_a_run_a_folder_or_of_the_cache(runs, tmp_path, monkeypatch):
+    assert shelf(runs)[1] == ""
+    assert shelf(runs, "gpt")[1] == "runs/gpt" == shelf(runs, str(runs / "gpt"))[1]
+    known, id = shelf(tmp_path / "elsewhere", str(runs / "gpt"))
+    assert id == "model/gpt" and [m["id"] for m in known.models()] == ["model/gpt"]
+    with pytest.raises(Exception, match="no run or model folder"):
+        shelf(runs, "nothing-of-the-kind")
+
+
+def test_a_port_that_is_taken_is_said(monkeypatch):
+    taken = run.bound(0)
+    port = taken.getsockname()[1]
+    with pytest.raises(ConfigError, match="choose another one"):
+        run.bound(port)
+    other = run.bound(0)
+    assert other.getsockname()[1] != port and run.address(other).startswith("http://127.0.0.1:")
+    taken.close()
+    other.close()
+
+
+def test_beside_training_it_answers_from_a_thread(runs, tmp_path):
+    made = Studio(Shelf({"runs": runs}, {}))
+    address = run.beside(made)
+    models = json.loads(urllib.request.urlopen(f"{address}api/models", timeout=60).read())["models"]
+    assert len(models) == 6
+    made.close()
+
+
+def test_the_server_is_ready_before_torch_is_imported(tmp_path):
+    code = """
+import sys
+from pathlib import Path
+from regard.serve.run import bound, server
+from regard.serve.studio import Studio, shelf
+server(Studio(shelf(Path("runs"))[0]))
+print([name for name in ("torch", "numpy", "tokenizers") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("missing", ["fastapi", "uvicorn"])
+def test_a_missing_extra_is_named(missing, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(SystemExit) as stop:
+        main(["studio"])
+    assert stop.value.code == 3
+    assert "pip install 'regard[serve]'" in capsys.readouterr().err
+
+
+def test_studio_starts_prints_its_address_and_ends_on_ctrl_c(runs):
+    words = [sys.executable, "-m", "regard", "studio", "--runs", str(runs), "--model", "gpt"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().strip().removeprefix("studio: ")
+        assert address.startswith("http://127.0.0.1:") and address.endswith("/#model=runs/gpt")
+        base = address.split("#")[0]
+        stream = urllib.request.urlopen(f"{base}api/events?tab=x", timeout=60)
+        assert stream.readline() == b"event: hello\n"
+        process.send_signal(2)
+        assert process.wait(30) in (0, 130)
+        assert b"event: bye" in stream.read()
+        assert "Traceback" not in process.stderr.read()
+    finally:
+        process.kill()
+
+
+def test_flags_say_where_live_curves_are(runs, capsys, monkeypatch):
+    from regard.cli import studio as verbs
+
+    monkeypatch.setattr("regard.serve.run.beside", lambda made, port=0: "http://127.0.0.1:1/")
+    verbs.live(Path(runs), Flags())
+    assert "studio: http://127.0.0.1:1/#view=training" in capsys.readouterr().err

@@ -1,0 +1,115 @@
+"""Bugs of the studio: numbers that are not the forward pass's, and doors left open."""
+
+from tests.zoo.bug import bugs
+
+ATTENTION, RESULTS, STATES = (f"unit/inside/test_{name}.py" for name in ("attention", "results", "states"))
+APP, STUDIO = "unit/serve/test_app.py", "unit/serve/test_studio.py"
+
+INSIDE = [
+    *bugs(
+        "inside/attention.py",
+        (
+            "a look takes the keys of another group",
+            "shared = head // (look.q.size(1) // look.k.size(1))",
+            "shared = head % look.k.size(1)",
+            ATTENTION,
+        ),
+        (
+            "a look scales by the width, not by its root",
+            "scaled = scores / math.sqrt(q.size(-1))",
+            "scaled = scores / q.size(-1)",
+            ATTENTION,
+        ),
+        (
+            "thumbnails forget how scores lean",
+            "return lean.masked_fill(~table, -torch.inf)",
+            "return additive(table, torch.float32)",
+            ATTENTION,
+        ),
+        ("every small thumbnail is that of the last head", "edge, edge).clone()", "edge, edge)", ATTENTION),
+    ),
+    *bugs(
+        "inside/text.py",
+        (
+            "surprisal is that of the token one reads from",
+            "row[places.start + 1 : places.stop + 1, None]",
+            "row[places.start : places.stop, None]",
+            RESULTS,
+        ),
+    ),
+    *bugs(
+        "inside/translation.py",
+        (
+            "an ending takes the place of a hypothesis that goes on",
+            "kept = rank < self.search.beams if ends else alive < self.search.beams",
+            "kept = rank < self.search.beams",
+            f"{RESULTS}::test_kept_candidates_are_the_beams_of_the_next_step",
+        ),
+    ),
+    *bugs(
+        "inside/embedding.py",
+        (
+            "the embedding shown is not scaled",
+            "(model.scale if isinstance(model, Transformer) else 1.0)",
+            "1.0",
+            STATES,
+        ),
+    ),
+    *bugs(
+        "inside/recurrent.py",
+        (
+            "the update gate is upside down in the picture",
+            "h = (1 - z) * n + z * h",
+            "h = z * n + (1 - z) * h",
+            STATES,
+        ),
+    ),
+    *bugs(
+        "serve/guard.py",
+        (
+            "any host may ask",
+            'if headers.get("host", "").lower() not in homes:',
+            "if not headers:",
+            f"{APP}::test_other_hosts_are_refused",
+        ),
+        (
+            "any site may ask",
+            "if origin is not None and origin.lower() not in",
+            "if origin is not None and origin.lower() in",
+            f"{APP}::test_other_sites_are_refused",
+        ),
+    ),
+    *bugs(
+        "serve/app.py",
+        (
+            "links lead out of the page",
+            "if not file.is_relative_to(PAGE.resolve()) or not file.is_file():",
+            "if not file.is_file():",
+            f"{APP}::test_nothing_outside_the_page_is_served",
+        ),
+    ),
+    *bugs(
+        "serve/studio.py",
+        (
+            "an overtaken question is worked on to its end",
+            "                old.void.set()\n",
+            "                pass\n",
+            f"{STUDIO}::test_work_that_waits_its_turn_is_dropped_before_it_begins",
+        ),
+        (
+            "looks are kept for ever",
+            "while len(self.looks) > LOOKS:",
+            "while len(self.looks) > 1000:",
+            f"{APP}::test_four_looks_and_two_models_are_kept",
+        ),
+    ),
+    *bugs(
+        "serve/saved.py",
+        (
+            "a text can end the script it travels in",
+            '.replace("<", "\\\\u003c")',
+            "",
+            "system/test_cli_look.py::test_a_page_carries_its_numbers",
+        ),
+    ),
+]
