@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { csv, number, percent, show } from '../src/lib/format'
+import { csv, number, percent, said, show } from '../src/lib/format'
 import { aligned, guess } from '../src/lib/pair'
 import { filled } from '../src/lib/save'
 import { linear, logarithmic } from '../src/lib/scale'
@@ -19,6 +19,7 @@ test('CSV is read back by the rules of RFC 4180', () => {
 test('white space is seen', () => {
   expect(show(' a\n\t\u001b')).toBe('␣a⏎⇥\\x1b')
   expect(show('')).toBe('(empty)')
+  expect(['␣it', '▁it', '␣', 'a␣b', undefined].map(said)).toEqual(['“it”', '“it”', '“␣”', '“a␣b”', ''])
 })
 
 test('ticks are round, inside, and as precise as they are near', () => {

@@ -49,7 +49,10 @@ def loaded(outside: dict) -> set[str]:
             page = urllib.request.urlopen(address, timeout=20).read().decode()
             names = re.findall(r'(?:src|href)="\./(assets/[^"]+)"', page)
             kinds = [urllib.request.urlopen(address + name, timeout=20).headers.get_content_type() for name in names]
-            return {"index.html" if '<div id="app">' in page else "", *(k.replace("text/java", "application/java") for k in kinds)}
+            return {
+                "index.html" if '<div id="app">' in page else "",
+                *(k.replace("text/java", "application/java") for k in kinds),
+            }
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(20)

@@ -76,7 +76,16 @@ def train(folder: Path) -> Path:
         works("train", "lm", *lm, *gpt, "--name=gpt")
         works("train", "lm", *lm, "--arch=lstm", "--name=lstm")
         works("train", "mlm", "--data=corpus.txt", *FEW, *NARROW, *short, "--name=bert")
-        works("train", "classify", "--data=reviews.csv", "--text=review", *FEW, *NARROW, "--label=sentiment", "--name=classifier")
+        works(
+            "train",
+            "classify",
+            "--data=reviews.csv",
+            "--text=review",
+            *FEW,
+            *NARROW,
+            "--label=sentiment",
+            "--name=classifier",
+        )
         works("train", "pair", "--data=pairs.tsv", *FEW, *NARROW, "--name=pair")
         works("train", "tag", "--data=train.conll", "--valid=train.conll", *FEW, *NARROW, "--name=tagger")
     torch.manual_seed(0)
@@ -138,7 +147,8 @@ class Tab:
 
     def table(self, name: str) -> list[list[str]]:
         """The numbers under a figure as the page has them, with the head of the table as the first row."""
-        figure = self.figure(name)
+        figure = self.page.locator(f'[data-figure="{name}"][aria-busy=false]')
+        figure.wait_for()
         if figure.locator("details").get_attribute("open") is None:
             figure.locator("summary").click()
         figure.locator("details tbody tr").first.wait_for()

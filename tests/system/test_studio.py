@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import math
-import os
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -65,7 +64,9 @@ def browser(home):
 
 @pytest.fixture
 def tab(browser, home):
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce", accept_downloads=True)
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, reduced_motion="reduce", accept_downloads=True
+    )
     found = Tab(context.new_page(), home)
     yield found
     context.close()
@@ -117,12 +118,14 @@ def test_a_heads_weights_are_those_of_another_implementation(tab, place, model, 
     ids = torch.tensor([model("gpt").encode(TEXTS["gpt"])])
     other = AutoModelForCausalLM.from_pretrained(place / "runs" / "gpt", attn_implementation="eager").eval()
     with torch.inference_mode():
-        want = other(ids, output_attentions=True).attentions[layer][0, head]
+        every = torch.cat(other(ids, output_attentions=True).attentions)  # L H T S
+    want = every[layer, head]
     assert_close(tab.matrix("attention"), want, **NEAR)
+    most = torch.tensor([float(row[2]) for row in tab.table("heads")[1:]])
+    assert_close(most, every.amax(-1).mean(-1).flatten(), rtol=0.0, atol=1 / 255)  # thumbnails have eight bits
     stages = {}
     for stage in ("Scores q·k", "Scaled", "Masked"):
         tab.page.get_by_label(stage).check()
-        tab.page.wait_for_timeout(300)
         stages[stage] = tab.matrix("attention")
     width = 32 // 2
     assert_close(stages["Scaled"], stages["Scores q·k"] / math.sqrt(width), rtol=1e-3, atol=1e-3)
@@ -152,9 +155,7 @@ def test_additive_attention_and_an_edited_translation(tab, model):
     assert_close(tab.matrix("translation"), torch.from_numpy(look.weights[0, 0]), **NEAR)
     tab.page.get_by_label("What if it were").fill("le chien")
     tab.page.get_by_label("What if it were").press("Enter")
-    tab.page.get_by_text("le chien", exact=False).first.wait_for()
     tab.idle()
-    tab.page.wait_for_timeout(500)
     look = model("bahdanau").attention(TEXTS["bahdanau"], "le chien")
     assert_close(tab.matrix("translation"), torch.from_numpy(look.weights[0, 0]), **NEAR)
 
@@ -165,7 +166,6 @@ def test_recurrent_states_are_those_of_torchs_lstm(tab, model):
     ids = torch.tensor([writer.encode(TEXTS["lstm"])])
     with torch.inference_mode():
         states = writer.model(ids)[0]
-    tab.figure("states").wait_for()
     head, *rows = tab.table("states")
     assert head[:2] == ["unit", "state h"]
     last = writer.model.config.layers - 1
@@ -173,7 +173,6 @@ def test_recurrent_states_are_those_of_torchs_lstm(tab, model):
         tab.open("lstm", "recurrent", text=TEXTS["lstm"], layer=last)
         rows = tab.table("states")[1:]
     assert_close(torch.tensor([float(row[1]) for row in rows]), states[-1], **NEAR)
-    tab.figure("gradients").locator("svg").first.wait_for()
     assert len({row[0] for row in tab.table("gradients")[1:]}) == 4, "this model beside an RNN, an LSTM and a GPT"
 
 
@@ -208,7 +207,6 @@ def test_embedding_search_and_pair_show_the_models_vectors(tab, place, model):
     tab.open("gpt", "embedding", text=TEXTS["gpt"], query=3)
     net = model("gpt").model
     ids = torch.tensor(model("gpt").encode(TEXTS["gpt"]))
-    tab.figure("embedding").locator("canvas").first.wait_for()
     shown = tab.matrix("embedding")
     token = net.token(ids)[3].detach()
     assert_close(shown[:, 0], token, **NEAR)
@@ -243,7 +241,12 @@ def test_by_keyboard_alone(tab):
     tab.open("gpt", "attention", text=TEXTS["gpt"], layer=0, head=0, query=0)
     press = tab.page.keyboard.press
     title = tab.figure("attention").locator("h2")
-    for key, want in (("]", "Layer 2, head 1"), (".", "Layer 2, head 2"), ("[", "Layer 1, head 2"), (",", "Layer 1, head 1")):
+    for key, want in (
+        ("]", "Layer 2, head 1"),
+        (".", "Layer 2, head 2"),
+        ("[", "Layer 1, head 2"),
+        (",", "Layer 1, head 1"),
+    ):
         press(key)
         assert title.text_content() == want
     tab.page.locator("[role=radio][aria-checked=true]").focus()
@@ -374,7 +377,9 @@ def test_no_violation_of_accessibility_rules(browser, home, theme):
             tab.page.locator("summary").first.click()
         tab.page.wait_for_timeout(200)
         tab.page.evaluate(AXE.read_text("utf-8"))
-        rules = "axe.run({resultTypes: ['violations']})" if theme == "light" else "axe.run({runOnly: ['color-contrast']})"
+        rules = (
+            "axe.run({resultTypes: ['violations']})" if theme == "light" else "axe.run({runOnly: ['color-contrast']})"
+        )
         for violation in tab.page.evaluate(rules)["violations"]:
             nodes = [node["html"][:120] for node in violation["nodes"][:3]]
             found.append(f"{run} {view}: {violation['id']}: {violation['help']} {nodes}")
@@ -389,8 +394,7 @@ def test_it_reflows_on_a_narrow_screen(browser, home):
     for run, view in EVERY:
         tab.open(run, view, text=TEXTS[run], second="the dog ran")
         tab.page.wait_for_timeout(200)
-        wide = "[...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > 321 && !e.closest('.scroll, .plot, .unseen')).map(e => e.outerHTML.slice(0, 90))"
-        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 320, (run, view, tab.page.evaluate(wide)[:4])
+        assert tab.page.evaluate("document.documentElement.scrollWidth") <= 320, (run, view)
     context.close()
     tab.check()
 
@@ -444,4 +448,3 @@ def test_the_page_is_small():
     studio_toy.wanted()
     sizes = [len(gzip.compress(f.read_bytes())) for f in PAGE.rglob("*") if f.is_file()]
     assert len(sizes) >= 4 and sum(sizes) <= 150_000
-    assert not os.path.islink(PAGE)

@@ -26,6 +26,7 @@ INSIDE = [
             "return additive(table, torch.float32)",
             ATTENTION,
         ),
+        ("every small thumbnail is that of the last head", "edge, edge).clone()", "edge, edge)", ATTENTION),
     ),
     *bugs(
         "inside/text.py",

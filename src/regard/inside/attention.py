@@ -119,7 +119,7 @@ def overview(attention: Attention, check: Callable[[], None]) -> Overview:
         check()
         for head in range(attention.heads):
             weights = quick_weights(look, head, summands, room)
-            small.append(pooled(weights, edge, edge))
+            small.append(pooled(weights, edge, edge).clone())  # a small table is the buffer itself
             sharp.append(weights.amax(-1).mean())
             rest.append(weights[:, 0].mean())
     thumbs, scale = as_bytes(torch.stack(small).view(*shape, *small[0].shape))

@@ -38,3 +38,8 @@ export function show(word: string): string {
   if (word === '') return '(empty)'
   return word.replace(/[\u0000-\u0020\u007f-\u009f]/g, (c) => SEEN[c] ?? `\\x${c.charCodeAt(0).toString(16).padStart(2, '0')}`)
 }
+
+/** A token inside a sentence: without the mark of the space before it. */
+export function said(shown: string | undefined): string {
+  return shown === undefined ? '' : `“${shown.replace(/^[␣▁]+(?=.)/, '')}”`
+}

@@ -46,6 +46,9 @@ export function headOf(wanted: () => Wanted) {
       }
       return null
     },
+    get waiting(): boolean {
+      return answer.waiting
+    },
     get error(): string {
       return offline && wanted().stage === 'weights' ? '' : answer.error
     },

@@ -222,18 +222,21 @@ export const studio = new Studio()
 export function fetched<T>(path: () => string | null, how: (path: string) => Promise<T> = get) {
   let value = $state.raw<T | null>(null)
   let error = $state('')
+  let waiting = $state(false)
   $effect(() => {
     const question = path()
+    waiting = question !== null
     if (!question) {
       value = null
       return
     }
     let live = true
     how(question).then(
-      (answer) => live && ((value = answer), (error = '')),
+      (answer) => live && ((value = answer), (error = ''), (waiting = false)),
       (e) => {
         if (!live) return
         value = null
+        waiting = false
         error = [e.message, e.hint].filter(Boolean).join(' ')
         if (e instanceof Refusal && e.status === 410) void studio.run(true) // the server made room; look again
       },
@@ -246,6 +249,9 @@ export function fetched<T>(path: () => string | null, how: (path: string) => Pro
     },
     get error() {
       return error
+    },
+    get waiting() {
+      return waiting
     },
   }
 }

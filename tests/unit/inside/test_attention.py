@@ -116,9 +116,10 @@ def brute(x, rows, columns):
     )
 
 
+@pytest.mark.parametrize("edge", [5, 64])
 @pytest.mark.parametrize("name", ["gpt", "gpt-alibi", "llama", "transformer", "lstm-translator"])
-def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name):
-    monkeypatch.setattr("regard.inside.attention.EDGE", 5)
+def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name, edge):
+    monkeypatch.setattr("regard.inside.attention.EDGE", edge)
     found = look(open_model(name), QUESTION)
     header, tensors = unpack(found.bytes())
     for about in header["attention"]:
