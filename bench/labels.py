@@ -5,8 +5,8 @@ python bench/labels.py sst2 --lr 2e-4 --epochs 2  # one of them, with other sett
 python bench/labels.py --jobs 9                   # so many at a time on one GPU (as it is, 6; on a CPU 1)
 python bench/labels.py --steps 4 --seeds 1        # to see that it runs
 
-The data is yours, under $REGARD_DATA (`regard data list`). Both take as many steps of the same mean size, at the same
-rates, in bf16 on a GPU; the last weights are judged, by the same code, on the held-out part.
+The data is yours, under $REGARD_DATA (`regard data list`), the settings those of recipes/*_minilm.py. Both take as
+many steps of the same mean size, at the same rates; the last weights are judged by the same code on the held-out part.
 """
 
 import argparse
@@ -25,21 +25,21 @@ import torch
 from _common import RESULTS, machine
 
 import regard
-from regard.assemble import assemble, finetune_run, train_run
+from regard.assemble import assemble, train_run
 from regard.data.labelled import LabelledConfig, read_parts
 from regard.evaluate.labels import entity_score, is_iob
-from regard.models.fetched import resolve
+from regard.train.run import load_recipe
 
-SETS = {"sst2": ("classify", 1e-4, 3.0), "wnut17": ("tag", 2e-4, 5.0), "ewt": ("tag", 2e-4, 3.0)}  # task, rate, epochs
+SETS = ("sst2", "wnut17", "ewt")
 WHO = ("regard", "transformers")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def settings(name: str, seed: int, asked: argparse.Namespace) -> regard.Run:
-    task, lr, epochs = SETS[name]
-    run = finetune_run(resolve("minilm"), task, LabelledConfig(name=name, vocab=0), DEVICE)
-    optim = dataclasses.replace(run.optim, lr=asked.lr or lr)
-    run = dataclasses.replace(run, optim=optim, epochs=asked.epochs or epochs, seed=seed, eval_every=1_000_000)
+    """Those of the recipe, judged once, at the end."""
+    (run,) = load_recipe(Path(__file__).parents[1] / "recipes" / f"{name}_minilm.py").values()
+    optim = dataclasses.replace(run.optim, lr=asked.lr or run.optim.lr)
+    run = dataclasses.replace(run, optim=optim, epochs=asked.epochs or run.epochs, seed=seed, eval_every=1_000_000)
     return dataclasses.replace(run, steps=asked.steps) if asked.steps else run
 
 
@@ -88,7 +88,7 @@ def theirs(run: regard.Run, folder: str) -> Path:
         )
     transformers.set_seed(run.seed)
     named = {"id2label": dict(enumerate(labels)), "label2id": number}
-    model = kind.from_pretrained(run.start, num_labels=len(labels), **named)
+    model = kind.from_pretrained(run.start, num_labels=len(labels), dtype=torch.float32, **named)
     arguments = transformers.TrainingArguments(
         output_dir=folder,
         per_device_train_batch_size=round(len(train) / parts.loader.batches_per_epoch),
@@ -98,7 +98,8 @@ def theirs(run: regard.Run, folder: str) -> Path:
         max_grad_norm=run.optim.clip,
         warmup_steps=run.schedule.warmup,
         max_steps=run.steps,
-        bf16=DEVICE == "cuda",
+        bf16=run.precision == "bf16",
+        tf32=DEVICE == "cuda" or None,
         use_cpu=DEVICE == "cpu",
         seed=run.seed,
         save_strategy="no",
@@ -150,8 +151,8 @@ def main(asked: argparse.Namespace) -> None:
         found = list(pool.map(work, jobs))
     print(f"\n{'':10}{'lr':>8}{'epochs':>8}{'regard':>18}{'transformers':>18}   one sd of theirs below: not lower than")
     for name in names:
-        _, lr, epochs = SETS[name]
-        lr, epochs = asked.lr or lr, asked.epochs or epochs
+        run = settings(name, 0, asked)
+        lr, epochs = run.optim.lr, run.epochs
         scores = {
             who: [f["score"] for f in found if f["set"] == name and f["who"] == who]
             for who in ("regard", "transformers")

@@ -6,6 +6,7 @@ import pytest
 
 from regard import assemble
 from regard.assemble import translate
+from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.errors import ConfigError
 from regard.models import ARCHS
@@ -65,3 +66,18 @@ def test_few_held_out_sentences_are_judged_by_their_loss(tmp_path):
     data = PairsConfig(source="a", target="b")
     assert translate.dev_score(Held(translate.FEW - 1), data, "cpu") is None
     assert translate.dev_score(Held(translate.FEW), data, "cpu") is not None
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "says"),
+    [
+        ("cpu", {"model": {"attention_dropout": 0.1}}, "--set model.attention_dropout=0, or --set compile=false"),
+        ("cuda", {"run": {"precision": "fp32"}}, "--set precision=bf16, or --set compile=false"),
+    ],
+)
+def test_a_compiled_run_of_bert_says_what_packed_rows_go_without(device, settings, says):
+    run = assemble.default_run("mlm", data=MaskedConfig(path="nowhere.txt"), device="cuda")
+    model = dataclasses.replace(run.model, **settings.get("model", {}))
+    run = dataclasses.replace(run, model=model, **settings.get("run", {}))
+    with pytest.raises(ConfigError, match=says):
+        assemble.assemble(run, device)

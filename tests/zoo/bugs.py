@@ -2,9 +2,11 @@
 
 from tests.zoo.bug import bugs
 from tests.zoo.encoder import ENCODER
+from tests.zoo.images import IMAGES
 from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
+from tests.zoo.series import SERIES
 from tests.zoo.studio import INSIDE
 
 CONTRACT = "contract/test_models.py"
@@ -491,9 +493,11 @@ BUGS = [
             "unit/test_checkpoint.py",
         ),
     ),
+    *IMAGES,
     *LABELS,
     *LANGUAGE,
     *PRETRAINING,
     *ENCODER,
+    *SERIES,
     *INSIDE,
 ]

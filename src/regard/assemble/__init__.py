@@ -10,12 +10,10 @@ from typing import Any
 import torch
 
 from regard import checkpoint
-from regard.assemble import labels, language, masked, translate
+from regard.assemble import captions, forecast, images, labels, language, masked, series, tables, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
-from regard.data.labelled import LabelledConfig
-from regard.data.text import TextConfig
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models import TASK_ARCHS, build
@@ -24,7 +22,8 @@ from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
 TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
-TASKS |= labels.KITS
+TASKS |= {"image": images, "table": tables, "caption": captions, "forecast": forecast}
+TASKS |= labels.KITS | series.KITS
 
 
 def kit(task: str) -> Any:
@@ -43,6 +42,15 @@ def default_run(
         raise ConfigError(f"to {task}, a model that can write already is fine-tuned; type: {way}")
     data = DATA[task.lower()]() if data is None else data
     return made.default_run(arch.lower() or made.ARCH, size, data, device.split(":")[0])
+
+
+def settled(run: Run) -> Run:
+    """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
+    if run.start:
+        return run
+    made, data = kit(run.task), run.data
+    follows = made.follows(run) if hasattr(made, "follows") else {"vocab": getattr(data, "vocab", 0)}
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, **follows))
 
 
 def finetune_run(start: Path, task: str, data: DataConfig, device: str = "cpu", lora: int = 0) -> Run:
@@ -108,8 +116,8 @@ def at_home(run: Run, folder: Path) -> Run:
 
 
 def _from(run: Run, start: str) -> Run:
-    assert isinstance(run.data, TextConfig | LabelledConfig), "nothing else is fine-tuned"
-    return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, tokenizer=start))
+    own: Any = {"tokenizer": start} if hasattr(run.data, "tokenizer") else {}
+    return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, **own))
 
 
 def _silent(_: str) -> None:

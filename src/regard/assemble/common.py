@@ -28,13 +28,14 @@ class Preset:
 
     size: str
     settings: dict[str, Any]  # of the model, unless the user names a size
-    vocab: int
     minutes: float
-    tokens: int
     precision: str
     dropout: float
     optim: Optim
     schedule: Schedule
+    vocab: int = 0  # of text, as are tokens
+    tokens: int = 4096
+    batch: int = 64  # of what is no text
     compile: bool = False
 
 

@@ -169,7 +169,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     assert isinstance(data, LabelledConfig)
     prepared = prepare_labels(data, run.task, say)
     settings: dict[str, Any] = {"vocab": prepared.tokenizer.size, "labels": prepared.labels, "head": HEADS[run.task]}
-    started = load_model(Path(run.start)) if run.start else None
+    started: Any = load_model(Path(run.start)) if run.start else None
     if started is not None:
         settings["vocab"] = started.config.vocab
     run = dataclasses.replace(run, model=dataclasses.replace(run.model, **settings))

@@ -13,7 +13,7 @@ from regard.data.folders import Say
 from regard.data.records import PROMPT
 from regard.data.text import PreparedText, TextConfig, prepare_text
 from regard.errors import ConfigError, DataError
-from regard.models import build, config_for
+from regard.models import LanguageModelConfig, build, config_for
 from regard.models.base import LanguageModel
 from regard.models.published import load_model, read_config
 from regard.nn.lora import add_lora_
@@ -98,8 +98,8 @@ def default_run(arch: str, size: str, data: TextConfig, device: str) -> Run:
 
 def finetune_run(task: str, start: Path, data: TextConfig, device: str, lora: int) -> Run:
     config = read_config(start)
-    if not hasattr(config, "context"):
-        raise ConfigError(f"{start} translates; only language models are fine-tuned to {task}")
+    if not isinstance(config, LanguageModelConfig):
+        raise ConfigError(f"{start} is no language model; only language models are fine-tuned to {task}")
     length = min(config.context or BLOCK, 256 if device == "cpu" else 1024)
     data = dataclasses.replace(
         data,
@@ -152,6 +152,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model = build(run.model)
         model.load_state_dict(started.state_dict())
     else:
+        assert isinstance(run.model, LanguageModelConfig)
         run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=prepared.tokenizer.size))
         torch.manual_seed(run.seed)
         model = build(run.model)

@@ -99,11 +99,8 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     assert isinstance(data, MaskedConfig)
     if not isinstance(config, BertConfig):
         raise ConfigError(f"hidden words are found by BERT; got {type(config).__name__}")
-    if run.compile and config.attention_dropout:  # quick packed attention has none
-        raise ConfigError(
-            f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which goes "
-            "without; type: --set model.attention_dropout=0, or --set compile=false"
-        )
+    if run.compile:
+        check_packable(run, config, device)
     prepared = prepare_masked(data, say)
     config = dataclasses.replace(config, vocab=prepared.tokenizer.size, head=head(data), labels=())
     run = dataclasses.replace(run, model=config)
@@ -127,6 +124,20 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
         flops_per_target=flops_per_token(model, data),
     )
+
+
+def check_packable(run: Run, config: BertConfig, device: str) -> None:
+    """A compiled run packs its rows; what attends to them quickly drops nothing, and on a GPU wants 16 bits."""
+    if config.attention_dropout:
+        raise ConfigError(
+            f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which goes "
+            "without; type: --set model.attention_dropout=0, or --set compile=false"
+        )
+    if device.startswith("cuda") and run.precision != "bf16":
+        raise ConfigError(
+            f"precision is {run.precision}, but compiled runs pack their rows, which a GPU reads in bf16; "
+            "type: --set precision=bf16, or --set compile=false"
+        )
 
 
 def flops_per_token(model: Bert, data: MaskedConfig) -> float:

@@ -17,7 +17,7 @@ from regard.data.prepare import PairsConfig, Prepared, prepare
 from regard.data.tokenizers.bpe import Dropout
 from regard.errors import ConfigError
 from regard.evaluate.bleu import quick
-from regard.models import build, config_for
+from regard.models import TranslatorConfig, build, config_for
 from regard.models.base import EncoderDecoder
 from regard.predictors import Translator
 from regard.tasks.translate import ConsistentTranslate, Translate
@@ -109,7 +109,7 @@ def make_task(run: Run) -> Translate:
 
 def assemble(run: Run, device: str, say: Say) -> Parts:
     """Prepare the data (or find it prepared) and build the rest. The vocabulary learned decides the model's."""
-    assert isinstance(run.data, PairsConfig)
+    assert isinstance(run.data, PairsConfig) and isinstance(run.model, TranslatorConfig)
     data = run.data
     prepared = prepare(data, say)
     bpe = prepared.tokenizer
@@ -134,6 +134,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
 
 def example(run: Run) -> Pairs:
     """A batch as large as training's, for an estimate of its memory."""
+    assert isinstance(run.model, TranslatorConfig)
     length = min(LENGTH, run.tokens)
     ids = [[0] * (length - 1)] * (run.tokens // length)
     return collate(ids, ids, eos=0, pad=run.model.vocab - 1)

@@ -56,13 +56,19 @@ def get(
       regard data get tatoeba-en-fr
       regard train translate --data tatoeba-en-fr
     """
-    from regard.data import fetch
+    from regard.data import fetch, fetch_series, image_sets
     from regard.data.catalog import find
 
     flags: Flags = ctx.obj
     dataset = find(name)
+    others = {"images": (image_sets.get, "train image"), "captions": (fetch.get_captions, "train caption")}
+    others |= {"series": (fetch_series.get_series, "train series")}
+    others |= {"history": (fetch_series.get_history, "train forecast")}
     if dataset.kind == "pairs":
         files, verb = fetch.get(dataset.name, flags.say), "train translate"
+    elif dataset.kind in others:
+        find_files, verb = others[dataset.kind]
+        files = find_files(dataset.name, flags.say)
     else:
         files = fetch.get_text(dataset.name, flags.say, labels=dataset.kind == "labels")
         verb = f"finetune minilm {dataset.task}" if dataset.task else "train lm"
@@ -70,6 +76,9 @@ def get(
     if json:
         show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})
         return
-    print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
+    if paths:
+        print(table([(k.replace("_", " "), v) for k, v in paths.items()]))
+    else:
+        print(f"{dataset.name} comes with {dataset.comes_with}; there is nothing to fetch")
     flags.say(f"licence: {dataset.licence}; {dataset.attribution}")
     flags.say(f"next: regard {verb} --data {dataset.name}")

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.captions import evaluate_captions
 from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
+from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
+from regard.cli.series import evaluate_forecast, evaluate_series
+from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
 
@@ -43,9 +47,12 @@ def evaluate(
         typer.Option(
             metavar="FILE",
             help="For a language model text, or JSONL, whose answers are scored; for BERT text; for labels examples; "
-            "else its own held-out part.",
+            "for images a folder or CSV; for series and forecasts their files; else its own test or held-out part.",
             show_default=False,
         ),
+    ] = "",
+    labels: Annotated[
+        str, typer.Option(metavar="FILE", help="For series: a table of ids and labels.", show_default=False)
     ] = "",
     context: Annotated[
         int,
@@ -80,7 +87,8 @@ def evaluate(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Score a run: BLEU for a translator, perplexity for a language model, accuracy and F1 for labels.
+    """Score a run: BLEU for a translator, perplexity for a language model, accuracy and F1 for labels, errors for
+    forecasts.
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
     Perplexity is told per token, per byte and per word, with the context and stride it was measured with. A model that
@@ -98,10 +106,36 @@ def evaluate(
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
     from regard.evaluate.bleu import score
-    from regard.predictors import Embedder, Filler, Labeller, Writer, load
+    from regard.predictors import (
+        Embedder,
+        Filler,
+        ForecastPredictor,
+        ImageCaptioner,
+        ImageClassifier,
+        Labeller,
+        RowClassifier,
+        SeriesClassifier,
+        Writer,
+        load,
+    )
 
     flags: Flags = ctx.obj
     model = load(run, device=pick_device(device))
+    if isinstance(model, ImageCaptioner):
+        evaluate_captions(model, run, data, beam, json, out, flags)
+        return
+    if isinstance(model, SeriesClassifier):
+        evaluate_series(model, run, data, labels, picture, json, flags)
+        return
+    if isinstance(model, ForecastPredictor):
+        evaluate_forecast(model, run, data, json, flags)
+        return
+    if isinstance(model, ImageClassifier):
+        evaluate_images(model, run, data, picture, json, flags)
+        return
+    if isinstance(model, RowClassifier):
+        evaluate_rows(model, run, data, picture, json, flags)
+        return
     if isinstance(model, Labeller):
         evaluate_labels(model, run, data, picture, json, flags)
         return

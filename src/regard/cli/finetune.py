@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.common import Device, Flags, Json, pick_device, show
+from regard.cli.dry_run import as_text, describe
 from regard.cli.language import Model
 from regard.cli.train import (
     DryRun,
@@ -16,9 +17,7 @@ from regard.cli.train import (
     Steps,
     TextColumn,
     adjusted,
-    as_text,
     data_config,
-    describe,
     pick_folder,
     report,
     spread,

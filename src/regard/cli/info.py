@@ -8,8 +8,8 @@ from regard.cli.common import Json, Run, show, table
 from regard.cli.train import PLAN, to_score
 from regard.errors import CheckpointError
 
-TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "accumulate", "seed", "precision",
-        "smoothing", "consistency")  # fmt: skip
+TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
+        "precision", "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
 HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on beside the text

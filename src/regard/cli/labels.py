@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from regard.cli.classes import class_table, judge_classes, show_answer
 from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
+from regard.cli.images import classify_image
 from regard.cli.info import read_json
+from regard.cli.series import classify_file
+from regard.cli.tables import classify_row
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -24,24 +28,54 @@ CHUNK = 2048  # rows labelled at a time
 def classify(
     ctx: typer.Context,
     run: Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.", show_default=False)],
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="THING",
+            help="A text, the file of an image or of series, or a row: column=value, …",
+            show_default=False,
+        ),
+    ],
     second: Annotated[
-        str, typer.Argument(metavar="SECOND", help="For a classifier of pairs: the second text.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SECOND",
+            help="For pairs: the second text. For series: the table of what else is known of each.",
+            show_default=False,
+        ),
+    ] = "",
+    attention: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="For an image or a series: draw where the model looked.", show_default=False),
     ] = "",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The label of a text, or of a pair of texts, with the probabilities of all labels.
+    """The label of a text, a pair of texts, an image, series or a row, with the probabilities of all labels.
 
     \b
     Examples:
       regard classify runs/sent "A stirring, funny film."
       regard classify runs/pair "A man sleeps." "Nobody is awake."
+      regard classify runs/vit picture.png --attention overlay.png
+      regard classify runs/pass "hours=12, school=north"
+      regard classify runs/s curve.csv --attention curve.png
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    from regard.predictors import Classifier, load
+    from regard.predictors import Classifier, ImageClassifier, RowClassifier, SeriesClassifier, load
 
     model = load(run, device=pick_device(device))
+    if isinstance(model, SeriesClassifier):
+        classify_file(model, text, second, attention, json, ctx.obj)
+        return
+    if attention and not isinstance(model, ImageClassifier):
+        raise ConfigError("--attention is for images and series; leave it out")
+    if isinstance(model, ImageClassifier | RowClassifier):
+        if second:
+            raise ConfigError(f"{run} reads one thing at a time; for several type: regard predict {run} FILE")
+        image = isinstance(model, ImageClassifier)
+        show_answer(classify_image(model, text, attention, ctx.obj) if image else classify_row(model, text), json)
+        return
     if not isinstance(model, Classifier):
         raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")
     pairs = of_pairs(run)
@@ -51,12 +85,7 @@ def classify(
     (answer,) = model.classify([text], [second] if second else None)
     if model.cut([text], [second] if second else None):
         ctx.obj.say(f"the text is longer than {model.max_length} pieces; the rest was not read")
-    if json:
-        show(dataclasses.asdict(answer))
-        return
-    ranked = sorted(answer.probabilities.items(), key=lambda item: -item[1])
-    print(answer.label)
-    print(table([(f"  {label}", f"{p:.1%}") for label, p in ranked], right=[1]))
+    show_answer(answer, json)
 
 
 def tag(
@@ -191,56 +220,23 @@ def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flag
     import numpy as np
 
     from regard.assemble.labels import baseline
-    from regard.evaluate.labels import by_class, calibration_error, confusion, macro_f1, reliability
 
     seconds = [row.second for row in rows] if rows[0].second is not None else None
     likely = model.probabilities([row.text for row in rows], seconds)
     at = {label: i for i, label in enumerate(model.labels)}
-    true, guessed = np.array([at[row.label] for row in rows]), likely.argmax(1)
-    counts, bins = confusion(true, guessed, len(at)), reliability(likely, true)
     cut = model.cut([row.text for row in rows], seconds)
-    found: dict[str, Any] = {
-        "accuracy": float((true == guessed).mean()),
-        "macro_f1": macro_f1(true, guessed, len(at)),
-        "ece": calibration_error(bins),
-        "loss": float(-np.log(np.maximum(likely[np.arange(len(true)), true], 1e-300)).mean()),
-        "texts": len(rows),
-    }
-    lines = [
-        f"accuracy     {found['accuracy']:.2%}",
-        f"macro F1     {found['macro_f1']:.2%}",
-        f"ECE          {found['ece']:.2%}",
-    ]
+    found, said, beside = {}, [], []
     if train is None:
         flags.say("no baseline beside it: the training file is not here")
     else:
-        beside = baseline(train, rows)
-        found |= {"bag_of_words": beside.bag_of_words, "majority": beside.majority}
-        lines.insert(1, f"bag of words {beside.bag_of_words:.2%}   commonest label {beside.majority:.2%}")
+        other = baseline(train, rows)
+        found = {"bag_of_words": other.bag_of_words, "majority": other.majority}
+        beside.append(f"bag of words {other.bag_of_words:.2%}   commonest label {other.majority:.2%}")
     if cut:
-        lines.append(f"cut          {cut:,} texts, longer than {model.max_length} pieces")
-    classes = by_class(counts, model.labels)
-    found |= {
-        "labels": list(model.labels),
-        "confusion": counts.tolist(),
-        "by_class": [dataclasses.asdict(c) for c in classes],
-        "reliability": [dataclasses.asdict(b) for b in bins],
-    }
-    header = ["true \\ guessed", *model.labels]
-    matrix = [[label, *(f"{n:,}" for n in row)] for label, row in zip(model.labels, counts.tolist(), strict=True)]
-    lines += ["", class_table(classes), "", table([header, *matrix], right=range(1, len(header)))]
-    sure = [(f"{b.low:.0%}-{b.high:.0%}", f"{b.count:,}", f"{b.confidence:.1%}", f"{b.accuracy:.1%}") for b in bins]
-    lines += ["", table([("SURE", "TEXTS", "MEAN", "RIGHT"), *sure], right=[0, 1, 2, 3])]
-    if picture:
-        from regard.explain.reliability import draw
-
-        flags.say(f"picture: {draw(bins, found['ece'], picture)}")
-    return found, "\n".join(lines)
-
-
-def class_table(classes: Any) -> str:
-    rows = [(c.label, f"{c.precision:.1%}", f"{c.recall:.1%}", f"{c.f1:.1%}", f"{c.support:,}") for c in classes]
-    return table([("LABEL", "PRECISION", "RECALL", "F1", "TRUE"), *rows], right=[1, 2, 3, 4])
+        said.append(f"cut          {cut:,} texts, longer than {model.max_length} pieces")
+    judged, text = judge_classes(likely, np.array([at[row.label] for row in rows]), model.labels, beside, said,
+                                 "texts", picture, flags)  # fmt: skip
+    return judged | found, text
 
 
 def labels_of_run(run: str) -> bool:

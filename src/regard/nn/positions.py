@@ -1,4 +1,5 @@
-"""Where a token stands: a vector added to its embedding, a rotation of queries and keys, or a lean of the scores."""
+"""Where a token stands: a vector added to its embedding, a rotation of queries and keys, a lean of the scores, or a
+time that is a real number."""
 
 import math
 
@@ -62,6 +63,25 @@ class Learned(nn.Module):
 
     def forward(self, where: Tensor) -> Tensor:
         return F.embedding(where, self.table)
+
+
+class Sine2d(nn.Module):
+    """Places in a square of patches: its row in the first half of the vector, its column in the second.
+
+    A place more than the square has comes first: that of a token which stands nowhere, and gets zeros.
+    """
+
+    table: Tensor
+
+    def __init__(self, places: int, width: int):
+        super().__init__()
+        side = math.isqrt(places)
+        line = Sinusoidal.layout(*waves(side, width // 2))  # P D/2
+        square = torch.cat((line.repeat_interleave(side, 0), line.repeat(side, 1)), 1).float()
+        self.register_buffer("table", F.pad(square, (0, 0, places - side**2, 0)), persistent=False)
+
+    def forward(self, where: Tensor) -> Tensor:
+        return self.table[where]
 
 
 class Rotary(nn.Module):
@@ -129,6 +149,50 @@ def waves(places: int, width: int, theta: float = 10000.0) -> tuple[Tensor, Tens
     return angle.sin(), angle[:, : width // 2].cos()
 
 
+class TimeWaves(nn.Module):
+    """Real time as sines and cosines, added: section 3.5 of Vaswani et al. 2017 with periods from `tick` to `span`.
+
+    Each column has a learned gain, which starts low: a measurement should be heard through its time.
+    """
+
+    rates: Tensor
+
+    def __init__(self, width: int, tick: float, span: float):
+        super().__init__()
+        count = width - width // 2
+        periods = torch.logspace(math.log2(tick), math.log2(span), count, base=2.0, dtype=torch.float64)
+        self.register_buffer("rates", (2 * math.pi / periods).float(), persistent=False)
+        self.gain = nn.Parameter(torch.full((width,), 0.2))
+
+    def forward(self, x: Tensor, times: Tensor) -> Tensor:
+        """B T D, and B T in the unit of `tick`."""
+        angle = times[..., None] * self.rates  # B T D/2
+        return x + self.gain * torch.cat((angle.sin(), angle.cos()), -1)[..., : len(self.gain)]
+
+
+class TimeModulation(nn.Module):
+    """Learned time modulation (Moreno-Cartagena et al. 2023): x · (1 + a(t)) + b(t), each a Fourier series over `span`.
+
+    Every column of x has coefficients of its own, which start near nothing; `tick` bounds how fine the waves are.
+    """
+
+    rates: Tensor
+    MOST = 64
+
+    def __init__(self, width: int, tick: float, span: float):
+        super().__init__()
+        count = max(1, min(self.MOST, int(span / tick)))
+        self.register_buffer("rates", 2 * math.pi * torch.arange(1, count + 1) / span, persistent=False)
+        self.factor, self.summand = (nn.Linear(2 * count, width) for _ in range(2))
+
+    def forward(self, x: Tensor, times: Tensor) -> Tensor:
+        """B T D, and B T in the unit of `tick`."""
+        angle = times[..., None] * self.rates  # B T W
+        waves = torch.cat((angle.sin(), angle.cos()), -1)
+        return x * (1 + self.factor(waves)) + self.summand(waves)
+
+
+TIMES: dict[str, type[nn.Module]] = {"waves": TimeWaves, "modulation": TimeModulation}
 ADDED: dict[str, type[nn.Module]] = {"sinusoidal": Sinusoidal, "interleaved": Interleaved, "learned": Learned}
 POSITIONS: dict[str, type[nn.Module]] = {
     "none": NoPositions,

@@ -9,19 +9,47 @@ from regard.data.tokenizers import load as load_tokenizer
 from regard.errors import CheckpointError
 from regard.models.base import EncoderDecoder
 from regard.models.bert import LABELLED, MASKED, Bert
+from regard.models.captioner import Captioner, ShowAttendTell
 from regard.models.fetched import resolve
+from regard.models.forecaster import Forecaster
+from regard.models.plain import MLP, Conv
 from regard.models.published import load_model
 from regard.models.published.sentence import Sentences
 from regard.models.rnn_classifier import RecurrentClassifier
+from regard.models.series import SeriesModel
+from regard.models.vit import ViT
+from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.embedder import Embedder, Filler
+from regard.predictors.images import ImageClassifier
 from regard.predictors.labeller import Classifier, Labeller, Tagger
+from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
+from regard.predictors.tables import RowClassifier
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
 
-__all__ = ["Classifier", "Embedder", "Filler", "Hypothesis", "Labeller", "Tagger", "Translator", "Writer", "load"]
+__all__ = [
+    "Classifier",
+    "Embedder",
+    "Filler",
+    "ForecastPredictor",
+    "Hypothesis",
+    "ImageCaptioner",
+    "ImageClassifier",
+    "Labeller",
+    "Outlook",
+    "RowClassifier",
+    "SeriesClassifier",
+    "Tagger",
+    "Translator",
+    "Writer",
+    "load",
+]
+Predictor = (
+    Translator | Writer | Embedder | Labeller | ImageClassifier | RowClassifier | SeriesClassifier | ForecastPredictor
+)
 
 
-def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translator | Writer | Embedder | Labeller:
+def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor:
     """The trained model of a run or model folder, of a GGUF file, or of a name `regard model list` knows."""
     folder = resolve(path)
     if not (folder / "config.json").is_file():
@@ -32,7 +60,20 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Translato
             check_format(known, about := json.loads(known.read_bytes()))
         except (ValueError, AttributeError) as e:
             raise CheckpointError(f"{known}: cannot be read ({e})") from None
-    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    model = load_model(folder)
+    if isinstance(model, MLP) and len(model.config.shape) == 1:
+        return RowClassifier(model, folder, device)
+    if isinstance(model, ViT | Conv | MLP):
+        return ImageClassifier(model, device, folder)
+    if isinstance(model, Forecaster):
+        return ForecastPredictor(model, device, about.get("data", {}))
+    if isinstance(model, SeriesModel):
+        if not model.config.labels:
+            raise CheckpointError(f"{path} fills in hidden values; for classes: regard finetune {path} series --data …")
+        return SeriesClassifier(model, device, about.get("data", {}))
+    tokenizer = load_tokenizer(folder)
+    if isinstance(model, Captioner | ShowAttendTell):
+        return ImageCaptioner(model, tokenizer, device)
     if isinstance(model, EncoderDecoder):
         return Translator(model, tokenizer, device)
     if isinstance(model, RecurrentClassifier) or (isinstance(model, Bert) and model.config.head in LABELLED):

@@ -97,6 +97,15 @@ class ClassifySamples(Classify):
         return batch.targets
 
 
+class ClassifyImages(ClassifySamples):
+    """The label of an image, or where images are mixed the shares of all labels, B L. Images are all of one size."""
+
+    unit = "images"
+
+    def compile(self) -> None:
+        self.device_loss = torch.compile(self.device_loss, dynamic=False)
+
+
 def balanced_weights(counts: Sequence[int]) -> list[float]:
     """One weight a class, so that all classes weigh alike and the mean over the examples is 1."""
     return [sum(counts) / (len(counts) * n) for n in counts]

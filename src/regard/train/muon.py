@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-OUTER = ("embedding", "token", "place", "table", "head", "output", "W_hy", "next")  # rows are words, places, classes
+# rows are words, places, classes
+OUTER = ("embedding", "token", "place", "table", "head", "output", "W_hy", "next", "classifier")
 GATES: dict[Any, int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 

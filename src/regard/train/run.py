@@ -10,21 +10,42 @@ from typing import Any
 
 from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
+from regard.data.captions import CaptionsConfig
+from regard.data.history import HistoryConfig
+from regard.data.images import ImagesConfig
 from regard.data.labelled import LabelledConfig
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
+from regard.data.series import SeriesConfig
+from regard.data.tables import TableConfig
 from regard.data.text import TextConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 
-DataConfig = PairsConfig | TextConfig | MaskedConfig | LabelledConfig
+DataConfig = (
+    PairsConfig
+    | TextConfig
+    | MaskedConfig
+    | LabelledConfig
+    | ImagesConfig
+    | TableConfig
+    | CaptionsConfig
+    | SeriesConfig
+    | HistoryConfig
+)
 DATA: dict[str, type[Any]] = {
     "translate": PairsConfig,
     "lm": TextConfig,
     "summarise": TextConfig,
     "mlm": MaskedConfig,
     **dict.fromkeys(models.LABEL_TASKS, LabelledConfig),
+    "image": ImagesConfig,
+    "table": TableConfig,
+    "caption": CaptionsConfig,
+    "series": SeriesConfig,
+    "fill-series": SeriesConfig,
+    "forecast": HistoryConfig,
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be

@@ -85,11 +85,12 @@ def test_bits_that_differ_everywhere_are_no_chance_and_noise_is():
 
 @pytest.mark.parametrize(("lost", "won"), [(20, 40), (25, 35), (29, 31), (4, 16)])
 def test_two_classifiers_differ_as_mcnemar_says(lost, won):
-    """Of 400 texts some are right in one of them alone; the exact test asks how fair that coin looks."""
-    first = [(1, 1)] * lost + [(0, 1)] * won + [(1, 1)] * (400 - lost - won)
-    second = [(0, 1)] * lost + [(1, 1)] * won + [(1, 1)] * (400 - lost - won)
+    """Of 400 texts some are right in one of them alone, many wrong in both; how fair is that coin?"""
+    both = [(1, 1)] * (250 - lost - won) + [(0, 1)] * 150
+    first = [(1, 1)] * lost + [(0, 1)] * won + both
+    second = [(0, 1)] * lost + [(1, 1)] * won + both
     found = compare_labels("accuracy", first, second, samples=4000)
-    assert found.difference == pytest.approx((won - lost) / 4) and found.second == pytest.approx(100 - lost / 4)
+    assert found.difference == pytest.approx((won - lost) / 4) and found.second == pytest.approx((250 - lost) / 4)
     exact = binomtest(lost, lost + won).pvalue
     assert exact / 2.5 < found.p_value < exact * 1.3, "the exact test is the more careful one"
     assert "points of accuracy" in verdict(found, "a", "b")

@@ -20,15 +20,19 @@ from regard.models import MODELS, Model, ModelConfig, build, model_type
 from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
 from regard.models.published.bert import BertLayout
+from regard.models.published.captioner import CaptionerLayout
 from regard.models.published.gpt2 import GPT2
 from regard.models.published.layout import Layout
 from regard.models.published.llama import LlamaLayout
 from regard.models.published.marian import Marian
+from regard.models.published.vit import ViTLayout
 from regard.nn.init import undrawn
 from regard.nn.lora import merged_state
 
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
-LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout())}
+LAYOUTS: dict[str, Layout] = {
+    layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout(), CaptionerLayout())
+}
 WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows only fill them up
 
 
@@ -98,7 +102,7 @@ def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> Model:
         if layout is not None:
             state = layout.from_weights(state, list(model.state_dict()), config)
         if isinstance(model, LanguageModel | Bert):
-            state = {name: fill_up(t, config.vocab) if name in WORDS else t for name, t in state.items()}
+            state = {name: fill_up(t, model.config.vocab) if name in WORDS else t for name, t in state.items()}
         model.load_state_dict(state, assign=isinstance(model, LanguageModel | Bert))  # a large model is not copied
     except (KeyError, RuntimeError) as e:
         why = f"it has no {e.args[0]}" if isinstance(e, KeyError) else e

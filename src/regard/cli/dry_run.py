@@ -1,0 +1,60 @@
+"""`--dry-run`: what a run would be, from its settings alone."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from regard.cli.common import table
+
+if TYPE_CHECKING:
+    from regard.train.run import Run
+
+
+def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
+    """What a run would be: settings, parameters by part, tokens a step, memory. Nothing is read or written."""
+    from regard.assemble import cost
+
+    parameters, memory = cost(run)
+    return {
+        "label": label,
+        "device": device,
+        "settings": run.to_dict(),
+        "parameters": parameters,
+        **({"tokens_per_step": run.tokens * run.accumulate} if hasattr(run.data, "vocab") else {}),
+        **({"samples_per_step": run.batch * run.accumulate} if not hasattr(run.data, "vocab") else {}),
+        "memory": dataclasses.asdict(memory) | {"total": memory.total},
+    }
+
+
+def as_text(found: dict[str, Any]) -> str:
+    from regard.explain.cost import readable
+
+    parts, memory, text = found["parameters"], found["memory"], "tokens_per_step" in found
+    rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
+    weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
+    bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
+    return "\n".join(
+        [
+            f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
+            "\nsettings (change with --set name=value)",
+            table(rows),
+            "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
+            table(weights, right=[1]),
+            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side"
+            if text
+            else f"\nsamples per step: {found['samples_per_step']:,}",
+            "\nmemory of a training step, estimated",
+            table(bytes_, right=[1]),
+        ]
+    )
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Nested settings as the dotted names `--set` takes."""
+    found: list[tuple[str, Any]] = []
+    for key, value in values.items():
+        if isinstance(value, dict):
+            found += flat(value, f"{prefix}{key}.")
+        else:
+            shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+            found.append((prefix + key, shown))
+    return found

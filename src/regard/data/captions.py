@@ -1,0 +1,242 @@
+"""Images and what people say of them: a table of image and caption, and a folder or a tar file of images."""
+
+import hashlib
+import io
+import tarfile
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.config import at_least
+from regard.data import fetch, store
+from regard.data.augment import Augment, augmented
+from regard.data.batch import moved
+from regard.data.examples import read_table
+from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.images import PATHS, ROOM, free_memory, read_image
+from regard.data.labelled import NONE
+from regard.data.pairs import clean
+from regard.data.samples import Samples
+from regard.data.tokenizers.bpe import BPE
+from regard.errors import ConfigError, DataError
+
+FORMAT = 1
+CAPTIONS = ("caption", "captions", "text", "sentence", "description")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionsConfig:
+    """A known `name`, or a table at `path` with a row for each caption, and its `images`."""
+
+    name: str = ""
+    path: str = ""
+    images: str = ""  # the folder, or the tar file, of the images; "": beside the table
+    valid: str = ""  # a table of held-out images; else some images are held out with all their captions
+    valid_images: str = ""  # theirs; "": where the others are
+    held_out: float = 0.1
+    size: int = 96  # pixels a side
+    vocab: int = 4000
+    lower: bool = True  # large letters are written small
+    max_length: int = 40  # pieces of a caption, its end included; the rest is cut
+    augment: Augment = field(default_factory=Augment)
+
+    def __post_init__(self):
+        at_least(self, "data.", size=1, vocab=0, max_length=2)
+        if not 0 < self.held_out < 1:
+            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
+        if self.augment.mixup or self.augment.cutmix:
+            raise ConfigError("data.augment: mixed images have no caption; mixup and cutmix are for classes")
+
+
+@dataclass(frozen=True)
+class Captioned:
+    """N images, N 3 P P bytes, and of each its captions."""
+
+    pixels: np.ndarray
+    captions: list[list[str]]
+
+    def __len__(self) -> int:
+        return len(self.captions)
+
+
+@dataclass(frozen=True)
+class CaptionData:
+    train: Captioned
+    valid: Captioned
+    tokenizer: BPE
+    notes: tuple[str, ...]
+    content: int
+
+    def report(self) -> str:
+        told = [sum(map(len, part.captions)) for part in (self.train, self.valid)]
+        return "\n".join(
+            [
+                f"{len(self.train):,} images with {told[0]:,} captions to train on, {len(self.valid):,} with "
+                f"{told[1]:,} for validation, {self.tokenizer.size:,} pieces",
+                *self.notes,
+            ]
+        )
+
+    def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        some = self.train.pixels[:1000] / np.float32(255)
+        return (
+            tuple(round(float(x), 4) for x in some.mean((0, 2, 3))),
+            tuple(round(max(float(x), 1e-3), 4) for x in some.std((0, 2, 3))),
+        )
+
+
+def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
+    table, images, valid, valid_images = places(config)
+    train, notes = captioned(table, images, config, say)
+    if valid is None:
+        train, held = split(train, config.held_out)
+    else:
+        held, more = captioned(valid, valid_images or images, config, say)
+        notes += more
+    texts = [c for captions in train.captions for c in captions]
+    tokenizer = BPE.train(texts, config.vocab)
+    pieces = tokenizer.encode_batch(texts)
+    if cut := sum(len(ids) >= config.max_length for ids in pieces):
+        notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
+    content = int(
+        hashlib.sha256("\n".join("\t".join(captions) for captions in train.captions).encode()).hexdigest()[:12], 16
+    )
+    return CaptionData(train, held, tokenizer, tuple(notes), content)
+
+
+def places(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None]:
+    """The table and the images to train on, and to validate on where they are given."""
+    if bool(config.name) == bool(config.path):
+        raise ConfigError("train on what? give --data captions.tsv --images FOLDER, or a name, as flickr8k")
+    if config.name:
+        found = fetch.get_captions(config.name)
+        tar = lambda path: path.with_suffix(".tar")  # noqa: E731
+        return found.train, tar(found.train), found.valid, tar(found.valid) if found.valid else None
+    table = Path(config.path).expanduser()
+    own = [Path(p).expanduser() if p else None for p in (config.images, config.valid, config.valid_images)]
+    return table, own[0] or table.parent, own[1], own[2]
+
+
+def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tuple[Captioned, list[str]]:
+    """The images of a table that can be read, and notes on the others."""
+    rows = read_table(table, ("caption",))
+    image = rows.place("", PATHS, "image", 0)
+    caption = rows.place("", CAPTIONS, "caption", len(rows.columns) - 1)
+    told: dict[str, list[str]] = defaultdict(list)
+    for _, cells in rows.rows:
+        text = clean(cells[caption].lower() if config.lower else cells[caption])
+        if text:
+            told[cells[image].strip()].append(text)
+    pixels, kept, skipped = pictures(list(told), images, config.size, say)
+    if not kept:
+        raise DataError(f"{table}: none of its {len(told):,} images can be read in {images}")
+    notes = [f"passed over {len(names):,} images: {why}; the first is {names[0]}" for why, names in skipped]
+    return Captioned(pixels, [told[name] for name in kept]), notes
+
+
+def pictures(
+    names: list[str], images: Path, size: int, say: Say
+) -> tuple[np.ndarray, list[str], list[tuple[str, list[str]]]]:
+    """N 3 P P bytes, the names of those, and the others by reason; decoded once, and kept in the cache."""
+    if not images.exists():
+        raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
+    stamp = images.stat()
+    folder = cache_folder() / "prepared" / store.key(
+        "captions", FORMAT, size, names, str(images.absolute()), stamp.st_size, stamp.st_mtime_ns
+    )  # fmt: skip
+    if (manifest := store.read_manifest(folder)) is None:
+        say(f"preparing: decoding {len(names):,} images to {size} x {size} pixels ...")
+        with building(folder) as temporary:
+            kept, skipped = [], defaultdict(list)
+            with opened(images) as find_image, open(temporary / "pixels", "wb") as file:
+                for name in names:
+                    try:
+                        found, _ = read_image(find_image(name), size)
+                    except DataError as e:
+                        skipped[str(e).rsplit(": ", 1)[-1]].append(name)
+                        continue
+                    kept.append(name)
+                    file.write(np.ascontiguousarray(np.moveaxis(found, -1, 0)).tobytes())
+            store.write_manifest(temporary, {"format": FORMAT, "kept": kept, "skipped": skipped})
+        manifest = store.read_manifest(folder)
+        assert manifest is not None
+    shape = (len(manifest["kept"]), 3, size, size)
+    pixels = store.open_map(folder / "pixels", np.uint8, int(np.prod(shape))).reshape(shape)
+    return pixels, manifest["kept"], list(manifest["skipped"].items())
+
+
+class opened:
+    """Images by name, out of a folder or of a tar file, whose members are read in memory and never unpacked."""
+
+    def __init__(self, place: Path):
+        self.place = place
+        self.tar: tarfile.TarFile | None = None
+
+    def __enter__(self) -> Callable[[str], Path | io.BytesIO]:
+        if self.place.is_dir():
+            return lambda name: self.place / name
+        try:
+            tar = self.tar = tarfile.open(self.place)
+            members = {Path(m.name).name: m for m in tar if m.isfile() and not Path(m.name).name.startswith("._")}
+        except (tarfile.TarError, OSError, EOFError) as e:
+            raise DataError(f"{self.place} is no folder and no tar file ({e})") from None
+
+        def member(name: str) -> io.BytesIO:
+            file = tar.extractfile(members[name]) if name in members else None
+            if file is None:
+                raise DataError(f"{name}: there is no such file")
+            return io.BytesIO(file.read())
+
+        return member
+
+    def __exit__(self, *_: object) -> None:
+        if self.tar is not None:
+            self.tar.close()
+
+
+def split(part: Captioned, held_out: float) -> tuple[Captioned, Captioned]:
+    """Some images with all their captions held out, always the same."""
+    keys = [hashlib.sha256(np.ascontiguousarray(x).data).digest() for x in part.pixels]
+    distinct = sorted(set(keys))
+    if len(distinct) < 2:
+        raise DataError(f"{len(part)} images are too few to hold some out; give more, or --valid FILE")
+    chosen = set(distinct[: max(1, round(held_out * len(distinct)))])
+    sides = [np.array([i for i, key in enumerate(keys) if (key in chosen) == side]) for side in (False, True)]
+    train, valid = (Captioned(part.pixels[rows], [part.captions[i] for i in rows]) for rows in sides)
+    return train, valid
+
+
+class CaptionSource:
+    """Captions by number, each with its image; all are filled up to one length."""
+
+    def __init__(
+        self, part: Captioned, tokenizer: BPE, length: int, augment: Augment | None = None, device: str = "cpu"
+    ):
+        self.part, self.augment, self.pad = part, augment or Augment(), tokenizer.pad
+        fits = part.pixels.nbytes < ROOM * free_memory(device)
+        self.pixels = torch.from_numpy(np.array(part.pixels)).to(device) if fits else None
+        texts = [c for captions in part.captions for c in captions]
+        self.image = np.repeat(np.arange(len(part)), [len(captions) for captions in part.captions])
+        self.targets = np.full((len(texts), length), NONE, np.int64)
+        for row, ids in zip(self.targets, tokenizer.encode_batch(texts), strict=True):
+            ids = [*ids[: length - 1], tokenizer.eos]
+            row[: len(ids)] = ids
+
+    def __len__(self) -> int:
+        return len(self.image)
+
+    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+        which = self.image[rows]
+        if self.pixels is None:
+            pixels = torch.from_numpy(self.part.pixels[which])
+        else:
+            pixels = self.pixels[moved(torch.from_numpy(which), self.pixels.device)]
+        if chance is not None and self.augment != Augment():
+            pixels, _ = augmented(pixels, torch.zeros(len(rows)), 1, self.augment, chance)
+        targets = torch.from_numpy(self.targets[rows])  # B T
+        inputs = torch.cat((torch.full_like(targets[:, :1], self.pad), targets[:, :-1]), 1)
+        return Samples((pixels, inputs.masked_fill(inputs == NONE, self.pad)), targets, rows)

@@ -1,0 +1,172 @@
+"""A table over time, for forecasting: columns of numbers at equal steps, and every window of it."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.config import at_least
+from regard.data.columns import Columns, is_dated, moments_of, numbers, place, read_columns
+from regard.data.fetch_series import get_history
+from regard.data.folders import Say, to_stderr
+from regard.data.samples import Samples
+from regard.data.series import TIMES
+from regard.errors import ConfigError, DataError
+
+TOLD = {
+    "filled": "{:,} numbers missing or not finite; the one before stands in for them",
+    "double": "{:,} rows dropped: the same time came before",
+    "unsorted": "{:,} rows were out of order; sorted by time",
+    "undated": "{:,} rows dropped: no time",
+    "uneven": "{:,} steps are not of the usual length; rows are taken as equally spaced",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class HistoryConfig:
+    """A known `name`, or a CSV, TSV, NPZ or Parquet file at `path`, its rows in time."""
+
+    name: str = ""
+    path: str = ""
+    time: str = ""  # its column; "": one with a usual name, or else the order of the rows
+    target: tuple[str, ...] = ()  # the columns to forecast; none: all that hold numbers
+    lookback: int = 336  # rows seen
+    horizon: int = 96  # rows told
+    parts: tuple[float, ...] = (0.7, 0.1, 0.2)  # of the rows, in time: to train, to validate, to test; or their numbers
+    season: int = 0  # rows after which things come again, for the naive forecast; 0: found in the training part
+
+    def __post_init__(self):
+        at_least(self, "data.", lookback=2, horizon=1, season=0)
+        if len(self.parts) != 3 or min(self.parts) <= 0 or (sum(self.parts) > 1 + 1e-6 and min(self.parts) < 1):
+            raise ConfigError(f"data.parts are {self.parts}; three shares that sum to 1, or three numbers of rows")
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """T rows of C columns; `times` are None where the rows have none."""
+
+    columns: tuple[str, ...]
+    values: np.ndarray  # T C
+    times: np.ndarray | None
+    dated: bool = False  # whether times are days since 1970
+    report: Counter = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def told(self) -> list[str]:
+        return [TOLD[what].format(count) for what, count in sorted(self.report.items()) if count]
+
+    def after(self, steps: int) -> np.ndarray:
+        """The times of the next `steps` rows; without times, how many rows after the last."""
+        ahead = np.arange(1, steps + 1)
+        if self.times is None:
+            return ahead.astype(float)
+        return self.times[-1] + ahead * float(np.median(np.diff(self.times)))
+
+
+def read_history(path: Path, config: HistoryConfig) -> History:
+    found = read_columns(path)
+    clock = place(found, path, config.time, TIMES, "time", needed=False)
+    report: Counter = Counter()
+    names = list(config.target) or [name for name in found if name != clock and _numeric(found, name)]
+    names = [place(found, path, name, (), "target") for name in names]
+    if not names:
+        raise DataError(f"{path} has no column of numbers; there are: {', '.join(found)}")
+    values = np.stack([numbers(found[name], f"{path} column {name!r}") for name in names], 1)
+    times = moments_of(found[clock], f"{path} column {clock!r}") if clock else None
+    if times is not None:
+        dated = np.isfinite(times)
+        report["undated"] = int((~dated).sum())
+        values, times = values[dated], times[dated]
+        report["unsorted"] = int((np.diff(times) < 0).sum())
+        order = np.argsort(times, kind="stable")
+        values, times = values[order], times[order]
+        again = np.concatenate(([False], np.diff(times) == 0))
+        report["double"] = int(again.sum())
+        values, times = values[~again], times[~again]
+        steps = np.diff(times)
+        report["uneven"] = int((np.abs(steps - np.median(steps)) > 0.01 * np.median(steps)).sum()) if len(steps) else 0
+    values, report["filled"] = _filled(values, path)
+    return History(tuple(names), values, times, bool(clock) and is_dated(found[clock]), report)
+
+
+def _numeric(found: Columns, name: str) -> bool:
+    try:
+        return bool(np.isfinite(numbers(found[name], name)).any())
+    except DataError:
+        return False
+
+
+def _filled(values: np.ndarray, path: Path) -> tuple[np.ndarray, int]:
+    """What is missing takes the number before it; at the very beginning, the first there is."""
+    gone = ~np.isfinite(values)
+    if gone.all(0).any():
+        raise DataError(f"{path}: a column to forecast holds no number at all")
+    last = np.maximum.accumulate(np.where(gone, -1, np.arange(len(values))[:, None]), 0)
+    first = np.argmin(gone, 0)
+    return np.take_along_axis(values, np.where(last < 0, first, last), 0), int(gone.sum())
+
+
+class Windows:
+    """Every window whose future lies in rows `start` to `stop`: what was seen before it, and what came."""
+
+    def __init__(self, values: np.ndarray, start: int, stop: int, lookback: int, horizon: int):
+        self.values, self.lookback, self.horizon = values.astype(np.float32), lookback, horizon
+        self.first = max(start, lookback)  # the first row told
+        self.count = max(0, stop - horizon - self.first + 1)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+        at = (self.first - self.lookback + rows)[:, None] + np.arange(self.lookback + self.horizon)
+        both = torch.from_numpy(self.values[at])  # B L+H C
+        return Samples((both[:, : self.lookback],), both[:, self.lookback :], rows)
+
+
+@dataclass(frozen=True)
+class HistoryParts:
+    history: History
+    train: Windows
+    valid: Windows
+    test: Windows
+    rows: int  # of the training part
+
+    @property
+    def spread(self) -> np.ndarray:
+        """Of each column over the training part; 1 where it never moves."""
+        found = self.history.values[: self.rows].std(0)
+        return np.where(found > 0, found, 1.0)
+
+
+def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
+    """The table cut in time: the past to train on, then rows to validate and to test on, which may look back over the
+    border but are never trained on."""
+    if bool(config.name) == bool(config.path):
+        raise ConfigError("train on what? give --data FILE, a CSV, TSV, NPZ or Parquet file of rows in time, or a name")
+    path = get_history(config.name, say).train if config.name else Path(config.path).expanduser()
+    history = read_history(path, config)
+    for line in history.told():
+        say(line)
+    total = len(history)
+    sizes = config.parts if min(config.parts) >= 1 else [share * total for share in config.parts]
+    ends = [round(sum(sizes[: i + 1])) for i in range(3)]
+    if ends[2] > total:
+        raise DataError(f"{path} has {total:,} rows; data.parts want {ends[2]:,}")
+    borders = list(zip([0, *ends[:2]], ends, strict=True))
+    parts = [Windows(history.values, *border, config.lookback, config.horizon) for border in borders]
+    for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
+        if not len(windows):
+            need = config.horizon + (config.lookback if what == "train" else 0)
+            raise DataError(
+                f"{path}: {stop - start:,} rows to {what} on, but one window takes {need:,} (horizon {config.horizon}, "
+                f"look-back {config.lookback}); give more rows, or --horizon and --set data.lookback that are shorter"
+            )
+    say(
+        f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} seen, {config.horizon} told: "
+        + ", ".join(f"{len(p):,} to {w}" for p, w in zip(parts, ("train", "validate", "test"), strict=True))
+    )
+    return HistoryParts(history, *parts, rows=ends[0])

@@ -1,0 +1,350 @@
+"""Images and their classes: a folder for each class, a table of paths and labels, or a set with a name.
+
+Own pictures are decoded once, into a prepared folder of bytes; whatever fits is then kept whole, on the GPU if that is
+where the model is.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.config import at_least
+from regard.data import store
+from regard.data.augment import GREY, Augment, augmented
+from regard.data.batch import moved
+from regard.data.examples import LABELS, read_table
+from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.samples import Samples
+from regard.errors import ConfigError, DataError, MissingExtra
+
+FORMAT = 1
+ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
+OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nobody says otherwise
+HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
+PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
+ROOM = 0.5  # of the free memory, that images may take
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImagesConfig:
+    """A known `name`, or a `path`: a folder with a folder for each class, or a table of paths and labels."""
+
+    name: str = ""
+    path: str = ""
+    valid: str = ""  # held-out images of its own; else some of every class are held out
+    held_out: float = 0.1  # that part
+    label: str = ""  # of a table: the column of the class; "" is one with a usual name
+    size: int = 0  # pixels a side; 0: a known set's own, 64 otherwise
+    channels: int = 0  # 1 grey, 3 colours; 0: as the images are
+    balanced: bool = False  # whether rare classes are drawn as often as common ones
+    augment: Augment = field(default_factory=Augment)
+
+    def __post_init__(self):
+        if not 0 < self.held_out < 1:
+            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
+        at_least(self, "data.", size=0)
+        if self.channels not in (0, 1, 3):
+            raise ConfigError(f"data.channels is {self.channels}; it wants 1 (grey), 3 (colours) or 0 (as they are)")
+
+
+@dataclass(frozen=True)
+class Part:
+    """N images as bytes, N C P P, and the numbers of their classes, N."""
+
+    pixels: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, rows: np.ndarray) -> "Part":
+        return Part(self.pixels[rows], self.labels[rows])
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """What is trained on, what is watched meanwhile, and what is scored on in the end, where there is such a part."""
+
+    labels: tuple[str, ...]
+    train: Part
+    valid: Part
+    test: Part | None
+    notes: tuple[str, ...] = ()  # what was passed over, and why
+    content: int = 0  # a number that is another one for other images
+
+    def report(self) -> str:
+        counts = np.bincount(self.train.labels, minlength=len(self.labels))
+        shown = [f"{label} {n:,}" for label, n in sorted(zip(self.labels, counts, strict=True), key=lambda x: -x[1])]
+        shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
+        _, C, P, _ = self.train.pixels.shape
+        test = f", {len(self.test):,} to be scored on" if self.test else ""
+        what = f"{P} x {P} pixels, {'grey' if C == 1 else 'in colour'}"
+        return "\n".join(
+            [
+                f"{len(self.train):,} images to train on, {len(self.valid):,} for validation{test}; {what}",
+                f"{len(self.labels)} classes: {', '.join(shown)}",
+                *(f"one image only: {label}" for label, n in zip(self.labels, counts, strict=True) if n == 1),
+                *self.notes,
+            ]
+        )
+
+    def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of the training pixels, between 0 and 1, one a channel."""
+        some = self.train.pixels[:10_000] / np.float32(255)
+        std = np.maximum(some.std((0, 2, 3)), 1e-3)
+        return tuple(round(float(x), 4) for x in some.mean((0, 2, 3))), tuple(round(float(x), 4) for x in std)
+
+
+def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
+    """The images of `config`, decoded now or found ready in the cache."""
+    from regard.data import image_sets
+
+    if bool(config.name) == bool(config.path):
+        raise ConfigError("train on what? give --data FOLDER, with a folder for each class, a CSV, or a name, as mnist")
+    if config.name:
+        known = image_sets.read(config.name, say)
+        parts = {part: resized(pixels, config.size) for part, (pixels, _) in known.parts.items()}
+        found = {part: Part(grey(parts[part], config.channels), y) for part, (_, y) in known.parts.items()}
+        labels, notes = known.labels, ()
+    else:
+        found, labels, notes = own(config, say)
+    train, valid = found["train"], found.get("valid")
+    if valid is None:
+        train, valid = split(train, config.held_out)
+    content = int(hashlib.sha256(train.pixels[:64].tobytes() + train.labels.tobytes()).hexdigest()[:12], 16)
+    return ImageData(labels, train, valid, found.get("test"), notes, content)
+
+
+def split(part: Part, held_out: float) -> tuple[Part, Part]:
+    """Some images of every class held out: by chance, but always the same, and equal images on the same side."""
+    keys = [hashlib.sha256(np.ascontiguousarray(x).data).digest() for x in part.pixels]
+    groups: dict[int, set[bytes]] = defaultdict(set)
+    for key, label in zip(keys, part.labels.tolist(), strict=True):
+        groups[label].add(key)
+    chosen: set[bytes] = set()
+    for group in groups.values():
+        chosen.update(sorted(group)[: round(held_out * len(group))])
+    if not chosen:
+        chosen.add(min(max(groups.values(), key=len)))
+    aside = np.array([key in chosen for key in keys])
+    if aside.all():
+        raise DataError(f"{len(part)} images are too few to hold some out; give more, or --valid FOLDER")
+    return part.take(~aside), part.take(aside)
+
+
+def resized(pixels: np.ndarray, size: int) -> np.ndarray:
+    """N C P P bytes at another size."""
+    if size in (0, pixels.shape[-1]):
+        return pixels
+    from torch.nn.functional import interpolate
+
+    some = [torch.tensor(pixels[i : i + 1024]).float() for i in range(0, len(pixels), 1024)]
+    new = [interpolate(x, (size, size), mode="bilinear", antialias=True) for x in some]
+    return torch.cat([x.round().clamp(0, 255).to(torch.uint8) for x in new]).numpy()
+
+
+def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
+    if channels in (0, pixels.shape[1]):
+        return pixels
+    if channels == 3:
+        return np.repeat(pixels, 3, 1)
+    return (pixels * np.array(GREY, np.float32)[:, None, None]).sum(1, keepdims=True).round().astype(np.uint8)
+
+
+# A user's own
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An image on the disk, the name of its class ("" where it is not known), and where that stands."""
+
+    path: Path
+    label: str
+    where: str
+
+
+def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...], tuple[str, ...]]:
+    """The parts of a user's own images by name, their classes, and what there is to tell."""
+    listed = {part: list(found) for part, found in list_parts(Path(config.path).expanduser(), config.label).items()}
+    if config.valid:
+        listed["valid"] = list_images(Path(config.valid).expanduser(), config.label)
+    labels = tuple(sorted({image.label for image in listed["train"]}))
+    if len(labels) < 2:
+        only = f"all images have the class {labels[0]!r}" if labels else "there are no images"
+        raise DataError(f"{config.path}: {only}; wanted a folder for each class, or a table of paths and labels")
+    number = {label: i for i, label in enumerate(labels)}
+    for part in ("valid", "test"):
+        for image in listed.get(part, []):
+            if image.label not in number:
+                raise DataError(f"{image.where}: the class {image.label!r} is not among those trained on")
+    found, notes = {}, []
+    for part, images in listed.items():
+        pixels, kept, skipped = decoded(images, config.size or OWN_SIZE, config.channels, say)
+        found[part] = Part(pixels, np.array([number[images[i].label] for i in kept], np.int64))
+        notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
+    if lost := [labels[i] for i in set(range(len(labels))) - set(found["train"].labels.tolist())]:
+        raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")
+    return same_channels(found), labels, tuple(notes)
+
+
+def same_channels(parts: dict[str, Part]) -> dict[str, Part]:
+    """Grey beside colours becomes colours: parts are decoded one by one."""
+    most = max(part.pixels.shape[1] for part in parts.values())
+    return {name: Part(grey(part.pixels, most), part.labels) for name, part in parts.items()}
+
+
+def list_parts(path: Path, label: str = "") -> dict[str, Sequence[Listed]]:
+    """The images by part, where the folder has a `train` folder; else all of them are to train on."""
+    if path.is_dir() and (path / "train").is_dir():
+        inside = {part: next((path / n for n in names if (path / n).is_dir()), None) for part, names in PARTS.items()}
+        return {part: list_images(folder, label) for part, folder in inside.items() if folder is not None}
+    return {"train": list_images(path, label)}
+
+
+def list_images(path: Path, label: str = "") -> list[Listed]:
+    if path.is_dir():
+        classes = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+        return [Listed(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
+    if not path.is_file():
+        raise DataError(f"no file or folder {path}; wanted a folder for each class, or a table of paths and labels")
+    table = read_table(path, (label,))
+    column, given = table.place("", PATHS, "image", 0), table.place(label, LABELS, "label", len(table.columns) - 1)
+    if column == given:
+        raise DataError(f"{path}: image and label are different columns; there are: {', '.join(table.columns)}")
+    listed = []
+    for line, cells in table.rows:
+        if not cells[given].strip():
+            raise DataError(f"{path} line {line}: no label; fill in the column {table.columns[given]!r}")
+        listed.append(Listed(path.parent / cells[column].strip(), cells[given].strip(), f"{path} line {line}"))
+    return listed
+
+
+def files_of(folder: Path) -> Iterator[Path]:
+    return (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in ENDINGS and file.is_file())
+
+
+def decoded(
+    images: Sequence[Listed], size: int, channels: int, say: Say
+) -> tuple[np.ndarray, list[int], list[tuple[str, list[str]]]]:
+    """The bytes of those that can be read, N C P P; which those are; and the others by reason."""
+    about = [(str(i.path), *((s.st_size, s.st_mtime_ns) if (s := stat(i.path)) else (-1, -1))) for i in images]
+    folder = cache_folder() / "prepared" / store.key("images", FORMAT, size, channels, about)
+    if (manifest := store.read_manifest(folder)) is None:
+        say(f"preparing: decoding {len(images):,} images to {size} x {size} pixels ...")
+        with building(folder) as temporary:
+            _decode(images, size, channels, temporary)
+        manifest = store.read_manifest(folder)
+        assert manifest is not None
+    kept, shape = manifest["kept"], (len(manifest["kept"]), manifest["channels"], size, size)
+    pixels = store.open_map(folder / "pixels", np.uint8, int(np.prod(shape))).reshape(shape)
+    return pixels, kept, list(manifest["skipped"].items())
+
+
+def stat(path: Path) -> Any:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _decode(images: Sequence[Listed], size: int, channels: int, folder: Path) -> None:
+    kept, skipped, modes = [], defaultdict(list), Counter[int]()
+    with open(folder / "colours", "wb") as file:
+        for i, image in enumerate(images):
+            try:
+                found, colours = read_image(image.path, size)
+            except DataError as e:
+                skipped[str(e).removeprefix(f"{image.path}: ")].append(str(image.path))
+                continue
+            kept.append(i)
+            modes[3 if colours else 1] += 1
+            file.write(found.tobytes())
+    if not kept:
+        why = "; ".join(skipped)
+        raise DataError(f"none of {len(images):,} images can be read: {why}" if images else "there are no images")
+    channels = channels or max(modes)
+    every = store.open_map(folder / "colours", np.uint8, len(kept) * size * size * 3).reshape(-1, size, size, 3)
+    with open(folder / "pixels", "wb") as file:
+        for x in every:
+            flat = np.moveaxis(x, -1, 0)[None]
+            file.write(np.ascontiguousarray(grey(flat, channels)).tobytes())
+    (folder / "colours").unlink()
+    store.write_manifest(folder, {"format": FORMAT, "kept": kept, "skipped": skipped, "channels": channels})
+
+
+def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
+    """The picture in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
+
+    Transparent parts are white; photographs are turned as they were taken; 16 bits become 8.
+    """
+    try:
+        from PIL import Image, ImageOps, UnidentifiedImageError
+    except ImportError:
+        raise MissingExtra("reading images", "vision") from None
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > HUGE:
+                raise DataError(f"{path}: larger than {HUGE:,} pixels")
+            image.draft("RGB", (2 * size, 2 * size)) if size else None  # a JPEG may be decoded small
+            image = ImageOps.exif_transpose(image)
+            if image.mode.startswith("I;16"):
+                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+            elif image.mode in ("I", "F"):
+                raise DataError(f"{path}: pixels of kind {image.mode}, which have no range; save it with 8 bits")
+            if "A" in image.getbands() or "transparency" in image.info:
+                image = image.convert("RGBA")
+                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
+            colours = image.mode not in ("1", "L", "LA")
+            image = image.convert("RGB")
+            if size:
+                image = image.resize((size, size), Image.Resampling.BILINEAR)
+            pixels = np.asarray(image)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
+        raise DataError(f"{path}: cannot be read; it is damaged or no image") from None
+    return pixels, colours and bool((pixels != pixels[..., :1]).any())
+
+
+# Batches
+
+
+class ImageSource:
+    """Images by number, for a `SamplesLoader`. They are kept whole where they fit: on `device`, else in memory."""
+
+    def __init__(self, part: Part, classes: int, augment: Augment | None = None, device: str = "cpu"):
+        self.part, self.classes, self.augment = part, classes, augment or Augment()
+        self.pixels: Tensor | None = None
+        if part.pixels.nbytes < ROOM * free_memory(device):
+            self.pixels = torch.from_numpy(np.array(part.pixels)).to(device)
+        self.labels = torch.from_numpy(part.labels).to("cpu" if self.pixels is None else device)
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+        where = moved(torch.from_numpy(rows), self.labels.device)
+        pixels = torch.from_numpy(self.part.pixels[rows]) if self.pixels is None else self.pixels[where]
+        labels = self.labels[where]
+        if chance is not None and self.augment != Augment():
+            pixels, labels = augmented(pixels, labels, self.classes, self.augment, chance)
+        return Samples((pixels,), labels, rows)
+
+
+def free_memory(device: str) -> int:
+    """Bytes."""
+    if device.startswith("cuda"):
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        told = Path("/proc/meminfo").read_text()
+        return 1024 * int(next(line for line in told.splitlines() if line.startswith("MemAvailable")).split()[1])
+    except (OSError, StopIteration):
+        return 4 << 30  # not told on this system; most have as much

@@ -1,0 +1,412 @@
+"""Series of measurements as people keep them: long tables, rows of values, NPZ, Parquet, a folder of files.
+
+Times may be irregular, bands several, errors known or not. What cannot be used is dropped, counted and told.
+"""
+
+import hashlib
+import tarfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from regard.config import at_least, fraction
+from regard.data import columns as tables
+from regard.data.columns import Columns, moments_of, numbers, place, words
+from regard.data.examples import LABELS
+from regard.data.fetch_series import SeriesFiles, get_series
+from regard.data.folders import Say, to_stderr
+from regard.errors import ConfigError, DataError
+
+IDS = ("id", "object_id", "object", "oid", "num", "star", "series", "curve", "name")
+TIMES = ("time", "mjd", "jd", "hjd", "bjd", "date", "timestamp", "t")
+VALUES = ("value", "flux", "mag", "magnitude", "y")
+ERRORS = ("error", "err", "flux_err", "magerr", "mag_err", "value_err", "sigma", "uncertainty")
+BANDS = ("band", "passband", "filter", "channel", "fid")
+CLASSES = (*LABELS, "type")
+FILES = (".csv", ".tsv", ".txt", ".npz", ".parquet")
+TARS = (".tar", ".tar.gz", ".tgz")
+TOLD = {  # what may have been dropped or mended, and how that is said
+    "bad": "{:,} points dropped: a time, value or error that is no finite number",
+    "double": "{:,} points dropped: the same time and band came before",
+    "unsorted": "{:,} series sorted by time",
+    "empty": "{:,} series dropped: no point was left",
+    "unlabelled": "{:,} series dropped: no label",
+    "unknown": "{:,} numbers known of objects are missing; the mean stands in for them",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesConfig:
+    """Series with their classes: a known `name`, or a file or folder at `path`. "" takes a column by its usual name."""
+
+    name: str = ""
+    path: str = ""
+    valid: str = ""  # held-out series of their own; else part `fold` of `folds` is held out, of every class alike
+    labels: str = ""  # a table of ids and labels, where they stand beside the series
+    folds: int = 10
+    fold: int = 0
+    id: str = ""
+    time: str = ""
+    value: str = ""
+    error: str = ""
+    band: str = ""
+    label: str = ""
+    known: tuple[str, ...] = ()  # columns of numbers known of each object, in the table of labels
+    max_length: int = 512  # points of a series; the rest is not read
+    window: int = 0  # in training, a random stretch of so many points; 0: all of them
+    jitter: float = 0.0  # in training, values are moved by chance, with a spread of so many of their errors
+    hide: float = 0.0  # in training, that part of the values is hidden
+    balanced: bool = False  # whether rare classes are drawn as often as common ones
+    weights: tuple[str, ...] = ()  # class=weight of the weighted loss that is told; the others weigh 1
+
+    def __post_init__(self):
+        at_least(self, "data.", folds=2, fold=0, max_length=1, window=0, jitter=0)
+        fraction(self, "hide", "data.")
+        if self.fold >= self.folds:
+            raise ConfigError(f"data.fold is {self.fold}; of {self.folds} folds the last is {self.folds - 1}")
+        for weight in self.weights:
+            if "=" not in weight or not tables.is_number(weight.split("=")[-1]):
+                raise ConfigError(f"data.weights wants class=weight, got {weight!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """N series one after the other, each in order of time; of the report, what was dropped or mended."""
+
+    ids: list[str]
+    offsets: np.ndarray  # N+1
+    times: np.ndarray
+    values: np.ndarray
+    errors: np.ndarray | None
+    bands: np.ndarray | None  # numbers of `band_names`
+    band_names: tuple[str, ...] = ("value",)
+    labels: list[str] = field(default_factory=list)  # N; none: not known
+    known: np.ndarray | None = None  # N K
+    report: Counter = field(default_factory=Counter)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+    def told(self) -> list[str]:
+        return [TOLD[what].format(count) for what, count in sorted(self.report.items()) if count]
+
+
+# Reading
+
+
+def read_series(path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True) -> Curves:
+    """All series of a file or folder. `labelled` drops those without a label, and wants some to be left."""
+    path = Path(path)
+    if path.is_dir() or path.name.lower().endswith(TARS):
+        long = _folder(path, config)
+    else:
+        found = tables.read_columns(path)
+        long = _wide(found, path) or _long(found, path, config)
+    if long.ids is None:
+        long = long._replace(ids=np.full(len(long.times), path.name.split(".")[0]))
+    return with_labels(gather(long), path, config, labels, labelled)
+
+
+class Long(NamedTuple):
+    """Points as columns. Without ids all belong to one series."""
+
+    ids: np.ndarray | None
+    times: np.ndarray
+    values: np.ndarray
+    errors: np.ndarray | None
+    bands: np.ndarray | None
+    labels: np.ndarray | None
+
+
+def _long(found: Columns, path: Path, config: SeriesConfig) -> Long:
+    """A row for each point."""
+    asked = {
+        "id": (config.id, IDS, False),
+        "time": (config.time, TIMES, True),
+        "value": (config.value, VALUES, True),
+        "error": (config.error, ERRORS, False),
+        "band": (config.band, BANDS, False),
+    }
+    names = {what: place(found, path, name, usual, what, needed) for what, (name, usual, needed) in asked.items()}
+    elsewhere = config.labels or (config.label and not _there(config.label, found))
+    label = "" if elsewhere else place(found, path, config.label, CLASSES, "label", False)
+    sizes = {len(found[name]) for name in (*names.values(), label) if name}
+    if len(sizes) > 1:
+        raise DataError(f"{path}: its columns have different lengths; wanted a row for each point")
+
+    def column(what: str, read: Any) -> Any:
+        return read(found[names[what]], f"{path} column {names[what]!r}") if names[what] else None
+
+    texts = [np.array(words(found[name])) if name else None for name in (names["id"], names["band"], label)]
+    return Long(
+        texts[0], column("time", moments_of), column("value", numbers), column("error", numbers), texts[1], texts[2]
+    )
+
+
+def _there(asked: str, found: Columns) -> str:
+    """The column asked for, if this table has it; it may stand in another one."""
+    return asked if asked.lower() in {name.lower() for name in found} else ""
+
+
+def _wide(found: Columns, path: Path) -> Long | None:
+    """A row for each series: in a table without a header its label, then its values (the UCR archive's form); in an NPZ
+    `values`, N T or N C T, with `labels` and `times` where they are known."""
+    if "values" in found and found["values"].ndim in (2, 3):
+        values = found["values"].astype(np.float64)
+        values = values[..., None] if values.ndim == 2 else values.transpose(0, 2, 1)  # N T C
+        labels = words(found["labels"]) if "labels" in found else None
+        times = (
+            moments_of(found["times"], f"{path} times") if "times" in found else np.arange(values.shape[1], dtype=float)
+        )
+    elif len(found) > 3 and all(name.isdigit() for name in found):
+        first, *rest = found.values()
+        values = np.stack([numbers(cells, f"{path} column {i}") for i, cells in enumerate(rest, 2)], 1)[..., None]
+        labels, times = words(first), np.arange(len(rest), dtype=float)
+    else:
+        return None
+    series, points, bands = values.shape
+    if labels is not None and len(labels) != series:
+        raise DataError(f"{path}: {len(labels)} labels for {series} series")
+    if times.shape not in ((points,), (series, points)):
+        raise DataError(f"{path}: times of shape {times.shape} for {series} series of {points} points")
+    n, t, c = np.indices(values.shape).reshape(3, -1)
+    keep = ~np.isnan(values.reshape(-1))  # rows are filled up with NaN
+    n, t, c = n[keep], t[keep], c[keep]
+    return Long(
+        ids=n + 1,
+        times=times[t] if times.ndim == 1 else times[n, t],
+        values=values.reshape(-1)[keep],
+        errors=None,
+        bands=c if bands > 1 else None,
+        labels=None if labels is None else np.array(labels)[n],
+    )
+
+
+def _folder(path: Path, config: SeriesConfig) -> Long:
+    """A file for each series: its name is the id, and its label the folder it lies in, unless a table has them."""
+    parts: list[Any] = [[] for _ in Long._fields]
+    for name, found in _files(path):
+        long, inside = _long(found, path / name, config), Path(name).parent.name
+        own = np.full(len(long.times), Path(name).name.split(".")[0])
+        above = np.full(len(long.times), inside) if inside and not config.labels else None
+        ids, labels = own if long.ids is None else long.ids, above if long.labels is None else long.labels
+        for part, values in zip(parts, long._replace(ids=ids, labels=labels), strict=True):
+            part.append(values)
+    if not parts[0]:
+        raise DataError(f"{path} holds no series; wanted files that end in {', '.join(FILES)}")
+    whole: list[Any] = [None if any(v is None for v in part) else np.concatenate(part) for part in parts]
+    return Long(*whole)
+
+
+def _files(path: Path) -> Iterator[tuple[str, Columns]]:
+    """Name below the folder, or inside the tar file, and columns of each file."""
+    if path.is_dir():
+        for file in sorted(p for p in path.rglob("*") if p.is_file() and tables.ending(p) in FILES):
+            yield str(file.relative_to(path)), tables.read_columns(file)
+        return
+    try:
+        with tarfile.open(path) as box:
+            for member in sorted(box.getmembers(), key=lambda m: m.name):
+                name = Path(member.name)
+                if (
+                    member.isfile()
+                    and name.suffix.lower() in (".csv", ".tsv", ".txt")
+                    and not name.name.startswith(".")
+                ):
+                    file = box.extractfile(member)
+                    assert file is not None
+                    yield member.name, tables.read_cells(name, file.read().decode().splitlines())
+    except (tarfile.TarError, EOFError, UnicodeDecodeError, OSError) as e:
+        raise DataError(f"{path} cannot be read ({e})") from None
+
+
+def gather(long: Long) -> Curves:
+    """Points to series: unusable points dropped, times sorted, what comes twice kept once."""
+    ids, times, values, errors, bands, labels = long
+    assert ids is not None
+    report: Counter = Counter()
+    good = np.isfinite(times) & np.isfinite(values)
+    if errors is not None:
+        good &= np.isfinite(errors) & (errors >= 0)
+    names, first, which = np.unique(ids, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))[which]  # series in the order of the file
+    names = names[np.argsort(first)]
+    report["bad"] = int((~good).sum())
+    band_names, numbers_of = (("value",), None) if bands is None else _bands(bands)
+    keys = (rank[good], times[good], np.zeros(int(good.sum()), int) if numbers_of is None else numbers_of[good])
+    order = np.lexsort((keys[2], keys[1], keys[0]))
+    before = np.argsort(keys[0], kind="stable")  # the points of each series, as the file has them
+    back = (np.diff(keys[0][before]) == 0) & (np.diff(keys[1][before]) < 0)
+    report["unsorted"] = len(np.unique(keys[0][before][1:][back]))
+    series, clock, colour = (key[order] for key in keys)
+    double = np.zeros(len(order), bool)
+    double[1:] = (np.diff(series) == 0) & (np.diff(clock) == 0) & (np.diff(colour) == 0)
+    report["double"] = int(double.sum())
+    kept = np.flatnonzero(good)[order][~double]
+    counts = np.bincount(rank[kept], minlength=len(names))
+    report["empty"] = int((counts == 0).sum())
+    full = counts > 0
+    offsets = np.concatenate(([0], np.cumsum(counts[full])))
+    at = kept[offsets[:-1]]
+    return Curves(
+        ids=[str(name) for name in names[full]],
+        offsets=offsets,
+        times=times[kept],
+        values=values[kept],
+        errors=None if errors is None else errors[kept],
+        bands=None if numbers_of is None else numbers_of[kept],
+        band_names=band_names,
+        labels=[] if labels is None else [str(label) for label in labels[at]],
+        report=report,
+    )
+
+
+def _bands(bands: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    names, which = np.unique(bands, return_inverse=True)
+    return tuple(str(name) for name in names), which
+
+
+def with_labels(
+    curves: Curves, path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True
+) -> Curves:
+    """Labels and known numbers from a table beside the series, where there is one."""
+    beside = Path(config.labels).expanduser() if config.labels else labels
+    known = None
+    names = list(curves.labels)
+    if beside is not None and (labelled or config.known):
+        table = tables.read_columns(beside)
+        ids = words(table[place(table, beside, _there(config.id, table), IDS, "id")])
+        row = {name: i for i, name in enumerate(ids)}
+        at = [row.get(name, -1) for name in curves.ids]
+        column = place(table, beside, config.label, CLASSES, "label", labelled)
+        given = words(table[column]) if column else []
+        names = [given[i] if i >= 0 and given else "" for i in at]
+        columns = [numbers(table[place(table, beside, k, (), "known")], f"{beside} column {k!r}") for k in config.known]
+        if columns:
+            found = np.stack(columns, 1)
+            known = np.where(np.array(at)[:, None] >= 0, found[at], np.nan)
+            known, missing = _filled(known)
+            curves.report["unknown"] = missing
+    elif config.known:
+        raise ConfigError("data.known names columns of the table of labels; give it: --set data.labels=FILE")
+    if not labelled:
+        return replace(curves, labels=names, known=known)
+    if not names or not any(names):
+        raise DataError(
+            f"{path}: no labels{f' in a column {config.label!r}' if config.label else ''}; name their column (--label "
+            "NAME) or a table of them (--set data.labels=FILE)"
+        )
+    rows = [i for i, name in enumerate(names) if name]
+    curves.report["unlabelled"] = len(names) - len(rows)
+    whole = replace(curves, labels=names, known=known)
+    return whole if len(rows) == len(names) else part(whole, rows)
+
+
+def _filled(known: np.ndarray) -> tuple[np.ndarray, int]:
+    gone = ~np.isfinite(known)
+    means = np.nan_to_num(np.nanmean(np.where(gone, np.nan, known), 0)) if not gone.all() else np.zeros(known.shape[1])
+    return np.where(gone, means, known), int(gone.sum())
+
+
+def part(curves: Curves, rows: Sequence[int]) -> Curves:
+    """Some of the series, in this order."""
+    pieces = [np.arange(curves.offsets[i], curves.offsets[i + 1]) for i in rows]
+    at = np.concatenate(pieces) if pieces else np.zeros(0, int)
+    take = lambda x: None if x is None else x[at]  # noqa: E731
+    return replace(
+        curves,
+        ids=[curves.ids[i] for i in rows],
+        offsets=np.concatenate(([0], np.cumsum([len(p) for p in pieces]))).astype(int),
+        times=curves.times[at],
+        values=curves.values[at],
+        errors=take(curves.errors),
+        bands=take(curves.bands),
+        labels=[curves.labels[i] for i in rows] if curves.labels else [],
+        known=None if curves.known is None else curves.known[list(rows)],
+    )
+
+
+# Which files, and which part is held out
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is trained on and what is held out."""
+
+    train: Curves
+    valid: Curves
+
+
+def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
+    if bool(config.name) == bool(config.path):
+        raise ConfigError("train on what? give --data FILE, a CSV, TSV, NPZ or Parquet file, a folder, or a name")
+    if config.name:
+        return get_series(config.name, say)
+    return SeriesFiles(Path(config.path).expanduser())
+
+
+def read_parts(config: SeriesConfig, say: Say = to_stderr) -> Parts:
+    """Both parts, with the bands of the training part; the report is told."""
+    files = locate(config, say)
+    curves = read_series(files.train, config, files.labels)
+    lonely = [label for label, n in Counter(curves.labels).items() if n == 1]
+    for line in curves.told():
+        say(line)
+    if lonely:
+        say(f"one example only, which is never held out: {', '.join(sorted(lonely)[:12])}")
+    valid = Path(config.valid).expanduser() if config.valid else files.valid
+    if valid is not None:
+        train, held = curves, read_series(valid, config, files.labels)
+    else:
+        inside = held_out(curves.ids, curves.labels, config.folds, config.fold)
+        train, held = (part(curves, np.flatnonzero(inside == want).tolist()) for want in (False, True))
+    classes = sorted(set(train.labels))
+    if not len(held) or len(classes) < 2:
+        what = f"{len(train):,} series of {len(classes)} classes to train on and {len(held):,} held out"
+        raise DataError(f"{files.train}: {what}; wanted at least two classes, and a few series of each")
+    return Parts(train, fitting(held, train.band_names, classes))
+
+
+def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
+    """The test part of a known set that has one."""
+    files = locate(config, say)
+    return read_series(files.test, config, files.labels) if files.test else None
+
+
+def held_out(ids: Sequence[str], labels: Sequence[str], folds: int, fold: int) -> np.ndarray:
+    """Which series are held out: part `fold` of `folds` of every class; by chance, but always the same."""
+    groups: dict[str, list[int]] = defaultdict(list)
+    for i, label in enumerate(labels):
+        groups[label].append(i)
+    chosen = np.zeros(len(ids), bool)
+    for start, label in enumerate(sorted(groups)):  # the first of each class in another part, or part 0 gets all rests
+        rows = sorted(groups[label], key=lambda i: hashlib.sha256(ids[i].encode()).digest())
+        if len(rows) > 1:
+            chosen[[row for place, row in enumerate(rows) if (place + start) % folds == fold]] = True
+    return chosen
+
+
+def fitting(curves: Curves, bands: tuple[str, ...], classes: Sequence[str]) -> Curves:
+    """With the bands of training, and no class that was not there."""
+    for label in curves.labels:
+        if label not in classes:
+            raise DataError(f"the label {label!r} is not among those trained on: {', '.join(classes)}")
+    return with_bands(curves, bands)
+
+
+def with_bands(curves: Curves, names: tuple[str, ...]) -> Curves:
+    """Bands by the numbers of `names`."""
+    for name in curves.band_names:
+        if name not in names:
+            raise DataError(f"the band {name!r} is not among those trained on: {', '.join(names)}")
+    if curves.bands is None or curves.band_names == names:
+        return replace(curves, band_names=names)
+    return replace(curves, bands=np.array([names.index(n) for n in curves.band_names])[curves.bands], band_names=names)

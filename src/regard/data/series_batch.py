@@ -1,0 +1,89 @@
+"""Series of different lengths side by side: padded, and some points hidden where a model shall learn to fill in."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.samples import Samples
+from regard.data.series import Curves
+
+HIDDEN = 0.3  # of the points, in masked pre-training
+
+
+class SeriesSource:
+    """The series of a part by number. In training a random stretch of `window` points is read, else the first
+    `max_length`; values are moved by `jitter` of their errors, and the part `hide` of them is hidden. Targets are the
+    numbers of the labels."""
+
+    def __init__(
+        self,
+        curves: Curves,
+        labels: tuple[str, ...],
+        max_length: int,
+        window: int = 0,
+        jitter: float = 0.0,
+        hide: float = 0.0,
+    ):
+        self.curves, self.max_length, self.window, self.jitter, self.hide = curves, max_length, window, jitter, hide
+        at = {label: i for i, label in enumerate(labels)}
+        self.targets = np.array([at.get(label, -1) for label in curves.labels or [""] * len(curves)])
+        self.known = None if curves.known is None else curves.known.astype(np.float32)
+
+    def __len__(self) -> int:
+        return len(self.curves)
+
+    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+        known = None if self.known is None else torch.from_numpy(self.known[rows])
+        inputs = (*self.points(rows, chance), known)
+        if chance is not None and self.hide:
+            inputs = (*inputs, hidden(inputs, chance, self.hide))
+        return Samples(inputs, torch.from_numpy(self.targets[rows]), rows)
+
+    def points(self, rows: np.ndarray, chance: np.random.Generator | None) -> tuple[Tensor | None, ...]:
+        """Times, values, errors, bands, B T each, and lengths, B; times count from the first point of each series.
+
+        Errors and bands are None where there are none, lengths where all are alike.
+        """
+        c, starts = self.curves, self.curves.offsets[rows]
+        lengths = np.minimum(c.lengths[rows], self.max_length)
+        if chance is not None and self.window:
+            whole, lengths = c.lengths[rows], np.minimum(lengths, self.window)
+            starts = starts + (chance.random(len(rows)) * (whole - lengths + 1)).astype(int)
+        places = np.arange(lengths.max())
+        real = places < lengths[:, None]
+        at = np.where(real, starts[:, None] + places, starts[:, None])  # B T
+
+        def padded(x: np.ndarray | None, kind: type) -> Tensor | None:
+            return None if x is None else torch.from_numpy(np.where(real, x[at], 0).astype(kind))
+
+        times = c.times[at] - c.times[starts][:, None]
+        clock = torch.from_numpy(np.where(real, times, 0.0).astype(np.float32))
+        sizes = None if real.all() else torch.from_numpy(lengths)
+        values, errors = (padded(x, np.float32) for x in (c.values, c.errors))
+        if chance is not None and self.jitter and values is not None and errors is not None:
+            values += self.jitter * errors * torch.from_numpy(chance.normal(size=real.shape).astype(np.float32))
+        return clock, values, errors, padded(c.bands, np.int64), sizes
+
+
+class HiddenSource(SeriesSource):
+    """The same for masked pre-training: held-out series hide points too, and always the same. Targets are how many
+    points each series hides."""
+
+    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+        found = super().batch(rows, chance)
+        dice = np.random.default_rng(int(rows[0])) if chance is None else chance
+        which = hidden(found.inputs, dice, self.hide or HIDDEN)
+        return Samples((*found.inputs[:6], which), which.sum(1), rows)
+
+
+def hidden(inputs: tuple[Tensor | None, ...], chance: np.random.Generator, part: float) -> Tensor:
+    """B T: which points hide their value; padding never does."""
+    values, lengths = inputs[1], inputs[4]
+    assert values is not None
+    real = np.arange(values.size(1)) < (np.inf if lengths is None else lengths.numpy()[:, None])
+    return torch.from_numpy((chance.random(values.shape) < part) & real)
+
+
+def class_odds(targets: np.ndarray) -> np.ndarray:
+    """One for each series, so that all classes are drawn alike."""
+    return 1.0 / np.bincount(targets)[targets]

@@ -1,0 +1,92 @@
+"""Forecasts to beat, from the very windows a model is scored on: what was a season ago, and a linear map."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from regard.data.history import Windows
+from regard.data.samples import Samples, in_order
+
+MOST = 20_000  # windows the linear map is fitted on, spread evenly over all
+RIDGE = 1e-3  # of the mean square of an input
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Mean squared and absolute error over all windows, steps and columns, in units of each column's spread."""
+
+    name: str
+    mse: float
+    mae: float
+
+
+def season_of(values: np.ndarray, most: int) -> int:
+    """The lag, at most `most` rows, at which the rows of T C are likest to themselves; 1 where nothing comes again."""
+    x = values - values.mean(0)
+    x = x / np.maximum(x.std(0), 1e-12)
+    size = 2 ** int(np.ceil(np.log2(2 * len(x))))
+    power = np.abs(np.fft.rfft(x, size, axis=0)) ** 2
+    likeness = np.fft.irfft(power, axis=0)[: most + 1].mean(1) / len(x)
+    peaks = [k for k in range(2, most) if likeness[k] > likeness[k - 1] and likeness[k] >= likeness[k + 1]]
+    return max(peaks, key=lambda k: likeness[k]) if peaks else 1
+
+
+def naive(past: torch.Tensor, horizon: int, season: int) -> torch.Tensor:
+    """The last season again and again: B L C -> B H C."""
+    last = past[:, -season:]
+    return last[:, torch.arange(horizon) % season]
+
+
+class Linear:
+    """One linear map of the past to the future, shared by all columns, least squares with a little ridge: NLinear of
+    Zeng et al. 2023 (the last value is taken off and put back)."""
+
+    def __init__(self, windows: Windows, spread: np.ndarray):
+        rows = np.unique(np.linspace(0, len(windows) - 1, min(MOST, len(windows))).astype(int))
+        size = windows.lookback
+        gram, cross = np.zeros((size, size)), np.zeros((size, windows.horizon))
+        for start in range(0, len(rows), 512):
+            batch = windows.batch(rows[start : start + 512])
+            x, y, _ = self.columns(batch, spread)
+            gram, cross = gram + x.T @ x, cross + x.T @ y
+        gram += RIDGE * np.trace(gram) / size * np.eye(size)
+        self.map = torch.from_numpy(np.linalg.solve(gram, cross)).float()  # L H
+
+    @staticmethod
+    def columns(batch: Samples, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        seen = batch.inputs[0]
+        assert seen is not None
+        past, future = (x.double().numpy() / spread for x in (seen, batch.targets))
+        last = past[:, -1:]
+        x, y = ((part - last).transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (past, future))
+        return x, y, last
+
+    def __call__(self, past: torch.Tensor) -> torch.Tensor:
+        last = past[:, -1:]
+        return torch.einsum("blc,lh->bhc", past - last, self.map) + last
+
+
+def errors_of(name: str, tell, batches: Iterable[Samples], spread: np.ndarray) -> Errors:
+    """`tell` maps B L C to B H C."""
+    square, absolute, count, unit = 0.0, 0.0, 0, torch.from_numpy(spread).float()
+    for batch in batches:
+        miss = (batch.targets - tell(batch.inputs[0])) / unit
+        square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
+        count += miss.numel()
+    return Errors(name, square / count, absolute / count)
+
+
+def to_beat(train: Windows, windows: Windows, spread: np.ndarray, season: int) -> list[Errors]:
+    """Seasonal naive and linear, on all `windows`."""
+    linear = Linear(train, spread)
+    season = min(season, windows.lookback)
+    rows = (
+        (
+            f"the last {season} rows again" if season > 1 else "the last row again",
+            lambda past: naive(past, windows.horizon, season),
+        ),
+        ("a linear map of the past", linear),
+    )
+    return [errors_of(name, tell, in_order(windows, 256), spread) for name, tell in rows]

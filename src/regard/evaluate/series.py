@@ -1,0 +1,70 @@
+"""Beside a classifier of series: neighbours by simple summaries, and scores in which classes count alike."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from regard.data.series import Curves
+
+NEIGHBOURS = 5
+SHARES = (0.05, 0.25, 0.5, 0.75, 0.95)
+LAGS = (1, 2, 4, 8, 16)
+
+
+def summary(curves: Curves) -> np.ndarray:
+    """N F: of each series quantiles and spread, likeness to itself some points later, the levels of its bands, its
+    length in time and points, and the known numbers."""
+    found = []
+    for i in range(len(curves)):
+        at = slice(curves.offsets[i], curves.offsets[i + 1])
+        x, t = curves.values[at], curves.times[at]
+        which = np.zeros(len(x), int) if curves.bands is None else curves.bands[at]
+        middle, spread = x.mean(), x.std()
+        z = (x - middle) / (spread or 1.0)
+        lags = [float((z[k:] * z[:-k]).mean()) if len(z) > k else 0.0 for k in LAGS]
+        levels = [float((x[which == b]).mean() - middle) if (which == b).any() else 0.0 for b in _bands(curves)]
+        features = [*np.quantile(z, SHARES), np.arcsinh(middle), np.log(spread + 1e-9), *lags]
+        features += [np.arcsinh(level) for level in levels] + [np.log(len(x)), np.log1p(t[-1] - t[0])]
+        found.append([*features, *(curves.known[i] if curves.known is not None else ())])
+    return np.array(found, dtype=np.float64)
+
+
+def _bands(curves: Curves) -> range:
+    return range(len(curves.band_names) if len(curves.band_names) > 1 else 0)
+
+
+def nearest(train: Curves, test: Curves) -> list[str]:
+    """The commonest label among the five training series whose summaries are nearest, in units of their spread."""
+    known, asked = summary(train), summary(test)
+    middle, spread = known.mean(0), known.std(0)
+    spread[spread == 0] = 1.0
+    known, asked = (known - middle) / spread, (asked - middle) / spread
+    labels, found = np.array(train.labels), []
+    for start in range(0, len(asked), 256):
+        some = asked[start : start + 256]
+        distance = (some**2).sum(1)[:, None] - 2 * some @ known.T + (known**2).sum(1)
+        near = np.argsort(distance, 1, kind="stable")[:, :NEIGHBOURS]
+        for row in labels[near]:
+            names, counts = np.unique(row, return_counts=True)
+            best = names[counts == counts.max()]
+            found.append(str(next(name for name in row if name in best)))  # of a tie, the nearest's
+    return found
+
+
+def balanced_accuracy(true: np.ndarray, guessed: np.ndarray) -> float:
+    """The mean over the classes that come of how many of each are found."""
+    return float(np.mean([(guessed[true == c] == c).mean() for c in np.unique(true)]))
+
+
+def weighted_log_loss(likely: np.ndarray, true: np.ndarray, weights: Sequence[float]) -> float:
+    """The PLAsTiCC challenge's (Malz et al. 2019): the mean log-loss of each class, weighted; classes that do not come
+    count nothing. N L probabilities, N classes, L weights."""
+    logs = -np.log(np.clip(likely[np.arange(len(true)), true], 1e-15, 1.0))
+    classes = np.unique(true)
+    w = np.asarray(weights, dtype=float)[classes]
+    return float(sum(w * [logs[true == c].mean() for c in classes]) / w.sum())
+
+
+def one_class(guessed: np.ndarray) -> bool:
+    """Whether a single class takes every prediction: the sign of a classifier that has learned nothing."""
+    return len(guessed) > 1 and len(np.unique(guessed)) == 1

@@ -1,0 +1,148 @@
+"""From an image to a sentence: the encoder reads patches instead of words, the decoders are those of translation."""
+
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import at_least, fraction
+from regard.models.base import EncoderDecoder
+from regard.models.seq2seq import Seq2Seq
+from regard.models.transformer import Transformer, without_last
+from regard.models.vit import ViT, ViTConfig
+from regard.nn.attention import AdditiveAttention
+from regard.nn.blocks import DecoderLayer, PostNormDecoderLayer
+from regard.nn.init import glorot_
+from regard.nn.masks import Everything, Mask
+from regard.nn.positions import Sinusoidal
+from regard.nn.recurrent import FAST_CELLS
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionerConfig:
+    vocab: int
+    image: int = 96
+    channels: int = 3
+    patch: int = 8
+    stem: str = "patch"
+    width: int = 256
+    encoder_layers: int = 6
+    decoder_layers: int = 3
+    heads: int = 4
+    ffn: int = 1024
+    dropout: float = 0.1
+    max_length: int = 64  # pieces of a caption
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+
+    def __post_init__(self):
+        at_least(self, "model.", vocab=1, encoder_layers=1, decoder_layers=1, max_length=1)
+        self.encoder  # noqa: B018 - whose own checks speak for the rest
+
+    @property
+    def encoder(self) -> ViTConfig:
+        return ViTConfig(
+            image=self.image, channels=self.channels, patch=self.patch, stem=self.stem, width=self.width,
+            layers=self.encoder_layers, heads=self.heads, ffn=self.ffn, dropout=self.dropout, labels=(),
+            mean=self.mean, std=self.std,
+        )  # fmt: skip
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.encoder.shape
+
+
+class Captioner(Transformer):
+    """A ViT and the decoder of 2017, which looks at all patches from every layer: what translates, but from pixels."""
+
+    def __init__(self, c: CaptionerConfig):
+        super(Transformer, self).__init__()  # the encoder is another one, so none of its parts is made
+        self.config = c
+        self.scale = math.sqrt(c.width)
+        self.vision = ViT(c.encoder)
+        self.token = nn.Embedding(c.vocab, c.width, padding_idx=c.vocab - 1)
+        self.decoder_place = Sinusoidal(c.max_length, c.width)
+        layers = nn.ModuleList(
+            PostNormDecoderLayer(c.width, c.heads, c.ffn, c.dropout) for _ in range(c.decoder_layers)
+        )
+        self.decoder = cast("list[DecoderLayer]", layers)
+        self.decoder_norm: nn.Module = nn.Identity()
+        self.drop, self.bias = nn.Dropout(c.dropout), None
+        glorot_(self)
+        self.token.weight.register_hook(without_last)
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Mask]:
+        """B C P P pixels -> B T D, and everything may be looked at."""
+        return self.vision(source), Everything()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShowAttendTellConfig:
+    vocab: int
+    image: int = 96
+    channels: int = 3
+    patch: int = 8
+    stem: str = "conv"
+    regions: int = 256  # width of the encoder
+    encoder_layers: int = 4
+    heads: int = 4
+    ffn: int = 512
+    cell: str = "lstm"
+    embedding: int = 256
+    width: int = 512
+    dropout: float = 0.3
+    max_length: int = 64
+    mean: tuple[float, ...] = (0.5,)
+    std: tuple[float, ...] = (0.5,)
+
+    def __post_init__(self):
+        at_least(self, "model.", vocab=1, embedding=1, width=1, regions=1, max_length=1)
+        fraction(self, "dropout", "model.")
+        self.encoder  # noqa: B018 - whose own checks speak for the rest
+
+    @property
+    def encoder(self) -> ViTConfig:
+        return ViTConfig(
+            image=self.image, channels=self.channels, patch=self.patch, stem=self.stem, width=self.regions,
+            layers=self.encoder_layers, heads=self.heads, ffn=self.ffn, dropout=0.1, labels=(), pool="mean",
+            mean=self.mean, std=self.std,
+        )  # fmt: skip
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.encoder.shape
+
+
+class ShowAttendTell(Seq2Seq):
+    """Xu et al. 2015: before each word an LSTM looks at the regions of the image by Bahdanau's attention.
+
+    Not as in the paper: the regions come from layers trained here, not from a network that knows ImageNet.
+    """
+
+    def __init__(self, c: ShowAttendTellConfig):
+        super(Seq2Seq, self).__init__()  # as above
+        self.config = c
+        self.vision = ViT(c.encoder)
+        self.token = nn.Embedding(c.vocab, c.embedding)
+        self.bridge = nn.Linear(c.regions, c.width)
+        self.attention = AdditiveAttention(c.width, c.regions, c.width)
+        self.cell = FAST_CELLS[c.cell](c.embedding + c.regions, c.width)
+        self.readout = nn.Linear(c.width + c.regions + c.embedding, c.embedding)
+        self.drop, self.bias = nn.Dropout(c.dropout), None
+        glorot_(self)
+
+    def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, None]:
+        """B C P P pixels -> the regions B S D, their mean B 1 D (section 3.1.2: where the LSTM starts), no padding."""
+        memory = self.drop(self.vision(source))
+        return memory, memory.mean(1, keepdim=True), None
+
+
+Captioning = Captioner | ShowAttendTell
+
+
+def grid_of(model: EncoderDecoder, weights: Tensor) -> Tensor:
+    """Weights of places, … S, as a square of patches … h w: a token that stands for the whole image is left out."""
+    side = model.config.encoder.grid
+    return torch.unflatten(weights[..., -(side**2) :], -1, (side, side))

@@ -1,0 +1,96 @@
+"""A forecaster: the past as patches, every column by itself (PatchTST, Nie et al. 2023)."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import at_least, fraction
+from regard.errors import ConfigError
+from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
+from regard.nn.init import glorot_
+from regard.nn.masks import Everything
+from regard.nn.positions import Learned
+from regard.shapes import check
+
+FLAT = 1e-5  # of the training part's variance: what a window that never moves is divided by
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForecasterConfig:
+    columns: tuple[str, ...] = ("value",)  # what is forecast, by name
+    lookback: int = 336  # steps it sees
+    horizon: int = 96  # steps it tells
+    patch: int = 16
+    stride: int = 8  # from one patch to the next; less than `patch` lets them overlap
+    width: int = 16
+    layers: int = 3
+    heads: int = 4
+    ffn: int = 128
+    dropout: float = 0.3
+    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)  # told beside the mean; none: the mean alone
+
+    def __post_init__(self):
+        names = ("lookback", "horizon", "patch", "stride", "width", "layers", "heads", "ffn")
+        at_least(self, "model.", **dict.fromkeys(names, 1))
+        fraction(self, "dropout", "model.")
+        if self.width % self.heads:
+            near = max(self.width // self.heads, 1) * self.heads
+            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        if self.patch > self.lookback:
+            raise ConfigError(f"model.patch is {self.patch}, longer than the look-back of {self.lookback} steps")
+        if list(self.quantiles) != sorted({q for q in self.quantiles if 0 < q < 1}):
+            raise ConfigError(f"model.quantiles are {self.quantiles}; they rise, between 0 and 1")
+
+    @property
+    def patches(self) -> int:
+        return -(-(self.lookback - self.patch) // self.stride) + 1
+
+
+class Forecaster(nn.Module):
+    """Numbers go in as they are and come out as they are: each window is normed by itself, and the norm is undone.
+
+    Columns share all weights and know nothing of each other (channel independence, section 3.1 of the paper).
+    """
+
+    spread: Tensor
+
+    def __init__(self, c: ForecasterConfig):
+        super().__init__()
+        self.config = c
+        self.register_buffer("spread", torch.ones(len(c.columns)))  # of each column's training part: the loss's unit
+        self.embed = nn.Linear(c.patch, c.width)
+        self.place = Learned(c.patches, c.width)
+        self.drop = dropout(c.dropout)
+        self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
+        self.norm = Norm(c.width)
+        self.head = nn.Linear(c.patches * c.width, c.horizon * (1 + len(c.quantiles)))
+        glorot_(self)
+
+    @staticmethod
+    def layer(c: ForecasterConfig) -> PreNormEncoderLayer:
+        return PreNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, "gelu")
+
+    def forward(self, past: Tensor) -> Tensor:
+        """B L C, the last L steps of C columns -> B H C 1+Q: the mean, then the quantiles, of the next H steps."""
+        c = self.config
+        check(past, "B L C", L=c.lookback, C=len(c.columns))
+        centre = past.mean(1, keepdim=True)  # B 1 C
+        scale = (past.var(1, keepdim=True, correction=0) + FLAT * self.spread**2).sqrt()
+        x = self.patches((past - centre) / scale)  # B·C N P
+        x = self.embed(compute_dtype(x)) + self.place(torch.arange(c.patches, device=x.device))  # B·C N D
+        x = self.drop(compute_dtype(x))
+        for layer in self.layers:
+            x = layer(x, Everything())
+        told = self.head(self.drop(self.norm(x)).flatten(1)).to(past.dtype)  # B·C H·(1+Q)
+        told = told.view(past.size(0), past.size(2), c.horizon, -1).transpose(1, 2)  # B H C 1+Q
+        return told * scale[..., None] + centre[..., None]
+
+    def patches(self, x: Tensor) -> Tensor:
+        """B L C -> B·C N P. The last patch ends with the last step; before the first step its value is repeated."""
+        c = self.config
+        x = x.transpose(1, 2).flatten(0, 1)  # B·C L
+        short = (c.patches - 1) * c.stride + c.patch - c.lookback
+        return F.pad(x[:, None], (short, 0), mode="replicate")[:, 0].unfold(-1, c.patch, c.stride)

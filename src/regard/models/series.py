@@ -1,0 +1,248 @@
+"""Series of measurements to classes: tokens of (time, value, error, band), an encoder or a recurrent cell, a class.
+
+Times need no rhythm: a token knows when it was measured, and gaps are simply not there. Vaswani et al. 2017's encoder
+as used for light curves by Allam and McEwen 2021 and Moreno-Cartagena et al. 2023.
+"""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.config import at_least, fraction
+from regard.errors import ConfigError
+from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
+from regard.nn.init import glorot_, recurrent_
+from regard.nn.masks import Everything, Lengths
+from regard.nn.positions import TIMES
+from regard.nn.recurrent import GATES, SlideCell, run_stack
+from regard.shapes import check
+
+POOLINGS = ("mean", "cls")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesFields:
+    """What both models know of the data; the first five are filled in when it is read."""
+
+    labels: tuple[str, ...] = ("0", "1")  # none: a model that fills in hidden values
+    bands: tuple[str, ...] = ("value",)
+    known: tuple[str, ...] = ()  # numbers known of each object beside its curve, by name
+    tick: float = 1.0  # the usual time from point to point
+    span: float = 1024.0  # the longest series, in time
+    width: int = 64
+    layers: int = 2
+    dropout: float = 0.1
+    patch: int = 1  # points a token is made of
+    stride: int = 1  # points from one token to the next
+    time: str = "waves"
+
+    def __post_init__(self):
+        at_least(self, "model.", width=1, layers=1, patch=1, stride=1)
+        fraction(self, "dropout", "model.")
+        if self.time not in TIMES:
+            raise ConfigError(f"no time {self.time!r}; there are: {', '.join(TIMES)}")
+        if not self.bands:
+            raise ConfigError("model.bands is empty; a series has at least one")
+        if not 0 < self.tick <= self.span:
+            raise ConfigError(f"model.tick is {self.tick} and model.span {self.span}; more than 0, and in this order")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesTransformerConfig(SeriesFields):
+    heads: int = 4
+    ffn: int = 128
+    pooling: str = "mean"  # what stands for a series: the mean of its tokens, or the first ("cls")
+
+    def __post_init__(self):
+        super().__post_init__()
+        at_least(self, "model.", heads=1, ffn=1)
+        if self.pooling not in POOLINGS:
+            raise ConfigError(f"no pooling {self.pooling!r}; there are: {', '.join(POOLINGS)}")
+        if self.width % self.heads:
+            near = max(self.width // self.heads, 1) * self.heads
+            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeriesRecurrentConfig(SeriesFields):
+    cell: str = "lstm"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.cell not in GATES:
+            raise ConfigError(f"no cell {self.cell!r}; there are: {', '.join(GATES)}")
+
+
+class SeriesTokens(nn.Module):
+    """Points to tokens. Each band of a series is centred by itself and all are divided by their common spread, so that
+    the shape speaks; what that takes away stands in a first token, beside the `known` numbers: level and spread, and
+    those of each band. Times count from the first point."""
+
+    usual: Tensor
+
+    def __init__(self, c: SeriesFields):
+        super().__init__()
+        self.config = c
+        whole = 2 + 2 * len(c.bands) + len(c.known)
+        self.register_buffer("usual", torch.stack((torch.zeros(whole), torch.ones(whole))))  # mean and spread, training
+        self.points = nn.Linear((3 + len(c.bands)) * c.patch, c.width)
+        self.whole = nn.Linear(whole, c.width)
+        self.time = TIMES[c.time](c.width, 2 * c.tick, 2 * c.span)
+
+    def forward(
+        self,
+        times: Tensor,
+        values: Tensor,
+        errors: Tensor | None = None,
+        bands: Tensor | None = None,
+        lengths: Tensor | None = None,
+        known: Tensor | None = None,
+        hidden: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Points, B T each, to B 1+N D tokens and how many of them are real, B.
+
+        The first `lengths` points of a series are real (None: all of all). Those `hidden`, B T, keep their time and
+        band but not their value, and have no part in the norm. `known` is B K.
+        """
+        check(times, "B T")
+        check(values, "B T", B=times.size(0), T=times.size(1))
+        c, real = self.config, real_points(times, lengths)
+        seen = real if hidden is None else real & ~hidden
+        kinds = self.kinds(values, bands) * real[..., None]  # B T bands
+        normed, spread, whole = norm(values, kinds, seen)
+        noise = torch.zeros_like(values) if errors is None else torch.log1p(errors / spread)
+        each = torch.stack((normed, noise, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
+        x = self.joined(torch.cat((each, kinds), -1), times - times[:, :1])
+        whole = whole if known is None else torch.cat((whole, known), 1)
+        first = self.whole((whole - self.usual[0]) / self.usual[1])  # B D
+        tokens = None if lengths is None else 1 + ((lengths - c.patch) // c.stride + 1).clamp(1, x.size(1))
+        return torch.cat((first[:, None], x), 1), tokens
+
+    def kinds(self, values: Tensor, bands: Tensor | None) -> Tensor:
+        """B T bands: 1 at the band of each point."""
+        which = torch.zeros_like(values, dtype=torch.long) if bands is None else bands
+        return F.one_hot(which, len(self.config.bands))
+
+    def told(self, times: Any, values: Any, errors: Any, bands: Any, lengths: Any, known: Any) -> Tensor:
+        """What the first token reads, before it is brought to its usual measure."""
+        real = real_points(times, lengths)
+        whole = norm(values, self.kinds(values, bands) * real[..., None], real)[2]
+        return whole if known is None else torch.cat((whole, known), 1)
+
+    def joined(self, each: Tensor, times: Tensor) -> Tensor:
+        """`patch` points to a token, at the mean of their times: B T F -> B N D. Points that fill no patch at the end
+        are left out, but a series shorter than a patch is one token."""
+        c = self.config
+        short = max(0, c.patch - each.size(1))
+        each, times = F.pad(each, (0, 0, 0, short)), F.pad(times, (0, short))
+        x = self.points(each.unfold(1, c.patch, c.stride).flatten(2))  # B N F·P -> B N D
+        return self.time(x, times.unfold(1, c.patch, c.stride).mean(-1))
+
+
+def real_points(times: Tensor, lengths: Tensor | None) -> Tensor:
+    """B T: True where a point is no padding."""
+    if lengths is None:
+        return torch.ones_like(times, dtype=torch.bool)
+    return torch.arange(times.size(1), device=times.device) < lengths[:, None]
+
+
+def norm(values: Tensor, kinds: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Values centred by band and divided by their common spread, B T; that spread, B 1; and what is told of the whole:
+    level and spread, then those of each band, B 2+2·bands. Only points `seen` have a say.
+
+    `kinds` is B T bands, 1 where a point is of that band. A series that never moves has a spread of nearly 0.
+    """
+    weight = kinds * seen[..., None].to(values)  # B T bands
+    count, total = weight.sum(1), weight.sum((1, 2))[:, None].clamp(min=1)  # B bands, B 1
+    safe = torch.where(seen, values, 0.0)
+    level = safe.sum(1, keepdim=True) / total
+    levels = torch.where(count > 0, (weight * safe[..., None]).sum(1) / count.clamp(min=1), level)  # B bands
+    centred = values - (kinds * levels[:, None]).sum(-1)
+    square = (weight * centred[..., None].square()).sum(1)  # B bands
+    spread = (square.sum(1, keepdim=True) / total).sqrt() + 1e-6 * (1 + level.abs())
+    spreads = torch.where(count > 0, (square / count.clamp(min=1)).sqrt() + 1e-3 * spread, spread)
+    parts = (torch.asinh(level), spread.log(), torch.asinh(levels - level), (spreads / spread).log())
+    return centred / spread, spread, torch.cat(parts, 1)
+
+
+class SeriesModel(nn.Module):
+    """`forward` gives one vector a series, of which `scores` makes classes; `states` gives all tokens, of which
+    `filled` guesses the values of hidden points."""
+
+    config: Any  # SeriesFields
+
+    def __init__(self, c: SeriesFields):
+        super().__init__()
+        self.config = c
+        self.tokens = SeriesTokens(c)
+        self.drop = dropout(c.dropout)
+        self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
+        self.value = None if c.labels else nn.Linear(c.width, c.patch)
+
+    def states(self, *points: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """What `SeriesTokens` takes -> B 1+N D, and how many of them are real, B."""
+        raise NotImplementedError
+
+    def forward(self, *points: Tensor | None) -> Tensor:
+        """What `SeriesTokens` takes -> B D."""
+        x, tokens = self.states(*points)
+        if tokens is None:
+            return x.mean(1)
+        real = real_points(x[..., 0], tokens)
+        return (x * real[..., None]).sum(1) / tokens[:, None].to(x.dtype)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Of the classes: B D -> B labels."""
+        if self.classifier is None:
+            raise ConfigError("this model fills in hidden values and knows no classes; fine-tune it: regard finetune")
+        return self.classifier(self.drop(hidden))
+
+    def filled(self, states: Tensor) -> Tensor:
+        """The normed values of the points of each token: B 1+N D -> B N P."""
+        if self.value is None:
+            raise ConfigError("this model tells classes and fills in nothing")
+        return self.value(states[:, 1:])
+
+
+class SeriesTransformer(SeriesModel):
+    """Everybody looks at everybody, whenever they were measured; padding is looked at by nobody."""
+
+    def __init__(self, c: SeriesTransformerConfig):
+        super().__init__(c)
+        layer = (PreNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, "gelu") for _ in range(c.layers))
+        self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(layer))
+        self.norm = Norm(c.width)
+        glorot_(self)
+
+    def states(self, *points: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        x, tokens = self.tokens(*points)
+        mask = Everything() if tokens is None else Lengths(tokens, x.size(1))
+        x = self.drop(compute_dtype(x))
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x), tokens
+
+    def forward(self, *points: Tensor | None) -> Tensor:
+        if self.config.pooling == "mean":
+            return super().forward(*points)
+        return self.states(*points)[0][:, 0]
+
+
+class SeriesRecurrent(SeriesModel):
+    """The same tokens, one by one: the cell carries along what it has seen."""
+
+    def __init__(self, c: SeriesRecurrentConfig):
+        super().__init__(c)
+        cells = (SlideCell(c.cell, c.width, c.width) for _ in range(c.layers))
+        self.cells = cast("list[SlideCell]", nn.ModuleList(cells))
+        recurrent_(self)
+
+    def states(self, *points: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        x, tokens = self.tokens(*points)
+        x, c = self.drop(compute_dtype(x)), self.config
+        blank = tuple(x.new_zeros(c.layers, x.size(0), c.width) for _ in range(2 if c.cell == "lstm" else 1))
+        drop = c.dropout if self.training and c.layers > 1 else 0.0
+        return run_stack(self.cells, x, blank, drop, tokens)[0], tokens

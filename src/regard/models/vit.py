@@ -1,0 +1,176 @@
+"""ViT: an image is a sentence of patches (Dosovitskiy et al. 2021)."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import at_least, fraction, unknown
+from regard.errors import ConfigError
+from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
+from regard.nn.init import glorot_
+from regard.nn.masks import Everything
+from regard.nn.positions import Learned, Sine2d
+from regard.shapes import check
+
+POOLS = ("token", "mean")
+PLACES = {"learned": Learned, "sine": Sine2d}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViTConfig:
+    image: int = 224  # pixels a side
+    channels: int = 3
+    patch: int = 16  # pixels a side, too
+    width: int = 768
+    layers: int = 12
+    heads: int = 12
+    ffn: int = 3072
+    dropout: float = 0.0
+    eps: float = 1e-6
+    stem: str = "patch"  # or "conv"
+    pool: str = "token"  # what stands for the whole image: a token of its own, or the "mean" of all patches
+    positions: str = "learned"  # or "sine", in two dimensions
+    labels: tuple[str, ...] = ("0", "1")  # (): an encoder alone
+    mean: tuple[float, ...] = (0.5,)  # of the pixels, between 0 and 1: one number, or one a channel
+    std: tuple[float, ...] = (0.5,)
+
+    def __post_init__(self):
+        at_least(self, "model.", image=1, channels=1, patch=1, width=1, layers=1, heads=1, ffn=1)
+        fraction(self, "dropout", "model.")
+        for name, table in (("stem", STEMS), ("pool", POOLS), ("positions", PLACES)):
+            if getattr(self, name) not in table:
+                raise unknown(name, getattr(self, name), table)
+        if self.image % self.patch:
+            fitting = [p for p in range(1, self.image + 1) if self.image % p == 0]
+            near = min(fitting, key=lambda p: abs(p - self.patch))
+            raise ConfigError(
+                f"an image of {self.image} pixels a side cannot be cut into patches of {self.patch}; "
+                f"try --set model.patch={near}"
+            )
+        if self.width % self.heads:
+            near = max(self.width // self.heads, 1) * self.heads
+            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        if self.positions == "sine" and self.width % 4:
+            raise ConfigError(f"sine positions want a width that 4 divides, got {self.width}; try positions learned")
+        if self.stem == "conv" and (self.patch & (self.patch - 1) or self.width % self.patch):
+            raise ConfigError(
+                f"the conv stem halves the image again and again, so patch {self.patch} must be a power of 2 that "
+                f"divides the width {self.width}; or take stem patch"
+            )
+        for name in ("mean", "std"):
+            if len(getattr(self, name)) not in (1, self.channels):
+                raise ConfigError(f"model.{name} has {len(getattr(self, name))} numbers for {self.channels} channels")
+
+    @property
+    def grid(self) -> int:
+        """Patches a side."""
+        return self.image // self.patch
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of one image: channels, and pixels a side twice."""
+        return self.channels, self.image, self.image
+
+
+class Scale(nn.Module):
+    """Bytes to numbers around 0; `mean` and `std`, one number or one a channel, are of pixels between 0 and 1.
+
+    Floats have been through this already and pass.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: tuple[float, ...], std: tuple[float, ...]):
+        super().__init__()
+        for name, values in (("mean", mean), ("std", std)):
+            self.register_buffer(name, torch.tensor(values)[:, None, None], persistent=False)  # C 1 1
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return (pixels / 255 - self.mean) / self.std if pixels.dtype == torch.uint8 else pixels
+
+
+class PatchStem(nn.Linear):
+    """Section 3.1: cut into patches, lay each out flat, one map for all of them."""
+
+    def __init__(self, c: ViTConfig):
+        super().__init__(c.channels * c.patch**2, c.width)
+        self.patch = c.patch
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        p = self.patch
+        x = pixels.unflatten(3, (-1, p)).unflatten(2, (-1, p))  # B C h p w p
+        return super().forward(x.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2))  # B N C·p·p -> B N D
+
+
+class ConvStem(nn.Module):
+    """Xiao et al. 2021: small convolutions, each but the first halving the image, until a pixel is a patch."""
+
+    def __init__(self, c: ViTConfig):
+        super().__init__()
+        halvings = int(math.log2(c.patch))
+        widths = [c.channels, *(c.width // 2 ** (halvings - i) for i in range(halvings + 1))]
+        parts: list[nn.Module] = []
+        for i, (before, after) in enumerate(itertools.pairwise(widths)):
+            parts += [
+                nn.Conv2d(before, after, 3, stride=2 if i else 1, padding=1, bias=False),
+                nn.GroupNorm(math.gcd(after, 8), after),
+                nn.GELU(),
+            ]
+        self.convs, self.map = nn.Sequential(*parts), nn.Linear(c.width, c.width)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.map(self.convs(pixels).flatten(2).mT)  # B D h w -> B N D
+
+
+STEMS: dict[str, type[nn.Module]] = {"patch": PatchStem, "conv": ConvStem}
+
+
+class ViT(nn.Module):
+    """Patches and their places, pre-norm layers, a class. `forward` gives the states of all patches, B T D.
+
+    With `pool` "token" the first of the T is the token that stands for the image; with "mean" there is none.
+    """
+
+    def __init__(self, c: ViTConfig):
+        super().__init__()
+        self.config = c
+        self.scale = Scale(c.mean, c.std)
+        self.stem = STEMS[c.stem](c)
+        self.first = nn.Parameter(torch.zeros(c.width)) if c.pool == "token" else None
+        self.place = PLACES[c.positions](c.grid**2 + (self.first is not None), c.width)
+        self.drop = dropout(c.dropout)
+        self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
+        self.norm = Norm(c.width, c.eps)
+        self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
+        glorot_(self)
+
+    @staticmethod
+    def layer(c: ViTConfig) -> PreNormEncoderLayer:
+        return PreNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, "gelu", c.eps)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """B C P P pixels -> B T D. Bytes are made numbers of mean 0 and spread 1; floats are taken as they are."""
+        check(pixels, "B C P P", C=self.config.channels, P=self.config.image)
+        x = self.stem(compute_dtype(self.scale(pixels)))  # B N D
+        if self.first is not None:
+            x = torch.cat((self.first.to(x.dtype).expand(len(x), 1, -1), x), 1)
+        x = self.drop(compute_dtype(x + self.place(torch.arange(x.size(1), device=x.device))))
+        mask = Everything()
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+    def summary(self, hidden: Tensor) -> Tensor:
+        """What stands for a whole image: B T D -> B D."""
+        return hidden.mean(1) if self.first is None else hidden[:, 0]
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Of the classes: B T D -> B labels."""
+        if self.classifier is None:
+            raise ConfigError("this ViT has no classes: it is the encoder of another model")
+        return self.classifier(self.summary(hidden))

@@ -1,0 +1,67 @@
+"""A trained captioner at work: pictures in, sentences out, and where it looked for each word."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.data.images import grey, read_image
+from regard.errors import ConfigError
+from regard.models.captioner import grid_of
+from regard.nn.attention import Look
+from regard.nn.taps import watch
+from regard.predictors.translator import Hypothesis, Translator
+
+
+class ImageCaptioner(Translator):
+    """A translator whose sources are images, N C P P bytes, read from files by `images`."""
+
+    def images(self, paths: Sequence[str | Path]) -> np.ndarray:
+        if isinstance(paths, str | Path):
+            raise ConfigError("wanted a list of files, got one; write [file], in brackets")
+        channels, side, _ = self.model.config.shape
+        found = [np.moveaxis(read_image(Path(path), side)[0], -1, 0)[None] for path in paths]
+        return np.concatenate([grey(x, channels) for x in found])
+
+    def caption(self, pixels: np.ndarray, **settings: Any) -> list[Hypothesis]:
+        """The best caption of each image; settings as for `Translator.hypotheses`."""
+        return [best[0] for best in self.hypotheses(cast("Any", pixels), **settings)]
+
+    def batches(
+        self, texts: Any, batch: int, max_length: int
+    ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
+        """Some images at a time: their rows, B C P P pixels, no lengths, and how many pieces a caption may have, B."""
+        room = self.model.config.max_length
+        for start in range(0, len(texts), batch):
+            pixels = torch.tensor(texts[start : start + batch], device=self.device)
+            rows = list(range(start, start + len(pixels)))
+            limits = torch.full((len(rows),), min(max_length or room, room), device=self.device)
+            yield rows, pixels, None, limits
+
+    @torch.inference_mode()
+    def looks(self, pixels: np.ndarray, ids: Sequence[int]) -> list[tuple[str, np.ndarray]]:
+        """For each word of a caption of one image, C P P, where it was looked: h w, summing to 1.
+
+        The mean over the heads of the last layer, and over the pieces of a word; `ids` are the caption's, end included.
+        """
+        target = torch.tensor([list(ids)], device=self.device)
+        with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
+            self.model(torch.tensor(pixels[None], device=self.device), None, self.shifted(target))
+        looks = [calls[0].weights().mean(1) for calls in cross.values() if isinstance(calls[0], Look)]  # B T S each
+        looks += [torch.cat(steps, 1) for steps in additive.values()]
+        maps = grid_of(self.model, looks[-1][0].float().cpu())  # T h w
+        maps = maps / maps.sum((1, 2), keepdim=True)
+        words: list[tuple[str, list[np.ndarray]]] = []
+        for place, i in enumerate(ids):
+            if i in (self.tokenizer.eos, self.tokenizer.pad):
+                continue
+            piece = self.tokenizer.piece(i)
+            if piece.startswith("▁") or not words:
+                words.append((piece.lstrip("▁"), []))
+            else:
+                words[-1] = (words[-1][0] + piece, words[-1][1])
+            words[-1][1].append(maps[place].numpy())
+        return [(word, np.mean(seen, 0)) for word, seen in words]

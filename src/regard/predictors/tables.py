@@ -1,0 +1,43 @@
+"""A trained classifier of rows at work."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.config import unknown
+from regard.data.tables import encode, read_columns
+from regard.predictors.labeller import Answer
+
+
+class RowClassifier:
+    """Rows of a table, by column name, to labels."""
+
+    def __init__(self, model: Any, folder: Path, device: str = "cpu"):
+        self.model, self.device = model.to(device).eval(), torch.device(device)
+        self.labels: tuple[str, ...] = model.config.labels
+        self.label, self.columns = read_columns(folder)
+
+    def probabilities(self, rows: Sequence[Mapping[str, str]]) -> np.ndarray:
+        """N L, in the order of `labels`. A column that a row does not have is missing; others than ours are unused."""
+        return self.of_features(encode(self.columns, rows))
+
+    @torch.inference_mode()
+    def of_features(self, features: np.ndarray) -> np.ndarray:
+        """The same of rows that are numbers already: N F -> N L."""
+        x = torch.from_numpy(features).to(self.device)
+        return self.model.scores(self.model(x)).double().softmax(-1).cpu().numpy()
+
+    def classify(self, rows: Sequence[Mapping[str, str]]) -> list[Answer]:
+        """The label of each row."""
+        names = [c.name for c in self.columns]
+        for row in rows:
+            for name in row:
+                if name not in names:
+                    raise unknown("column", name, names)
+        return [
+            Answer(self.labels[int(p.argmax())], dict(zip(self.labels, p.tolist(), strict=True)))
+            for p in self.probabilities(rows)
+        ]

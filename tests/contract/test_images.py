@@ -1,0 +1,163 @@
+"""Every image model × every property."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.samples import Samples
+from regard.models import build
+from regard.models.plain import ConvConfig, MLPConfig
+from regard.models.published import load_model, to_published, weights_bytes
+from regard.models.vit import ViTConfig
+from regard.nn.taps import watch
+from regard.tasks.classify import ClassifyImages
+
+close = torch.testing.assert_close
+LABELS = ("a", "b", "c")
+vit = dict(image=8, channels=2, patch=4, width=16, layers=2, heads=2, ffn=24, dropout=0.1, labels=LABELS)
+TINY = {
+    "vit": ViTConfig(**vit),
+    "vit-mean": ViTConfig(**vit, pool="mean", mean=(0.2, 0.3), std=(0.1, 0.4)),
+    "vit-sine": ViTConfig(**vit, positions="sine"),
+    "vit-conv": ViTConfig(**vit, stem="conv"),
+    "conv": ConvConfig(image=8, channels=2, width=4, dropout=0.1, labels=LABELS),
+    "mlp": MLPConfig(shape=(2, 8, 8), width=8, dropout=0.1, labels=LABELS, mean=(0.4,), std=(0.3,)),
+}
+
+
+@pytest.fixture(params=TINY, ids=list(TINY))
+def config(request):
+    return TINY[request.param]
+
+
+@pytest.fixture
+def model(config, shake):
+    return shake(build(config), 2.0).double().eval()
+
+
+@pytest.fixture
+def pixels():
+    return torch.randint(0, 256, (5, 2, 8, 8), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+
+
+@pytest.fixture
+def batch(pixels):
+    return Samples((pixels,), torch.tensor([0, 2, 1, 1, 0]), np.arange(5))
+
+
+def scores(model, pixels):
+    return model.scores(model(pixels))
+
+
+def test_scores_have_the_promised_shape(model, pixels):
+    assert scores(model, pixels).shape == (5, 3)
+
+
+def test_the_first_loss_is_near_that_of_guessing(config, batch):
+    losses = []
+    for seed in range(20):
+        torch.manual_seed(seed)
+        losses.append(ClassifyImages().held_out(build(config).eval(), [batch])["loss"])
+    assert -0.1 <= sum(losses) / 20 - math.log(3) < 0.8
+
+
+def test_every_parameter_gets_a_gradient(model, pixels):
+    scores(model, pixels).square().sum().backward()
+    assert not [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+
+
+def test_every_pixel_matters(model, pixels):
+    x = pixels.double().div(255).requires_grad_()
+    scores(model, x).square().sum().backward()
+    assert (x.grad.abs().sum((0, 1)) > 0).all()
+
+
+def test_bytes_are_scaled_by_the_settings(model, pixels, config):
+    mean, std = (torch.tensor(x, dtype=torch.float64)[:, None, None] for x in (config.mean, config.std))
+    floats = pixels.double() / 255
+    floats = floats if isinstance(config, MLPConfig) else (floats - mean) / std
+    close(scores(model, pixels), scores(model, floats), rtol=1e-5, atol=1e-5)
+
+
+def test_an_image_alone_equals_the_image_in_a_batch(model, pixels):
+    together = scores(model, pixels)
+    for i in range(5):
+        close(scores(model, pixels[i : i + 1])[0], together[i])
+
+
+def test_evaluation_is_still_and_training_is_not(model, pixels):
+    assert torch.equal(scores(model, pixels), scores(model, pixels))
+    model.train()
+    assert not torch.equal(scores(model, pixels), scores(model, pixels))
+
+
+def test_saving_and_loading_changes_nothing(model, pixels, tmp_path):
+    import json
+
+    model = model.float()
+    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
+    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
+    again = load_model(tmp_path)
+    assert again.config == model.config
+    assert torch.equal(scores(again, pixels), scores(model, pixels))
+
+
+def test_micro_batches_give_the_same_gradient(model, batch):
+    task = ClassifyImages(smoothing=0.1)
+
+    def gradient(batches):
+        model.zero_grad()
+        for b in batches:
+            (task.loss_sum(model, b) / len(batch)).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    for whole, parts in zip(gradient([batch]), gradient(batch.split()), strict=True):
+        close(whole, parts)
+
+
+def test_shares_of_classes_are_a_mean_of_two_losses(model, pixels):
+    """Mixup's loss (Zhang et al. 2018, section 2): λ of one label's and 1 - λ of the other's."""
+    task = ClassifyImages()
+    one, two = torch.tensor([0, 2, 1, 1, 0]), torch.tensor([1, 2, 0, 2, 1])
+    hot = lambda y: torch.nn.functional.one_hot(y, 3).float()  # noqa: E731
+    loss = lambda targets: task.loss_sum(model, Samples((pixels,), targets, np.arange(5)))  # noqa: E731
+    close(loss(0.3 * hot(one) + 0.7 * hot(two)), 0.3 * loss(one) + 0.7 * loss(two))
+
+
+def test_watching_changes_nothing_and_weights_sum_to_one(model, pixels):
+    unwatched = scores(model, pixels)
+    with watch(model, "*look") as seen:
+        assert torch.equal(scores(model, pixels), unwatched)
+    for calls in seen.values():
+        weights = calls[0].weights()
+        close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+
+
+@pytest.mark.parametrize("name", ["vit", "vit-mean", "vit-sine"])
+def test_shuffling_patches_with_their_places_changes_nothing_and_without_them_does(name, shake, pixels):
+    model = shake(build(TINY[name]), 2.0).double().eval()
+    order = torch.tensor([2, 0, 3, 1])
+    straight = scores(model, pixels)
+    tiles = pixels.unflatten(3, (2, 4)).unflatten(2, (2, 4)).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # B N C p p
+    shuffled = tiles[:, order].unflatten(1, (2, 2)).permute(0, 3, 1, 4, 2, 5).reshape(pixels.shape)
+    assert (scores(model, shuffled) - straight).abs().max() > 1e-3
+    first = int(model.first is not None)
+    with torch.no_grad():
+        model.place.table[first:] = model.place.table[first:][order].clone()
+    close(scores(model, shuffled), straight)
+
+
+def test_a_convolution_reaches_as_far_as_it_says_and_no_further():
+    """One output of the last layer against all inputs: a gradient elsewhere would be a reach that is not there."""
+    for layers, kernel in ((1, 3), (2, 3), (2, 5), (3, 3)):
+        c = ConvConfig(image=64, channels=1, width=4, layers=layers, kernel=kernel, labels=LABELS)
+        model = build(c).double()
+        for layer in model.layers:
+            layer[1], layer[2] = torch.nn.Identity(), torch.nn.AvgPool2d(2)  # nothing is cut off: a dead unit hides
+        x = torch.randn(1, 1, 64, 64, dtype=torch.float64, requires_grad=True)
+        side = 64 >> layers
+        model(x).view(1, -1, side, side)[0, :, side // 2, side // 2].sum().backward()
+        rows = (x.grad[0, 0].abs().sum(1) > 0).nonzero().flatten()
+        assert int(rows[-1] - rows[0]) + 1 == c.reach == len(rows)

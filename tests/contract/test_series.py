@@ -1,0 +1,314 @@
+"""Every model of series × every property; and the forecaster's. Each test is one sentence of the contract."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.samples import Samples
+from regard.errors import ConfigError, ShapeError
+from regard.models import build
+from regard.models.forecaster import ForecasterConfig
+from regard.models.published import load_model, to_published, weights_bytes
+from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
+from regard.nn.attention import Look
+from regard.nn.taps import watch
+from regard.tasks.classify import ClassifySamples
+from regard.tasks.fill_series import FillSeries
+from regard.tasks.forecast import Forecast
+
+close = torch.testing.assert_close
+LABELS, BANDS = ("a", "b", "c"), ("g", "r")
+both = dict(labels=LABELS, bands=BANDS, known=("z",), tick=0.5, span=20.0, width=16, layers=2, dropout=0.1)
+TINY = {
+    "mean": SeriesTransformerConfig(**both, heads=2, ffn=24),
+    "cls": SeriesTransformerConfig(**both, heads=4, ffn=24, pooling="cls"),
+    "modulation": SeriesTransformerConfig(**both, heads=2, ffn=24, time="modulation"),
+    "patches": SeriesTransformerConfig(**both, heads=2, ffn=24, patch=3, stride=2),
+    "lstm": SeriesRecurrentConfig(**both),
+    "gru-patches": SeriesRecurrentConfig(**both, cell="gru", patch=2, stride=2),
+}
+LENGTHS = torch.tensor([9, 4, 7])
+REAL = torch.arange(9) < LENGTHS[:, None]
+
+
+@pytest.fixture(params=TINY, ids=list(TINY))
+def config(request):
+    return TINY[request.param]
+
+
+@pytest.fixture
+def model(config, shake):
+    return shake(build(config), 2.0).double().eval()
+
+
+@pytest.fixture
+def points():
+    """Times, values, errors, bands, lengths, known: three ragged series."""
+    g = torch.Generator().manual_seed(1)
+    times = torch.rand(3, 9, generator=g).double().cumsum(1) * 2 + 100
+    values, errors = torch.randn(3, 9, generator=g).double() * 3 + 7, torch.rand(3, 9, generator=g).double()
+    bands = torch.arange(27).view(3, 9) % 2
+    known = torch.randn(3, 1, generator=g).double()
+    pad = lambda x: x.masked_fill(~REAL, 0)  # noqa: E731
+    return pad(times), pad(values), pad(errors), pad(bands), LENGTHS, known
+
+
+def scores(model, points):
+    return model.scores(model(*points))
+
+
+def test_padding_changes_nothing_and_a_row_alone_equals_the_row_in_a_batch(model, points):
+    together = scores(model, points)
+    assert together.shape == (3, 3)
+    noisy = [x.masked_fill(~REAL, 1) if x.shape == REAL.shape else x for x in points]
+    close(scores(model, noisy), together, rtol=0, atol=0)
+    for b, n in enumerate(LENGTHS):
+        times, values, errors, bands, _, known = points
+        alone = (*(x[b : b + 1, :n] for x in (times, values, errors, bands)), None, known[b : b + 1])
+        close(scores(model, alone)[0], together[b])
+    order = torch.tensor([2, 0, 1])
+    close(scores(model, [x[order] for x in points]), together[order])
+
+
+def test_when_time_begins_is_of_no_matter_but_its_pace_is(model, points):
+    times, *rest = points
+    before = scores(model, points)
+    close(scores(model, (times + 1234.5, *rest)), before)
+    assert (scores(model, (times * 3, *rest)) - before).abs().max() > 1e-4
+
+
+def test_level_and_spread_are_heard_in_the_first_token_alone(model, points):
+    """Another unit of measurement: values and errors times 2, and shifted. Of the tokens only the first one moves."""
+    times, values, errors, *rest = points
+    before, _ = model.tokens(times, values, errors, *rest)
+    after, _ = model.tokens(times, values * 2 + 3, errors * 2, *rest)
+    close(before[:, 1:], after[:, 1:], rtol=1e-4, atol=1e-4)
+    assert (before[:, 0] - after[:, 0]).abs().max() > 1e-2
+
+
+def test_everything_that_is_known_matters(model, points):
+    before = scores(model, points)
+    for i, change in ((1, -1.0), (2, 2.0), (5, 3.0)):
+        other = list(points)
+        other[i] = torch.cat((other[i][:, :1] * change + 1, other[i][:, 1:]), 1)
+        assert (scores(model, other) - before).abs().max() > 1e-4, i
+    other = list(points)
+    other[3] = 1 - other[3]
+    assert (scores(model, other) - before).abs().max() > 1e-4
+
+
+def test_every_parameter_gets_a_gradient(model, points):
+    scores(model, points).square().sum().backward()
+    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert not idle
+
+
+def test_a_hidden_value_is_not_seen_but_its_time_is(config, points, shake):
+    import dataclasses
+
+    model = shake(build(dataclasses.replace(config, labels=())), 2.0).double().eval()
+    hidden = torch.zeros(3, 9, dtype=torch.bool)
+    hidden[0, 2] = hidden[1, 3] = True
+    before, _ = model.states(*points, hidden)
+    other = list(points)
+    other[1] = other[1].masked_fill(hidden, 77.0)
+    other[2] = other[2].masked_fill(hidden, 7.0)
+    close(model.states(*other, hidden)[0], before, rtol=0, atol=0)
+    other = list(points)
+    other[0] = other[0] + hidden * 0.3
+    assert (model.states(*other, hidden)[0] - before).abs().max() > 1e-4
+    told = model.filled(before)
+    assert told.shape == (3, before.size(1) - 1, config.patch)
+    told.square().sum().backward()
+    idle = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert not idle
+    with pytest.raises(ConfigError, match="knows no classes"):
+        model.scores(before[:, 0])
+
+
+def test_filling_in_counts_hidden_points_alone(points, shake):
+    """By hand: Huber's loss of each hidden point, in the measure of what is seen of its own band."""
+    import dataclasses
+
+    model = shake(build(dataclasses.replace(TINY["mean"], labels=())), 2.0).double().eval()
+    hidden = torch.zeros(3, 9, dtype=torch.bool)
+    hidden[0, 2] = hidden[0, 5] = hidden[2, 6] = True
+    hidden[1, 8] = True  # padding
+    batch = Samples((*points, hidden), (hidden & REAL).sum(1), np.arange(3))
+    _, values, _, bands, lengths, _ = points
+    told, total = model.filled(model.states(*points, hidden)[0]).detach(), 0.0
+    for b, t in ((0, 2), (0, 5), (2, 6)):
+        seen = [i for i in range(int(lengths[b])) if not hidden[b, i]]
+        levels = {k: np.mean([float(values[b, i]) for i in seen if bands[b, i] == k]) for k in (0, 1)}
+        spread = math.sqrt(np.mean([(float(values[b, i]) - levels[int(bands[b, i])]) ** 2 for i in seen]))
+        miss = abs(float(told[b, t, 0]) - (float(values[b, t]) - levels[int(bands[b, t])]) / spread)
+        total += miss**2 / 2 if miss < 1 else miss - 0.5
+    task = FillSeries()
+    assert task.count(batch) == 3
+    assert float(task.loss_sum(model, batch).detach()) == pytest.approx(total, rel=1e-3)
+    assert task.held_out(model, [batch])["loss"] == pytest.approx(total / 3, rel=1e-3)
+
+
+def test_watching_changes_nothing_and_weights_sum_to_one(points, shake):
+    model = shake(build(TINY["mean"]), 2.0).double().eval()
+    with watch(model) as seen:
+        watched = scores(model, points)
+    assert torch.equal(watched, scores(model, points))
+    looks = [call for calls in seen.values() for call in calls if isinstance(call, Look)]
+    assert len(looks) == 2
+    for look in looks:
+        weights = look.weights()
+        close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
+        assert (weights[1, :, :, 5:] == 0).all()
+
+
+def test_evaluation_is_still_and_training_is_not(model, points):
+    assert torch.equal(scores(model, points), scores(model, points))
+    model.train()
+    assert not torch.equal(scores(model, points), scores(model, points))
+
+
+def test_the_first_loss_is_near_that_of_guessing(config, points):
+    losses = []
+    batch = Samples(
+        tuple(x.float() if x.is_floating_point() else x for x in points), torch.tensor([0, 1, 2]), np.arange(3)
+    )
+    for seed in range(20):
+        torch.manual_seed(seed)
+        losses.append(ClassifySamples().held_out(build(config).eval(), [batch])["loss"])
+    assert -0.1 < sum(losses) / 20 - math.log(3) < 0.8
+
+
+def test_micro_batches_give_the_same_gradient(model, points):
+    batch, task = Samples(points, torch.tensor([2, 0, 1]), np.arange(3)), ClassifySamples(0.1)
+
+    def gradient(batches):
+        model.zero_grad()
+        for b in batches:
+            (task.loss_sum(model, b) / 3).backward()
+        return [p.grad.clone() for p in model.parameters()]
+
+    for whole, parts in zip(gradient([batch]), gradient(batch.split()), strict=True):
+        close(whole, parts)
+
+
+def test_saving_and_loading_changes_nothing(model, points, tmp_path):
+    model = model.float()
+    model.tokens.usual[0] = 0.3
+    points = [x.float() if x.is_floating_point() else x for x in points]
+    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
+    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
+    again = load_model(tmp_path)
+    assert again.config == model.config and torch.equal(scores(again, points), scores(model, points))
+
+
+def test_a_series_that_never_moves_and_one_of_a_single_point_are_no_accident(model):
+    flat = torch.full((2, 4), 5.0).double()
+    times = torch.arange(4.0).double().expand(2, 4)
+    out = scores(model, (times, flat, None, None, torch.tensor([4, 1]), torch.zeros(2, 1).double()))
+    assert out.isfinite().all()
+    out.sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_settings_that_cannot_be_are_refused(points):
+    for settings, says in (
+        (dict(width=15), "15 cannot be shared by 4 heads"),
+        (dict(time="clock"), "no time 'clock'; there are: waves, modulation"),
+        (dict(pooling="max"), "no pooling 'max'"),
+        (dict(patch=0), "model.patch is 0"),
+        (dict(tick=2.0, span=1.0), "model.tick is 2.0"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            SeriesTransformerConfig(**settings)
+    with pytest.raises(ConfigError, match="no cell 'cnn'"):
+        SeriesRecurrentConfig(cell="cnn")
+    with pytest.raises(ShapeError, match="B=3"):
+        build(TINY["mean"])(points[0], points[1][:2])
+
+
+# -- forecasts ----------------------------------------------------------------------------------------------------
+
+FORECASTER = ForecasterConfig(
+    columns=("x", "y"), lookback=13, horizon=5, patch=4, stride=2, width=16, layers=2, heads=4, ffn=24, dropout=0.1
+)
+
+
+@pytest.fixture
+def forecaster(shake):
+    return shake(build(FORECASTER), 2.0).double().eval()
+
+
+@pytest.fixture
+def past():
+    return torch.randn(3, 13, 2, generator=torch.Generator().manual_seed(2)).double().cumsum(1)
+
+
+def test_forecasts_follow_level_and_scale(forecaster, past):
+    """Reversible: another unit in, the same forecast in that unit out."""
+    told = forecaster(past)
+    assert told.shape == (3, 5, 2, 4)
+    close(forecaster(past * 10 - 3), told * 10 - 3, rtol=1e-3, atol=1e-3)
+
+
+def test_columns_know_nothing_of_each_other_and_share_all_weights(forecaster, past):
+    told = forecaster(past)
+    other = past.clone()
+    other[:, :, 1] = 0
+    close(forecaster(other)[:, :, 0], told[:, :, 0], rtol=0, atol=0)
+    close(forecaster(past.flip(2)), told.flip(2))
+
+
+def test_a_forecast_sees_all_of_its_past(forecaster, past):
+    past.requires_grad_()
+    forecaster(past)[0, 0, 0, 0].backward()
+    reach = past.grad.abs()
+    assert (reach[0, :, 0] > 0).all() and reach[0, :, 1].sum() == 0 and reach[1:].sum() == 0
+
+
+def test_every_parameter_of_a_forecaster_gets_a_gradient_and_folders_keep_it(forecaster, past, tmp_path):
+    forecaster(past).square().sum().backward()
+    assert not [n for n, p in forecaster.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    model = forecaster.float()
+    model.spread[0] = 3.0
+    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
+    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
+    again = load_model(tmp_path)
+    assert again.config == model.config and torch.equal(again(past.float()), model(past.float()))
+
+
+def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):
+    from sklearn.metrics import mean_pinball_loss
+
+    future = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(4)).double()
+    forecaster.spread.copy_(torch.tensor([2.0, 0.5]))
+    batch, task = Samples((past,), future, np.arange(3)), Forecast()
+    told = forecaster(past).detach() / forecaster.spread[:, None]
+    truth = future / forecaster.spread
+    square = float((truth - told[..., 0]).square().sum())
+    pinball = [
+        mean_pinball_loss(truth.flatten(), told[..., 1 + i].flatten(), alpha=q) * truth.numel()
+        for i, q in enumerate((0.1, 0.5, 0.9))
+    ]
+    loss = float(task.loss_sum(forecaster, batch).detach())
+    assert task.count(batch) == 30 and loss == pytest.approx(square + sum(pinball))
+    found = task.held_out(forecaster, [batch.part(slice(0, 1)), batch.part(slice(1, 3))])
+    inside = ((told[..., 1] <= truth) & (truth <= told[..., 3])).double().mean()
+    assert found["loss"] == pytest.approx(square / 30) and found["inside"] == pytest.approx(float(inside))
+    assert found["mae"] == pytest.approx(float((truth - told[..., 0]).abs().mean()))
+
+
+def test_settings_of_a_forecaster_that_cannot_be_are_refused(forecaster, past):
+    for settings, says in (
+        (dict(patch=400), "longer than the look-back of 336"),
+        (dict(quantiles=(0.9, 0.1)), "they rise"),
+        (dict(width=10), "10 cannot be shared by 4 heads"),
+        (dict(horizon=0), "model.horizon is 0"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            ForecasterConfig(**settings)
+    with pytest.raises(ShapeError, match="L=13"):
+        forecaster(past[:, 1:])

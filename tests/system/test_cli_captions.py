@@ -1,0 +1,90 @@
+"""A table of captions and a folder of images in, sentences out."""
+
+import csv
+import json
+import tarfile
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.system.cli_toy import regard, works
+
+COLOURS = {"red": (220, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 220)}
+FAST = ["--device=cpu", "--set=data.size=8", "--set=data.vocab=400", "--set=data.max_length=10", "--set=batch=24"]
+FAST += ["--set=model.patch=4", "--set=schedule.warmup=5", "--set=data.augment.flip=true", "--set=model.dropout=0.0"]
+FAST += ["--set=model.width=64", "--set=model.ffn=64", "--set=smoothing=0.0"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Images of one colour, dark on the left or on the right, with two captions each; and runs/cap."""
+    folder = tmp_path_factory.mktemp("captions")
+    (folder / "images").mkdir()
+    rows = []
+    for i in range(60):
+        name, chance = list(COLOURS)[i % 3], np.random.default_rng(i)
+        x = np.tile(np.array(COLOURS[name]), (12, 12, 1)) + chance.integers(-20, 20, (12, 12, 3))
+        Image.fromarray(x.clip(0, 255).astype(np.uint8)).save(folder / "images" / f"{i}.png")
+        rows += [(f"{i}.png", f"A {name} square ."), (f"{i}.png", f"this is {name}")]
+    rows.append(("gone.png", "nothing here"))
+    (folder / "captions.tsv").write_text("image\tcaption\n" + "".join(f"{a}\t{b}\n" for a, b in rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        patch.chdir(folder)
+        said = works("train", "caption", "--data=captions.tsv", "--images=images", "--steps=120", "--name=cap",
+                     "--set=eval_every=60", *FAST)  # fmt: skip
+    assert "54 images with 108 captions to train on, 6 with 12 for validation" in said.err
+    assert "passed over 1 images: there is no such file" in said.err and "cut" not in said.err and "bleu" in said.out
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch, tmp_path_factory):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+
+
+def test_it_says_which_colour_and_shows_where_it_looked(tmp_path):
+    for i, name in enumerate(COLOURS):
+        assert name in works("caption", "runs/cap", f"images/{i}.png", "--device=cpu").out
+    said = works("caption", "runs/cap", "images/0.png", "--n-best=2", f"--attention={tmp_path}/x.png", "--device=cpu")
+    assert len(said.lines) == 2 and Image.open(tmp_path / "x.png").width > 400
+    found = json.loads(works("caption", "runs/cap", "images/1.png", "--json", "--device=cpu").out)
+    assert found[0]["log_probability"] < 0
+
+
+def test_evaluate_tells_right_images_from_others():
+    found = json.loads(works("evaluate", "runs/cap", "--json", "--device=cpu").out)
+    assert found["images"] == 6 and found["cider"] > found["cider_of_other_images"] + 1
+    assert "BLEU-4" in works("evaluate", "runs/cap", "--device=cpu").out
+
+
+def test_predict_captions_a_folder():
+    works("predict", "runs/cap", "images", "--out=said.csv", "--device=cpu")
+    with open("said.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 60 and list(rows[0]) == ["file", "caption"]
+
+
+def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):
+    with tarfile.open(tmp_path / "images.tar", "w") as tar:
+        tar.add(place / "images", "some/where")
+    said = works("train", "caption", "--data=captions.tsv", f"--images={tmp_path}/images.tar", "--arch=lstm",
+                 "--steps=4", f"--name={tmp_path}/lstm", *FAST)  # fmt: skip
+    assert "54 images with 108 captions" in said.err
+    assert works("caption", tmp_path / "lstm", "images/0.png", "--device=cpu", f"--attention={tmp_path}/y.png").lines
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("translate", "runs/cap", "hello"), "regard caption runs/cap"),
+        (("train", "caption", "--data=captions.tsv", "--images=none"), "no folder or tar file"),
+        (("train", "caption"), "regard train caption --data captions.tsv"),
+        (("train", "caption", "--data=captions.tsv", "--set=data.augment.mixup=1"), "have no caption"),
+        (("caption", "runs/cap", "captions.tsv"), "damaged or no image"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(words, said):
+    done = regard(*words, "--device=cpu")
+    assert done.code == 2 and said in done.err, done.err

@@ -1,0 +1,184 @@
+"""A folder of pictures in, a classifier out; a table in, a classifier of rows out: each line of the README."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from PIL import Image
+from tests.system.cli_toy import regard, works
+
+import regard as package
+from regard.checkpoint import load_state
+from regard.data.samples import SamplesLoader
+from regard.train.run import read_run
+
+FAST = ["--device=cpu", "--set=schedule.warmup=5", "--set=batch=16", "--set=data.size=8"]
+
+
+def stripes(i: int, upright: bool) -> Image.Image:
+    """A picture of dark and light stripes, which way tells the class."""
+    chance = np.random.default_rng(i)
+    x = np.tile(np.where(np.arange(16) // 4 % 2, 220, 30), (16, 1)) + chance.integers(0, 25, (16, 16))
+    x = np.roll(x, int(chance.integers(16)), 1)
+    return Image.fromarray((x if upright else x.T).astype(np.uint8))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with pictures and a table, and a classifier of each: runs/vit and runs/pass."""
+    folder = tmp_path_factory.mktemp("images")
+    for name in ("across", "upright"):
+        (folder / "photos" / name).mkdir(parents=True)
+        for i in range(60):
+            stripes(i, name == "upright").save(folder / "photos" / name / f"{i}.png")
+    (folder / "photos" / "across" / "broken.png").write_bytes(b"no picture")
+    chance = np.random.default_rng(0)
+    with open(folder / "students.csv", "w", newline="") as file:
+        sheet = csv.writer(file)
+        sheet.writerow(["hours", "school", "passed"])
+        for _ in range(200):
+            hours, school = round(float(chance.uniform(0, 20)), 1), chance.choice(["north", "south"])
+            sheet.writerow([hours, school, "yes" if hours + 5 * (school == "north") > 12 else "no"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        patch.chdir(folder)
+        said = works("train", "image", "--data=photos", "--steps=60", "--name=vit", *FAST, "--set=model.patch=2")
+        rows = works("train", "classify", "--data=students.csv", "--label=passed", "--arch=mlp", "--name=pass",
+                     "--device=cpu")  # fmt: skip
+    assert "passed over 1 (train)" in said.err and 'regard classify runs/vit "picture.png"' in said.err
+    assert "2 classes of 'passed'" in rows.err and "1 numbers and 1 categories" in rows.err
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch, tmp_path_factory):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+
+
+def test_a_picture_is_classified_and_where_it_looked_is_drawn(place, tmp_path):
+    stripes(999, True).save(tmp_path / "new.png")
+    said = works("classify", "runs/vit", tmp_path / "new.png", f"--attention={tmp_path}/seen.png", "--device=cpu")
+    assert said.lines[0] == "upright" and "%" in said.lines[1]
+    with Image.open(tmp_path / "seen.png") as image:
+        assert image.width > 600
+    found = json.loads(works("classify", "runs/vit", tmp_path / "new.png", "--json", "--device=cpu").out)
+    assert found["label"] == "upright" and sum(found["probabilities"].values()) == pytest.approx(1)
+
+
+def test_evaluate_scores_what_was_held_out_or_a_folder(place):
+    own = json.loads(works("evaluate", "runs/vit", "--json", "--device=cpu").out)
+    assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own held-out images"
+    said = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
+    assert "120 images" in said.out and "commonest class 50.00%" in said.out and "passed over 1" in said.err
+    assert (place / "sure.png").is_file()
+    assert "scored on photos" in works("info", "runs/vit").out
+
+
+def test_predict_labels_a_folder(place):
+    said = works("predict", "runs/vit", "photos/across", "--out=scored.csv", "--device=cpu")
+    with open("scored.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 61 and list(rows[0]) == ["file", "label", "probability_across", "probability_upright"]
+    (broken,) = [row for row in rows if row["file"].endswith("broken.png")]
+    assert broken["label"] == "" and "no label" in said.err
+    assert sum(row["label"] == "across" for row in rows) == 60
+    lines = works("predict", "runs/vit", "photos/across/1.png", "--json", "--device=cpu").lines
+    assert json.loads(lines[0])["label"] == "across"
+
+
+def test_transformers_opens_the_folder_and_its_processor_makes_the_same_numbers(place):
+    run = read_run("runs/vit")
+    assert run.model.labels == ("across", "upright") and run.model.channels == 1
+    theirs = transformers.ViTForImageClassification.from_pretrained("runs/vit").eval()
+    ours = package.load("runs/vit")
+    pixels = ours.read(["photos/across/1.png", "photos/upright/2.png"])
+    made = json.loads((place / "runs/vit/preprocessor_config.json").read_text())
+    scaled = (torch.from_numpy(pixels) * made["rescale_factor"] - made["image_mean"][0]) / made["image_std"][0]
+    wanted = theirs(scaled).logits.softmax(-1).detach().double().numpy()
+    assert np.allclose(ours.probabilities(pixels), wanted, atol=1e-5)
+    assert theirs.config.id2label[1] == "upright"
+
+
+def test_several_architectures_make_one_table_and_resume_goes_on(place):
+    said = works("train", "image", "--data=photos", "--arch=mlp,conv", "--steps=10", "--name=both", *FAST)
+    assert {line.split()[0] for line in said.lines[1:3]} == {"mlp", "conv"}
+    again = works("train", "--resume", "runs/both")
+    assert "is finished" in again.err
+    assert works("classify", "runs/both/mlp-seed0", "photos/across/1.png", "--device=cpu").lines[0]
+    refused = regard("classify", "runs/both/mlp-seed0", "photos/across/1.png", "--attention=x.png", "--device=cpu")
+    assert refused.code == 2 and "only a vit has attention" in refused.err
+
+
+def test_a_stopped_run_with_mixed_and_moved_pictures_resumes_exactly(place, tmp_path, monkeypatch):
+    how = ["train", "image", "--data=photos", *FAST, "--set=data.augment.crop=0.1", "--set=data.augment.mixup=0.4",
+           "--set=data.augment.operations=1", "--set=save_every=3", "--steps=10"]  # fmt: skip
+    works(*how, f"--name={tmp_path}/whole")
+    given = SamplesLoader.__next__
+    with monkeypatch.context() as patch:
+        patch.setattr(SamplesLoader, "__next__", lambda self: given(self) if self.position < 5 else 1 / 0)
+        assert regard(*how, f"--name={tmp_path}/parts").code == 1
+    works("train", "--resume", f"{tmp_path}/parts", "--device=cpu")
+    whole, parts = (load_state(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))
+    assert parts[1]["progress"]["step"] == 10
+    assert all(torch.equal(tensor, parts[0][name]) for name, tensor in whole[0].items())
+
+
+def test_dry_run_tells_size_and_samples(place):
+    said = works("train", "image", "--data=photos", "--dry-run", "--set=data.size=32", "--set=model.patch=8")
+    assert "samples per step: 64" in said.out and "model.image" in said.out and "vocabulary" not in said.out
+    (found,) = json.loads(works("train", "image", "--data=mnist", "--arch=mlp", "--dry-run", "--json").out)
+    assert found["settings"]["model"]["shape"] == [3, 28, 28]
+
+
+def test_rows_are_classified_scored_and_labelled(place):
+    said = works("classify", "runs/pass", "hours=19, school=north", "--device=cpu")
+    assert said.lines[0] == "yes"
+    assert works("classify", "runs/pass", "hours=1,school=south", "--device=cpu").lines[0] == "no"
+    found = json.loads(works("evaluate", "runs/pass", "--json", "--device=cpu").out)
+    assert found["accuracy"] >= 0.9 and found["rows"] == 19
+    assert "200 rows" in works("evaluate", "runs/pass", "--data=students.csv", "--device=cpu").out
+    works("predict", "runs/pass", "students.csv", "--out=marked.csv", "--device=cpu")
+    with open("marked.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0])[:4] == ["hours", "school", "passed", "predicted_passed"]
+    assert np.mean([row["passed"] == row["predicted_passed"] for row in rows]) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("classify", "runs/vit", "none.png"), "there is no such file"),
+        (("classify", "runs/vit", "students.csv"), "damaged or no image"),
+        (("classify", "runs/pass", "hours"), "name=value"),
+        (("classify", "runs/pass", "hour=3"), "did you mean 'hours'"),
+        (("train", "image", "--data=none/"), "no such file or folder"),
+        (("train", "image"), "regard train image --data photos/"),
+        (("train", "image", "--data=photos", "--set=data.size=30", "--set=model.patch=7"), "model.patch=6"),
+        (("train", "image", "--data=tatoeba-en-fr"), "for images there are"),
+        (("evaluate", "runs/vit", "--data=students.csv"), "not among those trained on"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(words, said):
+    done = regard(*words, "--device=cpu")
+    assert done.code == 2 and said in done.err and len(done.err.strip().splitlines()) <= 2, done.err
+
+
+def test_breast_cancer_is_told_from_thirty_numbers(tmp_path, monkeypatch):
+    """scikit-learn's table; its own logistic regression gets 97 to 98 % in cross-validation."""
+    from sklearn.datasets import load_breast_cancer
+
+    loaded = load_breast_cancer()
+    with open(tmp_path / "cells.csv", "w", newline="") as file:
+        sheet = csv.writer(file)
+        sheet.writerow([*loaded.feature_names, "diagnosis"])
+        names = loaded.target_names[loaded.target]
+        sheet.writerows([*row, name] for row, name in zip(loaded.data.tolist(), names, strict=True))
+    monkeypatch.chdir(tmp_path)
+    works("train", "classify", "--data=cells.csv", "--label=diagnosis", "--arch=mlp", "--name=cells", "--device=cpu",
+          "--set=data.held_out=0.3")  # fmt: skip
+    found = json.loads(works("evaluate", "runs/cells", "--json", "--device=cpu").out)
+    assert found["rows"] == 171 and found["accuracy"] >= 0.94

@@ -1,0 +1,144 @@
+"""Curves in, classes out; a table in, its next rows out: each line of the README, on toy data."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from tests.system.cli_toy import regard, works
+
+FAST = ["--device=cpu", "--set=schedule.warmup=5", "--set=model.dropout=0.0", "--set=model.width=32"]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with light curves of two classes and a table by the hour, and models trained on them."""
+    folder = tmp_path_factory.mktemp("series")
+    chance = np.random.default_rng(0)
+    rows = []
+    for star in range(120):
+        kind = "flat" if star % 3 else "wave"
+        for time in np.sort(chance.uniform(0, 20, chance.integers(8, 20))):
+            value = 3 * np.sin(time + star) * (kind == "wave") + chance.normal() * 0.3
+            rows.append([f"star{star}", f"{time:.4f}", f"{value:.4f}", "0.3", "gr"[chance.integers(2)], kind])
+    rows[3][2] = "nan"
+    write(folder / "curves.csv", [["object_id", "mjd", "flux", "flux_err", "band", "class"], *rows])
+    one = [row[:5] for row in rows if row[0] == "star3"]
+    write(folder / "curve.csv", [["object_id", "mjd", "flux", "flux_err", "band"], *one])
+    hours = [f"2020-01-{1 + h // 24:02d} {h % 24:02d}:00:00" for h in range(600)]
+    prices = [[t, f"{10 + 3 * np.sin(h * np.pi / 12) + chance.normal() * 0.2:.3f}"] for h, t in enumerate(hours)]
+    write(folder / "prices.csv", [["date", "close"], *prices])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        patch.chdir(folder)
+        said = works("train", "series", "--data=curves.csv", "--label=class", "--steps=40", "--name=s", *FAST)
+        assert "1 points dropped: a time, value or error" in said.err and "of the nearest by summary" in said.err
+        assert (
+            "108 series to train on, 12 for validation" in said.err and "regard classify runs/s curve.csv" in said.err
+        )
+        said = works("train", "forecast", "--data=prices.csv", "--target=close", "--horizon=12", "--steps=60",
+                     "--set=data.lookback=48", "--name=f", *FAST)  # fmt: skip
+        assert "windows of 48 seen, 12 told: 361 to train" in said.err and "the last 24 rows again" in said.err
+    return folder
+
+
+def write(path, rows):
+    with open(path, "w", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch, tmp_path_factory):
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+
+
+def test_a_curve_is_classified_and_drawn(place):
+    said = works("classify", "runs/s", "curve.csv", "--attention=look.png")
+    assert said.lines[0] == "wave" and (place / "look.png").stat().st_size > 10_000
+    answer = json.loads(works("classify", "runs/s", "curve.csv", "--json").out)
+    assert answer["label"] == "wave" and sum(answer["probabilities"].values()) == pytest.approx(1)
+
+
+def test_all_curves_of_a_file_get_a_row(place):
+    works("predict", "runs/s", "curves.csv", "--out=labels.csv")
+    rows = list(csv.DictReader((place / "labels.csv").read_text().splitlines()))
+    assert len(rows) == 120 and rows[0]["id"] == "star0" and set(rows[0]) == {
+        "id", "label", "probability_flat", "probability_wave"}  # fmt: skip
+    assert sum(row["label"] == ("flat" if i % 3 else "wave") for i, row in enumerate(rows)) > 110
+
+
+def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
+    found = json.loads(works("evaluate", "runs/s", "--json", "--picture=sure.png").out)
+    assert found["accuracy"] > 0.9 and found["series"] == 12 and 0.5 < found["majority"] < 0.7
+    assert (place / "sure.png").is_file() and "nearest" in found and "ece" in found
+    said = works("evaluate", "runs/s", "--data=curves.csv")
+    assert "120 series" in said.out and "balanced" in said.out and "beside it" in said.out
+    assert "a series to series" in works("info", "runs/s").out
+
+
+def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
+    said = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=30", "--name=pre", *FAST)
+    assert "of the mean" in said.err and "regard finetune runs/pre series" in said.err
+    said = works("finetune", "runs/pre", "series", "--data=curves.csv", "--label=class", "--steps=10", "--name=post",
+                 "--device=cpu", "--set=schedule.warmup=2")  # fmt: skip
+    assert "begun by chance: classifier" in said.err
+    said = regard("classify", "runs/pre", "curve.csv")
+    assert said.code == 2 and "regard finetune runs/pre series" in said.err
+
+
+def test_the_next_rows_are_told_with_their_quantiles_and_drawn(place):
+    said = works("forecast", "runs/f", "--data=prices.csv", "--plot=next.png")
+    assert said.lines[0].split() == ["time", "close", "close", "10%", "close", "50%", "close", "90%"]
+    assert said.lines[1].startswith("2020-01-26 00:00:00") and (place / "next.png").stat().st_size > 10_000
+    works("predict", "runs/f", "prices.csv", "--out=next.csv")
+    rows = list(csv.DictReader((place / "next.csv").read_text().splitlines()))
+    assert len(rows) == 12 and all(
+        float(r["close 10%"]) <= float(r["close 50%"]) <= float(r["close 90%"]) for r in rows
+    )
+
+
+def test_every_test_window_is_scored_beside_simple_forecasts():
+    found = json.loads(works("evaluate", "runs/f", "--json").out)
+    assert found["windows"] == 120 - 12 + 1 and found["lookback"] == 48 and found["horizon"] == 12
+    names = [row["name"] for row in found["beside"]]
+    assert names == ["the last 24 rows again", "a linear map of the past"] and 0 < found["mse"] < 1
+    assert "look-back 48" in works("evaluate", "runs/f").out
+
+
+def test_parts_of_a_cross_validation_share_a_row(place):
+    (place / "cv.py").write_text(
+        "import dataclasses\nfrom regard.train.run import read_run\n\n\ndef recipe():\n    run = read_run('runs/s')\n"
+        "    data = [dataclasses.replace(run.data, folds=3, fold=k) for k in range(2)]\n"
+        "    return {f'cv/{k}': dataclasses.replace(run, data=d, steps=2, minutes=0.0) for k, d in enumerate(data)}\n"
+    )
+    said = works("train", "cv.py", "--name=cv", "--device=cpu")
+    row = next(line for line in said.lines if line.startswith("cv"))
+    assert row.split()[1] == "2" and "±" in row
+    assert (place / "runs/cv/cv-0-seed0/run.json").is_file() and (place / "runs/cv/cv-1-seed0/run.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("train", "series"), "train on what"),
+        (("train", "series", "--data=curves.csv", "--label=kind", "--steps=1"), "no labels in a column 'kind'; name"),
+        (("train", "forecast", "--data=prices.csv", "--horizon=500", "--steps=1"), "one window takes"),
+        (("train", "forecast", "--data=prices.csv", "--target=open", "--steps=1"), "no column 'open'"),
+        (("forecast", "runs/s"), "runs/s is no forecaster"),
+        (("classify", "runs/f", "curve.csv"), "runs/f is no classifier"),
+        (("finetune", "runs/f", "series", "--data=curves.csv"), "knows no series"),
+        (("evaluate", "runs/s", "--data=prices.csv"), "which column is the value"),
+    ],
+)
+def test_what_went_wrong_is_one_sentence(words, says):
+    said = regard(*words)
+    assert said.code == 2 and says in said.err, said.err
+    assert said.err.strip().splitlines()[-1].startswith("regard: ")
+
+
+def test_a_dry_run_reads_nothing():
+    said = works("train", "series", "--data=curves.csv", "--arch=transformer,lstm", "--dry-run")
+    assert said.out.count("samples per step: 32") == 2
+    assert "samples per step" in works("train", "forecast", "--data=prices.csv", "--dry-run").out
+    assert "samples per step" in works("train", "fill-series", "--data=curves.csv", "--dry-run").out

@@ -1,0 +1,161 @@
+"""Series as people keep them: read, sorted, mended, counted; and which are held out."""
+
+import tarfile
+
+import numpy as np
+import pytest
+
+from regard.data.columns import moments_of, numbers, read_columns
+from regard.data.series import SeriesConfig, held_out, read_parts, read_series, with_bands
+from regard.errors import ConfigError, DataError
+
+LONG = """object_id,mjd,flux,flux_err,band,class
+b,3.0,30,0.1,r,two
+a,2.0,20,0.2,g,one
+a,1.0,10,0.3,r,one
+a,2.0,99,0.2,g,one
+b,4.0,nan,0.1,r,two
+b,5.0,inf,0.1,r,two
+b,6.0,60,-1,r,two
+c,1.0,,0.1,g,one
+"""
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def test_a_long_table_is_sorted_mended_and_counted(tmp_path):
+    curves = read_series(write(tmp_path / "x.csv", LONG), SeriesConfig())
+    assert curves.ids == ["b", "a"] and curves.labels == ["two", "one"] and curves.offsets.tolist() == [0, 1, 3]
+    assert curves.times.tolist() == [3, 1, 2] and curves.values.tolist() == [30, 10, 20]
+    assert curves.errors.tolist() == [0.1, 0.3, 0.2]
+    assert [curves.band_names[b] for b in curves.bands] == ["r", "r", "g"]
+    assert {k: v for k, v in curves.report.items() if v} == {"bad": 4, "double": 1, "unsorted": 1, "empty": 1}
+    assert "4 points dropped: a time, value or error that is no finite number" in curves.told()
+
+
+def test_equal_times_in_two_bands_are_two_points(tmp_path):
+    text = "id,time,value,band,label\n1,0,5,g,x\n1,0,6,r,x\n1,0,7,r,x\n"
+    curves = read_series(write(tmp_path / "x.csv", text), SeriesConfig())
+    assert curves.values.tolist() == [5, 6] and curves.report["double"] == 1 and not curves.report["unsorted"]
+
+
+def test_rows_of_values_begin_with_their_label_and_may_end_early(tmp_path):
+    text = "-1\t0.5\t1.5\t2.5\n1\t3\t4\tNaN\n1\t7\tNaN\t9\n"
+    curves = read_series(write(tmp_path / "x_TRAIN.tsv", text), SeriesConfig())
+    assert curves.labels == ["-1", "1", "1"] and curves.lengths.tolist() == [3, 2, 2]
+    assert curves.times.tolist() == [0, 1, 2, 0, 1, 0, 2] and curves.values[-1] == 9
+    named = read_series(write(tmp_path / "y.tsv", "up\t1\t2\t3\ndown\t4\t5\t6\n"), SeriesConfig())
+    assert named.labels == ["up", "down"], "a label is no header"
+
+
+def test_arrays_of_one_or_several_channels(tmp_path):
+    values = np.arange(12.0).reshape(2, 2, 3)  # N C T
+    np.savez(tmp_path / "x.npz", values=values, labels=np.array(["a", "b"]), times=np.array([0.0, 2.0, 5.0]))
+    curves = read_series(tmp_path / "x.npz", SeriesConfig())
+    assert curves.lengths.tolist() == [6, 6] and curves.band_names == ("0", "1")
+    assert curves.times[:6].tolist() == [0, 0, 2, 2, 5, 5] and curves.values[:6].tolist() == [0, 3, 1, 4, 2, 5]
+    assert not curves.report["unsorted"]
+    np.savez(tmp_path / "y.npz", values=values[:, 0], labels=np.array([1, 2, 3]))
+    with pytest.raises(DataError, match="3 labels for 2 series"):
+        read_series(tmp_path / "y.npz", SeriesConfig())
+
+
+def test_parquet_is_the_same_table(tmp_path):
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {"id": ["b", "a", "a"], "time": [1.0, 2.0, 1.0], "value": [3.0, 2.0, 1.0], "label": ["x", "y", "y"]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "x.parquet")
+    curves = read_series(tmp_path / "x.parquet", SeriesConfig())
+    assert curves.ids == ["b", "a"] and curves.values.tolist() == [3, 1, 2] and curves.labels == ["x", "y"]
+    (tmp_path / "bad.parquet").write_bytes(b"no")
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
+        read_series(tmp_path / "bad.parquet", SeriesConfig())
+
+
+def test_a_folder_for_each_class_or_a_table_of_labels(tmp_path):
+    for name, label in (("s1", "x"), ("s2", "y")):
+        (tmp_path / "curves" / label).mkdir(parents=True)
+        write(tmp_path / "curves" / label / f"{name}.csv", f"time,mag,magerr,band\n2,1,0.1,g\n1,{len(label)},0.1,r\n")
+    curves = read_series(tmp_path / "curves", SeriesConfig())
+    assert curves.ids == ["s1", "s2"] and curves.labels == ["x", "y"] and curves.times.tolist() == [1, 2, 1, 2]
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as box:
+        for name, label in (("s1", "x"), ("s2", "y")):
+            box.add(tmp_path / "curves" / label / f"{name}.csv", f"{name}.csv")
+    table = write(tmp_path / "labels.csv", "Num,Type,Per\ns2,c,0.3\ns1,ab,\n")
+    curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(known=("per",)), table)
+    assert curves.ids == ["s1", "s2"] and curves.labels == ["ab", "c"]
+    assert curves.known.tolist() == [[0.3], [0.3]] and curves.report["unknown"] == 1, "the mean stands in"
+    write(table, "Num,Type\ns2,c\n")
+    curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(), table)
+    assert curves.ids == ["s2"] and curves.report["unlabelled"] == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "says"),
+    [
+        ("id,when,value\n1,2,3\n", {}, r"which column is the time\? there are: id, when, value; type --set data.time"),
+        ("id,time,value\n1,2,3\n", {}, r"no labels; name their column \(--label NAME\)"),
+        ("id,time,value,class\n1,2,3,a\n", {"label": "kind"}, "no labels in a column 'kind'"),
+        ("id,time,value,label\n1,2,3,a\n1,2,x3,a\n", {}, "column 'value', row 2: 'x3' is no number"),
+        ("id,time,value,label\n1,2,3,a\n1,2,3\n", {}, "row 3: 3 columns, wanted 4"),
+        ("id,time,value,label\n", {}, "a header and no rows"),
+        ("id,time,value,label\n1,2,3,a\n", {"value": "flux"}, "no column 'flux'; there are: id, time, value, label"),
+        ("id,time,time,label\n1,2,3,a\n", {}, "two columns have the same name"),
+    ],
+)
+def test_what_cannot_be_read_is_said(tmp_path, text, config, says):
+    with pytest.raises(DataError, match=says):
+        read_series(write(tmp_path / "x.csv", text), SeriesConfig(**config))
+
+
+def test_parts_of_a_cross_validation_share_all_series_and_every_class_alike():
+    ids, labels = [str(i) for i in range(103)], ["a"] * 60 + ["b"] * 42 + ["c"]
+    parts = np.array([held_out(ids, labels, 5, fold) for fold in range(5)])
+    assert parts.sum(0).tolist() == [1] * 102 + [0], "each once; the only example of its class never"
+    for label, counts in (("a", [12] * 5), ("b", [8, 8, 8, 9, 9])):
+        assert sorted(int(p[np.array(labels) == label].sum()) for p in parts) == counts
+
+
+def test_one_class_alone_is_refused_and_a_lonely_example_is_told(tmp_path):
+    row = "id,time,value,label\n" + "".join(f"{i},{t},{i + t},a\n" for i in range(9) for t in range(2))
+    path, said = write(tmp_path / "x.csv", row), []
+    with pytest.raises(DataError, match="of 1 classes to train on"):
+        read_parts(SeriesConfig(path=str(path)), said.append)
+    write(path, row + "".join(f"{i},0,1,b\n" for i in range(20, 30)) + "z,0,1,lonely\n")
+    parts = read_parts(SeriesConfig(path=str(path), folds=3), said.append)
+    assert "one example only, which is never held out: lonely" in said
+    assert "lonely" in parts.train.labels and len(parts.train) + len(parts.valid) == 20
+
+
+def test_bands_keep_the_numbers_of_training(tmp_path):
+    curves = read_series(write(tmp_path / "x.csv", LONG), SeriesConfig())
+    assert with_bands(curves, ("r", "u", "g")).bands.tolist() == [0, 0, 2]
+    with pytest.raises(DataError, match="the band 'r' is not among those trained on: g, u"):
+        with_bands(curves, ("g", "u"))
+
+
+def test_settings_that_cannot_be_are_refused():
+    for settings, says in (
+        (dict(fold=5, folds=5), "the last is 4"),
+        (dict(folds=1), "data.folds is 1"),
+        (dict(weights=("15",)), "class=weight"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            SeriesConfig(**settings)
+
+
+def test_dates_are_days_and_numbers_may_be_missing():
+    days = moments_of(np.array(["1970-01-02", "1970/01/03 12:00:00", "1/4/1970", ""]), "x")
+    assert days[:3].tolist() == [1, 2.5, 3] and np.isnan(days[3])
+    with pytest.raises(DataError, match="row 2: 'soon' is no date"):
+        moments_of(np.array(["1970-01-02", "soon"]), "x")
+    assert np.isnan(numbers(np.array(["NA", "1"]), "x")).tolist() == [True, False]
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match="there is no such file"):
+        read_columns(tmp_path / "x.csv")

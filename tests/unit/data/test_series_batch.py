@@ -1,0 +1,73 @@
+"""Series side by side: padding, windows, hidden points."""
+
+from collections import Counter
+
+import numpy as np
+import torch
+
+from regard.data.samples import SamplesLoader
+from regard.data.series import Curves
+from regard.data.series_batch import HiddenSource, SeriesSource, class_odds
+
+
+def curves(lengths=(3, 5, 2), errors=True):
+    n = sum(lengths)
+    return Curves(
+        ids=[str(i) for i in range(len(lengths))],
+        offsets=np.concatenate(([0], np.cumsum(lengths))),
+        times=np.arange(n) + 1e9 + 0.25,
+        values=np.arange(n) * 10.0,
+        errors=np.arange(n) / 10 if errors else None,
+        bands=np.arange(n) % 2 if errors else None,
+        band_names=("g", "r") if errors else ("value",),
+        labels=["b", "a", "b"],
+    )
+
+
+def test_padding_is_zero_and_times_count_from_the_first_point():
+    batch = SeriesSource(curves(), ("a", "b"), max_length=4).batch(np.array([0, 1]))
+    times, values, errors, bands, lengths, known = batch.inputs
+    assert times.tolist() == [[0, 1, 2, 0], [0, 1, 2, 3]], "of dates as large as these float32 knows no hours"
+    assert values.tolist() == [[0, 10, 20, 0], [30, 40, 50, 60]] and lengths.tolist() == [3, 4]
+    assert errors.shape == bands.shape == (2, 4) and bands[1].tolist() == [1, 0, 1, 0] and known is None
+    assert batch.targets.tolist() == [1, 0]
+
+
+def test_what_is_not_there_is_none():
+    batch = SeriesSource(curves((3, 3, 3), errors=False), ("a", "b"), 9).batch(np.array([2, 0]))
+    assert batch.inputs[2] is batch.inputs[3] is batch.inputs[4] is None
+
+
+def test_a_window_is_a_stretch_and_every_stretch_comes():
+    source, chance = SeriesSource(curves(), ("a", "b"), 9, window=2), np.random.default_rng(0)
+    seen = Counter(tuple(source.batch(np.array([1]), chance).inputs[1][0].tolist()) for _ in range(400))
+    assert set(seen) == {(30, 40), (40, 50), (50, 60), (60, 70)} and min(seen.values()) > 60
+    assert source.batch(np.array([1])).inputs[1].size(1) == 5, "held-out series are whole"
+
+
+def test_held_out_series_always_hide_the_same_and_padding_is_never_hidden():
+    source = HiddenSource(curves((3, 50, 2)), ("a", "b"), 50)
+    one, two = (source.batch(np.array([0, 1, 2])) for _ in range(2))
+    hidden = one.inputs[-1]
+    assert torch.equal(hidden, two.inputs[-1]) and not hidden[0, 3:].any() and not hidden[2, 2:].any()
+    assert one.targets.tolist() == hidden.sum(1).tolist() and 0.1 < hidden[1].float().mean() < 0.5
+    other = source.batch(np.array([0, 1, 2]), np.random.default_rng(5)).inputs[-1]
+    assert not torch.equal(hidden, other)
+
+
+def test_training_moves_values_within_their_errors_and_hides_some():
+    source = SeriesSource(curves((400, 2, 2)), ("a", "b"), 400, jitter=2.0, hide=0.25)
+    plain, moved = source.batch(np.array([0])), source.batch(np.array([0]), np.random.default_rng(0))
+    assert len(plain.inputs) == 6 and len(moved.inputs) == 7, "held-out series are as they are"
+    steps = (moved.inputs[1] - plain.inputs[1])[0, 1:] / moved.inputs[2][0, 1:]
+    assert abs(float(steps.std()) - 2.0) < 4 * 2.0 / np.sqrt(2 * 400) and abs(float(steps.mean())) < 4 * 2.0 / 20
+    assert abs(float(moved.inputs[6].float().mean()) - 0.25) < 4 * 0.44 / 20
+
+
+def test_odds_make_rare_classes_frequent():
+    targets = np.array([0] * 90 + [1] * 10)
+    source = SeriesSource(curves((1,) * 100), ("a", "b"), 1)
+    source.targets = targets
+    loader = SamplesLoader(source, 10, 0, class_odds(targets))
+    drawn = np.concatenate([next(loader).targets.numpy() for _ in range(200)])
+    assert abs(drawn.mean() - 0.5) < 4 * 0.5 / np.sqrt(2000)

@@ -1,0 +1,44 @@
+"""CIDEr against tables worked out by hand, BLEU-4 against sacreBLEU itself."""
+
+import math
+
+import pytest
+import sacrebleu
+
+from regard.errors import DataError
+from regard.evaluate.captions import cider, score_captions
+
+
+def test_cider_of_one_word_worked_out_by_hand():
+    """Two images, "a" told of both and "dog" of one: log 2/2 = 0 and log 2/1. Bigrams: "a dog", of one image.
+
+    Caption "a dog" of references "a dog" and "a cat", n = 1: cosine of (0, log 2) with itself is 1, with the cat's 0;
+    n = 2: 1 and 0; there is no longer n-gram, so 0. Mean over n of the first: (1 + 1 + 0 + 0) / 4; over references and
+    times 10: 2.5. The other image's caption "b" matches nothing: 0. In all 1.25.
+    """
+    assert cider(["a dog", "b"], [["a dog", "a cat"], ["a house"]]) == pytest.approx(1.25)
+
+
+def test_cider_cuts_counts_and_minds_lengths():
+    """Caption "x x x", reference "x": above the line min(3 w, w) · w, below it 3 w · w: 1/3 for n = 1, nothing else.
+
+    Lengths differ by 2: exp(-4 / 72). Mean over n of 1/3 is 1/12; of two images the other scores 0: 10 / 24 · exp.
+    """
+    found = cider(["x x x", "q"], [["x"], ["y"]])
+    assert found == pytest.approx(10 / 24 * math.exp(-4 / 72))
+
+
+def test_what_every_image_has_says_nothing():
+    assert cider(["the the", "the the"], [["the the"], ["the the"]]) == 0
+    perfect = cider(["a red dog runs", "two men talk now"], [["A red dog runs."], ["two men talk now"]])
+    assert perfect == pytest.approx(10)
+
+
+def test_bleu_is_sacrebleus_over_all_references():
+    made = ["a dog runs over the green grass", "two men sit on a bench"]
+    refs = [["A dog runs on grass .", "a dog runs over the grass"], ["two men on a bench", "men sit on a wooden bench"]]
+    found = score_captions(made, refs)
+    wanted = sacrebleu.corpus_bleu(made, [[r[0] for r in refs], [r[1] for r in refs]], lowercase=True)
+    assert found.bleu == pytest.approx(wanted.score) and "case:lc" in found.signature and found.images == 2
+    with pytest.raises(DataError):
+        score_captions(["a"], [[]])

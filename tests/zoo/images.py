@@ -1,0 +1,59 @@
+"""Bugs of images, tables and captions: where a pixel goes, who is held out, what a caption is compared with."""
+
+from tests.zoo.bug import bugs
+
+VIT, CONTRACT, CAPTIONERS = "reference/test_vit.py", "contract/test_images.py", "contract/test_captioners.py"
+AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_tables.py"
+CIDER = "unit/evaluate/test_captions.py"
+
+IMAGES = [
+    *bugs(
+        "models/vit.py",
+        ("rows and columns of a patch are mixed up", "permute(0, 2, 4, 1, 3, 5)", "permute(0, 2, 4, 1, 5, 3)", VIT),
+        ("patches have no places", "x + self.place(torch", "x + 0 * self.place(torch", CONTRACT),
+        ("bytes are not centred", "(pixels / 255 - self.mean)", "(pixels / 255)", CONTRACT),
+        ("the last patch stands for the image", "hidden[:, 0]", "hidden[:, -1]", VIT),
+    ),
+    *bugs(
+        "nn/positions.py",
+        ("a patch knows its row twice", "line.repeat(side, 1)", "line.repeat_interleave(side, 0)", VIT),
+    ),
+    *bugs(
+        "models/plain.py",
+        ("a filter sees further than told", "padding=c.kernel // 2", "padding=c.kernel // 2 * 2, dilation=2", CONTRACT),
+    ),
+    *bugs(
+        "data/augment.py",
+        ("labels are not mixed as the images are", "shares.lerp(shares.flip(0), 1 - keep)", "shares", AUGMENT),
+        ("what was cut in is told as what was asked", "1 - (bottom - top) * (right - left) / (H * W)", "keep", AUGMENT),
+        ("one crop for the whole batch", "(2, B, 1)", "(2, 1, 1)", AUGMENT),
+        ("rectangles are too large", "(0.02 + 0.31 * u[0])", "(0.5 + 0.5 * u[0])", AUGMENT),
+    ),
+    *bugs(
+        "data/images.py",
+        (
+            "equal images are on both sides",
+            "key in chosen for key in keys",
+            "i % 5 == 0 for i in range(len(keys))",
+            DATA,
+        ),
+        ("a photograph lies on its side", "image = ImageOps.exif_transpose(image)", "pass", DATA),
+        ("what is transparent is black", '"white"', '"black"', DATA),
+        ("chance comes from elsewhere", "self.augment, chance)", "self.augment, np.random.default_rng())", DATA),
+    ),
+    *bugs(
+        "data/tables.py",
+        ("a missing number is 0", "return [self.usual]", "return [0.0]", TABLES),
+        ("columns go by their order", "table.columns.index(name) if name in table.columns else -1", "0", TABLES),
+    ),
+    *bugs(
+        "models/captioner.py",
+        ("the LSTM starts without the image", "memory.mean(1, keepdim=True)", "0 * memory[:, :1]", CAPTIONERS),
+    ),
+    *bugs(
+        "evaluate/captions.py",
+        ("a word said thrice counts thrice", "min(x, theirs[gram])", "x", CIDER),
+        ("every word tells as much", "images - math.log(max(1, seen[gram]))", "1.0", CIDER),
+        ("lengths do not matter", "-(apart**2)", "-0 * (apart**2)", CIDER),
+    ),
+]

@@ -1,0 +1,39 @@
+"""Bugs of series and forecasts: what is normed by what, who sees what, which windows there are."""
+
+from tests.zoo.bug import bugs
+
+CONTRACT, TORCH = "contract/test_series.py", "reference/test_series.py"
+READING, SCORES = "unit/data/test_series.py", "unit/evaluate/test_series.py"
+
+SERIES = [
+    *bugs(
+        "models/series.py",
+        ("bands are centred by the mean of all", "(kinds * levels[:, None]).sum(-1)", "level", TORCH),
+        ("a hidden value is in the norm", "seen = real if hidden is None else real & ~hidden", "seen = real", CONTRACT),
+        ("time begins with the calendar", "times - times[:, :1])", "times)", CONTRACT),
+        ("padding is in the mean", "(x * real[..., None]).sum(1)", "x.sum(1)", CONTRACT),
+    ),
+    *bugs(
+        "models/forecaster.py",
+        ("the norm is not undone", "told * scale[..., None] + centre[..., None]", "told", CONTRACT),
+        ("patches begin at the first row", "(short, 0), mode", "(0, short), mode", CONTRACT),
+    ),
+    *bugs(
+        "tasks/forecast.py",
+        ("too low costs as much as too high", "torch.maximum(q * miss, (q - 1) * miss)", "miss.abs() / 2", CONTRACT),
+    ),
+    *bugs(
+        "data/series.py",
+        ("what comes twice is kept twice", "[order][~double]", "[order]", READING),
+        ("the only example of a class is held out", "if len(rows) > 1:", "if rows:", READING),
+    ),
+    *bugs(
+        "data/history.py",
+        ("the last window is dropped", "stop - horizon - self.first + 1", "stop - horizon - self.first",
+         "unit/data/test_history.py"),
+    ),
+    *bugs(
+        "evaluate/series.py",
+        ("a common class counts more", "logs[true == c].mean()", "logs[true == c].sum()", SCORES),
+    ),
+]  # fmt: skip
