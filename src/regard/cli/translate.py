@@ -227,7 +227,7 @@ def predict(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A text file, one example a line, or a table, .gz is read too; for images a folder, or one image.",
+            help="A text file, one example a line, or a table, .gz too; for images and sounds a folder, or one.",
             show_default=False,
         ),
     ],
@@ -261,6 +261,7 @@ def predict(
     """
     from regard.data.pairs import read_lines
     from regard.predictors import (
+        ClipClassifier,
         Embedder,
         ForecastPredictor,
         ImageCaptioner,
@@ -268,6 +269,7 @@ def predict(
         Labeller,
         RowClassifier,
         SeriesClassifier,
+        Transcriber,
         Writer,
         load,
     )
@@ -299,6 +301,11 @@ def predict(
         from regard.cli.tables import predict_rows
 
         predict_rows(model, file, out, json, flags)
+        return
+    if isinstance(model, ClipClassifier | Transcriber):
+        from regard.cli.sounds import predict_clips
+
+        predict_clips(model, file, out, beam, json, flags)
         return
     if isinstance(model, Labeller):
         from regard.cli.labels import predict_labels
