@@ -15,7 +15,7 @@ from regard.data.audio import HOP, log_mel, mel_filters
 from regard.data.fetch import Archive
 from regard.data.tokenizers.bytelevel import ByteLevel
 from regard.data.tokenizers.tiktoken import START, unspoken, whisper_tokenizer
-from regard.errors import CheckpointError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models import build, fetched, openai
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.whisper import WhisperConfig
@@ -151,8 +151,10 @@ def test_transformers_loads_our_folder_with_equal_logits_and_gradients(shake, tm
     grads = [getattr(theirs.model.decoder.layers[2].encoder_attn, f"{n}_proj").weight.grad for n in "kv"]
     torch.testing.assert_close(ours.decoder[2].cross.kv.weight.grad, torch.cat(grads))
     torch.testing.assert_close(ours.stem.conv2.weight.grad, theirs.model.encoder.conv2.weight.grad)
-    again = load_model(tmp_path).double()
-    torch.testing.assert_close(again.logits(again(pictures, None, ids)), mine)
+    theirs.float().save_pretrained(tmp_path / "theirs")
+    for place in (tmp_path, tmp_path / "theirs"):
+        again = load_model(place).double()
+        torch.testing.assert_close(again.logits(again(pictures, None, ids)), mine)
 
 
 def test_transcripts_are_those_of_transformers_generate(folder, extractor, sounds):
@@ -168,6 +170,18 @@ def test_transcripts_are_those_of_transformers_generate(folder, extractor, sound
         assert mine[n][:-1] == (found if len(mine[n]) < 20 else found[:19])  # where ours has no room, it ends
     assert sorted(len(ids) < 20 for ids in mine) == [False, False, True]
     assert len({tuple(ids) for ids in mine}) == 3  # three sounds, three transcripts
+
+
+def test_a_model_of_many_languages_is_told_which(folder):
+    ours = regard.load(folder)
+    assert [ours.tokenizer.token_bytes(i) for i in ours.prompt("en")] == [b"<|notimestamps|>"]
+    ours.multilingual = True
+    signs = [b"<|en|>", b"<|transcribe|>", b"<|notimestamps|>"]
+    assert [ours.tokenizer.token_bytes(i) for i in ours.prompt("en")] == signs
+    with pytest.raises(CheckpointError, match=r"has no <\|de\|>"):  # this vocabulary is for English alone
+        ours.prompt("de")
+    with pytest.raises(ConfigError, match="no language 'xx'"):
+        ours.prompt("xx")
 
 
 def test_the_processor_of_transformers_opens_the_folder(folder):

@@ -114,7 +114,9 @@ def test_info_dry_run_and_bad_words():
         (("train", "audio"), "train on what"),
         (("train", "audio", "--data=clips", "--arch=vit"), "no architecture 'vit'"),
         (("train", "audio", "--data=clips", "--text=x"), "--text: not for the task audio"),
-        (("transcribe", "runs/tones", "clips/low/1.wav"), "does not transcribe"),
+        (("transcribe", "runs/tones", "clips/low/1.wav"), "type: regard classify runs/tones clip.wav"),
+        (("translate", "whisper", "hello"), "does not translate; type: regard transcribe whisper clip.wav"),
+        (("generate", "runs/tones", "hello"), "is no language model; type: regard classify runs/tones clip.wav"),
         (("train", "audio", "--data=fsdd"), "REGARD_DATA"),
     ):
         said = regard(*words)

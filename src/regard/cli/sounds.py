@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import judge_classes, write_rows
-from regard.cli.common import Beam, Device, Flags, Json, pick_device, show, show_line
+from regard.cli.common import Beam, Device, Flags, Json, another, pick_device, show, show_line
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
 
@@ -53,7 +53,7 @@ def transcribe(
 
     transcriber = load(model, device=pick_device(device))
     if not isinstance(transcriber, Transcriber):
-        raise ConfigError(f"{model} does not transcribe; type: regard transcribe whisper-tiny clip.wav")
+        raise another(model, transcriber, "does not transcribe, as whisper-tiny does")
     for file in files:
         (passages,) = transcriber.transcribe([load_wav(file)], beam=beam, language=language)
         if json:

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show, show_line, table, visible
+from regard.cli.common import (
+    Beam,
+    Device,
+    Flags,
+    Json,
+    Run,
+    another,
+    new_file,
+    pick_device,
+    show,
+    show_line,
+    table,
+    visible,
+)
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -383,14 +396,11 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import Embedder, ImageCaptioner, Translator, load
+    from regard.predictors import ImageCaptioner, Translator, load
 
     found = load(run, device=pick_device(device))
     if not isinstance(found, Translator) or isinstance(found, ImageCaptioner):
-        what = f"a language model; type: regard generate {run} …"
-        what = f"an encoder; type: regard similar {run} …" if isinstance(found, Embedder) else what
-        what = f"one for images; type: regard caption {run} …" if isinstance(found, ImageCaptioner) else what
-        raise ConfigError(f"{run} does not translate, it is {what}")
+        raise another(run, found, "does not translate")
     return found
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.config import at_least
 from regard.data import fetch
-from regard.data.audio import HOP, RATE, log_mel, read_wav, resample
+from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, to_stderr
 from regard.data.samples import Samples
@@ -63,12 +63,7 @@ class Clip:
 
     def sound(self) -> Tensor:
         """Samples at `RATE`."""
-        if self.data is not None:
-            return resample(*read_wav(self.data, self.file))
-        try:
-            return resample(*read_wav(Path(self.file).read_bytes(), self.file))
-        except OSError as e:
-            raise DataError(f"{self.file} cannot be read ({e.strerror or e})") from None
+        return load_wav(self.file) if self.data is None else resample(*read_wav(self.data, self.file))
 
 
 def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]:

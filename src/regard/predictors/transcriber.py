@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.config import unknown
 from regard.data.audio import HOP, RATE, log_mel, windows
 from regard.data.tokenizers.pretrained import Pretrained
-from regard.data.tokenizers.tiktoken import LANGUAGES, NO_TIMES, START
+from regard.data.tokenizers.tiktoken import END, LANGUAGES, NO_TIMES, START
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.search import Search, beam_search
 from regard.models.whisper import Whisper
@@ -37,12 +37,12 @@ class Transcriber:
         self.never = tuple(settings.get("suppress_tokens") or ())
         self.not_first = tuple(settings.get("begin_suppress_tokens") or ())
         self.multilingual = bool(settings.get("is_multilingual"))
-        if (start := self._id(START)) is None or tokenizer.eos is None:
-            raise CheckpointError(f"the tokenizer has no {START}; it is not that of a Whisper")
-        self.start, self.eos = start, tokenizer.eos
+        self.start, self.eos = self._id(START), tokenizer.eos if tokenizer.eos is not None else self._id(END)
 
-    def _id(self, sign: str) -> int | None:
-        return self.tokenizer.tokenizer.token_to_id(sign)
+    def _id(self, sign: str) -> int:
+        if (id := self.tokenizer.tokenizer.token_to_id(sign)) is None:
+            raise CheckpointError(f"the tokenizer of this model has no {sign}")
+        return id
 
     @property
     def window(self) -> int:
@@ -56,7 +56,7 @@ class Transcriber:
         if language not in LANGUAGES:
             raise unknown("language", language, LANGUAGES)
         signs = [*([f"<|{language}|>", "<|transcribe|>"] if self.multilingual else []), NO_TIMES]
-        return [id for sign in signs if (id := self._id(sign)) is not None]
+        return [self._id(sign) for sign in signs]
 
     def transcribe(
         self, sounds: Sequence[Tensor], *, beam: int = 5, language: str = "en", batch: int = 8
