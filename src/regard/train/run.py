@@ -11,8 +11,8 @@ from typing import Any
 from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
 from regard.data.captions import CaptionsConfig
-from regard.data.history import HistoryConfig
 from regard.data.clips import ClipsConfig
+from regard.data.history import HistoryConfig
 from regard.data.images import ImagesConfig
 from regard.data.labelled import LabelledConfig
 from regard.data.masked import MaskedConfig

@@ -15,7 +15,7 @@ TIMES = [f"<|{n / 50:.2f}|>" for n in range(1501)]  # of a window of 30 seconds
 CODES = (  # by how much of each language the model has heard
     "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi fi vi he uk el ms cs ro da hu ta no th ur hr bg lt la mi ml "
     "cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka be tg sd gu am "
-    "yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue"
+    "yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue"  # codespell:ignore
 )
 LANGUAGES = CODES.split()
 UNSPOKEN = set('"#()*+/:;<=>@[\\]^_`{|}~♩♪♫♬♭♮♯')  # signs of writing that are never heard
