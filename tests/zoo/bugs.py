@@ -6,7 +6,8 @@ from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
 from tests.zoo.series import SERIES
+from tests.zoo.sounds import SOUNDS
 from tests.zoo.spine import SPINE
 from tests.zoo.studio import INSIDE
 
-BUGS = [*SPINE, *IMAGES, *LABELS, *LANGUAGE, *PRETRAINING, *ENCODER, *SERIES, *INSIDE]
+BUGS = [*SPINE, *IMAGES, *LABELS, *LANGUAGE, *PRETRAINING, *ENCODER, *SERIES, *INSIDE, *SOUNDS]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from regard import checkpoint
-from regard.assemble import captions, forecast, images, labels, language, masked, series, tables, translate
+from regard.assemble import audio, captions, forecast, images, labels, language, masked, series, tables, translate
 from regard.assemble.common import Parts
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
@@ -22,7 +22,7 @@ from regard.train.loop import Result, train
 from regard.train.run import DATA, DataConfig, Run, read_run
 
 TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
-TASKS |= {"image": images, "table": tables, "caption": captions, "forecast": forecast}
+TASKS |= {"image": images, "table": tables, "caption": captions, "forecast": forecast, "audio": audio}
 TASKS |= labels.KITS | series.KITS
 
 

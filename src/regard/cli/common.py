@@ -66,6 +66,26 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Beam = Annotated[int, typer.Option(metavar="N", min=1, help="Beams of the search; 1 is greedy.")]
 
 
+USES = {  # what one does with a model, by the kind of its predictor
+    "Translator": 'translate {} "…"',
+    "Writer": 'generate {} "…"',
+    "Embedder": 'similar {} "…" --in FILE',
+    "Filler": 'fill {} "… [MASK] …"',
+    "Classifier": 'classify {} "…"',
+    "Tagger": 'tag {} "…"',
+    "ImageClassifier": "classify {} picture.png",
+    "ImageCaptioner": "caption {} picture.png",
+    "RowClassifier": 'classify {} "column=value, …"',
+    "ClipClassifier": "classify {} clip.wav",
+    "Transcriber": "transcribe {} clip.wav",
+}
+
+
+def another(run: str, model: object, wanted: str) -> ConfigError:
+    """The error for a model that is not what a verb wants, with what can be done with it."""
+    return ConfigError(f"{run} {wanted}; type: regard {USES.get(type(model).__name__, 'info {}').format(run)}")
+
+
 def pick_device(name: str) -> str:
     """auto → cuda where there is one; anything torch cannot use is an error here and not a crash later."""
     import torch

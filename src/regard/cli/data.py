@@ -61,9 +61,13 @@ def get(
 
     flags: Flags = ctx.obj
     dataset = find(name)
-    others = {"images": (image_sets.get, "train image"), "captions": (fetch.get_captions, "train caption")}
-    others |= {"series": (fetch_series.get_series, "train series")}
-    others |= {"history": (fetch_series.get_history, "train forecast")}
+    others = {
+        "images": (image_sets.get, "train image"),
+        "captions": (fetch.get_captions, "train caption"),
+        "series": (fetch_series.get_series, "train series"),
+        "history": (fetch_series.get_history, "train forecast"),
+        "clips": (fetch.get_clips, "train audio"),
+    }
     if dataset.kind == "pairs":
         files, verb = fetch.get(dataset.name, flags.say), "train translate"
     elif dataset.kind in others:

@@ -13,6 +13,7 @@ from regard.cli.info import note, read_json
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
 from regard.cli.series import evaluate_forecast, evaluate_series
+from regard.cli.sounds import evaluate_clips, evaluate_transcripts
 from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError
@@ -47,7 +48,8 @@ def evaluate(
         typer.Option(
             metavar="FILE",
             help="For a language model text, or JSONL, whose answers are scored; for BERT text; for labels examples; "
-            "for images a folder or CSV; for series and forecasts their files; else its own test or held-out part.",
+            "for images and clips a folder or CSV; for Whisper a CSV of file and text; for series and forecasts their "
+            "files; else its own test or held-out part.",
             show_default=False,
         ),
     ] = "",
@@ -107,6 +109,7 @@ def evaluate(
     """
     from regard.evaluate.bleu import score
     from regard.predictors import (
+        ClipClassifier,
         Embedder,
         Filler,
         ForecastPredictor,
@@ -115,6 +118,7 @@ def evaluate(
         Labeller,
         RowClassifier,
         SeriesClassifier,
+        Transcriber,
         Writer,
         load,
     )
@@ -135,6 +139,12 @@ def evaluate(
         return
     if isinstance(model, RowClassifier):
         evaluate_rows(model, run, data, picture, json, flags)
+        return
+    if isinstance(model, ClipClassifier):
+        evaluate_clips(model, run, data, picture, json, flags)
+        return
+    if isinstance(model, Transcriber):
+        evaluate_transcripts(model, run, data, beam, json, flags)
         return
     if isinstance(model, Labeller):
         evaluate_labels(model, run, data, picture, json, flags)

@@ -15,6 +15,7 @@ from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, s
 from regard.cli.images import classify_image
 from regard.cli.info import read_json
 from regard.cli.series import classify_file
+from regard.cli.sounds import classify_clip
 from regard.cli.tables import classify_row
 from regard.errors import ConfigError, DataError
 
@@ -32,7 +33,7 @@ def classify(
         str,
         typer.Argument(
             metavar="THING",
-            help="A text, the file of an image or of series, or a row: column=value, …",
+            help="A text, the file of an image, of a sound or of series, or a row: column=value, …",
             show_default=False,
         ),
     ],
@@ -51,18 +52,26 @@ def classify(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The label of a text, a pair of texts, an image, series or a row, with the probabilities of all labels.
+    """The label of a text, a pair of texts, an image, a sound, series or a row, with all probabilities.
 
     \b
     Examples:
       regard classify runs/sent "A stirring, funny film."
       regard classify runs/pair "A man sleeps." "Nobody is awake."
       regard classify runs/vit picture.png --attention overlay.png
+      regard classify runs/digits seven.wav
       regard classify runs/pass "hours=12, school=north"
       regard classify runs/s curve.csv --attention curve.png
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    from regard.predictors import Classifier, ImageClassifier, RowClassifier, SeriesClassifier, load
+    from regard.predictors import (
+        Classifier,
+        ClipClassifier,
+        ImageClassifier,
+        RowClassifier,
+        SeriesClassifier,
+        load,
+    )
 
     model = load(run, device=pick_device(device))
     if isinstance(model, SeriesClassifier):
@@ -70,11 +79,14 @@ def classify(
         return
     if attention and not isinstance(model, ImageClassifier):
         raise ConfigError("--attention is for images and series; leave it out")
-    if isinstance(model, ImageClassifier | RowClassifier):
+    if isinstance(model, ImageClassifier | RowClassifier | ClipClassifier):
         if second:
             raise ConfigError(f"{run} reads one thing at a time; for several type: regard predict {run} FILE")
-        image = isinstance(model, ImageClassifier)
-        show_answer(classify_image(model, text, attention, ctx.obj) if image else classify_row(model, text), json)
+        if isinstance(model, ImageClassifier):
+            answer = classify_image(model, text, attention, ctx.obj)
+        else:
+            answer = classify_row(model, text) if isinstance(model, RowClassifier) else classify_clip(model, text)
+        show_answer(answer, json)
         return
     if not isinstance(model, Classifier):
         raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")

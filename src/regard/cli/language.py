@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show, show_line, table, visible
+from regard.cli.common import Device, Flags, Json, another, pick_device, show, show_line, table, visible
 from regard.cli.translate import read_stdin
 from regard.errors import ConfigError
 
@@ -282,13 +282,11 @@ def summarise(
 
 
 def open_writer(model: str, device: str, int8: bool = False) -> "Writer":
-    from regard.predictors import Embedder, Writer, load
+    from regard.predictors import Writer, load
 
     found = load(model, device=pick_device(device), int8=int8)
-    if isinstance(found, Embedder):
-        raise ConfigError(f"{model} reads texts and writes none; type: regard similar {model} …")
     if not isinstance(found, Writer):
-        raise ConfigError(f"{model} translates; it is no language model; type: regard translate {model} …")
+        raise another(model, found, "is no language model")
     return found
 
 

@@ -6,6 +6,7 @@ import typer
 
 from regard.cli.common import Command, Flags, Group, Json, show, table
 
+NEXT = {"embed": 'regard similar {} "some words" --in sentences.txt', "transcribe": "regard transcribe {} clip.wav"}
 FIELDS = ("name", "about", "size", "stored", "licence", "attribution", "here")
 
 app = typer.Typer(
@@ -62,6 +63,7 @@ def get(
       regard next smollm2-135m "To date, the cleverest thinker of all time was" --top 13
       regard chat smollm2-135m
       regard model get minilm
+      regard model get whisper-tiny
     """
     from regard.data.catalog import MODELS_CATALOG, find_model
     from regard.models.fetched import resolve
@@ -77,5 +79,5 @@ def get(
         show({**said, "folder": str(folder), "files": sorted(p.name for p in folder.iterdir())})
         return
     print(folder)
-    next_ = 'regard similar {} "some words" --in sentences.txt' if known and known.task == "embed" else "regard chat {}"
+    next_ = NEXT.get(known.task if known else "", "regard chat {}")
     flags.say("next: " + next_.format(known.name if known else name))

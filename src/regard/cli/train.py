@@ -30,6 +30,7 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
     "series": ("valid", "label"),
     "fill-series": ("valid", "label"),
     "forecast": ("target", "horizon"),
+    "audio": ("valid", "label"),
 }
 NEXT = {  # what one does with a run
     "lm": 'generate {} "…"',
@@ -41,6 +42,7 @@ NEXT = {  # what one does with a run
     "series": "classify {} curve.csv",
     "fill-series": "finetune {} series --data curves.csv",
     "forecast": "forecast {} --plot next.png",
+    "audio": "classify {} clip.wav",
 }
 PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
@@ -98,8 +100,8 @@ def train(
         str,
         typer.Argument(
             metavar="TASK|RECIPE.py",
-            help="translate, lm, mlm, classify, pair, tag, image, caption, series, fill-series, forecast, or a recipe "
-            "file.",
+            help="translate, lm, mlm, classify, pair, tag, image, caption, series, fill-series, forecast, audio, or a "
+            "recipe file.",
             show_default=False,
         ),
     ] = "",
@@ -110,7 +112,7 @@ def train(
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
             "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
             "paths and labels, for captions a TSV or CSV of paths and captions, for series and forecasts CSV, TSV, NPZ "
-            "or Parquet.",
+            "or Parquet, for audio as for images.",
             rich_help_panel="Data",
             show_default=False,
         ),
@@ -159,7 +161,7 @@ def train(
         str,
         typer.Option(
             metavar="FILE",
-            help="For lm, mlm, labels, images and series: held-out data of the same form.",
+            help="For lm, mlm, labels, images, series and audio: held-out data of the same form.",
             rich_help_panel="Data",
             show_default="a part of the data",
         ),
@@ -183,7 +185,7 @@ def train(
             help="To translate: transformer, lstm, gru, rnn, or these three with -bottleneck (no attention). "
             "For lm: gpt, llama, rnn, gru, lstm. For mlm: bert. For labels: transformer, rnn, gru, lstm. "
             "For images: vit, conv, mlp. For tables of numbers and categories: mlp. For captions: transformer, "
-            "lstm. For series: transformer, rnn, gru, lstm. Several by comma.",
+            "lstm. For series: transformer, rnn, gru, lstm. For audio: transformer. Several by comma.",
             rich_help_panel="Model",
             show_default="transformer, gpt, bert, vit",
         ),
@@ -257,6 +259,7 @@ def train(
       regard train caption --data captions.tsv --images images/ --arch transformer,lstm
       regard train series --data curves.csv --label class
       regard train forecast --data prices.csv --target close --horizon 96
+      regard train audio --data clips/
       regard train recipes/multi30k_en_de.py --set model.width=256
       regard train translate --data tatoeba-en-fr --dry-run
       regard train --resume runs/demo

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show, show_line, table, visible
+from regard.cli.common import (
+    Beam,
+    Device,
+    Flags,
+    Json,
+    Run,
+    another,
+    new_file,
+    pick_device,
+    show,
+    show_line,
+    table,
+    visible,
+)
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -227,7 +240,7 @@ def predict(
         Path,
         typer.Argument(
             metavar="FILE",
-            help="A text file, one example a line, or a table, .gz is read too; for images a folder, or one image.",
+            help="A text file, one example a line, or a table, .gz too; for images and sounds a folder, or one.",
             show_default=False,
         ),
     ],
@@ -261,6 +274,7 @@ def predict(
     """
     from regard.data.pairs import read_lines
     from regard.predictors import (
+        ClipClassifier,
         Embedder,
         ForecastPredictor,
         ImageCaptioner,
@@ -268,6 +282,7 @@ def predict(
         Labeller,
         RowClassifier,
         SeriesClassifier,
+        Transcriber,
         Writer,
         load,
     )
@@ -299,6 +314,11 @@ def predict(
         from regard.cli.tables import predict_rows
 
         predict_rows(model, file, out, json, flags)
+        return
+    if isinstance(model, ClipClassifier | Transcriber):
+        from regard.cli.sounds import predict_clips
+
+        predict_clips(model, file, out, beam, json, flags)
         return
     if isinstance(model, Labeller):
         from regard.cli.labels import predict_labels
@@ -376,14 +396,11 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import Embedder, ImageCaptioner, Translator, load
+    from regard.predictors import ImageCaptioner, Translator, load
 
     found = load(run, device=pick_device(device))
     if not isinstance(found, Translator) or isinstance(found, ImageCaptioner):
-        what = f"a language model; type: regard generate {run} …"
-        what = f"an encoder; type: regard similar {run} …" if isinstance(found, Embedder) else what
-        what = f"one for images; type: regard caption {run} …" if isinstance(found, ImageCaptioner) else what
-        raise ConfigError(f"{run} does not translate, it is {what}")
+        raise another(run, found, "does not translate")
     return found
 
 

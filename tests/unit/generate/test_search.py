@@ -218,3 +218,19 @@ def test_n_best_are_different_sorted_and_need_a_beam_of_that_size(model, numbers
     with pytest.raises(ConfigError, match="beam of at least 6"):
         translator.hypotheses(["1"], beam=5, n_best=6)
     assert translator.hypotheses([]) == []
+
+
+def test_what_may_not_come_does_not_come(model, batch, everything):
+    """Every sentence without the word that never may come, and without the one that may not come first, as ranked by
+    enumeration; the words left over are not made likelier."""
+    search = Search(beams=85, alpha=0.6, eos=EOS, pad=PAD, never=(2,), not_first=(3, EOS))
+    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 4), search)
+    begun = beam_search(model, batch.source, batch.lengths, torch.full((3,), 5), search, prefix=torch.full((3, 1), 2))
+    for b in range(3):
+        for outcome, begin in ((found, ()), (begun, (2,))):
+            known = everything(model, batch.row(b), 4 + len(begin), begin)
+            allowed = {s: p for s, p in known.items() if 2 not in s[len(begin) :] and s[len(begin)] not in (3, EOS)}
+            assert 0 < len(allowed) < 85
+            want = ranked(allowed, 0.6)
+            got = [s for s, score in zip(as_lists(outcome, b), outcome.scores[b].tolist(), strict=True) if score > -1e9]
+            assert set(got) == set(allowed) and got[0] == want[0][2]

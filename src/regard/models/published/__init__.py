@@ -26,13 +26,13 @@ from regard.models.published.layout import Layout
 from regard.models.published.llama import LlamaLayout
 from regard.models.published.marian import Marian
 from regard.models.published.vit import ViTLayout
+from regard.models.published.whisper import WhisperLayout
 from regard.nn.init import undrawn
 from regard.nn.lora import merged_state
 
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
-LAYOUTS: dict[str, Layout] = {
-    layout.name: layout for layout in (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout(), CaptionerLayout())
-}
+PUBLISHED = (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout(), CaptionerLayout(), WhisperLayout())
+LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in PUBLISHED}
 WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows only fill them up
 
 

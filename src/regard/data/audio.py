@@ -1,0 +1,144 @@
+"""Sound in: WAV files to samples at one rate, and samples to the log-mel picture that speech models look at."""
+
+import math
+import struct
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.errors import DataError
+
+RATE = 16_000  # samples a second of all sound in here
+HOP = 160  # samples from frame to frame: 10 ms
+REACH = 400  # samples a frame looks at: 25 ms
+PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # of a WAV's format tag
+STREAMED = 0x7FFF_0000  # a size as large as this was written before the sound was: what is there counts
+ZEROS = 32  # zero crossings of the sinc on each side, when resampling
+PASSED = 0.95  # of the band that both rates can carry
+
+
+def load_wav(path: str | Path) -> Tensor:
+    """The sound of a file: samples within ±1 at `RATE`, channels mixed to one."""
+    path = Path(path).expanduser()
+    try:
+        data = path.read_bytes()
+    except IsADirectoryError:
+        raise DataError(f"{path} is a folder; name a WAV file") from None
+    except OSError as e:
+        raise DataError(f"{path} cannot be read ({e.strerror or e})") from None
+    return resample(*read_wav(data, str(path)))
+
+
+def read_wav(data: bytes, where: str) -> tuple[Tensor, int]:
+    """The samples of a WAV file, channels mixed to one, and their rate. `where` is for the messages."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise DataError(f"{where} is not a WAV file; convert it first: ffmpeg -i FILE -ac 1 -ar {RATE} clip.wav")
+    chunks: dict[bytes, bytes] = {}
+    at = 12
+    while at + 8 <= len(data):
+        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
+        chunks.setdefault(name, data[at + 8 : at + 8 + size])
+        if name == b"data" and len(chunks[name]) < size < STREAMED:
+            raise DataError(f"{where} is cut short: it promises {size:,} bytes of sound and has {len(chunks[name]):,}")
+        at += 8 + size + size % 2
+    if len(chunks.get(b"fmt ", b"")) < 16 or b"data" not in chunks:
+        raise DataError(f"{where}: a WAV file without {'a format' if b'data' in chunks else 'sound'}; it is damaged")
+    tag, channels, rate, _, _, bits = struct.unpack("<HHIIHH", chunks[b"fmt "][:16])
+    if tag == EXTENSIBLE and len(chunks[b"fmt "]) >= 26:
+        tag = int.from_bytes(chunks[b"fmt "][24:26], "little")
+    if not channels or not rate or (tag, bits) not in DECODERS:
+        raise DataError(
+            f"{where}: {channels} channels of {bits} bits at {rate} Hz, format {tag}; we read PCM of 8, 16, 24 and 32 "
+            "bits and floats of 32 and 64"
+        )
+    frame = channels * bits // 8
+    sound = chunks[b"data"][: len(chunks[b"data"]) // frame * frame]
+    if not sound:
+        raise DataError(f"{where} holds no sound")
+    samples = torch.from_numpy(DECODERS[tag, bits](sound).astype(np.float32)).view(-1, channels).mean(1)
+    if not samples.isfinite().all():
+        raise DataError(f"{where} holds samples that are no numbers; it is damaged")
+    return samples, rate
+
+
+def _int24(data: bytes) -> np.ndarray:
+    low = np.frombuffer(data, np.uint8).reshape(-1, 3)
+    padded = np.concatenate((np.zeros_like(low[:, :1]), low), 1)  # as the upper three bytes of four
+    return padded.reshape(-1).view("<i4") / 2**31
+
+
+DECODERS = {
+    (PCM, 8): lambda data: (np.frombuffer(data, np.uint8) - 128.0) / 128,  # the one width without a sign
+    (PCM, 16): lambda data: np.frombuffer(data, "<i2") / 2**15,
+    (PCM, 24): _int24,
+    (PCM, 32): lambda data: np.frombuffer(data, "<i4") / 2**31,
+    (FLOAT, 32): lambda data: np.frombuffer(data, "<f4"),
+    (FLOAT, 64): lambda data: np.frombuffer(data, "<f8"),
+}
+
+
+def resample(samples: Tensor, rate: int, to: int = RATE) -> Tensor:
+    """The same sound at another rate: each new sample a sinc-weighted mean of the old ones around it, and nothing left
+    of what the slower of both rates cannot carry."""
+    if rate == to:
+        return samples
+    up, down = to // math.gcd(rate, to), rate // math.gcd(rate, to)
+    cut = PASSED * min(1.0, to / rate)  # of half the old rate
+    reach = math.ceil(ZEROS / cut)
+    phases = torch.arange(up, dtype=torch.float64) * down / up  # where new samples stand among the old ones
+    away = torch.arange(-reach, reach + 1) - (phases % 1)[:, None]  # up x taps
+    weights = torch.sinc(cut * away) * cut * (away * math.pi / (2 * reach + 2)).cos().square()
+    old = torch.nn.functional.pad(samples, (reach, reach)).unfold(0, 2 * reach + 1, 1)
+    count = math.ceil(len(samples) * up / down)
+    new = torch.empty(count)
+    for part in torch.arange(count).split(1 << 16):
+        new[part] = (old[part * down // up] * weights[part % up].float()).sum(1)
+    return new
+
+
+def log_mel(samples: Tensor, mels: int = 80) -> Tensor:
+    """Radford et al. 2022, section 2.2: how loud each of `mels` bands is in each 10 ms, mels F, about within ±1.
+
+    Loudness is the logarithm of the power, cut 80 dB below the loudest.
+    """
+    samples = torch.nn.functional.pad(samples, (0, max(0, REACH - len(samples))))
+    window = torch.hann_window(REACH)
+    waves = torch.stft(samples, REACH, HOP, window=window, return_complex=True)[:, :-1]  # frequencies F
+    levels = (mel_filters(mels) @ waves.abs().square()).clamp(min=1e-10).log10()
+    return (levels.clamp(min=float(levels.max()) - 8.0) + 4.0) / 4.0
+
+
+@lru_cache
+def mel_filters(mels: int) -> Tensor:
+    """Triangles of equal width in mels and equal area, over the frequencies of a frame: mels x (REACH/2 + 1)."""
+    frequencies = torch.linspace(0, RATE / 2, REACH // 2 + 1, dtype=torch.float64)
+    corners = hertz(torch.linspace(0, float(mel(frequencies[-1])), mels + 2, dtype=torch.float64))[:, None]
+    left, top, right = corners[:-2], corners[1:-1], corners[2:]
+    triangles = torch.minimum((frequencies - left) / (top - left), (right - frequencies) / (right - top))
+    return (triangles.clamp(min=0) * 2 / (right - left)).float()
+
+
+def mel(hertz: Tensor) -> Tensor:
+    """Slaney 1998: 3 mels in 200 Hz up to 1 kHz, where they are 15; from there 27 for every factor of 6.4."""
+    return torch.where(hertz < 1000, 3 * hertz / 200, 15 + 27 * (hertz / 1000).clamp(min=1).log() / math.log(6.4))
+
+
+def hertz(mels: Tensor) -> Tensor:
+    return torch.where(mels < 15, 200 * mels / 3, 1000 * 6.4 ** ((mels - 15) / 27))
+
+
+def windows(samples: Tensor, size: int) -> Iterator[tuple[int, int]]:
+    """Where to cut a long sound into parts of at most `size` samples: in the middle of the quietest 0.3 seconds of the
+    last third of each, which are rarely inside a word; the last of several that are as quiet."""
+    start, quiet = 0, min(3 * RATE // 10, size // 3)
+    while len(samples) - start > size:
+        stop = start + size
+        power = samples[stop - size // 3 : stop].flip(0).unfold(0, quiet, HOP).square().mean(1)
+        stop -= int(power.argmin()) * HOP + quiet // 2
+        yield start, stop
+        start = stop
+    yield start, len(samples)

@@ -1,0 +1,269 @@
+"""Clips of sound and what is known of each: a folder for each class, names that begin with it, or a table of files."""
+
+import hashlib
+import tarfile
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.config import at_least
+from regard.data import fetch
+from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
+from regard.data.examples import LABELS, read_table
+from regard.data.folders import Say, to_stderr
+from regard.data.samples import Samples
+from regard.errors import ConfigError, DataError
+
+FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
+TABLES = (".csv", ".tsv", ".tab", ".jsonl")
+TARS = (".tar", ".tar.gz", ".tgz")
+STEP = 32  # batches are padded to a multiple of so many frames, so that few shapes come
+WANTED = "a folder with a folder of WAV files for each class, names as CLASS_….wav, or a table of files and labels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClipsConfig:
+    """A known `name`, or a `path`: a folder, a tar archive of one, or a table of files and labels."""
+
+    name: str = ""
+    path: str = ""
+    valid: str = ""  # held-out clips of its own; else some of every class are held out
+    held_out: float = 0.1  # that part
+    label: str = ""  # of a table: the column of the class; "" is one with a usual name, or the last
+    seconds: float = 10.0  # what is longer is cut
+    mels: int = 40  # bands of the picture
+    masks: int = 2  # stretches of time, and of frequency, that are hidden while training (Park et al. 2019)
+    widest: float = 0.2  # of the clip, and of the bands, that one such stretch may take
+
+    def __post_init__(self):
+        for name in ("held_out", "widest"):
+            if not 0 < getattr(self, name) < 1:
+                raise ConfigError(f"data.{name} is {getattr(self, name)}; it wants more than 0 and less than 1")
+        at_least(self, "data.", seconds=0.1, mels=1, masks=0)
+
+    @property
+    def frames(self) -> int:
+        """Of the longest clip."""
+        return round(self.seconds * RATE) // HOP
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A file, what is known of it ("" for nothing), and its bytes where it comes from an archive."""
+
+    file: str
+    label: str = ""
+    data: bytes | None = None
+
+    def sound(self) -> Tensor:
+        """Samples at `RATE`."""
+        return load_wav(self.file) if self.data is None else resample(*read_wav(self.data, self.file))
+
+
+def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]:
+    """The clips of a folder, an archive or a table, or of one file; in order of their names, or of the table.
+
+    Of a table nothing but the files is read, unless `labelled`.
+    """
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if is_clip(file.name) and file.is_file())
+        return [Clip(str(file), class_of(file.relative_to(path))) for file in files]
+    if not path.is_file():
+        raise DataError(f"no file or folder {path}; wanted {WANTED}")
+    if path.name.lower().endswith(TARS):
+        return _from_archive(path)
+    if path.suffix.lower() not in TABLES:
+        return [Clip(str(path))]
+    table = read_table(path, (label,))
+    column = table.place("", FILES, "file", 0)
+    if not labelled:
+        return [Clip(str(path.parent / cells[column].strip())) for _, cells in table.rows]
+    given = table.place(label, LABELS, "label", len(table.columns) - 1)
+    if column == given:
+        raise DataError(f"{path}: file and label are different columns; there are: {', '.join(table.columns)}")
+    for line, cells in table.rows:
+        if not cells[given].strip():
+            raise DataError(f"{path} line {line}: no label; fill in the column {table.columns[given]!r}")
+    return [Clip(str(path.parent / cells[column].strip()), cells[given].strip()) for _, cells in table.rows]
+
+
+def is_clip(name: str) -> bool:
+    return name.lower().endswith(".wav") and not name.startswith(".")
+
+
+def class_of(path: PurePosixPath | Path) -> str:
+    """The folder a clip lies in; of one that lies in none, the part of its name before the first underscore."""
+    if len(path.parts) > 1:
+        return path.parts[0]
+    return path.stem.split("_")[0] if "_" in path.stem else ""
+
+
+def _from_archive(path: Path) -> list[Clip]:
+    clips = []
+    try:
+        with tarfile.open(path) as tar:
+            for member in tar:
+                name = PurePosixPath(member.name)
+                if member.isfile() and is_clip(name.name) and (file := tar.extractfile(member)):
+                    clips.append(Clip(str(name), class_of(name), file.read()))
+    except (tarfile.TarError, EOFError, OSError) as e:
+        raise DataError(f"{path} cannot be read ({e}); it is damaged or no tar archive") from None
+    return sorted(clips, key=lambda clip: clip.file)
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """The log-mel pictures of N clips, mels F each, and the numbers of their classes, N."""
+
+    frames: list[Tensor]
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+
+@dataclass(frozen=True)
+class ClipData:
+    """What is trained on and what is watched meanwhile."""
+
+    labels: tuple[str, ...]
+    train: Pictures
+    valid: Pictures
+    notes: tuple[str, ...] = ()  # what was cut or passed over, and why
+    content: int = 0  # a number that is another one for other clips
+
+    def report(self) -> str:
+        counts = np.bincount(self.train.labels, minlength=len(self.labels))
+        shown = [f"{label} {n:,}" for label, n in sorted(zip(self.labels, counts, strict=True), key=lambda x: -x[1])]
+        shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
+        minutes = sum(x.size(1) for x in self.train.frames) * HOP / RATE / 60
+        return "\n".join(
+            [
+                f"{len(self.train):,} clips to train on, {minutes:.1f} minutes; {len(self.valid):,} for validation",
+                f"{len(self.labels)} classes: {', '.join(shown)}",
+                *(f"one clip only: {label}" for label, n in zip(self.labels, counts, strict=True) if n == 1),
+                *self.notes,
+            ]
+        )
+
+
+def load_clips(config: ClipsConfig, say: Say = to_stderr) -> ClipData:
+    """The clips of `config` as pictures."""
+    train, valid = parts(config, say)
+    labels = tuple(sorted({clip.label for clip in train}))
+    if len(labels) < 2:
+        only = f"all clips have the class {labels[0]!r}" if train else "there are no clips"
+        raise DataError(f"{config.name or config.path}: {only}; wanted {WANTED}")
+    check_known(valid, labels)
+    say(f"preparing: pictures of {len(train) + len(valid):,} clips ...")
+    notes: list[str] = []
+    heard, aside = (pictures(clips, labels, config, notes) for clips in (train, valid))
+    if lost := set(range(len(labels))) - set(heard.labels.tolist()):
+        raise DataError(
+            f"no clip of the class {labels[min(lost)]!r} can be read" + "".join(f"; {n}" for n in notes[:1])
+        )
+    names = "\n".join(f"{clip.file}\t{clip.label}" for clip in train)
+    content = int(hashlib.sha256(names.encode()).hexdigest()[:12], 16)
+    return ClipData(labels, heard, aside, tuple(notes), content)
+
+
+def parts(config: ClipsConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip]]:
+    """The clips to train and to validate on."""
+    if bool(config.name) == bool(config.path):
+        raise ConfigError(f"train on what? give --data: {WANTED}; or the name of a set")
+    known = fetch.get_clips(config.name, say) if config.name else None
+    train = list_clips(known.train if known else Path(config.path).expanduser(), config.label)
+    if nameless := [clip.file for clip in train if not clip.label]:
+        raise DataError(f"{nameless[0]}: of which class? wanted {WANTED}")
+    if valid := known.valid if known else config.valid:
+        return train, list_clips(Path(valid).expanduser(), config.label)
+    return split(train, config.held_out)
+
+
+def split(clips: Sequence[Clip], held_out: float) -> tuple[list[Clip], list[Clip]]:
+    """Some clips of every class held out: by chance, but always the same."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for clip in clips:
+        groups[clip.label].append(Path(clip.file).name)
+    chosen: set[tuple[str, str]] = set()
+    for label, names in groups.items():
+        names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
+        chosen.update((label, name) for name in names[: round(held_out * len(names))])
+    aside = [(clip.label, Path(clip.file).name) in chosen for clip in clips]
+    train, valid = ([clip for clip, out in zip(clips, aside, strict=True) if out is side] for side in (False, True))
+    if clips and not (train and valid):
+        raise DataError(f"{len(clips)} clips are too few to hold some out; give more, or --valid FOLDER")
+    return train, valid
+
+
+def check_known(clips: Sequence[Clip], labels: Sequence[str]) -> None:
+    for clip in clips:
+        if clip.label not in labels:
+            known = ", ".join(labels)
+            raise DataError(f"{clip.file}: the class {clip.label!r} is not among those trained on: {known}")
+
+
+def picture(sound: Tensor, mels: int, frames: int) -> Tensor:
+    """mels F of at most `frames`."""
+    return log_mel(sound[: frames * HOP], mels)
+
+
+def pictures(clips: Sequence[Clip], labels: Sequence[str], config: ClipsConfig, notes: list[str]) -> Pictures:
+    """Of the clips that can be read; of the others, and of those that are cut, a line is added to `notes`."""
+    number = {label: i for i, label in enumerate(labels)}
+    frames, classes, bad, cut = [], [], [], 0
+    for clip in clips:
+        try:
+            sound = clip.sound()
+        except DataError as e:
+            bad.append(str(e))
+            continue
+        cut += len(sound) > config.frames * HOP
+        frames.append(picture(sound, config.mels, config.frames))
+        classes.append(number[clip.label])
+    if bad:
+        notes.append(f"passed over {len(bad):,} of {len(clips):,} clips; the first: {bad[0]}")
+    if cut:
+        notes.append(f"cut {cut:,} clips: longer than {config.seconds:g} seconds (--set data.seconds=…)")
+    return Pictures(frames, np.array(classes, np.int64))
+
+
+def padded(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Pictures of any lengths side by side, zeros after the shorter ones: B mels F, and the lengths, B."""
+    lengths = torch.tensor([x.size(1) for x in frames])
+    size = -(-int(lengths.max()) // STEP) * STEP
+    return torch.stack([F.pad(x, (0, size - x.size(1))) for x in frames]), lengths
+
+
+class ClipSource:
+    """Clips by number, for a `SamplesLoader`."""
+
+    def __init__(self, clips: Pictures, masks: int = 0, widest: float = 0.0):
+        self.clips, self.masks, self.widest = clips, masks, widest
+        self.labels = torch.from_numpy(clips.labels)
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+        frames = [self.clips.frames[i] for i in rows]
+        if chance is not None:
+            frames = [masked(x, self.masks, self.widest, chance) for x in frames]
+        return Samples(padded(frames), self.labels[torch.from_numpy(rows)], rows)
+
+
+def masked(frames: Tensor, masks: int, widest: float, chance: np.random.Generator) -> Tensor:
+    """SpecAugment (Park et al. 2019): `masks` stretches of time and as many of frequency hidden by the clip's mean."""
+    frames, middle = frames.clone(), float(frames.mean())
+    for axis in (0, 1) * masks:
+        size = frames.size(axis)
+        width = int(chance.integers(0, int(widest * size) + 1))
+        start = int(chance.integers(0, size - width + 1))
+        frames.narrow(axis, start, width).fill_(middle)
+    return frames

@@ -1,0 +1,74 @@
+"""A classifier of short clips: Whisper's encoder over the clip's log-mel picture, and the mean of what it says."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from regard.config import at_least, fraction
+from regard.errors import ConfigError
+from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype
+from regard.nn.init import glorot_
+from regard.nn.masks import Everything, Lengths
+from regard.nn.positions import Sinusoidal
+from regard.nn.sound import SoundStem
+from regard.shapes import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoundClassifierConfig:
+    mels: int = 40
+    frames: int = 1000  # of the longest clip, 10 ms each
+    width: int = 128
+    layers: int = 4
+    heads: int = 4
+    ffn: int = 256
+    dropout: float = 0.1
+    labels: tuple[str, ...] = ("0", "1")
+
+    def __post_init__(self):
+        at_least(self, "model.", mels=1, frames=2, width=1, layers=1, heads=1, ffn=1)
+        fraction(self, "dropout", "model.")
+        if self.width % self.heads:
+            near = max(self.width // self.heads, 1) * self.heads
+            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        if not self.labels:
+            raise ConfigError("model.labels is empty; a classifier wants the names of its classes")
+
+
+class SoundClassifier(nn.Module):
+    """The left half of figure 1 in Radford et al. 2022, with a head of classes."""
+
+    def __init__(self, c: SoundClassifierConfig):
+        super().__init__()
+        self.config = c
+        self.stem = SoundStem(c.mels, c.width)
+        self.place = Sinusoidal((c.frames + 1) // 2, c.width)
+        parts = (c.width, c.heads, c.ffn, c.dropout, "gelu")
+        self.layers = nn.ModuleList(PreNormEncoderLayer(*parts) for _ in range(c.layers))
+        self.norm = Norm(c.width)
+        self.drop = nn.Dropout(c.dropout)
+        self.classifier = nn.Linear(c.width, len(c.labels))
+        glorot_(self)
+
+    def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """B mels F pictures, of which the first `lengths[b]` frames are real -> B D: what stands for the clip."""
+        check(frames, "B mels F", mels=self.config.mels)
+        if frames.size(2) > 2 * len(self.place.table):
+            frames = frames[:, :, : 2 * len(self.place.table)]  # padding alone: no clip is as long
+        x = self.stem(frames, lengths)  # B S D
+        where = torch.arange(x.size(1), device=x.device)
+        x = self.drop(compute_dtype(x + self.place(where)))
+        sizes = None if lengths is None else (lengths + 1) // 2  # B
+        mask = Everything() if sizes is None else Lengths(sizes, x.size(1))
+        for layer in self.layers:
+            x = layer(x, mask)
+        x = self.norm(x)
+        if sizes is None:
+            return x.mean(1)
+        real = where < sizes[:, None]
+        return (x * real[:, :, None]).sum(1) / sizes[:, None]
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Of the classes: B D -> B labels."""
+        return self.classifier(self.drop(hidden))

@@ -1,0 +1,176 @@
+"""Sounds on the command line: clips are learned, told, scored and listed; speech is written down."""
+
+import base64
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+from tests.system.cli_toy import regard, works
+
+from regard.checkpoint import load_state
+from regard.data.samples import SamplesLoader
+from regard.data.tokenizers.tiktoken import END, START, whisper_tokenizer
+from regard.models import build
+from regard.models.published import to_published, weights_bytes
+from regard.models.whisper import WhisperConfig
+
+SMALL = ["--set=model.width=32", "--set=model.ffn=32", "--set=model.layers=1", "--set=data.mels=16"]
+FAST = [*SMALL, "--device=cpu", "--set=schedule.warmup=5", "--set=data.seconds=0.5", "--set=optim.lr=0.005"]
+
+
+def write_wav(path, hertz: float, seed: int) -> None:
+    """A tone that rises or falls a little, in noise."""
+    chance = np.random.default_rng(seed)
+    time = np.arange(int(8000 * chance.uniform(0.15, 0.3))) / 8000
+    sound = np.sin(2 * np.pi * hertz * chance.uniform(0.9, 1.1) * time) + 0.1 * chance.standard_normal(len(time))
+    import wave
+
+    with wave.open(str(path), "wb") as w:
+        w.setnchannels(1)
+        w.setsampwidth(2)
+        w.setframerate(8000)
+        w.writeframes((sound * 12000).astype("<i2").tobytes())
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Clips of two classes, a classifier of them, and a Whisper that has learned nothing."""
+    folder = tmp_path_factory.mktemp("sounds")
+    for name, hertz in (("high", 1500), ("low", 300)):
+        (folder / "clips" / name).mkdir(parents=True)
+        for i in range(30):
+            write_wav(folder / "clips" / name / f"{i}.wav", hertz, i)
+    (folder / "clips" / "low" / "broken.wav").write_bytes(b"no sound")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        said = works("train", "audio", "--data=clips", "--steps=40", "--name=tones", *FAST)
+    assert "passed over 1 of" in said.err and "regard classify runs/tones clip.wav" in said.err
+    torch.manual_seed(0)
+    whisper = folder / "whisper"
+    vocabulary = b"".join(base64.b64encode(bytes([b])) + b" %d\n" % b for b in range(256))
+    size = 256 + 2 + 1 + 6 + 1501
+    tokenizer = whisper_tokenizer(vocabulary, size)
+    tokenizer.save(whisper, 24)
+    model = build(
+        WhisperConfig(vocab=size, mels=8, width=16, heads=2, ffn=32, encoder_layers=1, decoder_layers=1,
+                      places=50, max_length=24)
+    )  # fmt: skip
+    never = [i for i in range(size) if not 97 <= i <= 110 and i != 256]
+    (whisper / "config.json").write_text(json.dumps(to_published(model.config, 256)))
+    (whisper / "generation_config.json").write_text(
+        json.dumps({"suppress_tokens": never, "begin_suppress_tokens": [256]})
+    )
+    (whisper / "model.safetensors").write_bytes(weights_bytes(model))
+    assert (tokenizer.tokenizer.token_to_id(END), tokenizer.tokenizer.token_to_id(START)) == (256, 257)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(place, monkeypatch):
+    monkeypatch.chdir(place)
+
+
+def test_a_clip_is_told(tmp_path):
+    write_wav(tmp_path / "new.wav", 1500, 99)
+    said = works("classify", "runs/tones", tmp_path / "new.wav", "--device=cpu")
+    assert said.lines[0] == "high" and "%" in said.lines[1]
+    found = json.loads(works("classify", "runs/tones", tmp_path / "new.wav", "--json", "--device=cpu").out)
+    assert found["label"] == "high" and sum(found["probabilities"].values()) == pytest.approx(1)
+    said = regard("classify", "runs/tones", "clips/low/broken.wav", "--device=cpu")
+    assert said.code == 2 and "not a WAV file" in said.err
+    assert regard("classify", "runs/tones", "a.wav", "b.wav").code == 2
+
+
+def test_held_out_clips_and_others_are_scored(place):
+    found = json.loads(works("evaluate", "runs/tones", "--json", "--device=cpu").out)
+    assert found["accuracy"] == 1.0 and found["clips"] == 5 and found["majority"] == 0.6
+    said = works("evaluate", "runs/tones", "--data=clips", "--device=cpu")
+    assert "60 clips" in said.out and "passed over: " in said.err and "broken.wav" in said.err
+    (place / "other.csv").write_text("file,label\nclips/low/1.wav,middle\n")
+    said = regard("evaluate", "runs/tones", "--data=other.csv", "--device=cpu")
+    assert said.code == 2 and "'middle' is not among those trained on" in said.err
+
+
+def test_a_folder_becomes_a_table(tmp_path):
+    works("predict", "runs/tones", "clips", f"--out={tmp_path}/told.csv", "--device=cpu")
+    with open(tmp_path / "told.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 61
+    for row in rows:
+        if "broken" in row["file"]:
+            assert row["label"] == row["probability_low"] == ""
+        else:
+            assert row["label"] == row["file"].split("/")[1]
+            assert float(row["probability_high"]) + float(row["probability_low"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_info_dry_run_and_bad_words():
+    assert "a sound_classifier to audio" in works("info", "runs/tones").out
+    said = works("train", "audio", "--data=clips", "--dry-run", "--device=cpu")
+    assert "samples per step: 32" in said.out
+    for words, message in (
+        (("train", "audio"), "train on what"),
+        (("train", "audio", "--data=clips", "--arch=vit"), "no architecture 'vit'"),
+        (("train", "audio", "--data=clips", "--text=x"), "--text: not for the task audio"),
+        (("transcribe", "runs/tones", "clips/low/1.wav"), "type: regard classify runs/tones clip.wav"),
+        (("translate", "whisper", "hello"), "does not translate; type: regard transcribe whisper clip.wav"),
+        (("generate", "runs/tones", "hello"), "is no language model; type: regard classify runs/tones clip.wav"),
+        (("train", "audio", "--data=fsdd"), "REGARD_DATA"),
+    ):
+        said = regard(*words)
+        assert said.code == 2 and message in said.err, said.err
+
+
+def test_a_stopped_run_resumes_exactly(place, monkeypatch):
+    """Masks and order are functions of the step, so the weights come out bit for bit."""
+    how = ["train", "audio", "--data=clips", *FAST, "--set=save_every=3", "--steps=8", "--set=batch=4"]
+    works(*how, "--name=whole")
+    given = SamplesLoader.__next__
+    with monkeypatch.context() as patch:
+        patch.setattr(SamplesLoader, "__next__", lambda self: given(self) if self.position < 5 else 1 / 0)
+        assert regard(*how, "--name=halves").code == 1
+    works("train", "--resume", "runs/halves", "--device=cpu")
+    whole, halves = (load_state(place / "runs" / name / "state.safetensors") for name in ("whole", "halves"))
+    assert halves[1]["progress"]["step"] == 8
+    assert all(torch.equal(tensor, halves[0][name]) for name, tensor in whole[0].items())
+
+
+def test_speech_is_written_down(place, tmp_path):
+    """By a model that has learned nothing: letters a to n, as its settings allow, or nothing."""
+    text = works("transcribe", "whisper", "clips/low/1.wav", "--beam=2", "--device=cpu").lines[0]
+    assert text and set(text) <= set("abcdefghijklmn")
+    long = tmp_path / "long.wav"
+    from regard.data.audio import load_wav
+
+    parts = [load_wav(f"clips/low/{i}.wav") for i in range(12)]
+    sound = (torch.cat(parts) * 12000).to(torch.int16).numpy()
+    import wave
+
+    with wave.open(str(long), "wb") as w:
+        w.setnchannels(1)
+        w.setsampwidth(2)
+        w.setframerate(16000)
+        w.writeframes(sound.tobytes())
+    said = works("transcribe", "whisper", long, "--times", "--device=cpu")
+    assert len(said.lines) >= 3 and said.lines[0].startswith("00:00.00 - 00:0")
+    found = json.loads(works("transcribe", "whisper", long, "--json", "--device=cpu").out)
+    assert found["passages"][-1]["end"] == pytest.approx(len(sound) / 16000) and found["file"] == str(long)
+    both = works("transcribe", "whisper", "clips/low/1.wav", "clips/low/2.wav", "--beam=2", "--device=cpu")
+    assert both.lines[0] == f"clips/low/1.wav: {text}" and len(both.lines) == 2
+    said = regard("transcribe", "whisper", "clips/low/1.wav", "--language=de", "--device=cpu")
+    assert said.code == 2 and "English only" in said.err
+
+
+def test_transcripts_are_scored_and_listed(place, tmp_path):
+    right = works("transcribe", "whisper", "clips/low/1.wav", "--beam=2", "--device=cpu").lines[0]
+    (place / "said.csv").write_text(f"file,text\nclips/low/1.wav,{right}\nclips/low/2.wav,one two three\n")
+    found = json.loads(works("evaluate", "whisper", "--data=said.csv", "--beam=2", "--json", "--device=cpu").out)
+    assert found["words"] == 4 and found["wer"] == 0.75 and found["clips"] == 2
+    assert "word error rate 75.00%" in works("evaluate", "whisper", "--data=said.csv", "--beam=2", "--device=cpu").out
+    works("predict", "whisper", "said.csv", f"--out={tmp_path}/all.jsonl", "--beam=2", "--device=cpu")
+    rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert rows[0] == {"file": "clips/low/1.wav", "text": right}
+    said = regard("evaluate", "whisper", "--device=cpu")
+    assert said.code == 2 and "a table of file and text" in said.err

@@ -1,0 +1,131 @@
+"""WAV files in all their widths, rates and states; the band a rate can carry; where long sounds are cut."""
+
+import io
+import itertools
+import math
+import struct
+import wave
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.audio import RATE, hertz, load_wav, log_mel, mel, read_wav, resample, windows
+from regard.errors import DataError
+
+VALUES = [0.0, 0.5, -0.5, 0.25, -1.0]
+
+
+def riff(
+    tag: int, channels: int, rate: int, bits: int, data: bytes, extra: bytes = b"", size: int | None = None
+) -> bytes:
+    """A WAV file by hand, with a chunk of odd length that nobody asked for before the sound."""
+    frame = channels * bits // 8
+    fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * frame, frame, bits) + extra
+    chunks = b"fmt " + struct.pack("<I", len(fmt)) + fmt + b"LIST" + struct.pack("<I", 3) + b"abc\0"
+    chunks += b"data" + struct.pack("<I", len(data) if size is None else size) + data
+    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4])
+def test_pcm_of_every_width_as_the_standard_library_writes_it(width):
+    whole = 2 ** (8 * width - 1)
+    numbers = [max(-whole, min(whole - 1, round(v * whole))) for v in VALUES]
+    data = b"".join((n + 128 if width == 1 else n).to_bytes(width, "little", signed=width > 1) for n in numbers)
+    file = io.BytesIO()
+    with wave.open(file, "wb") as w:
+        w.setnchannels(1)
+        w.setsampwidth(width)
+        w.setframerate(8000)
+        w.writeframes(data)
+    samples, rate = read_wav(file.getvalue(), "x.wav")
+    assert rate == 8000 and samples.tolist() == VALUES
+
+
+@pytest.mark.parametrize(("bits", "kind"), [(32, "<f4"), (64, "<f8")])
+def test_floats_and_the_extensible_header(bits, kind):
+    data = np.array(VALUES, kind).tobytes()
+    assert read_wav(riff(3, 1, 16000, bits, data), "x")[0].tolist() == VALUES
+    guid = struct.pack("<HHIH", 22, bits, 0, 3) + b"\0" * 14
+    assert read_wav(riff(0xFFFE, 1, 16000, bits, data, guid), "x")[0].tolist() == VALUES
+
+
+def test_channels_are_mixed_and_half_a_frame_is_left_out():
+    data = struct.pack("<4h", 16384, 0, -16384, -16384) + b"\1"
+    assert read_wav(riff(1, 2, 16000, 16, data), "x")[0].tolist() == [0.25, -0.5]
+
+
+def test_a_size_that_was_not_known_when_it_was_written_means_all_that_is_there():
+    data = struct.pack("<2h", 16384, -16384)
+    for size in (0x7FFF_FFFF, 0xFFFF_FFFF):
+        assert read_wav(riff(1, 1, 16000, 16, data, size=size), "x")[0].tolist() == [0.5, -0.5]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"ID3\3 an mp3", "not a WAV file; convert it first"),
+        (b"", "not a WAV file"),
+        (riff(1, 1, 16000, 16, b"\0" * 8, size=80), "cut short: it promises 80 bytes of sound and has 8"),
+        (riff(85, 1, 16000, 16, b"\0" * 8), "format 85; we read PCM"),
+        (riff(1, 1, 0, 16, b"\0" * 8), "at 0 Hz"),
+        (riff(1, 1, 16000, 16, b""), "holds no sound"),
+        (riff(3, 1, 16000, 32, struct.pack("<f", math.nan)), "no numbers"),
+        (riff(1, 1, 16000, 16, b"\0\0")[:36], "without sound"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_words(data, said):
+    with pytest.raises(DataError, match=said):
+        read_wav(data, "x.wav")
+
+
+def test_a_file_that_is_not_there_and_a_folder(tmp_path):
+    with pytest.raises(DataError, match="No such file"):
+        load_wav(tmp_path / "no.wav")
+    with pytest.raises(DataError, match="is a folder"):
+        load_wav(tmp_path)
+
+
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 16001])
+def test_a_tone_is_the_same_tone_at_another_rate(rate):
+    """The tone of 1 kHz, worked out at both rates; at the ends the sinc reaches into silence."""
+    old = torch.sin(2 * math.pi * 1000 * torch.arange(rate) / rate)
+    new = torch.sin(2 * math.pi * 1000 * torch.arange(RATE) / RATE)
+    found = resample(old, rate)
+    assert len(found) == RATE
+    assert (found - new)[400:-400].abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("rate", [22050, 44100, 48000])
+def test_a_tone_the_new_rate_cannot_carry_is_gone(rate):
+    """9 kHz at 16,000 samples a second would be heard as 7 kHz."""
+    assert resample(torch.sin(2 * math.pi * 9000 * torch.arange(rate) / rate), rate)[400:-400].abs().max() < 5e-3
+
+
+def test_hertz_and_mels_undo_each_other_and_meet_at_one_kilohertz():
+    assert mel(torch.tensor([0.0, 200.0, 1000.0, 6400.0])).tolist() == pytest.approx([0, 3, 15, 42])
+    f = torch.linspace(0, 8000, 50)
+    torch.testing.assert_close(hertz(mel(f)), f)
+
+
+def test_a_tone_lights_the_band_that_holds_it():
+    picture = log_mel(torch.sin(2 * math.pi * 1000 * torch.arange(RATE) / RATE), 40)
+    corners = hertz(torch.linspace(0, float(mel(torch.tensor(RATE / 2))), 42))
+    loudest = picture[:, 50].argmax()
+    assert picture.shape == (40, 100) and corners[loudest] < 1000 < corners[loudest + 2]
+
+
+def test_a_click_shorter_than_a_frame_still_has_a_picture():
+    assert log_mel(torch.ones(3), 8).shape == (8, 2) and log_mel(torch.ones(3), 8).isfinite().all()
+
+
+def test_long_sounds_are_cut_where_they_are_quiet_and_nothing_is_lost():
+    sound = torch.randn(100_000)
+    sound[34_000:40_000] = 0.0  # twice a quiet place in the last third of a part
+    sound[68_000:74_000] = 0.0
+    parts = list(windows(sound, 45_000))
+    assert parts[0][0] == 0 and parts[-1][1] == 100_000
+    assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
+    assert all(0 < stop - start <= 45_000 for start, stop in parts)
+    assert 34_000 <= parts[0][1] <= 40_000 and 68_000 <= parts[1][1] <= 74_000 and len(parts) == 3
+    assert list(windows(sound[:45_000], 45_000)) == [(0, 45_000)]

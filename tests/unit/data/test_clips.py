@@ -1,0 +1,172 @@
+"""Clips as people keep them: folders, names, archives and tables; what is held out, hidden, cut and passed over."""
+
+import io
+import tarfile
+import wave
+
+import numpy as np
+import pytest
+import torch
+
+from regard.data.audio import HOP
+from regard.data.clips import (
+    STEP,
+    Clip,
+    ClipsConfig,
+    ClipSource,
+    Pictures,
+    list_clips,
+    load_clips,
+    masked,
+    padded,
+    parts,
+    split,
+)
+from regard.errors import ConfigError, DataError
+
+
+def tone(hertz: int, seconds: float = 0.2, rate: int = 8000) -> bytes:
+    file = io.BytesIO()
+    sound = np.sin(2 * np.pi * hertz * np.arange(int(seconds * rate)) / rate)
+    with wave.open(file, "wb") as w:
+        w.setnchannels(1)
+        w.setsampwidth(2)
+        w.setframerate(rate)
+        w.writeframes((sound * 20000).astype("<i2").tobytes())
+    return file.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes of ten clips, a note and a broken clip beside them."""
+    for name, base in (("high", 2000), ("low", 300)):
+        (tmp_path / name).mkdir()
+        for i in range(10):
+            (tmp_path / name / f"{i}.wav").write_bytes(tone(base + 10 * i, 0.1 + 0.02 * i))
+    (tmp_path / "high" / "notes.txt").write_text("not a clip")
+    (tmp_path / "high" / "._0.wav").write_bytes(b"what some systems leave behind")
+    return tmp_path
+
+
+def quiet(_: str) -> None:
+    pass
+
+
+def test_the_class_is_the_folder_or_the_beginning_of_the_name(folder, tmp_path_factory):
+    assert [(c.label, c.file.rsplit("/", 1)[1]) for c in list_clips(folder)][::10] == [
+        ("high", "0.wav"),
+        ("low", "0.wav"),
+    ]
+    assert len(list_clips(folder)) == 20
+    flat = tmp_path_factory.mktemp("flat")
+    (flat / "7_ada_3.wav").write_bytes(tone(100))
+    (flat / "seven.wav").write_bytes(tone(100))
+    assert [clip.label for clip in list_clips(flat)] == ["7", ""]
+    with pytest.raises(DataError, match=r"seven.wav: of which class\?"):
+        parts(ClipsConfig(path=str(flat)))
+    assert list_clips(flat / "seven.wav") == [Clip(str(flat / "seven.wav"))]
+
+
+def test_an_archive_is_a_folder(folder, tmp_path):
+    path = tmp_path / "clips.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name in ("low", "high"):
+            tar.add(folder / name, name)
+    found, wanted = list_clips(path), list_clips(folder)
+    assert [clip.label for clip in found] == [clip.label for clip in wanted]
+    assert all(torch.equal(a.sound(), b.sound()) for a, b in zip(found, wanted, strict=True))
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(DataError, match="damaged or no tar archive"):
+        list_clips(path)
+
+
+def test_a_table_names_files_beside_it(folder):
+    table = folder / "clips.csv"
+    table.write_text("file,speaker,word\nhigh/1.wav,ada,up\nlow/2.wav,bob,down\n")
+    assert [clip.label for clip in list_clips(table)] == ["up", "down"]  # the last column, where none has a usual name
+    assert [clip.label for clip in list_clips(table, "speaker")] == ["ada", "bob"]
+    assert list_clips(table)[1].sound().shape == list_clips(folder / "low" / "2.wav")[0].sound().shape
+    table.write_text("file,label\nhigh/1.wav,\n")
+    with pytest.raises(DataError, match=r"line 2: no label"):
+        list_clips(table)
+    with pytest.raises(DataError, match="no file or folder"):
+        list_clips(folder / "none")
+
+
+def test_some_of_every_class_are_held_out_always_the_same():
+    clips = [Clip(f"{label}/{n}.wav", label) for label in "ab" for n in range(50)]
+    train, valid = split(clips, 0.1)
+    assert sorted(c.label for c in valid) == ["a"] * 5 + ["b"] * 5
+    assert {c.file for c in train} | {c.file for c in valid} == {c.file for c in clips}
+    assert split(clips[::-1], 0.1)[1] == valid[::-1]
+    with pytest.raises(DataError, match="too few"):
+        split(clips[:2], 0.1)
+
+
+def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
+    (folder / "low" / "bad.wav").write_bytes(b"RIFF")
+    (folder / "low" / "long.wav").write_bytes(tone(200, 1.0))
+    data = load_clips(ClipsConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
+    assert data.labels == ("high", "low") and len(data.train) + len(data.valid) == 21
+    assert "passed over 1 of" in data.report() and "bad.wav is not a WAV file" in data.report()
+    assert "cut 1 clips: longer than 0.5 seconds" in data.report()
+    assert max(x.size(1) for part in (data.train, data.valid) for x in part.frames) == 50
+    loudest = [float(x.mean(1).argmax()) for x in data.train.frames]
+    by_class = [np.mean([m for m, y in zip(loudest, data.train.labels, strict=True) if y == k]) for k in (0, 1)]
+    assert by_class[0] > by_class[1] + 3  # high is high
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda f: f / "only" / "0.wav", "all clips have the class 'only'"),
+        (lambda f: None, "there are no clips"),
+    ],
+)
+def test_nothing_to_tell_apart_is_an_error(tmp_path, make, said):
+    if path := make(tmp_path):
+        path.parent.mkdir()
+        for n in range(10):
+            path.with_name(f"{n}.wav").write_bytes(tone(100))
+    with pytest.raises(DataError, match=said):
+        load_clips(ClipsConfig(path=str(tmp_path)), quiet)
+
+
+def test_a_class_that_was_not_trained_on_is_named(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "middle").mkdir()
+    (other / "middle" / "0.wav").write_bytes(tone(800))
+    with pytest.raises(DataError, match="'middle' is not among those trained on: high, low"):
+        load_clips(ClipsConfig(path=str(folder), valid=str(other)), quiet)
+    with pytest.raises(ConfigError, match="train on what"):
+        load_clips(ClipsConfig(), quiet)
+
+
+def test_batches_are_padded_with_zeros_and_masked_by_chance_only_in_training():
+    frames = [torch.rand(8, n) + 1 for n in (40, 7)]
+    source = ClipSource(Pictures(frames, np.array([1, 0])), masks=2, widest=0.5)
+    plain = source.batch(np.array([1, 0]))
+    assert plain.inputs[0].shape == (2, 8, 2 * STEP) and plain.inputs[1].tolist() == [7, 40]
+    assert torch.equal(plain.inputs[0][0, :, :7], frames[1]) and not plain.inputs[0][0, :, 7:].any()
+    assert plain.targets.tolist() == [0, 1]
+    changed = source.batch(np.array([1, 0]), np.random.default_rng(1))
+    assert (changed.inputs[0] != plain.inputs[0]).any() and not changed.inputs[0][0, :, 7:].any()
+    assert torch.equal(frames[0], source.clips.frames[0])
+
+
+def test_masks_are_stretches_of_time_and_of_frequency_of_the_widths_asked_for():
+    picture, widths = torch.rand(20, 50), []
+    for seed in range(200):
+        hidden = masked(picture, 1, 0.4, np.random.default_rng(seed)) != picture
+        rows, columns = hidden.all(1), hidden.all(0)
+        assert torch.equal(hidden, rows[:, None] | columns)  # whole bands and whole moments, nothing else
+        for line in (rows, columns):
+            where = line.nonzero().flatten().tolist()
+            assert where == list(range(where[0], where[-1] + 1)) if where else True
+        widths.append((int(rows.sum()), int(columns.sum())))
+    assert max(w for w, _ in widths) == 8 and max(w for _, w in widths) == 20 and min(widths)[0] == 0
+
+
+def test_frames_are_ten_milliseconds():
+    assert ClipsConfig(seconds=2.0).frames == 200 == 2 * 16000 // HOP
+    assert padded([torch.zeros(3, STEP)])[0].size(2) == STEP
