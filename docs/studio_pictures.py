@@ -3,7 +3,8 @@
 python docs/studio_pictures.py
 
 It takes the demo's translator (make demo), smollm2-135m and minilm (fetched by name) and trains a small LSTM and a
-small GPT on film reviews, a minute and a half each, unless runs/pictures is there. Needs chromium and the page (make page).
+small GPT on film reviews, a minute and a half each, unless runs/pictures is there.
+Needs chromium and the page (make page).
 """
 
 import io

@@ -55,18 +55,8 @@ BUGS = [
             "x.reshape(x.size(0), x.size(2), -1)",
             LOGITS,
         ),
-        (
-            "q and k are swapped",
-            "q, k, v = self.qkv(x)",
-            "k, q, v = self.qkv(x)",
-            LOGITS,
-        ),
-        (
-            "memory's keys and values are swapped",
-            "        return k, v\n",
-            "        return v, k\n",
-            LOGITS,
-        ),
+        ("q and k are swapped", "q, k, v = self.qkv(x)", "k, q, v = self.qkv(x)", LOGITS),
+        ("memory's keys and values are swapped", "        return k, v\n", "        return v, k\n", LOGITS),
         (
             "what the decoder reads from the memory is detached",
             "merge_heads(fast_attention(q, *kv, mask))",
@@ -107,12 +97,7 @@ BUGS = [
             "dtype=torch.bool, device=self.device).tril(-1)",
             "unit/nn/test_masks.py",
         ),
-        (
-            "the padding mask is upside down",
-            "(places < lengths[:, None])",
-            "(places >= lengths[:, None])",
-            PADDING,
-        ),
+        ("the padding mask is upside down", "(places < lengths[:, None])", "(places >= lengths[:, None])", PADDING),
         (
             "the mask of sentences that stay is that of the first ones",
             "return Lengths(self.lengths[rows], self.size)",
