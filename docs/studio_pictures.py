@@ -2,9 +2,8 @@
 
 python docs/studio_pictures.py
 
-It takes the demo's translator (make demo), smollm2-135m and minilm (fetched by name) and trains a small LSTM and a
-small GPT on film reviews, a minute and a half each, unless runs/pictures is there.
-Needs chromium and the page (make page).
+It takes the demo's translator (make demo), smollm2-135m and minilm (fetched by name), and trains a small LSTM and GPT
+on film reviews, a minute and a half each, unless runs/pictures is there. Needs chromium and the page (make page).
 """
 
 import io
@@ -20,6 +19,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "figures"
 SIZE = {"width": 1180, "height": 860}
+TALLEST = 1700  # pixels of a picture
 CAT, SWEET = (f"The cat drank the milk because it was {word}." for word in ("hungry", "sweet"))
 CHECK, CRASHED = "Server, can I have the check?", "Looks like I just crashed the server."
 SMOL, MINI, DEMO, LSTM = "cache/smollm2-135m", "cache/minilm", "runs/demo", "runs/pictures/lstm-seed0"
@@ -27,12 +27,12 @@ THINKER = "To date, the cleverest thinker of all time was"
 # picture -> view, and what the address says beside it
 VIEWS = {
     "tokens": ("tokens", dict(model=SMOL, text="Uebersetzungsmaschinen 😀 don't sleep.")),
-    "embedding": ("embedding", dict(model=DEMO, text=CAT)),
+    "embedding": ("embedding", dict(model=DEMO, text=CAT, query=5)),
     "search": ("search", dict(model=MINI, text=CAT, layer=2, head=3, query=7)),
     "attention": ("attention", dict(model=SMOL, text=CAT)),
     "pair": ("pair", dict(model=MINI, text=CHECK, second=CRASHED, wordA=0, wordB=6)),
     "pair-it": ("pair", dict(model=DEMO, text=CAT, second=SWEET, wordA=6, wordB=6)),
-    "translation": ("translation", dict(model=DEMO, text=CAT, beam=4)),
+    "translation": ("translation", dict(model=DEMO, text=CAT, query=9)),
     "next": ("next", dict(model=SMOL, text=THINKER, k=50, t=0.8)),
     "labels": ("labels", dict(model=MINI, text="A film worth seeing twice.", second="I would watch this movie again.")),
     "recurrent": ("recurrent", dict(model=LSTM, text="the film was not very good, but i liked it")),
@@ -62,8 +62,8 @@ def draw(page, home: str, name: str) -> None:
     page.locator("#view[aria-busy=false]").wait_for()
     page.locator("#view [data-figure]").first.wait_for()
     page.wait_for_timeout(1500)  # for answers that come after the first figure
-    with Image.open(io.BytesIO(page.screenshot())) as image:
-        small = image.convert("RGB").quantize(128)
+    with Image.open(io.BytesIO(page.screenshot(full_page=True))) as image:
+        small = image.convert("RGB").crop((0, 0, image.width, min(image.height, TALLEST))).quantize(128)
         small.save(FOLDER / f"studio-{name}.png", optimize=True)
     print(FOLDER / f"studio-{name}.png", flush=True)
 

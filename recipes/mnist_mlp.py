@@ -3,7 +3,7 @@
     regard train recipes/mnist_mlp.py --name plain
     regard evaluate runs/plain/mlp-seed0 ; regard evaluate runs/plain/conv-seed0
 
-X
+Not yet measured.
 """
 
 from regard import Run

@@ -2,7 +2,8 @@
 
 B batch · T queries or target positions · S keys or source positions · D width · H heads · K head width ·
 V vocabulary · L layers · N hypotheses · M chosen positions · C capacity of a cache · E embedding width ·
-A width of additive attention
+A width of additive attention ·
+of images: C channels · P pixels a side (H and W where they differ) · N patches
 """
 
 from torch import Tensor

@@ -12,6 +12,7 @@ TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "bat
         "precision", "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
+DOES = {"image": "classify images", "table": "classify rows", "caption": "caption images"}
 HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on beside the text
 
 
@@ -43,7 +44,7 @@ def info(run: Run, json: Json = False) -> None:
             print(f"\n{title}")
             print(_indented([(k, str(v)) for k, v in values.items()]))
     if found["held_out"]:
-        print("\non the held-out sentences")
+        print("\non what was held out")
         print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in found["held_out"].items()]))
     for score in found["scores"]:
         how = ", ".join(f"{name} {score[name]}" for name in ("beam", "context", "stride") if name in score)
@@ -98,12 +99,15 @@ def describe(folder: Path) -> dict[str, Any]:
     run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}
     task = run.get("task") or card.get("task") or ("embed" if isinstance(config, BertConfig) else "translate")
     data = {k: v for k, v in run.get("data", {}).items() if v not in ("", 0, 0.0, None)}
-    training = {k: run[k] for k in TOLD if run.get(k)} | {
+    unused = (
+        "batch" if "vocab" in run.get("data", {}) else "tokens"
+    )  # text is counted in tokens, other things in samples
+    training = {k: run[k] for k in TOLD if run.get(k) and k != unused} | {
         "optimiser": _flat(run.get("optim", {})),
         "schedule": _flat(run.get("schedule", {})),
     }
     return {
-        "what": f"a {model_type(config)} to {task}",
+        "what": f"a {model_type(config)} to {DOES.get(task, task)}",
         "folder": str(folder),
         "task": task,
         "parameters": parameters_by_part(model),

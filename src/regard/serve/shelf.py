@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.errors import CheckpointError, RegardError
+from regard.errors import CheckpointError, ConfigError, RegardError
 
 CAT = "The cat drank the milk because it was hungry."
 SWEET = "The cat drank the milk because it was sweet."
@@ -121,6 +121,8 @@ def family_of(kind: str, config: Any, task: str) -> str:
         return "recurrent-language"
     if kind in ("gpt", "llama"):
         return "language"
+    if kind not in ("bert", "rnn_classifier"):
+        raise ConfigError(f"a model of the kind {kind} reads no text; the studio shows those that do")
     if config.labels:
         return "tagger" if config.head == "token" else "pair" if task == "pair" else "classifier"
     return "masked" if config.head in ("masked", "pretraining") else "encoder"

@@ -15,6 +15,8 @@ from regard.inside.attention import stages
 from regard.inside.container import unpack
 from regard.inside.look import look
 from regard.inside.looked import Question
+from regard.models.plain import MLPConfig
+from regard.models.published import to_published
 from regard.serve import app
 
 TEXT = "The cat drank the milk because it was hungry."
@@ -34,8 +36,11 @@ def test_models_are_listed_newest_first(client, runs):
     (runs / "broken").mkdir()
     (runs / "broken" / "config.json").write_text("{")
     (runs / "broken" / "model.safetensors").write_bytes(b"x")
+    image = MLPConfig(labels=("a", "b"))
+    shutil.copytree(runs / "gpt", runs / "image")
+    (runs / "image" / "config.json").write_text(json.dumps(to_published(image)))
     ids = [m["id"] for m in client.get("/api/models").json()["models"]]
-    assert "runs/several/gpt-seed0" in ids and "runs/broken" not in ids
+    assert "runs/several/gpt-seed0" in ids and not {"runs/broken", "runs/image"} & set(ids)
 
 
 @pytest.mark.parametrize("name", ["gpt", "masked", "tagger", "transformer"])
