@@ -6,7 +6,7 @@ import { linear, logarithmic } from '../src/lib/scale'
 import type { Token } from '../src/lib/types'
 
 test('numbers for people', () => {
-  expect([0.12345, -2, 0, 1234.56, 1e-7, NaN, -Infinity].map(number)).toEqual(['0.1235', '−2.0000', '0.0000', '1234.6', '1.00e−7', 'masked', '−∞'])
+  expect([0.12345, -2, 0, 1234.56, -1e-7, NaN, -Infinity].map(number)).toEqual(['0.1235', '−2.0000', '0.0000', '1234.6', '−1.00e−7', 'masked', '−∞'])
   expect([0.5, 0, 1e-9].map(percent)).toEqual(['50.0 %', '0.0 %', '< 0.1 %'])
 })
 

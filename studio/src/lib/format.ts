@@ -4,7 +4,7 @@ export function number(x: number): string {
   if (!Number.isFinite(x)) return x > 0 ? '∞' : '−∞'
   const size = Math.abs(x)
   const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? x.toExponential(2) : x.toFixed(size >= 100 ? 1 : 4)
-  return text.replace('-', '−')
+  return text.replaceAll('-', '−')
 }
 
 export function percent(x: number): string {
