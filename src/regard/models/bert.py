@@ -21,7 +21,7 @@ HEADS = ("none", "pooler", "masked", "pretraining", "sequence", "token")
 POOLED = ("pooler", "pretraining", "sequence")
 MASKED = ("masked", "pretraining")
 LABELLED = ("sequence", "token")
-POOLINGS = ("cls", "mean", "max")
+POOLINGS = ("mean", "cls", "max")
 Part = TypeVar("Part", bound=nn.Module)
 
 
