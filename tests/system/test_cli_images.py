@@ -45,10 +45,10 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "image", "--data=photos", "--steps=60", "--name=vit", *FAST, "--set=model.patch=2")
+        said = works("train", "image", "--data=photos", "--steps=120", "--name=vit", *FAST, "--set=model.patch=2")
         rows = works("train", "classify", "--data=students.csv", "--label=passed", "--arch=mlp", "--name=pass",
                      "--device=cpu")  # fmt: skip
-    assert "passed over 1 (train)" in said.err and 'regard classify runs/vit "picture.png"' in said.err
+    assert "passed over 1 (train)" in said.err and "regard classify runs/vit picture.png" in said.err
     assert "2 classes of 'passed'" in rows.err and "1 numbers and 1 categories" in rows.err
     return folder
 

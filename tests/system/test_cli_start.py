@@ -13,7 +13,7 @@ from tests.system.cli_toy import regard, train_words, works, write_toy
 import regard as package
 
 VERBS = ["data list", "data get", "train", "finetune", "translate", "classify", "tag", "predict", "evaluate", "compare"]
-VERBS += ["tokens", "info", "embed", "similar", "fill", "studio", "look"]
+VERBS += ["tokens", "info", "embed", "similar", "fill", "caption", "studio", "look"]
 
 
 def test_help_takes_less_than_a_fifth_of_a_second_of_cpu():
@@ -37,8 +37,8 @@ def test_every_verb_has_help_with_examples_that_use_it_and_shows_defaults(verb):
 
 def test_the_front_page_names_every_verb_in_order():
     listed = re.findall(r"^  (\w+) +\S.*", works("--help").out.split("Commands:")[1], flags=re.M)
-    wanted = "data model train finetune translate generate next chat summarise classify tag embed similar fill predict"
-    wanted += " evaluate compare"
+    wanted = "data model train finetune translate generate next chat summarise classify tag caption forecast embed"
+    wanted += " similar fill predict evaluate compare"
     assert listed == [*wanted.split(), "tokens", "info", "gradients", "studio", "look", "export"]
 
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from regard.data.images import grey, read_image
 from regard.errors import ConfigError
 from regard.models.captioner import grid_of
-from regard.nn.attention import Look
 from regard.nn.taps import watch
 from regard.predictors.translator import Hypothesis, Translator
 
@@ -50,8 +49,8 @@ class ImageCaptioner(Translator):
         target = torch.tensor([list(ids)], device=self.device)
         with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
             self.model(torch.tensor(pixels[None], device=self.device), None, self.shifted(target))
-        looks = [calls[0].weights().mean(1) for calls in cross.values() if isinstance(calls[0], Look)]  # B T S each
-        looks += [torch.cat(steps, 1) for steps in additive.values()]
+        looks = [calls[0].weights().mean(1) for calls in cross.values()]  # B T S each
+        looks += [torch.cat([step.weights() for step in steps], 2)[:, 0] for steps in additive.values()]
         maps = grid_of(self.model, looks[-1][0].float().cpu())  # T h w
         maps = maps / maps.sum((1, 2), keepdim=True)
         words: list[tuple[str, list[np.ndarray]]] = []
