@@ -99,9 +99,7 @@ def describe(folder: Path) -> dict[str, Any]:
     run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}
     task = run.get("task") or card.get("task") or ("embed" if isinstance(config, BertConfig) else "translate")
     data = {k: v for k, v in run.get("data", {}).items() if v not in ("", 0, 0.0, None)}
-    unused = (
-        "batch" if "vocab" in run.get("data", {}) else "tokens"
-    )  # text is counted in tokens, other things in samples
+    unused = "batch" if "vocab" in run.get("data", {}) else "tokens"  # text is counted in tokens, all else in samples
     training = {k: run[k] for k in TOLD if run.get(k) and k != unused} | {
         "optimiser": _flat(run.get("optim", {})),
         "schedule": _flat(run.get("schedule", {})),
