@@ -5,8 +5,8 @@
     regard evaluate runs/etth1/h96-seed0                  # and h192, h336, h720
 
 Split 12, 4 and 4 months, every test window, look-back 512. Measured on two busy cores, 2026-11-15, one seed: horizon
-96, 2,785 windows, squared error 0.3801 (absolute 0.409); the last day again 0.5122, and a linear map of the same 512 hours
-0.3671, which is better still. Horizons 192, 336 and 720: not yet measured.
+96, 2,785 windows, squared error 0.3801 (absolute 0.409); the last day again 0.5122, and a linear map of the same 512
+hours 0.3671, which is better still. Horizons 192, 336 and 720: not yet measured.
 """
 
 from regard import Run
