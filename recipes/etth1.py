@@ -1,8 +1,12 @@
 """ETTh1, horizons 96, 192, 336 and 720: a small PatchTST whose patches are days, on a CPU.
 
-export REGARD_DATA=...     # a folder that holds ett/ETTh1.csv.gz
-regard train recipes/etth1.py --name etth1
-regard evaluate runs/etth1/h96-seed0                  # and h192, h336, h720
+    export REGARD_DATA=...     # a folder that holds ett/ETTh1.csv.gz
+    regard train recipes/etth1.py --name etth1
+    regard evaluate runs/etth1/h96-seed0                  # and h192, h336, h720
+
+Split 12, 4 and 4 months, every test window, look-back 512. Measured on two busy cores, 2026-11-15, one seed: horizon
+96, 2,785 windows, squared error 0.3801 (absolute 0.409); the last day again 0.5122, and a linear map of the same 512
+hours 0.3671, which is better still. Horizons 192, 336 and 720: not yet measured.
 """
 
 from regard import Run

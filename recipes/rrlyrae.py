@@ -1,9 +1,12 @@
 """RR Lyrae stars of types ab and c from their light curves in five bands, cross-validated in five parts, on a CPU.
 
-export REGARD_DATA=...     # a folder that holds rrlyrae/train.tar.gz and rrlyrae/labels.csv
-regard train recipes/rrlyrae.py --name rrlyrae
-python recipes/rrlyrae.py  # a random forest on amplitude and colour, on the same parts
-regard classify runs/rrlyrae/transformer-part0-seed0 star.csv --attention star.png
+    export REGARD_DATA=...     # a folder that holds rrlyrae/train.tar.gz and rrlyrae/labels.csv
+    regard train recipes/rrlyrae.py --name rrlyrae
+    python recipes/rrlyrae.py  # a random forest on amplitude and colour, on the same parts
+    regard classify runs/rrlyrae/transformer-part0-seed0 star.csv --attention star.png
+
+Balanced accuracy 0.927 ± 0.029 over the five parts, no model chosen by them (one seed, 300 steps each, two busy cores,
+2026-11-15); the forest gets 0.946 ± 0.020 on the same parts: 407 stars are few, and amplitude and colour say much.
 """
 
 import numpy as np

@@ -263,6 +263,9 @@ def test_columns_know_nothing_of_each_other_and_share_all_weights(forecaster, pa
 
 
 def test_a_forecast_sees_all_of_its_past(forecaster, past):
+    steps = torch.arange(13.0).double()[None, :, None].expand(1, 13, 2)
+    patches = forecaster.patches(steps)[0]
+    assert patches[-1].tolist() == [9, 10, 11, 12] and patches[0].tolist() == [0, 0, 1, 2], "the newest is always whole"
     past.requires_grad_()
     forecaster(past)[0, 0, 0, 0].backward()
     reach = past.grad.abs()
