@@ -178,7 +178,7 @@ def test_a_folder_without_settings_takes_the_mean(embedder, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (dict(pooling="median"), "no pooling 'median'; there are: cls, mean, max"),
+        (dict(pooling="median"), "no pooling 'median'; there are: mean, cls, max"),
         (dict(layer=6), r"no layer 6; there are 0 \(the embeddings\) to 5"),
         (dict(layer=-7), "no layer -7"),
         (dict(layer="first"), "no layer 'first'"),

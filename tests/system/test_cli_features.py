@@ -91,7 +91,7 @@ def test_the_slides_table_stands_beside_the_models(models):
         (["fill", "plain", "a [MASK]"], "no masked-word head"),
         (["fill", "words", "no gap"], "no [MASK] in the text"),
         (["chat", "plain", "hello"], "regard similar"),
-        (["translate", "plain", "hello"], "is an encoder"),
+        (["translate", "plain", "hello"], "does not translate; type: regard similar"),
         (["evaluate", "plain"], "turns texts into vectors"),
         (["predict", "plain", "lines.txt"], "regard embed"),
     ],

@@ -38,7 +38,7 @@ def test_every_verb_has_help_with_examples_that_use_it_and_shows_defaults(verb):
 def test_the_front_page_names_every_verb_in_order():
     listed = re.findall(r"^  (\w+) +\S.*", works("--help").out.split("Commands:")[1], flags=re.M)
     wanted = "data model train finetune translate generate next chat summarise classify tag caption forecast embed"
-    wanted += " similar fill predict evaluate compare"
+    wanted += " similar fill transcribe predict evaluate compare"
     assert listed == [*wanted.split(), "tokens", "info", "gradients", "studio", "look", "export"]
 
 

@@ -156,6 +156,7 @@ def test_runs_are_listed_before_they_have_a_model(client, runs):
 
 
 def test_a_model_by_name_is_a_run_a_folder_or_of_the_cache(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     assert shelf(runs)[1] == ""
     assert shelf(runs, "gpt")[1] == "runs/gpt" == shelf(runs, str(runs / "gpt"))[1]
     known, id = shelf(tmp_path / "elsewhere", str(runs / "gpt"))
