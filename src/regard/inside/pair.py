@@ -51,7 +51,7 @@ def pair(
     if one.rows is not None and two.rows is not None:
         tensors = {"row_a": one.rows, "row_b": two.rows}
         header["heads"] = ranked(one, two)
-    return header | {"finding": said(one, header)}, tensors
+    return header | {"finding": said(one, two, header)}, tensors
 
 
 def side(predictor: Any, text: str, word: int) -> Side:
@@ -127,9 +127,13 @@ def text_of(chips: list[Token], word: int) -> str:
     return "".join(chip["text"].removeprefix("##") for chip in chips if chip["word"] == word).strip()
 
 
-def said(one: Side, header: dict[str, Any]) -> str:
+def said(one: Side, two: Side, header: dict[str, Any]) -> str:
     first, last = header["cosine"][0], header["cosine"][-1]
-    text = f"The two vectors of “{one.name()}” have a cosine of {first:.2f} at the start and {last:.2f} at the end."
+    same = one.name() == two.name()
+    who = f"The two vectors of “{one.name()}”" if same else f"The vectors of “{one.name()}” and “{two.name()}”"
+    text = f"{who} have a cosine of {first:.2f} at the start and {last:.2f} at the end."
+    if one.given.ids == two.given.ids and one.places == two.places:
+        return text + " The two texts are the same to this model."
     if not header["heads"]:
         return text
     best = header["heads"][0]
@@ -138,4 +142,4 @@ def said(one: Side, header: dict[str, Any]) -> str:
             text + " Its rows are the same in every head: what differs comes after it, and this model looks back only."
         )
     place = f"head {best['head'] + 1} of layer {best['layer'] + 1}"
-    return text + f" It looks most differently in {place}: {best['difference']:.0%} of the weight is elsewhere."
+    return text + f" {'It looks' if same else 'They look'} most differently in {place}: {best['difference']:.0%} of the weight is elsewhere."

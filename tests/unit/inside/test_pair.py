@@ -85,6 +85,17 @@ def test_who_looks_back_only_cannot_tell(open_model):
     assert late["hungry."] == pytest.approx(0, abs=1e-6) and late["milk"] > 1e-4
 
 
+@pytest.mark.parametrize("name", ["gpt", "masked"])
+def test_a_text_beside_itself_is_the_same(open_model, name):
+    header, _ = pair(open_model(name), (A, 6), (A, 6), CHECK)
+    assert "the same" in header["finding"] and "looks back only" not in header["finding"]
+
+
+def test_two_words_are_both_named(open_model):
+    header, _ = pair(open_model("masked"), (A, 8), (B, 8), CHECK)
+    assert "“hungry”" in header["finding"] and "“sweet”" in header["finding"]
+
+
 def test_a_recurrent_model_has_vectors_and_no_rows(open_model):
     header, t = pair(open_model("lstm"), ("it was sweet", 0), ("milk it was", 1), CHECK)
     assert not t and not header["heads"] and len(header["cosine"]) == 2 and len(header["occlusion_b"]) == 2
