@@ -29,17 +29,20 @@ def add_findings(found: Any) -> None:
         say["similar"] = f"The cosine of the two texts' vectors is {results['similar']['cosine']:.3f}."
     if "translation" in results:
         best = results["translation"]["hypotheses"][0]
+        which = "best translation" if results["translation"]["beam"] else "translation given"
         sure = min(best["tokens"], key=lambda t: t["logp"])
         say["translation"] = (
-            f"The best translation is “{best['text']}”; its least likely piece is “{sure['text'].strip()}”."
+            f"The {which} is “{best['text']}”; its least likely piece is “{sure['text'].strip()}”."
         )
 
 
 def of_attention(kind: str, found: Overview) -> str:
     layer, head = found.sharpest
     name = "" if kind == "self" else f"{kind} "
+    beaten = bool((found.sharpness > found.sharpness[layer, head]).any())
+    aside = ", what rests on the first token left aside," if beaten else ""
     text = (
-        f"The sharpest {name}head is head {head + 1} of layer {layer + 1}: "
+        f"The sharpest {name}head{aside} is head {head + 1} of layer {layer + 1}: "
         f"on average a token gives {found.sharpness[layer, head]:.0%} of its weight to one place."
     )
     rest = float(found.resting.mean())

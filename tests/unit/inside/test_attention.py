@@ -9,8 +9,9 @@ from tests.unit.inside.tiny import CONFIGS
 from torch.testing import assert_close as close
 
 from regard.inside import look as looking
-from regard.inside.attention import row, stages, vectors
+from regard.inside.attention import Overview, row, stages, vectors
 from regard.inside.container import unpack
+from regard.inside.findings import of_attention
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.nn.attention import AdditiveAttention, AdditiveLook, CrossAttention, SelfAttention
@@ -137,6 +138,14 @@ def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name, edge):
         best = max(((x, i, h) for i, r in enumerate(sharpest) for h, x in enumerate(r)), key=lambda t: t[0])
         assert about["sharpest"] == {"layer": best[1], "head": best[2]}
         assert (about["layers"], about["heads"]) == (len(attention.layers), attention.heads)
+
+
+def test_the_head_called_sharpest_is_or_what_was_left_aside_is_said():
+    thumbs, sharp = torch.zeros(1, 2, 1, 1), torch.tensor([[0.9, 0.6]])
+    resting = Overview(thumbs, 1.0, sharp, torch.tensor([[0.9, 0.1]]))  # the first head rests on the first token
+    assert resting.sharpest == (0, 1) and "left aside" in of_attention("self", resting)
+    looking = Overview(thumbs, 1.0, sharp, torch.tensor([[0.1, 0.1]]))
+    assert looking.sharpest == (0, 0) and "left aside" not in of_attention("self", looking)
 
 
 def test_looking_leaves_no_trace(open_model):

@@ -135,6 +135,7 @@ def test_a_given_translation_is_scored(open_model):
     translator = open_model("transformer")
     found = look(translator, Question(text=TEXT, target="Ein Mann liest ein Buch."))
     (hypothesis,) = found.results["translation"]["hypotheses"]
+    assert "given" in found.finding["translation"] and "best" not in found.finding["translation"]
     assert hypothesis["text"] == "Ein Mann liest ein Buch."
     assert hypothesis["score"] == pytest.approx(translator.score([TEXT], ["Ein Mann liest ein Buch."])[0], abs=1e-4)
     target, inputs = found.streams["target"], found.streams["inputs"]
