@@ -22,7 +22,7 @@ def unrolled(found: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ConfigError("this model has no recurrent cell; look at its attention")
     stream = "source" if isinstance(model, Seq2Seq) else "text"
     with torch.inference_mode():
-        x = found.embeddings[stream].token[:STEPS].float()
+        x = found.embeddings[stream].token.float()
         layers = list(stack(model, x))
     tensors = {name: torch.stack([layer[name] for layer in layers]) for name in layers[0]}
     if sum(t.numel() for t in tensors.values()) > LARGE:
@@ -30,23 +30,23 @@ def unrolled(found: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
     shapes = {n: list(p.shape) for n, p in model.named_parameters() if p.ndim == 2 and not n.startswith("token")}
     header = {
         "cell": model.config.cell, "layers": len(layers), "width": model.config.width, "stream": stream,
-        "rows": len(x), "weights": shapes, "finding": said(model.config.cell, tensors),
+        "rows": min(len(x), STEPS), "weights": shapes, "finding": said(model.config.cell, tensors),
     }  # fmt: skip
     return header, tensors
 
 
 def stack(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
-    """The gates of each layer, the first of which reads x, T I."""
+    """The gates of each layer in its first steps; the first one reads x, T I."""
     if isinstance(model, Seq2Seq):
         mirror = torch.arange(len(x) - 1, -1, -1, device=x.device)[None]
         for layer in model.encoder:
             part: Any = layer.forwards
             weights = part.weight_ih_l0, part.weight_hh_l0, part.bias_ih_l0, part.bias_hh_l0
-            yield of_layer(model.config.cell, x, weights)
-            x = layer(x[None], mirror)[0]
+            yield of_layer(model.config.cell, x[:STEPS], weights)
+            x = layer(x[None], mirror)[0]  # of the whole text: it is read from its end, too
         return
     for cell in model.cells:
-        found = of_layer(cell.kind, x, (cell.W_xh, cell.W_hh, cell.b_h, torch.zeros_like(cell.b_h)))
+        found = of_layer(cell.kind, x[:STEPS], (cell.W_xh, cell.W_hh, cell.b_h, torch.zeros_like(cell.b_h)))
         yield found
         x = found["states"]
 

@@ -33,6 +33,7 @@ CONFIGS = {
     "transformer": ("translate", TransformerConfig(**TRANSFORMER)),
     "prenorm": ("translate", TransformerConfig(**TRANSFORMER, norm="pre", positions="interleaved")),
     "lstm-translator": ("translate", Seq2SeqConfig(vocab=0, embedding=12, width=16)),
+    "two-readers": ("translate", Seq2SeqConfig(vocab=0, embedding=12, width=16, encoder_layers=2)),
     "gru-bottleneck": ("translate", Seq2SeqConfig(vocab=0, cell="gru", embedding=12, width=16, attention=False)),
     "gpt": ("lm", GPTConfig(vocab=1, width=16, layers=2, heads=4, ffn=32, context=64)),
     "gpt-sines": ("lm", GPTConfig(vocab=1, width=16, layers=2, heads=4, ffn=32, context=64, positions="sinusoidal")),
