@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import DataError
 from regard.inside.embedding import scheme
 from regard.inside.looked import Check, Question, interruptible
@@ -38,7 +39,7 @@ def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         elif name == "rotary":
             half = model.rotary.cosines.size(1) // 2
             rate = torch.atan2(model.rotary.sines[1, half:], model.rotary.cosines[1, :half])  # of one place: under 1
-            tensors["angles"] = torch.arange(n)[:, None] * rate
+            tensors["angles"] = torch.arange(n, device=rate.device)[:, None] * rate
             rows = torch.cat((model.rotary.cosines[:n, :half], model.rotary.sines[:n, half:]), -1)
         elif name == "alibi":
             tensors["slopes"] = model.alibi.slopes.float()
@@ -91,7 +92,7 @@ def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
     found: dict[str, Any] = {
         "tokens": [chip["shown"] for chip in given.chips],
         "order": order,
-        "shuffled": "".join(chip["text"] for chip in other.chips if not chip["special"]).strip(),
+        "shuffled": as_text(predictor.tokenizer, other),
     }
     back = torch.tensor(order).argsort()  # where each token of the text stands in the other
     with interruptible(model, check):
@@ -124,6 +125,12 @@ def shuffled(given: Sequence) -> list[int]:
     new = iter([place for word in mixed for place in word])
     moved = {place for word in words for place in word}
     return [next(new) if place in moved else place for place in range(len(given.ids))]
+
+
+def as_text(tokenizer: Any, given: Sequence) -> str:
+    """What stands there; the pieces of a WordPiece bring no spaces along."""
+    pieces = [chip["text"] for chip in given.chips if not chip["special"]]
+    return " ".join(pieces).replace(" ##", "") if isinstance(tokenizer, WordPiece) else "".join(pieces).strip()
 
 
 def answers(predictor: Any, given: Sequence, states: Tensor, check: Check) -> list[dict[str, Any]]:

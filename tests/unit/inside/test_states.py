@@ -1,6 +1,7 @@
 """Embeddings, positions, recurrent states and gradients, against the model's own layers and torch's."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from torch.testing import assert_close as close
 
 from regard.errors import ConfigError, DataError
 from regard.explain.gradients import model_reach
+from regard.inside import recurrent
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.positions import permute, positions
@@ -78,6 +80,8 @@ def test_without_positions_an_encoder_sees_a_set(open_model, name):
     found = permute(open_model(name), Question(text=TEXT), lambda: None)
     assert sorted(found["order"]) == list(range(len(found["tokens"]))) != found["order"]
     assert min(found["without"]["cosine"]) > 0.99999 > min(found["with"]["cosine"])
+    words = re.findall(r"\w+", TEXT.lower())
+    assert sorted(re.findall(r"\w+", found["shuffled"].lower())) == sorted(words), "words stay words"
     if name == "classifier":
         before, after = ({o["text"]: o["p"] for o in found["without"][way]} for way in ("original", "shuffled"))
         assert before == pytest.approx(after, abs=1e-5)
@@ -134,6 +138,18 @@ def test_a_translators_reader_is_unrolled_from_left_to_right(open_model, name):
     ids = torch.tensor([[chip["id"] for chip in found.streams["source"]]])
     with torch.no_grad():
         close(t["states"][0], predictor.model.encoder[0].forwards(predictor.model.token(ids))[0][0])
+
+
+def test_a_second_layer_has_heard_from_the_end_of_a_text_that_is_shown_in_part(open_model, monkeypatch):
+    monkeypatch.setattr(recurrent, "STEPS", 4)
+    predictor = open_model("two-readers")
+    found = look(predictor, Question(text=TEXT, target="Ein"))
+    header, t = unrolled(found)
+    ids = torch.tensor([[chip["id"] for chip in found.streams["source"]]])
+    with torch.no_grad():
+        whole, _, _ = predictor.model.encode(ids, None)
+    assert header["rows"] == 4 < ids.size(1)
+    close(t["states"][1], whole[0, :4, : header["width"]])
 
 
 def test_attention_has_no_cell(open_model):
