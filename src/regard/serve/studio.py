@@ -168,7 +168,7 @@ def shelf(runs: Path, model: str = "") -> tuple[Shelf, str]:
     folder = (inside if (inside / "config.json").is_file() else resolve(model)).absolute()
     if not (folder / "config.json").is_file():
         raise no_run(folder)
-    for word, root in roots.items():
-        if folder.is_relative_to(root):
-            return Shelf(roots, {}), f"{word}/{folder.relative_to(root).as_posix()}"
+    for id, listed in Shelf(roots, {}).folders():
+        if listed.samefile(folder):
+            return Shelf(roots, {}), id
     return Shelf(roots, {f"model/{folder.name}": folder}), f"model/{folder.name}"

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -161,6 +162,10 @@ def test_a_model_by_name_is_a_run_a_folder_or_of_the_cache(runs, tmp_path, monke
     assert shelf(runs, "gpt")[1] == "runs/gpt" == shelf(runs, str(runs / "gpt"))[1]
     known, id = shelf(tmp_path / "elsewhere", str(runs / "gpt"))
     assert id == "model/gpt" and [m["id"] for m in known.models()] == ["model/gpt"]
+    shutil.copytree(runs / "gpt", runs / "many" / "of" / "them")  # deeper than runs are looked for
+    for path in (runs / "many" / "of" / "them", runs / "gpt" / ".." / "lstm"):
+        known, id = shelf(runs, str(path))
+        assert known.folder(id).samefile(path)
     with pytest.raises(Exception, match="no run or model folder"):
         shelf(runs, "nothing-of-the-kind")
 
