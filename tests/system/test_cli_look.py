@@ -13,6 +13,8 @@ from tests.unit.inside import tiny
 
 import regard as package
 from regard.inside.container import unpack
+from regard.inside.look import look
+from regard.inside.looked import Question
 from regard.serve import saved
 
 TEXT = "The cat drank <the> milk & </script> it."
@@ -74,6 +76,24 @@ def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
 
     works("look", runs / "lstm", TEXT, "--out", out)
     assert '"/api/recurrent?look=file"' in out.read_text("utf-8")
+
+
+def test_every_kind_of_attention_has_its_sharpest_head_before_any_has_all(runs, monkeypatch):
+    found = look(package.load(runs / "transformer"), Question(text="The cat drank the milk.", target="Ein Mann"))
+    monkeypatch.setattr(saved, "ROOM", 2000)
+    heads = [path for path in saved.parts(found, "runs/x") if path.startswith("/api/head")]
+    for kind, seen in found.overviews.items():
+        layer, head = seen.sharpest
+        assert f"/api/head?look=file&kind={kind}&layer={layer}&head={head}&stage=weights" in heads
+    assert len(heads) < 12, "there was room for all: nothing was put to the test"
+
+
+def test_parts_are_found_under_the_address_a_browser_writes(runs):
+    """`encodeURIComponent` leaves A-Z a-z 0-9 - _ . ! ~ * ' ( ) as they are (ECMA-262, section 19.2.6)."""
+    found = look(package.load(runs / "gpt"), Question(text="The cat"))
+    carried = saved.parts(found, "runs/it's mine (2)!*~")
+    assert "/api/vocab?model=runs%2Fit's%20mine%20(2)!*~" in carried
+    assert "/api/positions?model=runs%2Fit's%20mine%20(2)!*~&n=64" in carried
 
 
 def test_names_that_are_no_figure_and_pages_that_are_not_built(runs, tmp_path, monkeypatch):

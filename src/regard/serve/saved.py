@@ -47,33 +47,39 @@ def parts(found: Looked, id: str) -> dict[str, Any]:
     """Answers by the addresses the page asks at."""
     carried: dict[str, Any] = {}
     left = ROOM
-    for kind, attention in found.attention.items():
-        best = found.overviews[kind].sharpest
-        order = [(layer, head) for layer in range(len(attention.layers)) for head in range(attention.heads)]
-        for layer, head in sorted(order, key=lambda place: (place != best, place[0] != best[0], place)):
-            where = {"look": NAME, "kind": kind, "layer": layer, "head": head}
-            data = pack(*matrix(stages(attention.layers[layer], head)["weights"], True))
-            if len(data) > left:
-                break
-            left -= len(data)
-            carried["/api/head?" + urlencode({**where, "stage": "weights"})] = {"container": text_of(data)}
-            if (layer, head) == best:
-                for query in range(min(64, len(found.streams[attention.rows]))):
-                    data = pack(*row(attention.layers[layer], head, query), {})
-                    carried["/api/row?" + urlencode({**where, "query": query})] = {"container": text_of(data)}
+    for kind, layer, head in ordered(found):
+        attention = found.attention[kind]
+        where = {"look": NAME, "kind": kind, "layer": layer, "head": head}
+        data = pack(*matrix(stages(attention.layers[layer], head)["weights"], True))
+        if len(data) > left:
+            break
+        left -= len(data)
+        carried["/api/head?" + urlencode({**where, "stage": "weights"})] = {"container": text_of(data)}
+        if (layer, head) == found.overviews[kind].sharpest:
+            for query in range(min(64, len(found.streams[attention.rows]))):
+                data = pack(*row(attention.layers[layer], head, query), {})
+                carried["/api/row?" + urlencode({**where, "query": query})] = {"container": text_of(data)}
     for stream, embedded in found.embeddings.items():
         for start in range(0, size := len(embedded.token), ROWS):
             where = {"look": NAME, "stream": stream, "from": start, "to": min(size, start + ROWS)}
             data = pack(*embedded.part(start, size), {})
             carried["/api/embedding?" + urlencode(where)] = {"container": text_of(data)}
     places = pack(*positions(found.predictor.model, PLACES), {})
-    carried[f"/api/positions?model={quote(id, safe='')}&n={PLACES}"] = {"container": text_of(places)}
+    model = quote(id, safe="!~*'()")  # as the page's encodeURIComponent has it
+    carried[f"/api/positions?model={model}&n={PLACES}"] = {"container": text_of(places)}
     if "next" in found.results:
         words = vocabulary(found.predictor.tokenizer, found.predictor.model.config.vocab)
-        carried[f"/api/vocab?model={quote(id, safe='')}"] = {"json": words}
+        carried[f"/api/vocab?model={model}"] = {"json": words}
     if hasattr(found.predictor.model.config, "cell"):
         carried[f"/api/recurrent?look={NAME}"] = {"container": text_of(pack(*unrolled(found), {}))}
     return carried
+
+
+def ordered(found: Looked) -> list[tuple[str, int, int]]:
+    """Kind, layer and head of all attention, what is seen first before the rest."""
+    places = [(k, la, h) for k, a in found.attention.items() for la in range(len(a.layers)) for h in range(a.heads)]
+    best = {kind: overview.sharpest for kind, overview in found.overviews.items()}
+    return sorted(places, key=lambda p: (p[1:] != best[p[0]], p[1] != best[p[0]][0]))
 
 
 def text_of(data: bytes) -> str:
