@@ -31,9 +31,7 @@ def add_findings(found: Any) -> None:
         best = results["translation"]["hypotheses"][0]
         which = "best translation" if results["translation"]["beam"] else "translation given"
         sure = min(best["tokens"], key=lambda t: t["logp"])
-        say["translation"] = (
-            f"The {which} is “{best['text']}”; its least likely piece is “{sure['text'].strip()}”."
-        )
+        say["translation"] = f"The {which} is “{best['text']}”; its least likely piece is “{sure['text'].strip()}”."
 
 
 def of_attention(kind: str, found: Overview) -> str:

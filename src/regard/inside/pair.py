@@ -142,4 +142,5 @@ def said(one: Side, two: Side, header: dict[str, Any]) -> str:
             text + " Its rows are the same in every head: what differs comes after it, and this model looks back only."
         )
     place = f"head {best['head'] + 1} of layer {best['layer'] + 1}"
-    return text + f" {'It looks' if same else 'They look'} most differently in {place}: {best['difference']:.0%} of the weight is elsewhere."
+    looks = "It looks" if same else "They look"
+    return text + f" {looks} most differently in {place}: {best['difference']:.0%} of the weight is elsewhere."
