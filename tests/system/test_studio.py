@@ -20,6 +20,9 @@ from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
 import regard
 from regard.generate.sampling import narrowed
+from regard.inside import look as looking
+from regard.inside.looked import Question
+from regard.serve import saved as carried
 
 NEAR = dict(rtol=0.0, atol=1e-3)
 AXE = Path(__file__).parents[2] / "studio" / "node_modules" / "axe-core" / "axe.min.js"
@@ -360,6 +363,110 @@ def test_regard_look_writes_the_same_page(tab, browser, place, tmp_path, model):
     assert_close(torch.tensor([float(r[4]) for r in rows]), want[[int(r[2]) for r in rows]], **NEAR)
     other.page.close()
     other.check()
+
+
+def test_what_is_shown_belongs_to_the_text_that_stands_there(tab):
+    tab.open("gpt", "tokens", text="the cat")
+    held = []
+    tab.page.route("**/api/look", lambda route: held.append(route))
+    tab.page.locator("#text").fill("the cat sat")
+    tab.page.locator("#view[aria-busy=true]").wait_for()
+    tab.page.locator("#text").fill("the cat")  # as it was, before the other one is answered
+    tab.idle()
+    with tab.page.expect_response("**/api/look"):
+        held.pop().continue_()
+    tab.page.wait_for_timeout(200)
+    assert "".join(tab.page.locator("[role=option] .text").all_text_contents()) == "the␣cat"
+
+    tab.page.unroute("**/api/look")
+    tab.open("tagger", "labels", text=TEXTS["tagger"])
+    tab.page.route("**/api/look", lambda route: held.append(route))
+    tab.page.locator("#text").fill("Oh, " + TEXTS["tagger"])
+    tab.page.locator("#view[aria-busy=true]").wait_for()
+    shown = tab.page.locator(".tagged > *").evaluate_all("all => all.map(e => (e.children[0] ?? e).textContent)")
+    assert "".join(shown) == TEXTS["tagger"], "the tags are of this text still"
+    held.pop().continue_()
+    tab.idle()
+
+
+def test_a_question_beside_the_look_does_not_stop_it(tab):
+    tab.open("gpt", "embedding", text="the cat")
+    held = []
+    tab.page.route("**/api/look", lambda route: held.append(route))
+    tab.page.locator("#text").fill("the cat sat")
+    tab.page.locator("#view[aria-busy=true]").wait_for()
+    tab.page.get_by_role("button", name="Shuffle and compare").click()
+    tab.page.wait_for_timeout(200)
+    held.pop().continue_()
+    tab.idle()
+    assert len(tab.table("permute")) == 1 + tab.page.locator("[role=option]").count()
+
+
+def test_a_shorter_text_leaves_no_word_behind(tab):
+    tab.open("sentences", "pair", text="the cat sat", second="the dog sat")
+    tab.page.get_by_role("group", name="Words of the first text").get_by_text("sat").click()
+    tab.page.locator("#text").fill("cat")
+    tab.page.locator("#second").fill("a cat")
+    tab.figure("pair-cosine").get_by_text("of “cat” in the first text and of “cat” in the second").wait_for()
+    tab.expected = ("Failed to load resource",)  # of the pair that the newer look stopped
+
+
+def test_states_of_the_text_before_are_not_drawn_for_this_one(tab):
+    tab.open("lstm", "recurrent", text="the cat sat on the mat")
+    held = []
+    tab.page.route("**/api/recurrent*", lambda route: held.append(route))
+    with tab.page.expect_request("**/api/recurrent*"):
+        tab.page.locator("#text").fill("the cat")
+    tab.page.wait_for_timeout(200)  # an error of the page would be noticed when the tab is checked
+    held.pop().continue_()
+    assert len(tab.table("unrolled")) == 1 + tab.page.locator("[role=option]").count()
+
+
+def test_keys_reach_every_matrix_and_leave_the_browsers_alone(tab):
+    tab.open("gpt", "embedding", text=TEXTS["gpt"])
+    press = tab.page.keyboard.press
+    for name, said in (("similarity-of-places", "places 1 and 1: "), ("positions", "place 1, dimension 1: ")):
+        tab.figure(name).get_by_role("application").focus()
+        press("ArrowDown")
+        press("ArrowRight")
+        assert tab.figure(name).locator(".said").text_content().startswith(said)
+    tab.open("gpt", "attention", text=TEXTS["gpt"], layer=0, head=0)
+    tab.page.get_by_label("Scaled").focus()
+    press("Control+]")
+    assert tab.figure("attention").locator("h2").text_content() == "Layer 1, head 1"
+    # as a keyboard types it that has ] on AltGr
+    how = "{key: ']', ctrlKey: true, altKey: true, modifierAltGraph: true, bubbles: true}"
+    tab.page.evaluate(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {how}))")
+    assert tab.figure("attention").locator("h2").text_content() == "Layer 2, head 1"
+
+
+def test_hidden_weight_is_told_of_weights_alone(tab):
+    tab.open("sentences", "attention", text="the cat sat", hide="true")
+    tab.figure("attention").get_by_text("Hidden: on average").wait_for()
+    tab.page.get_by_label("Scores q·k").check()
+    tab.figure("attention").get_by_text("Hidden: on average").wait_for(state="detached")
+
+
+def test_an_address_of_nonsense_opens(tab, home):
+    tab.page.goto(home + "#model=runs/gpt&view=training&runs=%25&layer=x&query=1e9")
+    tab.page.get_by_role("checkbox", name="gpt").wait_for()
+
+
+def test_blocks_of_weights_are_not_taken_for_weights(browser, tmp_path, model, monkeypatch, place):
+    monkeypatch.setattr(carried, "ROOM", 0)  # no head came along, but as a thumbnail
+    question = Question(text=TEXTS["bahdanau"] * 20, target="le chat voit .")
+    page = tmp_path / "long.html"
+    page.write_text(
+        carried.html(looking.look(model("bahdanau"), question), place / "runs" / "bahdanau", question), "utf-8"
+    )
+    tab = Tab(browser.new_page(), page.as_uri())
+    tab.page.goto(page.as_uri())
+    tab.page.get_by_role("button", name="Translation", exact=True).click()
+    tab.figure("translation").get_by_text("in blocks only").wait_for()
+    tab.figure("translation").locator("summary").click()
+    assert tab.figure("translation").locator("tbody tr").count() == 0
+    tab.page.close()
+    tab.check()
 
 
 # ---- everybody's page ----------------------------------------------------------------------------------------------

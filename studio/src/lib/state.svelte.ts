@@ -34,9 +34,11 @@ class Studio {
   theme = $state<'light' | 'dark'>('light')
   beat = $state(0) // counts news of training runs
   branches = $state<string[]>([])
+  read = $state('') // the text of `look`; `at.text` may be on its way already
   private seq = 0
   private wait: ReturnType<typeof setTimeout> | undefined
   private lookedAt = ''
+  private looking: Promise<void> | null = null
 
   model: Model | null = $derived(this.models?.find((m) => m.id === this.at.model) ?? this.look?.header.model ?? null)
   attention: Attention | null = $derived.by(() => {
@@ -82,6 +84,7 @@ class Studio {
     if (saved) {
       this.look = new Container<LookHeader>(fromBase64(saved.look))
       this.at.model = this.look.header.model.id
+      this.read = this.at.text
       this.models = [this.look.header.model]
       return
     }
@@ -128,8 +131,7 @@ class Studio {
 
   typed(text: string): void {
     this.at.text = text
-    this.at.target = ''
-    this.at.prefix = ''
+    Object.assign(this.at, { target: '', prefix: '', wordA: -1, wordB: -1 }) // they belonged to the text before
     this.branches = []
     this.soon()
   }
@@ -161,24 +163,40 @@ class Studio {
     const second = (PAIRED.includes(this.model?.family ?? '') && this.at.second) || null
     const question = { model, text, second, target: target || null, prefix: prefix || null, beam }
     const key = JSON.stringify(question)
-    if (!again && key === this.lookedAt && this.look) return
-    const seq = ++this.seq
+    const seq = ++this.seq // whatever is under way answers another question
+    this.looking = null
+    if (!again && key === this.lookedAt && this.look) {
+      this.busy = false
+      this.trouble = null
+      return
+    }
     this.busy = true
     this.stage = ''
+    this.looking = this.answer(question, key, seq)
+    await this.looking
+  }
+
+  private async answer(question: { text: string }, key: string, seq: number): Promise<void> {
     try {
       const look = await send<Look>('/api/look', { ...question, tab, seq })
       if (seq !== this.seq) return
       this.look = look
+      this.read = question.text
       this.lookedAt = key
       this.trouble = null
     } catch (e) {
       if (seq === this.seq && !(e instanceof Refusal && e.status === 409)) this.fail(e)
     }
-    if (seq === this.seq) this.busy = false
+    if (seq !== this.seq) return
+    this.busy = false
+    this.looking = null
   }
 
-  /** Numbers of a pair carry the same counter: a newer question makes an older one pointless. */
-  ask = <T>(path: string, body: object): Promise<T> => post<T>(path, body, { tab, seq: ++this.seq })
+  /** The newest question of a tab stops an older one, so this one waits for a look that is under way. */
+  ask = async <T>(path: string, body: object): Promise<T> => {
+    while (this.looking) await this.looking
+    return post<T>(path, body, { tab, seq: ++this.seq })
+  }
 
   fail(e: unknown): void {
     this.busy = false
