@@ -1,6 +1,10 @@
 // Two texts side by side: which word to compare, and which tokens stand for each other.
 import type { Token } from './types'
 
+/** What the server counts as a word: BERT cuts punctuation off, other families go by white space. */
+export const pieces = (family: string): RegExp =>
+  ['language', 'recurrent-language', 'translator'].includes(family) ? /\S+/g : /[\p{L}\p{N}]+|[^\s\p{L}\p{N}]/gu
+
 /** The numbers of a word that both texts have and that means something: the last such word, "it" before all others. */
 export function guess(a: string, b: string, pieces: RegExp): [number, number] {
   const split = (text: string) => [...text.matchAll(pieces)].map((m) => m[0].toLowerCase().replace(/[^\p{L}\p{N}]/gu, ''))

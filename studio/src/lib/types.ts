@@ -45,6 +45,14 @@ export interface Choice {
   p: number
 }
 
+export interface Candidate {
+  text: string
+  score: number
+  parent: number // among those of the step before that went on
+  kept: boolean
+  ends: boolean
+}
+
 export interface Hypothesis {
   text: string
   score: number
@@ -60,7 +68,7 @@ export interface Results {
   translation?: {
     hypotheses: Hypothesis[]
     steps: { token: string; top: { text: string; p: number }[] }[]
-    beam: { text: string; score: number; parent: number; kept: boolean; ends: boolean }[][]
+    beam: Candidate[][]
   }
 }
 
