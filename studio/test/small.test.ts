@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest'
+import { parent } from '../src/lib/beam'
 import { csv, number, percent, said, show } from '../src/lib/format'
-import { aligned, guess } from '../src/lib/pair'
+import { aligned, guess, pieces } from '../src/lib/pair'
 import { filled } from '../src/lib/save'
 import { linear, logarithmic } from '../src/lib/scale'
 import type { Token } from '../src/lib/types'
@@ -14,6 +15,17 @@ test('CSV is read back by the rules of RFC 4180', () => {
   expect(csv({ columns: ['a', 'b'], rows: [['x,y', 1.5], ['say "hi"', -1], ['two\nlines', 0]] })).toBe(
     'a,b\r\n"x,y",1.5\r\n"say ""hi""",-1\r\n"two\nlines",0\r\n',
   )
+})
+
+test('no text is a formula to a spreadsheet, and numbers stay numbers', () => {
+  const rows = [['=HYPERLINK("http://a")', -1.5], ['-year', 0], ['@x', 0], ['-', 0], ['␣=a', 0]]
+  expect(csv({ columns: ['+a'], rows })).toBe('\'+a\r\n"\'=HYPERLINK(""http://a"")",-1.5\r\n\'-year,0\r\n\'@x,0\r\n-,0\r\n␣=a,0\r\n')
+})
+
+test('a candidate goes on from one that was kept and did not end', () => {
+  const one = (kept: boolean, ends: boolean, parent = 0) => ({ text: '', score: 0, parent, kept, ends })
+  const steps = [[one(true, true), one(false, false), one(true, false)], [one(true, false)]]
+  expect([parent(steps, 0, steps[0][2]), parent(steps, 1, steps[1][0])]).toEqual([0, 3])
 })
 
 test('white space is seen', () => {
@@ -36,6 +48,12 @@ test('the word to compare is the one the lecture asks about', () => {
   expect(guess('The cat drank the milk because it was hungry.', 'The cat drank the milk because it was sweet.', words)).toEqual([6, 6])
   expect(guess('Server, can I have the check?', 'Looks like I just crashed the server.', words)).toEqual([0, 6])
   expect(guess('one', 'two', words)).toEqual([0, 0])
+})
+
+test('words are counted as the family counts them', () => {
+  const [a, b] = ['Well, the cat knows it.', 'The cat knows it.']
+  expect(guess(a, b, pieces('translator'))).toEqual([4, 3])
+  expect(guess(a, b, pieces('masked'))).toEqual([5, 3])
 })
 
 test('tokens of two texts meet where they are the same', () => {

@@ -25,9 +25,12 @@ export interface Table {
   rows: Cell[][]
 }
 
-/** RFC 4180: quotes doubled, cells with commas, quotes or line ends in quotes; numbers in full. */
+/** RFC 4180: quotes doubled, cells with commas, quotes or line ends in quotes; numbers in full. Text that a spreadsheet would
+ * run as a formula gets an apostrophe in front. */
 export function csv({ columns, rows }: Table): string {
-  const cell = (x: Cell) => (/[",\r\n]/.test(String(x)) ? `"${String(x).replaceAll('"', '""')}"` : String(x))
+  const plain = (x: Cell) => (typeof x === 'string' && /^[=+\-@\t\r]./.test(x) ? `'${x}` : String(x))
+  const quoted = (x: string) => (/[",\r\n]/.test(x) ? `"${x.replaceAll('"', '""')}"` : x)
+  const cell = (x: Cell) => quoted(plain(x))
   return [columns, ...rows].map((row) => row.map(cell).join(',')).join('\r\n') + '\r\n'
 }
 
