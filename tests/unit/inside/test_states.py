@@ -75,6 +75,13 @@ def test_other_schemes_tell_what_they_have(open_model):
         assert header["scheme"] == "none" and not t
 
 
+def test_angles_are_worked_out_where_the_model_is(open_model):
+    model = open_model("llama").model
+    with torch.device("meta"):  # where whatever is made without a word about its device goes now
+        _, t = positions(model, 7)
+    assert {tensor.device.type for tensor in t.values()} == {"cpu"}
+
+
 @pytest.mark.parametrize("name", ["masked", "classifier", "transformer"])
 def test_without_positions_an_encoder_sees_a_set(open_model, name):
     found = permute(open_model(name), Question(text=TEXT), lambda: None)
