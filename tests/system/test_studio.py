@@ -411,6 +411,15 @@ def test_a_shorter_text_leaves_no_word_behind(tab):
     tab.expected = ("Failed to load resource",)  # of the pair that the newer look stopped
 
 
+def test_a_word_that_nothing_changes_is_not_said_to_change(tab):
+    tab.open("gpt", "pair", text="the cat sat", second="the dog sat", wordA=0, wordB=0)
+    tab.figure("pair-occlusion").wait_for()
+    assert "changes most" not in tab.figure("pair-occlusion").text_content(), "nothing stands before the first word"
+    tab.page.get_by_role("group", name="Words of the first text").get_by_text("sat").click()
+    tab.page.get_by_role("group", name="Words of the second text").get_by_text("sat").click()
+    tab.figure("pair-occlusion").get_by_text("changes most when").wait_for()
+
+
 def test_states_of_the_text_before_are_not_drawn_for_this_one(tab):
     tab.open("lstm", "recurrent", text="the cat sat on the mat")
     held = []

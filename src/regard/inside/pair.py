@@ -46,6 +46,7 @@ def pair(
                 for x, y in zip(one.vectors, two.vectors, strict=True)
             ],
             "occlusion_a": occlusion(predictor, one), "occlusion_b": occlusion(predictor, two), "heads": [],
+            "few": any(len(words_of(side)) > MOST_WORDS + 1 for side in (one, two)),
         }  # fmt: skip
     tensors = {}
     if one.rows is not None and two.rows is not None:
@@ -104,13 +105,17 @@ def occlusion(predictor: Any, found: Side) -> list[dict[str, Any]]:
     chips, kept = found.given.chips, found.vectors[-1].double()
     own = chips[found.places[0]]["word"]
     changes = []
-    for word in sorted({chip["word"] for chip in chips if not chip["special"]} - {own})[:MOST_WORDS]:
+    for word in sorted(words_of(found) - {own})[:MOST_WORDS]:
         hidden = without(predictor, found.given, word)
         places = [i for i, chip in enumerate(hidden.chips) if chip["word"] == own]
         vector = hidden.layers(predictor)[-1][places].mean(0).double()
         change = 1 - torch.cosine_similarity(vector, kept, dim=0).item()
         changes.append({"word": word, "text": text_of(chips, word), "change": change})
     return changes
+
+
+def words_of(found: Side) -> set[int]:
+    return {chip["word"] for chip in found.given.chips if not chip["special"]}
 
 
 def without(predictor: Any, given: Sequence, word: int) -> Sequence:

@@ -5,6 +5,7 @@ import torch
 from torch.testing import assert_close as close
 
 from regard.errors import DataError
+from regard.inside import pair as comparing
 from regard.inside.attention import stages
 from regard.inside.look import look
 from regard.inside.looked import Question
@@ -94,6 +95,13 @@ def test_a_text_beside_itself_is_the_same(open_model, name):
 def test_two_words_are_both_named(open_model):
     header, _ = pair(open_model("masked"), (A, 8), (B, 8), CHECK)
     assert "“hungry”" in header["finding"] and "“sweet”" in header["finding"]
+
+
+def test_words_that_were_not_hidden_are_told(open_model, monkeypatch):
+    assert not pair(open_model("gpt"), (A, 6), (B, 6), CHECK)[0]["few"]
+    monkeypatch.setattr(comparing, "MOST_WORDS", 7)  # of nine, and one is the word itself
+    header, _ = pair(open_model("gpt"), (A, 6), (B, 6), CHECK)
+    assert header["few"] and len(header["occlusion_a"]) == 7
 
 
 def test_a_recurrent_model_has_vectors_and_no_rows(open_model):
