@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from regard.data.tokenizers.pretrained import printable
 from regard.inside.attention import Overview
 
 
@@ -31,7 +32,7 @@ def add_findings(found: Any) -> None:
         best = results["translation"]["hypotheses"][0]
         which = "best translation" if results["translation"]["beam"] else "translation given"
         sure = min(best["tokens"], key=lambda t: t["logp"])
-        say["translation"] = f"The {which} is “{best['text']}”; its least likely piece is “{sure['text'].strip()}”."
+        say["translation"] = f"The {which} is {quoted(best['text'])}; its least likely piece is {quoted(sure['text'])}."
 
 
 def of_attention(kind: str, found: Overview) -> str:
@@ -49,9 +50,14 @@ def of_attention(kind: str, found: Overview) -> str:
 
 def of_next(found: dict[str, Any], chips: list[dict[str, Any]]) -> str:
     best = found["top"][0]
-    text = f"The likeliest next token is “{best['text']}”, with {best['p']:.1%}."
+    text = f"The likeliest next token is {quoted(best['text'])}, with {best['p']:.1%}."
     known = [(nats, chip) for nats, chip in zip(found["surprisal"], chips, strict=True) if nats is not None]
     if known:
         nats, chip = max(known, key=lambda pair: pair[0])
-        text += f" The most surprising one was “{chip['text'].strip()}”, with {nats:.1f} nats."
+        text += f" The most surprising one was {quoted(chip['text'])}, with {nats:.1f} nats."
     return text
+
+
+def quoted(text: str) -> str:
+    """A token inside a sentence: without the space before it, and with hidden characters made visible."""
+    return f"“{printable((text.strip() or text).encode())}”"

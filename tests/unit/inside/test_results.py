@@ -11,6 +11,7 @@ from torch.testing import assert_close as close
 from regard.data.pairs import clean
 from regard.errors import ConfigError, DataError
 from regard.inside.container import unpack
+from regard.inside.findings import of_next
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.tokens import vocabulary
@@ -38,6 +39,14 @@ def test_next_token_and_surprisal_are_the_models(open_model, name):
     assert [c.id for c in table] == [t["id"] for t in found["top"][:3]]
     words = vocabulary(writer.tokenizer, writer.model.config.vocab)
     assert [t["text"] for t in found["top"]] == [words[t["id"]] for t in found["top"]]
+
+
+def test_sentences_are_free_of_control_characters(open_model):
+    """A terminal would obey them, and no SVG may have them."""
+    for name, text in (("gpt", "a\x1b[31m\x07 cat"), ("transformer", "a cat")):
+        found = look(open_model(name), Question(text=text, target="le\x1b chat"))
+        assert all(sentence.isprintable() for sentence in found.finding.values())
+    assert of_next({"top": [{"text": "\x07", "p": 0.5}], "surprisal": [None]}, [{"text": "a"}]).isprintable()
 
 
 def test_a_text_too_long_is_cut_and_said(open_model):
