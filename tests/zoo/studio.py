@@ -74,8 +74,8 @@ INSIDE = [
         ),
         (
             "any site may ask",
-            "if origin is not None and origin.lower() not in",
-            "if origin is not None and origin.lower() in",
+            "elsewhere = origin is not None and origin.lower() not in",
+            "elsewhere = origin is not None and origin.lower() in",
             f"{APP}::test_other_sites_are_refused",
         ),
     ),

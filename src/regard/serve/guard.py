@@ -69,7 +69,10 @@ def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
     if headers.get("host", "").lower() not in homes:
         return "this studio answers to this machine alone", f"open http://127.0.0.1:{port}/"
     origin = headers.get("origin")
-    if origin is not None and origin.lower() not in [f"http://{home}" for home in homes]:
+    elsewhere = origin is not None and origin.lower() not in [f"http://{home}" for home in homes]
+    # pictures and scripts are asked for without an origin, but with these; a link from elsewhere may be followed
+    site, dest = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
+    if elsewhere or (site not in ("none", "same-origin") and dest != "document"):
         return "another site asked for this", f"open http://127.0.0.1:{port}/ itself"
     return None
 

@@ -168,6 +168,16 @@ def test_other_sites_are_refused(client, origin):
     assert client.post("/api/look", json={}, headers={"origin": origin}).status_code == 403
 
 
+@pytest.mark.parametrize(("site", "dest", "status"), [
+    ("cross-site", "image", 403), ("same-site", "script", 403), ("cross-site", "iframe", 403),
+    ("same-origin", "empty", 200), ("none", "document", 200), ("cross-site", "document", 200),
+])  # fmt: skip
+def test_a_picture_on_another_site_starts_no_work(client, site, dest, status):
+    """Fetch Metadata (W3C): what browsers say of every request, also of those without an Origin."""
+    headers = {"sec-fetch-site": site, "sec-fetch-dest": dest}
+    assert client.get("/api/models", headers=headers).status_code == status
+
+
 def test_a_form_of_another_site_is_no_question(client):
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         answer = client.post("/api/look", content=b"{}", headers={"content-type": kind})
