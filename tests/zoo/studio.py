@@ -63,6 +63,12 @@ INSIDE = [
             "h = z * n + (1 - z) * h",
             STATES,
         ),
+        (
+            "the second layer hears of what is shown alone",
+            "x = found.embeddings[stream].token.float()",
+            "x = found.embeddings[stream].token[:STEPS].float()",
+            STATES,
+        ),
     ),
     *bugs(
         "serve/guard.py",
@@ -77,6 +83,12 @@ INSIDE = [
             "elsewhere = origin is not None and origin.lower() not in",
             "elsewhere = origin is not None and origin.lower() in",
             f"{APP}::test_other_sites_are_refused",
+        ),
+        (
+            "pictures of any site may ask",
+            'and dest != "document"',
+            'and dest == "document"',
+            f"{APP}::test_a_picture_on_another_site_starts_no_work",
         ),
     ),
     *bugs(

@@ -20,6 +20,8 @@ BUGS = [  # name, file below studio/src/lib, the text that occurs once there, wh
     ("ink of the paper's colour", "colour.ts", "> 0.179 ? '#000000'", "< 0.179 ? '#000000'"),
     ("a layer that is 0 is not kept", "url.ts", "if (place[key] !== START[key])", "if (place[key])"),
     ("quotes break the sheet", "format.ts", """.replaceAll('"', '""')""", ""),
+    ("text is a formula to a spreadsheet", "format.ts", "`'${x}` : String(x)", "x : String(x)"),
+    ("a beam goes on from what has ended", "beam.ts", "c.kept && !c.ends", "c.kept"),
     ("text ends its script", "save.ts", ".replaceAll('<', '\\\\u003c')", ""),
 ]  # fmt: skip
 

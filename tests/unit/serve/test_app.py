@@ -296,4 +296,4 @@ def test_every_tiny_family_has_views(runs, client):
         assert model["views"][0] == "tokens" and model["example"]
         recurrent = CONFIGS[model["name"]][1].__class__.__name__.startswith(("Recurrent", "Seq2Seq"))
         assert ("recurrent" in model["views"]) == recurrent
-        assert ("attention" in model["views"]) == (not recurrent or model["name"] == "lstm-translator")
+        assert ("attention" in model["views"]) == (not recurrent or model["name"] in ("lstm-translator", "two-readers"))
