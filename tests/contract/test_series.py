@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from regard.data.samples import Samples
 from regard.errors import ConfigError, ShapeError
@@ -302,6 +303,21 @@ def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):
     inside = ((told[..., 1] <= truth) & (truth <= told[..., 3])).double().mean()
     assert found["loss"] == pytest.approx(square / 30) and found["inside"] == pytest.approx(float(inside))
     assert found["mae"] == pytest.approx(float((truth - told[..., 0]).abs().mean()))
+
+
+class NothingCopied(TorchFunctionMode):
+    """A GPU would be waited for by what makes a tensor of the host's numbers, or numbers of a tensor."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func.__name__ not in ("tensor", "new_tensor", "item", "tolist", "cpu", "__bool__", "__int__"), func
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_of_forecasting_never_waits_for_the_device(forecaster, past):
+    batch, task = Samples((past,), torch.zeros(3, 5, 2).double(), np.arange(3)), Forecast()
+    with NothingCopied():
+        loss = task.loss_sum(forecaster, batch)
+    assert loss.isfinite()
 
 
 def test_settings_of_a_forecaster_that_cannot_be_are_refused(forecaster, past):

@@ -106,6 +106,15 @@ def test_every_test_window_is_scored_beside_simple_forecasts():
     assert "look-back 48" in works("evaluate", "runs/f").out
 
 
+def test_all_rows_of_a_score_on_another_table_have_one_unit(place):
+    with open(place / "prices.csv") as file:
+        header, *rows = csv.reader(file)
+    write(place / "large.csv", [[*header, "volume"], *([t, f"{10 * float(x):.3f}", "7"] for t, x in rows)])
+    own, large = (json.loads(works("evaluate", "runs/f", "--json", *more).out) for more in ([], ["--data=large.csv"]))
+    for a, b in zip((own, *own["beside"]), (large, *large["beside"]), strict=True):
+        assert b["mse"] == pytest.approx(100 * a["mse"], rel=1e-2), "in units of the spread it was trained on"
+
+
 def test_parts_of_a_cross_validation_share_a_row(place):
     (place / "cv.py").write_text(
         "import dataclasses\nfrom regard.train.run import read_run\n\n\ndef recipe():\n    run = read_run('runs/s')\n"

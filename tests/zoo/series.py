@@ -20,7 +20,7 @@ SERIES = [
     ),
     *bugs(
         "tasks/forecast.py",
-        ("too low costs as much as too high", "torch.maximum(q * miss, (q - 1) * miss)", "miss.abs() / 2", CONTRACT),
+        ("too low costs as much as too high", "torch.maximum(q * x, (q - 1) * x)", "x.abs() / 2", CONTRACT),
     ),
     *bugs(
         "data/series.py",

@@ -268,11 +268,11 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     else:
         raise ConfigError(f"{run} has no table of its own; type: regard evaluate {run} --data FILE")
     if data:
-        config = dataclasses.replace(config, name="", path=data)
+        config = dataclasses.replace(config, name="", path=data, target=model.config.columns)
     parts = read_parts(config, flags.say)
     with torch.inference_mode():
         scores = Forecast().held_out(model.model, (b.to(model.device) for b in in_order(parts.test, 256)))
-    rows = beside(parts, parts.test, config)
+    rows = beside(parts, parts.test, config, model.model.spread.double().cpu().numpy())
     what = f"{data or 'its own table'} (test)"
     found: dict[str, Any] = {"on": what, "mse": scores["loss"], "mae": scores["mae"]}
     if "inside" in scores:
