@@ -101,6 +101,27 @@ def test_everything_that_is_known_matters(model, points):
     assert (scores(model, other) - before).abs().max() > 1e-4
 
 
+def test_for_a_number_that_is_not_known_the_usual_one_of_training_stands_in(model, points):
+    *rest, known = points
+    model.tokens.usual[0, -1] = 3.0
+    usual, missing = known.clone(), known.clone()
+    usual[1], missing[1] = 3.0, math.nan
+    close(scores(model, (*rest, missing)), scores(model, (*rest, usual)))
+
+
+def test_what_is_usual_is_measured_on_what_is_known(config):
+    from regard.assemble.series import measure_
+    from regard.data.series import Curves
+    from regard.data.series_batch import SeriesSource
+
+    curves = Curves(["a", "b", "c"], np.array([0, 2, 4, 6]), np.arange(6.0), np.arange(6.0) ** 2, None,
+                    np.arange(6) % 2, BANDS, ["a", "b", "c"], np.array([[1.0], [np.nan], [5.0]]))  # fmt: skip
+    tokens = build(config).tokens
+    measure_(tokens, SeriesSource(curves, LABELS, 10))
+    close(tokens.usual[:, -1], torch.tensor([3.0, math.sqrt(8 / 3)]))
+    assert tokens.usual.isfinite().all()
+
+
 def test_every_parameter_gets_a_gradient(model, points):
     scores(model, points).square().sum().backward()
     idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]

@@ -105,7 +105,7 @@ class SeriesTokens(nn.Module):
         """Points, B T each, to B 1+N D tokens and how many of them are real, B.
 
         The first `lengths` points of a series are real (None: all of all). Those `hidden`, B T, keep their time and
-        band but not their value, and have no part in the norm. `known` is B K.
+        band but not their value, and have no part in the norm. `known` is B K; for NaN its usual value is taken.
         """
         check(times, "B T")
         check(values, "B T", B=times.size(0), T=times.size(1))
@@ -117,6 +117,7 @@ class SeriesTokens(nn.Module):
         each = torch.stack((normed, noise, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
         x = self.joined(torch.cat((each, kinds), -1), times - times[:, :1])
         whole = whole if known is None else torch.cat((whole, known), 1)
+        whole = torch.where(whole.isnan(), self.usual[0], whole)
         first = self.whole((whole - self.usual[0]) / self.usual[1])  # B D
         tokens = None if lengths is None else 1 + ((lengths - c.patch) // c.stride + 1).clamp(1, x.size(1))
         return torch.cat((first[:, None], x), 1), tokens

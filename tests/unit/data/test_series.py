@@ -88,10 +88,19 @@ def test_a_folder_for_each_class_or_a_table_of_labels(tmp_path):
     table = write(tmp_path / "labels.csv", "Num,Type,Per\ns2,c,0.3\ns1,ab,\n")
     curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(known=("per",)), table)
     assert curves.ids == ["s1", "s2"] and curves.labels == ["ab", "c"]
-    assert curves.known.tolist() == [[0.3], [0.3]] and curves.report["unknown"] == 1, "the mean stands in"
+    assert np.isnan(curves.known[0, 0]) and curves.known[1, 0] == 0.3 and curves.report["unknown"] == 1
     write(table, "Num,Type\ns2,c\n")
     curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(), table)
     assert curves.ids == ["s2"] and curves.report["unlabelled"] == 1
+
+
+def test_files_called_alike_are_series_of_their_own(tmp_path):
+    for name in ("x/1.csv", "y/1.csv", "y/2.a.csv", "y/2.b.csv", "y/3.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, f"time,value\n1,{len(name)}\n2,0\n")
+    curves = read_series(tmp_path, SeriesConfig())
+    assert curves.ids == ["x/1.csv", "y/1.csv", "y/2.a.csv", "y/2.b.csv", "3"]
+    assert curves.labels == ["x", "y", "y", "y", "y"] and curves.lengths.tolist() == [2] * 5
 
 
 @pytest.mark.parametrize(
