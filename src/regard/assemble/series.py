@@ -13,9 +13,9 @@ import torch
 
 from regard.assemble.common import Parts, model_card, write_folder
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.series import Curves, SeriesConfig, read_parts
-from regard.data.series_batch import HiddenSource, SeriesSource, class_odds
+from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.errors import ConfigError
 from regard.evaluate.labels import macro_f1
 from regard.evaluate.series import balanced_accuracy, nearest, one_class, weighted_log_loss
