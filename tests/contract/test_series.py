@@ -174,6 +174,16 @@ def test_filling_in_counts_hidden_points_alone(points, shake):
     assert task.held_out(model, [batch])["loss"] == pytest.approx(total / 3, rel=1e-3)
 
 
+def test_a_hidden_point_counts_once_however_many_patches_it_is_in(config, points, shake):
+    import dataclasses
+
+    model = shake(build(dataclasses.replace(config, labels=())), 2.0).double().eval()
+    hidden = (torch.arange(27).view(3, 9) % 3 == 1) & REAL
+    batch, task = Samples((*points, hidden), hidden.sum(1), np.arange(3)), FillSeries()
+    mean = float(task.loss_sum(model, batch).detach()) / task.count(batch)
+    assert task.held_out(model, [batch])["loss"] == pytest.approx(mean)
+
+
 def test_watching_changes_nothing_and_weights_sum_to_one(points, shake):
     model = shake(build(TINY["mean"]), 2.0).double().eval()
     with watch(model) as seen:

@@ -161,6 +161,7 @@ def test_a_batch_is_the_images_asked_for_and_chance_comes_from_the_loader():
     pixels = np.arange(40 * 16, dtype=np.int64).astype(np.uint8).reshape(40, 1, 4, 4)
     part = Part(pixels, np.arange(40) % 4)
     plain = ImageSource(part, 4)
+    assert np.shares_memory(plain.pixels.numpy(), pixels), "what is in memory already is not copied"
     rows = np.array([3, 0, 39])
     found = plain.batch(rows, np.random.default_rng(0))
     assert np.array_equal(found.inputs[0].numpy(), pixels[rows]) and found.targets.tolist() == [3, 0, 3]
