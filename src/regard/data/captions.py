@@ -214,7 +214,7 @@ class CaptionSource:
     ):
         self.part, self.augment, self.pad = part, augment or Augment(), tokenizer.pad
         fits = part.pixels.nbytes < ROOM * free_memory(device)
-        self.pixels = torch.from_numpy(np.require(part.pixels, requirements="CW")).to(device) if fits else None
+        self.pixels = torch.from_numpy(np.require(part.pixels, requirements="W")).to(device) if fits else None
         texts = [c for captions in part.captions for c in captions]
         self.image = np.repeat(np.arange(len(part)), [len(captions) for captions in part.captions])
         self.targets = np.full((len(texts), length), NONE, np.int64)

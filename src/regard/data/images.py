@@ -336,7 +336,7 @@ class ImageSource:
         self.part, self.classes, self.augment = part, classes, augment or Augment()
         self.pixels: Tensor | None = None
         if part.pixels.nbytes < ROOM * free_memory(device):
-            self.pixels = torch.from_numpy(np.require(part.pixels, requirements="CW")).to(device)  # a copy of a file only
+            self.pixels = torch.from_numpy(np.require(part.pixels, requirements="W")).to(device)  # a file is copied
         self.labels = torch.from_numpy(part.labels).to("cpu" if self.pixels is None else device)
 
     def __len__(self) -> int:
