@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.config import at_least, fraction
 from regard.data import columns as tables
-from regard.data.columns import Columns, moments_of, numbers, place, words
+from regard.data.columns import Columns, moments_of, numbers, place, usable, words
 from regard.data.examples import LABELS
 from regard.data.fetch_series import SeriesFiles, get_series
 from regard.data.folders import Say, to_stderr
@@ -30,7 +30,7 @@ CLASSES = (*LABELS, "type")
 FILES = (".csv", ".tsv", ".txt", ".npz", ".parquet")
 TARS = (".tar", ".tar.gz", ".tgz")
 TOLD = {  # what may have been dropped or mended, and how that is said
-    "bad": "{:,} points dropped: a time, value or error that is no finite number",
+    "bad": "{:,} points dropped: a time, value or error that is no finite number, or too large",
     "double": "{:,} points dropped: the same time and band came before",
     "unsorted": "{:,} series sorted by time",
     "empty": "{:,} series dropped: no point was left",
@@ -237,9 +237,9 @@ def gather(long: Long) -> Curves:
     ids, times, values, errors, bands, labels = long
     assert ids is not None
     report: Counter = Counter()
-    good = np.isfinite(times) & np.isfinite(values)
+    good = np.isfinite(times) & usable(values)
     if errors is not None:
-        good &= np.isfinite(errors) & (errors >= 0)
+        good &= usable(errors) & (errors >= 0)
     names, first, which = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))[which]  # series in the order of the file
     names = names[np.argsort(first)]
@@ -296,7 +296,7 @@ def with_labels(
         columns = [numbers(table[place(table, beside, k, (), "known")], f"{beside} column {k!r}") for k in config.known]
         if columns:
             found = np.stack(columns, 1)[at]
-            known = np.where((np.array(at)[:, None] >= 0) & np.isfinite(found), found, np.nan)
+            known = np.where((np.array(at)[:, None] >= 0) & usable(found), found, np.nan)
             curves.report["unknown"] = int(np.isnan(known).sum())
     elif config.known:
         raise ConfigError("data.known names columns of the table of labels; give it: --set data.labels=FILE")

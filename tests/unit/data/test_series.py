@@ -17,6 +17,7 @@ a,2.0,99,0.2,g,one
 b,4.0,nan,0.1,r,two
 b,5.0,inf,0.1,r,two
 b,6.0,60,-1,r,two
+b,7.0,1e20,0.1,r,two
 c,1.0,,0.1,g,one
 """
 
@@ -32,8 +33,8 @@ def test_a_long_table_is_sorted_mended_and_counted(tmp_path):
     assert curves.times.tolist() == [3, 1, 2] and curves.values.tolist() == [30, 10, 20]
     assert curves.errors.tolist() == [0.1, 0.3, 0.2]
     assert [curves.band_names[b] for b in curves.bands] == ["r", "r", "g"]
-    assert {k: v for k, v in curves.report.items() if v} == {"bad": 4, "double": 1, "unsorted": 1, "empty": 1}
-    assert "4 points dropped: a time, value or error that is no finite number" in curves.told()
+    assert {k: v for k, v in curves.report.items() if v} == {"bad": 5, "double": 1, "unsorted": 1, "empty": 1}
+    assert "5 points dropped: a time, value or error that is no finite number, or too large" in curves.told()
 
 
 def test_equal_times_in_two_bands_are_two_points(tmp_path):
