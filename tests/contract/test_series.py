@@ -35,6 +35,14 @@ LENGTHS = torch.tensor([9, 4, 7])
 REAL = torch.arange(9) < LENGTHS[:, None]
 
 
+class NothingCopied(TorchFunctionMode):
+    """A GPU would be waited for by what makes a tensor of the host's numbers, or numbers of a tensor."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func.__name__ not in ("tensor", "new_tensor", "item", "tolist", "cpu", "__bool__", "__int__"), func
+        return func(*args, **(kwargs or {}))
+
+
 @pytest.fixture(params=TINY, ids=list(TINY))
 def config(request):
     return TINY[request.param]
@@ -120,6 +128,14 @@ def test_what_is_usual_is_measured_on_what_is_known(config):
     measure_(tokens, SeriesSource(curves, LABELS, 10))
     close(tokens.usual[:, -1], torch.tensor([3.0, math.sqrt(8 / 3)]))
     assert tokens.usual.isfinite().all()
+
+
+def test_a_step_never_waits_for_the_device(model, points):
+    batch = Samples(points, torch.arange(3), np.arange(3))
+    with NothingCopied():
+        loss = ClassifySamples().loss_sum(model.train(), batch)
+        loss.backward()
+    assert loss.isfinite()
 
 
 def test_every_parameter_gets_a_gradient(model, points):
@@ -334,14 +350,6 @@ def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):
     inside = ((told[..., 1] <= truth) & (truth <= told[..., 3])).double().mean()
     assert found["loss"] == pytest.approx(square / 30) and found["inside"] == pytest.approx(float(inside))
     assert found["mae"] == pytest.approx(float((truth - told[..., 0]).abs().mean()))
-
-
-class NothingCopied(TorchFunctionMode):
-    """A GPU would be waited for by what makes a tensor of the host's numbers, or numbers of a tensor."""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        assert func.__name__ not in ("tensor", "new_tensor", "item", "tolist", "cpu", "__bool__", "__int__"), func
-        return func(*args, **(kwargs or {}))
 
 
 def test_a_step_of_forecasting_never_waits_for_the_device(forecaster, past):

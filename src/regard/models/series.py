@@ -233,7 +233,7 @@ class SeriesTransformer(SeriesModel):
 
 
 class SeriesRecurrent(SeriesModel):
-    """The same tokens, one by one: the cell carries along what it has seen."""
+    """The same tokens, one by one: the cell carries along what it has seen. Padding comes last, so no real token has."""
 
     def __init__(self, c: SeriesRecurrentConfig):
         super().__init__(c)
@@ -246,4 +246,4 @@ class SeriesRecurrent(SeriesModel):
         x, c = self.drop(compute_dtype(x)), self.config
         blank = tuple(x.new_zeros(c.layers, x.size(0), c.width) for _ in range(2 if c.cell == "lstm" else 1))
         drop = c.dropout if self.training and c.layers > 1 else 0.0
-        return run_stack(self.cells, x, blank, drop, tokens)[0], tokens
+        return run_stack(self.cells, x, blank, drop)[0], tokens
