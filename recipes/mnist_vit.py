@@ -3,8 +3,8 @@
     regard train recipes/mnist_vit.py --name mnist
     regard evaluate runs/mnist
 
-99.5 % of the 3,000 held-out images with seed 0 after 350 s of one core's time (2026-11-15, on a busy machine); the test
-part and the minutes on two free cores are not yet measured. Wanted are 99.0 % in 5 minutes.
+99.37 % of the 10,000 test images with seed 0, 4 min 43 s on two cores of an AMD EPYC from the command to the finished
+folder (2026-11-15). Wanted are 99.0 % in 5 minutes.
 """
 
 from regard import Run
