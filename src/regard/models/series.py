@@ -233,7 +233,7 @@ class SeriesTransformer(SeriesModel):
 
 
 class SeriesRecurrent(SeriesModel):
-    """The same tokens, one by one: the cell carries along what it has seen. Padding comes last, so no real token has."""
+    """The same tokens, one by one: the cell carries along what it has seen; padding comes after all that counts."""
 
     def __init__(self, c: SeriesRecurrentConfig):
         super().__init__(c)
