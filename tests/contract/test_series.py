@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from regard.data.samples import Samples
 from regard.errors import ConfigError, ShapeError
@@ -32,6 +33,14 @@ TINY = {
 }
 LENGTHS = torch.tensor([9, 4, 7])
 REAL = torch.arange(9) < LENGTHS[:, None]
+
+
+class NothingCopied(TorchFunctionMode):
+    """A GPU would be waited for by what makes a tensor of the host's numbers, or numbers of a tensor."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        assert func.__name__ not in ("tensor", "new_tensor", "item", "tolist", "cpu", "__bool__", "__int__"), func
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.fixture(params=TINY, ids=list(TINY))
@@ -100,6 +109,35 @@ def test_everything_that_is_known_matters(model, points):
     assert (scores(model, other) - before).abs().max() > 1e-4
 
 
+def test_for_a_number_that_is_not_known_the_usual_one_of_training_stands_in(model, points):
+    *rest, known = points
+    model.tokens.usual[0, -1] = 3.0
+    usual, missing = known.clone(), known.clone()
+    usual[1], missing[1] = 3.0, math.nan
+    close(scores(model, (*rest, missing)), scores(model, (*rest, usual)))
+
+
+def test_what_is_usual_is_measured_on_what_is_known(config):
+    from regard.assemble.series import measure_
+    from regard.data.series import Curves
+    from regard.data.series_batch import SeriesSource
+
+    curves = Curves(["a", "b", "c"], np.array([0, 2, 4, 6]), np.arange(6.0), np.arange(6.0) ** 2, None,
+                    np.arange(6) % 2, BANDS, ["a", "b", "c"], np.array([[1.0], [np.nan], [5.0]]))  # fmt: skip
+    tokens = build(config).tokens
+    measure_(tokens, SeriesSource(curves, LABELS, 10))
+    close(tokens.usual[:, -1], torch.tensor([3.0, math.sqrt(8 / 3)]))
+    assert tokens.usual.isfinite().all()
+
+
+def test_a_step_never_waits_for_the_device(model, points):
+    batch = Samples(points, torch.arange(3), np.arange(3))
+    with NothingCopied():
+        loss = ClassifySamples().loss_sum(model.train(), batch)
+        loss.backward()
+    assert loss.isfinite()
+
+
 def test_every_parameter_gets_a_gradient(model, points):
     scores(model, points).square().sum().backward()
     idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
@@ -150,6 +188,16 @@ def test_filling_in_counts_hidden_points_alone(points, shake):
     assert task.count(batch) == 3
     assert float(task.loss_sum(model, batch).detach()) == pytest.approx(total, rel=1e-3)
     assert task.held_out(model, [batch])["loss"] == pytest.approx(total / 3, rel=1e-3)
+
+
+def test_a_hidden_point_counts_once_however_many_patches_it_is_in(config, points, shake):
+    import dataclasses
+
+    model = shake(build(dataclasses.replace(config, labels=())), 2.0).double().eval()
+    hidden = (torch.arange(27).view(3, 9) % 3 == 1) & REAL
+    batch, task = Samples((*points, hidden), hidden.sum(1), np.arange(3)), FillSeries()
+    mean = float(task.loss_sum(model, batch).detach()) / task.count(batch)
+    assert task.held_out(model, [batch])["loss"] == pytest.approx(mean)
 
 
 def test_watching_changes_nothing_and_weights_sum_to_one(points, shake):
@@ -302,6 +350,13 @@ def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):
     inside = ((told[..., 1] <= truth) & (truth <= told[..., 3])).double().mean()
     assert found["loss"] == pytest.approx(square / 30) and found["inside"] == pytest.approx(float(inside))
     assert found["mae"] == pytest.approx(float((truth - told[..., 0]).abs().mean()))
+
+
+def test_a_step_of_forecasting_never_waits_for_the_device(forecaster, past):
+    batch, task = Samples((past,), torch.zeros(3, 5, 2).double(), np.arange(3)), Forecast()
+    with NothingCopied():
+        loss = task.loss_sum(forecaster, batch)
+    assert loss.isfinite()
 
 
 def test_settings_of_a_forecaster_that_cannot_be_are_refused(forecaster, past):

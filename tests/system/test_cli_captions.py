@@ -2,12 +2,16 @@
 
 import csv
 import json
+import os
+import shutil
 import tarfile
 
 import numpy as np
 import pytest
 from PIL import Image
 from tests.system.cli_toy import regard, works
+
+from regard.data.captions import CaptionsConfig, captioned
 
 COLOURS = {"red": (220, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 220)}
 FAST = ["--device=cpu", "--set=data.size=8", "--set=data.vocab=400", "--set=data.max_length=10", "--set=batch=24"]
@@ -59,11 +63,33 @@ def test_evaluate_tells_right_images_from_others():
     assert "BLEU-4" in works("evaluate", "runs/cap", "--device=cpu").out
 
 
-def test_predict_captions_a_folder():
+def test_predict_captions_a_folder_and_loses_nothing(tmp_path):
     works("predict", "runs/cap", "images", "--out=said.csv", "--device=cpu")
     with open("said.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 60 and list(rows[0]) == ["file", "caption"]
+    (tmp_path / "some").mkdir()
+    shutil.copy("images/0.png", tmp_path / "some" / "b.png")
+    (tmp_path / "some" / "a.png").write_bytes(b"no image")
+    said = works("predict", "runs/cap", str(tmp_path / "some"), "--json", "--device=cpu")
+    first, second = (json.loads(line) for line in said.lines)
+    assert first == {"file": str(tmp_path / "some" / "a.png"), "caption": ""} and "red" in second["caption"]
+    assert "no caption" in said.err
+    (tmp_path / "empty").mkdir()
+    assert "holds no images" in regard("predict", "runs/cap", str(tmp_path / "empty"), "--device=cpu").err
+
+
+def test_an_image_that_is_mended_is_read_again(place, tmp_path):
+    (tmp_path / "0.png").write_bytes(b"no image")
+    Image.new("RGB", (4, 4), "red").save(tmp_path / "1.png")
+    table = tmp_path / "captions.tsv"
+    table.write_text("image\tcaption\n0.png\ta\n1.png\tb\n")
+    config = CaptionsConfig(path=str(table), size=4)
+    assert len(captioned(table, tmp_path, config, print)[0]) == 1
+    folder = tmp_path.stat()
+    shutil.copy("images/1.png", tmp_path / "0.png")
+    os.utime(tmp_path, ns=(folder.st_atime_ns, folder.st_mtime_ns))  # a file written over leaves its folder as it was
+    assert len(captioned(table, tmp_path, config, print)[0]) == 2
 
 
 def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):

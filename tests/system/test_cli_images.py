@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -67,6 +68,16 @@ def test_a_picture_is_classified_and_where_it_looked_is_drawn(place, tmp_path):
         assert image.width > 600
     found = json.loads(works("classify", "runs/vit", tmp_path / "new.png", "--json", "--device=cpu").out)
     assert found["label"] == "upright" and sum(found["probabilities"].values()) == pytest.approx(1)
+
+
+def test_another_table_is_read_by_the_column_it_was_trained_on(place):
+    shutil.copytree("runs/vit", "runs/way")
+    known = json.loads((place / "runs/way/run.json").read_text())
+    known["data"]["label"] = "way"
+    (place / "runs/way/run.json").write_text(json.dumps(known))
+    (place / "ways.csv").write_text("image,way,by\nphotos/across/1.png,across,a\nphotos/upright/1.png,upright,b\n")
+    found = json.loads(works("evaluate", "runs/way", "--data=ways.csv", "--json", "--device=cpu").out)
+    assert found["accuracy"] == 1.0 and found["images"] == 2
 
 
 def test_evaluate_scores_what_was_held_out_or_a_folder(place):

@@ -66,6 +66,10 @@ def test_all_curves_of_a_file_get_a_row(place):
     assert len(rows) == 120 and rows[0]["id"] == "star0" and set(rows[0]) == {
         "id", "label", "probability_flat", "probability_wave"}  # fmt: skip
     assert sum(row["label"] == ("flat" if i % 3 else "wave") for i, row in enumerate(rows)) > 110
+    works("predict", "runs/s", "curves.csv", "--out=labels.jsonl")
+    lines = (place / "labels.jsonl").read_text().splitlines()
+    assert lines == works("predict", "runs/s", "curves.csv", "--json").lines, "a line for each, as of all predictions"
+    assert [json.loads(line)["label"] for line in lines] == [row["label"] for row in rows]
 
 
 def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
@@ -91,6 +95,7 @@ def test_the_next_rows_are_told_with_their_quantiles_and_drawn(place):
     said = works("forecast", "runs/f", "--data=prices.csv", "--plot=next.png")
     assert said.lines[0].split() == ["time", "close", "close", "10%", "close", "50%", "close", "90%"]
     assert said.lines[1].startswith("2020-01-26 00:00:00") and (place / "next.png").stat().st_size > 10_000
+    assert len(json.loads(works("forecast", "runs/f", "--data=prices.csv", "--json").out)) == 12
     works("predict", "runs/f", "prices.csv", "--out=next.csv")
     rows = list(csv.DictReader((place / "next.csv").read_text().splitlines()))
     assert len(rows) == 12 and all(
@@ -104,6 +109,15 @@ def test_every_test_window_is_scored_beside_simple_forecasts():
     names = [row["name"] for row in found["beside"]]
     assert names == ["the last 24 rows again", "a linear map of the past"] and 0 < found["mse"] < 1
     assert "look-back 48" in works("evaluate", "runs/f").out
+
+
+def test_all_rows_of_a_score_on_another_table_have_one_unit(place):
+    with open(place / "prices.csv") as file:
+        header, *rows = csv.reader(file)
+    write(place / "large.csv", [[*header, "volume"], *([t, f"{10 * float(x):.3f}", "7"] for t, x in rows)])
+    own, large = (json.loads(works("evaluate", "runs/f", "--json", *more).out) for more in ([], ["--data=large.csv"]))
+    for a, b in zip((own, *own["beside"]), (large, *large["beside"]), strict=True):
+        assert b["mse"] == pytest.approx(100 * a["mse"], rel=1e-2), "in units of the spread it was trained on"
 
 
 def test_parts_of_a_cross_validation_share_a_row(place):

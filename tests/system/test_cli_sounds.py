@@ -3,6 +3,7 @@
 import base64
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -91,6 +92,16 @@ def test_held_out_clips_and_others_are_scored(place):
     (place / "other.csv").write_text("file,label\nclips/low/1.wav,middle\n")
     said = regard("evaluate", "runs/tones", "--data=other.csv", "--device=cpu")
     assert said.code == 2 and "'middle' is not among those trained on" in said.err
+
+
+def test_another_table_is_read_by_the_column_it_was_trained_on(place):
+    shutil.copytree("runs/tones", "runs/pitch")
+    known = json.loads((place / "runs/pitch/run.json").read_text())
+    known["data"]["label"] = "pitch"
+    (place / "runs/pitch/run.json").write_text(json.dumps(known))
+    (place / "pitches.csv").write_text("file,pitch,voice\nclips/low/1.wav,low,ada\nclips/high/1.wav,high,bob\n")
+    found = json.loads(works("evaluate", "runs/pitch", "--data=pitches.csv", "--json", "--device=cpu").out)
+    assert found["accuracy"] == 1.0 and found["clips"] == 2
 
 
 def test_a_folder_becomes_a_table(tmp_path):

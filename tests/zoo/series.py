@@ -11,6 +11,8 @@ SERIES = [
         ("bands are centred by the mean of all", "(kinds * levels[:, None]).sum(-1)", "level", TORCH),
         ("a hidden value is in the norm", "seen = real if hidden is None else real & ~hidden", "seen = real", CONTRACT),
         ("time begins with the calendar", "times - times[:, :1])", "times)", CONTRACT),
+        ("what is not known is zero", "torch.where(whole.isnan(), self.usual[0], whole)", "whole.nan_to_num(0.0)",
+         CONTRACT),
         ("padding is in the mean", "(x * real[..., None]).sum(1)", "x.sum(1)", CONTRACT),
     ),
     *bugs(
@@ -20,10 +22,11 @@ SERIES = [
     ),
     *bugs(
         "tasks/forecast.py",
-        ("too low costs as much as too high", "torch.maximum(q * miss, (q - 1) * miss)", "miss.abs() / 2", CONTRACT),
+        ("too low costs as much as too high", "torch.maximum(q * x, (q - 1) * x)", "x.abs() / 2", CONTRACT),
     ),
     *bugs(
         "data/series.py",
+        ("files called alike are one series", "stem if alike[stem] == 1 else name", "stem", READING),
         ("what comes twice is kept twice", "[order][~double]", "[order]", READING),
         ("the only example of a class is held out", "if len(rows) > 1:", "if rows:", READING),
     ),

@@ -67,7 +67,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = model.to(device)
     content = zlib.crc32(np.ascontiguousarray(parts.history.values[: parts.rows]).tobytes())
     loader = SamplesLoader(parts.train, run.batch, run.seed, content=content)
-    for row in beside(parts, parts.valid, data):
+    for row in beside(parts, parts.valid, data, parts.spread):
         say(f"to beat on the validation windows: {row.name}, squared error {row.mse:.4f}, absolute {row.mae:.4f}")
     return Parts(
         run=run,
@@ -80,10 +80,10 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     )
 
 
-def beside(parts: HistoryParts, windows: Windows, data: HistoryConfig) -> list[Errors]:
-    """What simple forecasts get on the same windows."""
+def beside(parts: HistoryParts, windows: Windows, data: HistoryConfig, spread: np.ndarray) -> list[Errors]:
+    """What simple forecasts get on the same windows, in units of `spread`."""
     season = data.season or season_of(parts.history.values[: parts.rows], data.lookback)
-    return to_beat(parts.train, windows, parts.spread, season)
+    return to_beat(parts.train, windows, spread, season)
 
 
 def example(run: Run) -> Samples:

@@ -13,7 +13,7 @@ from regard.data import image_sets
 from regard.data.augment import Augment
 from regard.data.folders import Say
 from regard.data.images import OWN_SIZE, ImageData, ImagesConfig, ImageSource, load_images
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.errors import ConfigError
 from regard.evaluate.labels import macro_f1
 from regard.models import ImageConfig, build, config_for
@@ -159,7 +159,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     torch.manual_seed(run.seed)
     model: Any = build(run.model).to(device)
     counts = np.bincount(data.train.labels, minlength=len(data.labels))
-    odds = 1 / counts[data.train.labels] if config.balanced else None
+    odds = class_odds(data.train.labels) if config.balanced else None
     source = ImageSource(data.train, len(data.labels), config.augment, device)
     loader = SamplesLoader(source, run.batch, run.seed, odds, content=data.content)
     valid = ImageSource(data.valid, len(data.labels), None, device)

@@ -13,9 +13,9 @@ import torch
 
 from regard.assemble.common import Parts, model_card, write_folder
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.series import Curves, SeriesConfig, read_parts
-from regard.data.series_batch import HiddenSource, SeriesSource, class_odds
+from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.errors import ConfigError
 from regard.evaluate.labels import macro_f1
 from regard.evaluate.series import balanced_accuracy, nearest, one_class, weighted_log_loss
@@ -158,8 +158,9 @@ def measure_(tokens: SeriesTokens, source: SeriesSource) -> None:
     for batch in in_order(source, 256):
         found.append(tokens.told(*batch.inputs))
     every = torch.cat(found)
-    spread = every.std(0, correction=0)
-    tokens.usual.copy_(torch.stack((every.mean(0), torch.where(spread > 1e-6, spread, 1.0))))
+    mean = every.nanmean(0).nan_to_num(0.0)  # of a number known of no object, whatever
+    spread = torch.where(every.isnan(), mean, every).std(0, correction=0)
+    tokens.usual.copy_(torch.stack((mean, torch.where(spread > 1e-6, spread, 1.0))))
 
 
 def begin_from_(model: Any, started: Any) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 
 from regard.assemble.common import Parts, model_card, write_folder
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.tables import RowSource, TableConfig, TableData, load_table, write_columns
 from regard.errors import ConfigError
 from regard.evaluate.labels import macro_f1
@@ -66,7 +66,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     torch.manual_seed(run.seed)
     model: Any = build(run.model).to(device)
     counts = np.bincount(data.train.labels, minlength=len(data.labels))
-    odds = 1 / counts[data.train.labels] if config.balanced else None
+    odds = class_odds(data.train.labels) if config.balanced else None
     common = float((data.valid.labels == counts.argmax()).mean())
     say(f"to beat on the held-out part: accuracy {common:.1%} of the commonest class")
     return Parts(

@@ -1,6 +1,7 @@
 """`regard caption`, and how captioners are scored and run over folders."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,19 +113,22 @@ def predict_captions(
     if not file.exists():
         raise DataError(f"no file or folder {file}")
     files = list(files_of(file)) if file.is_dir() else [file]
+    if not files:
+        raise DataError(f"{file} holds no images")
+    write_rows(captioned_rows(model, files, beam, flags), out, json, flags)
 
-    def rows() -> Any:
-        for start in range(0, len(files), CHUNK):
-            read = []
-            for path in files[start : start + CHUNK]:
-                try:
-                    read.append((path, model.images([path])[0]))
-                except DataError as e:
-                    flags.say(f"no caption: {e}")
-            if read:
-                import numpy as np
 
-                made = model.caption(np.stack([pixels for _, pixels in read]), beam=beam)
-                yield from ({"file": str(path), "caption": h.text} for (path, _), h in zip(read, made, strict=True))
+def captioned_rows(model: "ImageCaptioner", files: list[Path], beam: int, flags: Flags) -> Iterator[dict[str, Any]]:
+    """A row for each file, in order; one that cannot be read gets no caption, and is told of."""
+    import numpy as np
 
-    write_rows(rows(), out, json, flags)
+    for start in range(0, len(files), CHUNK):
+        read: dict[Path, Any] = {}
+        for path in files[start : start + CHUNK]:
+            try:
+                read[path] = model.images([path])[0]
+            except DataError as e:
+                flags.say(f"no caption: {e}")
+        made = model.caption(np.stack(list(read.values())), beam=beam) if read else []
+        said = dict(zip(read, (h.text for h in made), strict=True))
+        yield from ({"file": str(path), "caption": said.get(path, "")} for path in files[start : start + CHUNK])

@@ -60,16 +60,16 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
     from regard.train.run import read_run
 
     channels, side, _ = model.shape
+    config = read_run(run).data if (Path(run) / "run.json").is_file() else ImagesConfig()
+    assert isinstance(config, ImagesConfig)
     if not data:
-        if not (Path(run) / "run.json").is_file():
+        if not (config.name or config.path):
             raise ConfigError(f"{run} has no images of its own; type: regard evaluate {run} --data FOLDER")
-        config = read_run(run).data
-        assert isinstance(config, ImagesConfig)
         loaded = load_images(config, flags.say)
         part = loaded.test or loaded.valid
         what = "its test part" if loaded.test else "its own held-out images"
         return f"{what} of {config.name}" if config.name and loaded.test else what, part.pixels, part.labels
-    images = list_images(Path(data).expanduser())
+    images = list_images(Path(data).expanduser(), config.label)
     at = {label: i for i, label in enumerate(model.labels)}
     for image in images:
         if image.label not in at:

@@ -1,15 +1,13 @@
 """Series and forecasts: what `classify`, `predict` and `evaluate` do with them, and `regard forecast`."""
 
-import csv
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.classes import judge_classes, show_answer
-from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
+from regard.cli.classes import judge_classes, show_answer, write_rows
+from regard.cli.common import Device, Flags, Json, Run, pick_device, show, table
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
 
@@ -55,11 +53,14 @@ def forecast(
 
         check_picture(plot)
     history, rows = told(model, table_of(run, data), flags)
-    if out is not None or json:
+    if out is not None:
         write_rows(rows, out, json, flags)
+    elif json:
+        show(rows)
     else:
-        shown = rows if len(rows) <= SHOWN + 1 else [*rows[:SHOWN], ["…"] * len(rows[0]), rows[-1]]
-        print(table([[str(cell) for cell in row] for row in shown], right=range(1, len(rows[0]))))
+        cells = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
+        shown = cells if len(cells) <= SHOWN + 1 else [*cells[:SHOWN], ["…"] * len(cells[0]), cells[-1]]
+        print(table(shown, right=range(1, len(cells[0]))))
     if plot:
         from regard.explain.curve import draw_forecast
 
@@ -85,8 +86,8 @@ def table_of(run: str, data: str) -> Path:
     return get_history(name).train
 
 
-def told(model: "ForecastPredictor", file: Path, flags: Flags) -> tuple["History", list[list[Any]]]:
-    """The table, and the rows that come next under a header."""
+def told(model: "ForecastPredictor", file: Path, flags: Flags) -> tuple["History", list[dict[str, Any]]]:
+    """The table, and the rows that come next."""
     history = model.read(file)
     for line in history.told():
         flags.say(line)
@@ -94,38 +95,27 @@ def told(model: "ForecastPredictor", file: Path, flags: Flags) -> tuple["History
 
 
 def predict_rows(model: "ForecastPredictor", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
-    """All of the next rows, as CSV."""
+    """All of the next rows."""
     write_rows(told(model, file, flags)[1], out, json, flags)
 
 
-def write_rows(rows: list[list[Any]], out: Path | None, json: bool, flags: Flags) -> None:
-    """Rows under their header: into a file, or printed as CSV or JSON."""
-    if out is not None:
-        with new_file(out) as sheet:
-            csv.writer(sheet, lineterminator="\n").writerows(rows)
-        flags.say(f"wrote {out}")
-    elif json:
-        show([dict(zip(rows[0], row, strict=True)) for row in rows[1:]])
-    else:
-        csv.writer(sys.stdout, lineterminator="\n").writerows(rows)
-
-
-def rows_of(outlook: "Outlook", dated: bool) -> list[list[Any]]:
-    """A header, and a row for each time: of each column the mean and the quantiles."""
+def rows_of(outlook: "Outlook", dated: bool) -> list[dict[str, Any]]:
+    """A row for each time: of each column the mean and the quantiles."""
     from regard.explain.curve import as_dates
 
     times = [str(t).replace("T", " ") for t in as_dates(outlook.times)] if dated else outlook.times.tolist()
     if dated and all(t.endswith(" 00:00:00") for t in times):
         times = [t[:10] for t in times]
-    names = [[name, *(f"{name} {q:.0%}" for q in outlook.levels)] for name in outlook.columns]
-    rows: list[list[Any]] = [["time", *(name for group in names for name in group)]]
+    groups = [[name, *(f"{name} {q:.0%}" for q in outlook.levels)] for name in outlook.columns]
+    names = ["time", *(name for group in groups for name in group)]
+    rows = []
     for h, when in enumerate(times):
         told = [
             float(f"{x:.6g}")
             for c in range(len(outlook.columns))
             for x in (outlook.mean[h, c], *outlook.quantiles[h, c])
         ]
-        rows.append([when, *told])
+        rows.append(dict(zip(names, [when, *told], strict=True)))
     return rows
 
 
@@ -172,12 +162,12 @@ def predict_series(
     """A row for each series: its id, its label, all probabilities."""
     curves = read_curves(model, str(file), labels, flags)
     likely = model.probabilities(curves)
-    header = ["id", "label", *(f"probability_{label}" for label in model.labels)]
-    rows = [
-        [i, model.labels[int(p.argmax())], *(round(float(x), 6) for x in p)]
+    rows = (
+        {"id": i, "label": model.labels[int(p.argmax())]}
+        | {f"probability_{label}": round(float(x), 6) for label, x in zip(model.labels, p, strict=True)}
         for i, p in zip(curves.ids, likely, strict=True)
-    ]
-    write_rows([header, *rows], out, json, flags)
+    )
+    write_rows(rows, out, json, flags)
 
 
 def evaluate_series(
@@ -268,11 +258,11 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     else:
         raise ConfigError(f"{run} has no table of its own; type: regard evaluate {run} --data FILE")
     if data:
-        config = dataclasses.replace(config, name="", path=data)
+        config = dataclasses.replace(config, name="", path=data, target=model.config.columns)
     parts = read_parts(config, flags.say)
     with torch.inference_mode():
         scores = Forecast().held_out(model.model, (b.to(model.device) for b in in_order(parts.test, 256)))
-    rows = beside(parts, parts.test, config)
+    rows = beside(parts, parts.test, config, model.model.spread.double().cpu().numpy())
     what = f"{data or 'its own table'} (test)"
     found: dict[str, Any] = {"on": what, "mse": scores["loss"], "mae": scores["mae"]}
     if "inside" in scores:

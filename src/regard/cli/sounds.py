@@ -117,12 +117,12 @@ def clip_set(run: str, data: str, flags: Flags) -> tuple[str, "list[Clip]"]:
     from regard.data.clips import ClipsConfig, list_clips, parts
     from regard.train.run import read_run
 
-    if data:
-        return data, list_clips(Path(data).expanduser())
-    if not (Path(run) / "run.json").is_file():
-        raise ConfigError(f"{run} has no clips of its own; type: regard evaluate {run} --data FOLDER")
-    config = read_run(run).data
+    config = read_run(run).data if (Path(run) / "run.json").is_file() else ClipsConfig()
     assert isinstance(config, ClipsConfig)
+    if data:
+        return data, list_clips(Path(data).expanduser(), config.label)
+    if not (config.name or config.path):
+        raise ConfigError(f"{run} has no clips of its own; type: regard evaluate {run} --data FOLDER")
     if config.name and (test := fetch.get_clips(config.name, flags.say).test):
         return f"the test part of {config.name}", list_clips(test)
     return "its own held-out clips", parts(config, flags.say)[1]

@@ -17,7 +17,7 @@ from regard.data.augment import Augment, augmented
 from regard.data.batch import moved
 from regard.data.examples import read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
-from regard.data.images import PATHS, ROOM, free_memory, read_image
+from regard.data.images import PATHS, ROOM, free_memory, read_image, spread_of, stat
 from regard.data.labelled import NONE
 from regard.data.pairs import clean
 from regard.data.samples import Samples
@@ -82,11 +82,8 @@ class CaptionData:
         )
 
     def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        some = self.train.pixels[:1000] / np.float32(255)
-        return (
-            tuple(round(float(x), 4) for x in some.mean((0, 2, 3))),
-            tuple(round(max(float(x), 1e-3), 4) for x in some.std((0, 2, 3))),
-        )
+        """Of the training pixels."""
+        return spread_of(self.train.pixels)
 
 
 def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
@@ -144,10 +141,9 @@ def pictures(
     """N 3 P P bytes, the names of those, and the others by reason; decoded once, and kept in the cache."""
     if not images.exists():
         raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
-    stamp = images.stat()
-    folder = cache_folder() / "prepared" / store.key(
-        "captions", FORMAT, size, names, str(images.absolute()), stamp.st_size, stamp.st_mtime_ns
-    )  # fmt: skip
+    files = [images / name for name in names] if images.is_dir() else [images]
+    stamps = [(s.st_size, s.st_mtime_ns) if (s := stat(file)) else (-1, -1) for file in files]
+    folder = cache_folder() / "prepared" / store.key("captions", FORMAT, size, names, str(images.absolute()), stamps)
     if (manifest := store.read_manifest(folder)) is None:
         say(f"preparing: decoding {len(names):,} images to {size} x {size} pixels ...")
         with building(folder) as temporary:
@@ -218,7 +214,7 @@ class CaptionSource:
     ):
         self.part, self.augment, self.pad = part, augment or Augment(), tokenizer.pad
         fits = part.pixels.nbytes < ROOM * free_memory(device)
-        self.pixels = torch.from_numpy(np.array(part.pixels)).to(device) if fits else None
+        self.pixels = torch.from_numpy(np.require(part.pixels, requirements="W")).to(device) if fits else None
         texts = [c for captions in part.captions for c in captions]
         self.image = np.repeat(np.arange(len(part)), [len(captions) for captions in part.captions])
         self.targets = np.full((len(texts), length), NONE, np.int64)

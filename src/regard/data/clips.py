@@ -105,15 +105,19 @@ def class_of(path: PurePosixPath | Path) -> str:
 
 
 def _from_archive(path: Path) -> list[Clip]:
-    clips = []
+    """Of an archive of one folder, what is in that folder."""
+    found: list[tuple[PurePosixPath, bytes]] = []
     try:
         with tarfile.open(path) as tar:
             for member in tar:
                 name = PurePosixPath(member.name)
                 if member.isfile() and is_clip(name.name) and (file := tar.extractfile(member)):
-                    clips.append(Clip(str(name), class_of(name), file.read()))
+                    found.append((name, file.read()))
     except (tarfile.TarError, EOFError, OSError) as e:
         raise DataError(f"{path} cannot be read ({e}); it is damaged or no tar archive") from None
+    above = {name.parts[0] for name, _ in found if len(name.parts) > 1}
+    alone = len(above) == 1 and all(len(name.parts) > 1 for name, _ in found)
+    clips = [Clip(str(name), class_of(PurePosixPath(*name.parts[alone:])), data) for name, data in found]
     return sorted(clips, key=lambda clip: clip.file)
 
 
@@ -188,15 +192,14 @@ def parts(config: ClipsConfig, say: Say = to_stderr) -> tuple[list[Clip], list[C
 
 def split(clips: Sequence[Clip], held_out: float) -> tuple[list[Clip], list[Clip]]:
     """Some clips of every class held out: by chance, but always the same."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    groups: dict[str, list[Clip]] = defaultdict(list)
     for clip in clips:
-        groups[clip.label].append(Path(clip.file).name)
-    chosen: set[tuple[str, str]] = set()
-    for label, names in groups.items():
-        names.sort(key=lambda name: hashlib.sha256(name.encode()).digest())
-        chosen.update((label, name) for name in names[: round(held_out * len(names))])
-    aside = [(clip.label, Path(clip.file).name) in chosen for clip in clips]
-    train, valid = ([clip for clip, out in zip(clips, aside, strict=True) if out is side] for side in (False, True))
+        groups[clip.label].append(clip)
+    chosen: set[str] = set()
+    for group in groups.values():  # by their names, which stay when the folder is moved
+        group.sort(key=lambda clip: (hashlib.sha256(Path(clip.file).name.encode()).digest(), clip.file))
+        chosen.update(clip.file for clip in group[: round(held_out * len(group))])
+    train, valid = ([clip for clip in clips if (clip.file in chosen) is side] for side in (False, True))
     if clips and not (train and valid):
         raise DataError(f"{len(clips)} clips are too few to hold some out; give more, or --valid FOLDER")
     return train, valid

@@ -16,6 +16,7 @@ TABS = (".tsv", ".tab", ".txt")
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 DATES = ("%m/%d/%Y", "%m/%d/%y", "%d.%m.%Y", "%Y%m%d", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
 DAY = 86_400.0
+LARGEST = 1e18  # of a number that is of use: the square of one much larger is infinite in 32 bits
 
 
 def ending(path: Path) -> str:
@@ -100,6 +101,11 @@ def numbers(cells: np.ndarray, where: str) -> np.ndarray:
         return cells.astype(np.float64)
     except (ValueError, TypeError):
         return np.array([_number(cell, where, row) for row, cell in enumerate(cells.tolist(), 1)])
+
+
+def usable(numbers: np.ndarray) -> np.ndarray:
+    """Which of them are finite, and will be when they are squared."""
+    return np.abs(numbers) <= LARGEST
 
 
 def is_dated(cells: np.ndarray) -> bool:

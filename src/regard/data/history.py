@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.config import at_least
-from regard.data.columns import Columns, is_dated, moments_of, numbers, place, read_columns
+from regard.data.columns import Columns, is_dated, moments_of, numbers, place, read_columns, usable
 from regard.data.fetch_series import get_history
 from regard.data.folders import Say, to_stderr
 from regard.data.samples import Samples
@@ -16,7 +16,7 @@ from regard.data.series import TIMES
 from regard.errors import ConfigError, DataError
 
 TOLD = {
-    "filled": "{:,} numbers missing or not finite; the one before stands in for them",
+    "filled": "{:,} numbers missing, not finite or too large; the one before stands in for them",
     "double": "{:,} rows dropped: the same time came before",
     "unsorted": "{:,} rows were out of order; sorted by time",
     "undated": "{:,} rows dropped: no time",
@@ -102,7 +102,7 @@ def _numeric(found: Columns, name: str) -> bool:
 
 def _filled(values: np.ndarray, path: Path) -> tuple[np.ndarray, int]:
     """What is missing takes the number before it; at the very beginning, the first there is."""
-    gone = ~np.isfinite(values)
+    gone = ~usable(values)
     if gone.all(0).any():
         raise DataError(f"{path}: a column to forecast holds no number at all")
     last = np.maximum.accumulate(np.where(gone, -1, np.arange(len(values))[:, None]), 0)

@@ -31,6 +31,7 @@ OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nob
 HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
 PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 ROOM = 0.5  # of the free memory, that images may take
+MEASURED = 10_000  # images, at most, whose mean and spread are taken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +98,8 @@ class ImageData:
         )
 
     def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of the training pixels, between 0 and 1, one a channel."""
-        some = self.train.pixels[:10_000] / np.float32(255)
-        std = np.maximum(some.std((0, 2, 3)), 1e-3)
-        return tuple(round(float(x), 4) for x in some.mean((0, 2, 3))), tuple(round(float(x), 4) for x in std)
+        """Of the training pixels."""
+        return spread_of(self.train.pixels)
 
 
 def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
@@ -121,6 +120,19 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
         train, valid = split(train, config.held_out)
     content = int(hashlib.sha256(train.pixels[:64].tobytes() + train.labels.tobytes()).hexdigest()[:12], 16)
     return ImageData(labels, train, valid, found.get("test"), notes, content)
+
+
+def spread_of(pixels: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation, one a channel, of N C P P bytes as numbers between 0 and 1; of many images, that of
+    some from all over, as those of a class often lie together."""
+    rows = np.unique(np.linspace(0, len(pixels) - 1, min(MEASURED, len(pixels))).astype(int))
+    counts = np.zeros((pixels.shape[1], 256), np.int64)
+    for some in np.array_split(rows, -(-len(rows) // 64)):  # a few at a time: large ones would fill the memory
+        counts += [np.bincount(channel.ravel(), minlength=256) for channel in pixels[some].swapaxes(0, 1)]
+    levels, shares = np.arange(256) / 255, counts / counts.sum(1, keepdims=True)  # C 256
+    mean = shares @ levels
+    std = np.sqrt((shares * (levels - mean[:, None]) ** 2).sum(1))
+    return tuple(round(float(x), 4) for x in mean), tuple(round(max(float(x), 1e-3), 4) for x in std)
 
 
 def split(part: Part, held_out: float) -> tuple[Part, Part]:
@@ -324,7 +336,7 @@ class ImageSource:
         self.part, self.classes, self.augment = part, classes, augment or Augment()
         self.pixels: Tensor | None = None
         if part.pixels.nbytes < ROOM * free_memory(device):
-            self.pixels = torch.from_numpy(np.array(part.pixels)).to(device)
+            self.pixels = torch.from_numpy(np.require(part.pixels, requirements="W")).to(device)  # a file is copied
         self.labels = torch.from_numpy(part.labels).to("cpu" if self.pixels is None else device)
 
     def __len__(self) -> int:

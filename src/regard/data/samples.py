@@ -108,6 +108,11 @@ class SamplesLoader:
         self._plan = batches[self.rank :: self.world]
 
 
+def class_odds(labels: np.ndarray) -> np.ndarray:
+    """One for each thing, so that all classes are drawn alike."""
+    return 1.0 / np.bincount(labels)[labels]
+
+
 def in_order(source: Source, batch: int) -> Iterator[Samples]:
     """One pass over all, always the same and unchanged: for validation. No last batch is dropped."""
     for start in range(0, len(source), batch):

@@ -15,7 +15,7 @@ import numpy as np
 
 from regard.config import at_least, fraction
 from regard.data import columns as tables
-from regard.data.columns import Columns, moments_of, numbers, place, words
+from regard.data.columns import Columns, moments_of, numbers, place, usable, words
 from regard.data.examples import LABELS
 from regard.data.fetch_series import SeriesFiles, get_series
 from regard.data.folders import Say, to_stderr
@@ -30,12 +30,12 @@ CLASSES = (*LABELS, "type")
 FILES = (".csv", ".tsv", ".txt", ".npz", ".parquet")
 TARS = (".tar", ".tar.gz", ".tgz")
 TOLD = {  # what may have been dropped or mended, and how that is said
-    "bad": "{:,} points dropped: a time, value or error that is no finite number",
+    "bad": "{:,} points dropped: a time, value or error that is no finite number, or too large",
     "double": "{:,} points dropped: the same time and band came before",
     "unsorted": "{:,} series sorted by time",
     "empty": "{:,} series dropped: no point was left",
     "unlabelled": "{:,} series dropped: no label",
-    "unknown": "{:,} numbers known of objects are missing; the mean stands in for them",
+    "unknown": "{:,} numbers known of objects are missing; the mean of the training part stands in for them",
 }
 
 
@@ -85,7 +85,7 @@ class Curves:
     bands: np.ndarray | None  # numbers of `band_names`
     band_names: tuple[str, ...] = ("value",)
     labels: list[str] = field(default_factory=list)  # N; none: not known
-    known: np.ndarray | None = None  # N K
+    known: np.ndarray | None = None  # N K; NaN: missing
     report: Counter = field(default_factory=Counter)
 
     def __len__(self) -> int:
@@ -191,11 +191,15 @@ def _wide(found: Columns, path: Path) -> Long | None:
 
 
 def _folder(path: Path, config: SeriesConfig) -> Long:
-    """A file for each series: its name is the id, and its label the folder it lies in, unless a table has them."""
+    """A file for each series: its name is the id, with its folder's where several are called alike, and its label the
+    folder it lies in, unless a table has them."""
     parts: list[Any] = [[] for _ in Long._fields]
-    for name, found in _files(path):
+    files = list(_files(path))
+    alike = Counter(Path(name).name.split(".")[0] for name, _ in files)
+    for name, found in files:
         long, inside = _long(found, path / name, config), Path(name).parent.name
-        own = np.full(len(long.times), Path(name).name.split(".")[0])
+        stem = Path(name).name.split(".")[0]
+        own = np.full(len(long.times), stem if alike[stem] == 1 else name)
         above = np.full(len(long.times), inside) if inside and not config.labels else None
         ids, labels = own if long.ids is None else long.ids, above if long.labels is None else long.labels
         for part, values in zip(parts, long._replace(ids=ids, labels=labels), strict=True):
@@ -233,9 +237,9 @@ def gather(long: Long) -> Curves:
     ids, times, values, errors, bands, labels = long
     assert ids is not None
     report: Counter = Counter()
-    good = np.isfinite(times) & np.isfinite(values)
+    good = np.isfinite(times) & usable(values)
     if errors is not None:
-        good &= np.isfinite(errors) & (errors >= 0)
+        good &= usable(errors) & (errors >= 0)
     names, first, which = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))[which]  # series in the order of the file
     names = names[np.argsort(first)]
@@ -291,10 +295,9 @@ def with_labels(
         names = [given[i] if i >= 0 and given else "" for i in at]
         columns = [numbers(table[place(table, beside, k, (), "known")], f"{beside} column {k!r}") for k in config.known]
         if columns:
-            found = np.stack(columns, 1)
-            known = np.where(np.array(at)[:, None] >= 0, found[at], np.nan)
-            known, missing = _filled(known)
-            curves.report["unknown"] = missing
+            found = np.stack(columns, 1)[at]
+            known = np.where((np.array(at)[:, None] >= 0) & usable(found), found, np.nan)
+            curves.report["unknown"] = int(np.isnan(known).sum())
     elif config.known:
         raise ConfigError("data.known names columns of the table of labels; give it: --set data.labels=FILE")
     if not labelled:
@@ -308,12 +311,6 @@ def with_labels(
     curves.report["unlabelled"] = len(names) - len(rows)
     whole = replace(curves, labels=names, known=known)
     return whole if len(rows) == len(names) else part(whole, rows)
-
-
-def _filled(known: np.ndarray) -> tuple[np.ndarray, int]:
-    gone = ~np.isfinite(known)
-    means = np.nan_to_num(np.nanmean(np.where(gone, np.nan, known), 0)) if not gone.all() else np.zeros(known.shape[1])
-    return np.where(gone, means, known), int(gone.sum())
 
 
 def part(curves: Curves, rows: Sequence[int]) -> Curves:

@@ -82,8 +82,3 @@ def hidden(inputs: tuple[Tensor | None, ...], chance: np.random.Generator, part:
     assert values is not None
     real = np.arange(values.size(1)) < (np.inf if lengths is None else lengths.numpy()[:, None])
     return torch.from_numpy((chance.random(values.shape) < part) & real)
-
-
-def class_odds(targets: np.ndarray) -> np.ndarray:
-    """One for each series, so that all classes are drawn alike."""
-    return 1.0 / np.bincount(targets)[targets]

@@ -17,6 +17,7 @@ from regard.errors import CheckpointError, ConfigError, DataError
 
 MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
+LARGEST = 3e38  # what 32 bits can hold
 FILE = "columns.json"
 
 
@@ -63,7 +64,7 @@ def is_missing(cell: str) -> bool:
     if cell.strip().lower() in MISSING:
         return True
     try:
-        return not math.isfinite(float(cell))
+        return not abs(float(cell)) <= LARGEST  # NaN is not, either
     except ValueError:
         return False
 

@@ -36,7 +36,10 @@ def _bands(curves: Curves) -> range:
 def nearest(train: Curves, test: Curves) -> list[str]:
     """The commonest label among the five training series whose summaries are nearest, in units of their spread."""
     known, asked = summary(train), summary(test)
-    middle, spread = known.mean(0), known.std(0)
+    there = ~np.isnan(known)
+    middle = np.where(there, known, 0.0).sum(0) / np.maximum(1, there.sum(0))
+    known, asked = (np.where(np.isnan(x), middle, x) for x in (known, asked))  # a number that is not known
+    spread = known.std(0)
     spread[spread == 0] = 1.0
     known, asked = (known - middle) / spread, (asked - middle) / spread
     labels, found = np.array(train.labels), []

@@ -105,7 +105,7 @@ class SeriesTokens(nn.Module):
         """Points, B T each, to B 1+N D tokens and how many of them are real, B.
 
         The first `lengths` points of a series are real (None: all of all). Those `hidden`, B T, keep their time and
-        band but not their value, and have no part in the norm. `known` is B K.
+        band but not their value, and have no part in the norm. `known` is B K; for NaN its usual value is taken.
         """
         check(times, "B T")
         check(values, "B T", B=times.size(0), T=times.size(1))
@@ -117,6 +117,7 @@ class SeriesTokens(nn.Module):
         each = torch.stack((normed, noise, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
         x = self.joined(torch.cat((each, kinds), -1), times - times[:, :1])
         whole = whole if known is None else torch.cat((whole, known), 1)
+        whole = torch.where(whole.isnan(), self.usual[0], whole)
         first = self.whole((whole - self.usual[0]) / self.usual[1])  # B D
         tokens = None if lengths is None else 1 + ((lengths - c.patch) // c.stride + 1).clamp(1, x.size(1))
         return torch.cat((first[:, None], x), 1), tokens
@@ -232,7 +233,7 @@ class SeriesTransformer(SeriesModel):
 
 
 class SeriesRecurrent(SeriesModel):
-    """The same tokens, one by one: the cell carries along what it has seen."""
+    """The same tokens, one by one: the cell carries along what it has seen; padding comes after all that counts."""
 
     def __init__(self, c: SeriesRecurrentConfig):
         super().__init__(c)
@@ -245,4 +246,4 @@ class SeriesRecurrent(SeriesModel):
         x, c = self.drop(compute_dtype(x)), self.config
         blank = tuple(x.new_zeros(c.layers, x.size(0), c.width) for _ in range(2 if c.cell == "lstm" else 1))
         drop = c.dropout if self.training and c.layers > 1 else 0.0
-        return run_stack(self.cells, x, blank, drop, tokens)[0], tokens
+        return run_stack(self.cells, x, blank, drop)[0], tokens

@@ -173,7 +173,7 @@ class TimeWaves(nn.Module):
 class TimeModulation(nn.Module):
     """Learned time modulation (Moreno-Cartagena et al. 2023): x · (1 + a(t)) + b(t), each a Fourier series over `span`.
 
-    Every column of x has coefficients of its own, which start near nothing; `tick` bounds how fine the waves are.
+    Every column of x has coefficients of its own; `tick` bounds how fine the waves are.
     """
 
     rates: Tensor

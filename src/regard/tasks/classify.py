@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.data.batch import moved
 from regard.data.labelled import NONE
 
 Scores = Callable[[np.ndarray, np.ndarray], dict[str, float]]  # true and predicted labels, each M
@@ -43,11 +44,12 @@ class Classify:
         return batch.labels
 
     def loss_sum(self, model: Any, batch: Any) -> Tensor:
-        return self.device_loss(model, self.targets(batch), *self.inputs(batch))
+        targets = self.targets(batch)
+        weight = moved(torch.tensor(self.weights), targets.device) if self.weights else None  # without waiting for it
+        return self.device_loss(model, targets, weight, *self.inputs(batch))
 
-    def device_loss(self, model: Any, targets: Tensor, *inputs: Any) -> Tensor:
+    def device_loss(self, model: Any, targets: Tensor, weight: Tensor | None, *inputs: Any) -> Tensor:
         logits = self.scored(model, *inputs).float()
-        weight = logits.new_tensor(self.weights) if self.weights else None
         how: Any = dict(reduction="sum", label_smoothing=self.smoothing, ignore_index=NONE)
         return F.cross_entropy(logits, targets, weight, **how)
 

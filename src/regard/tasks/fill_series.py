@@ -23,7 +23,9 @@ class FillSeries:
         return int(batch.targets.sum())
 
     def loss_sum(self, model: Any, batch: Samples) -> Tensor:
-        return self.misses(model, *batch.inputs)[0]
+        """Where patches overlap, or leave points out, the mean over the places asked counts for every hidden point."""
+        loss, _, asked = self.misses(model, *batch.inputs)
+        return loss * batch.targets.sum() / asked.clamp(min=1)
 
     def misses(self, model: Any, times: Any, values: Any, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Huber's loss summed over the hidden points, that of always guessing the band's mean, and their count."""

@@ -50,5 +50,5 @@ class Forecast:
 
 def pinball(miss: Tensor, quantiles: tuple[float, ...]) -> Tensor:
     """Koenker and Bassett 1978: too low costs q, too high 1 - q; … Q, `miss` being truth minus what was told."""
-    q = torch.tensor(quantiles, dtype=miss.dtype, device=miss.device)
-    return torch.maximum(q * miss, (q - 1) * miss)
+    told = zip(quantiles, miss.unbind(-1), strict=True)  # numbers of the host: nothing is copied to the device
+    return torch.stack([torch.maximum(q * x, (q - 1) * x) for q, x in told], -1)

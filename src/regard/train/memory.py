@@ -47,5 +47,6 @@ def pieces(batches: list[Any], limit: int) -> Iterator[Any]:
 
 
 def size(batch: Any) -> int:
-    """How much memory a batch asks for, in entries of its tables of tokens."""
-    return sum(x.numel() for x in vars(batch).values() if isinstance(x, Tensor) and x.ndim > 1)
+    """How much memory a batch asks for, in entries of its tables of tokens, or of whatever else its rows are."""
+    parts = [x for field in vars(batch).values() for x in (field if isinstance(field, tuple) else (field,))]
+    return sum(x.numel() for x in parts if isinstance(x, Tensor) and x.ndim > 1)

@@ -75,6 +75,10 @@ def test_an_archive_is_a_folder(folder, tmp_path):
     found, wanted = list_clips(path), list_clips(folder)
     assert [clip.label for clip in found] == [clip.label for clip in wanted]
     assert all(torch.equal(a.sound(), b.sound()) for a, b in zip(found, wanted, strict=True))
+    with tarfile.open(tmp_path / "whole.tar", "w") as tar:  # as tar cf whole.tar clips/ makes it
+        for name in ("low", "high"):
+            tar.add(folder / name, f"clips/{name}")
+    assert [clip.label for clip in list_clips(tmp_path / "whole.tar")] == [clip.label for clip in wanted]
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(DataError, match="damaged or no tar archive"):
         list_clips(path)
@@ -99,6 +103,8 @@ def test_some_of_every_class_are_held_out_always_the_same():
     assert sorted(c.label for c in valid) == ["a"] * 5 + ["b"] * 5
     assert {c.file for c in train} | {c.file for c in valid} == {c.file for c in clips}
     assert split(clips[::-1], 0.1)[1] == valid[::-1]
+    alike = [Clip(f"{label}/{voice}/{n}.wav", label) for label in "ab" for voice in range(25) for n in range(2)]
+    assert sorted(c.label for c in split(alike, 0.1)[1]) == ["a"] * 5 + ["b"] * 5, "whatever they are called"
     with pytest.raises(DataError, match="too few"):
         split(clips[:2], 0.1)
 

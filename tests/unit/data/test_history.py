@@ -14,7 +14,7 @@ def write(path, text):
 
 
 def test_a_table_is_sorted_and_mended(tmp_path):
-    text = "date,close,word,open\n2020-01-03,3,x,\n2020-01-01,1,x,inf\n2020-01-01,9,x,9\n,8,x,8\n2020-01-04,,x,7\n"
+    text = "date,close,word,open\n2020-01-03,3,x,\n2020-01-01,1,x,inf\n2020-01-01,9,x,9\n,8,x,8\n2020-01-04,1e25,x,7\n"
     history = read_history(write(tmp_path / "x.csv", text), HistoryConfig())
     assert history.columns == ("close", "open") and history.dated, "words are no numbers"
     assert history.values.tolist() == [[1, 7], [3, 7], [3, 7]]

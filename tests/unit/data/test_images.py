@@ -10,7 +10,7 @@ from PIL import Image
 
 from regard.data import image_sets, images
 from regard.data.augment import Augment
-from regard.data.images import ImagesConfig, ImageSource, Part, load_images, read_image, split
+from regard.data.images import ImagesConfig, ImageSource, Part, load_images, read_image, split, spread_of
 from regard.data.samples import SamplesLoader
 from regard.errors import ConfigError, DataError
 
@@ -139,6 +139,17 @@ def test_grey_images_stay_grey_unless_some_have_colours(tmp_path):
     assert load_images(config, quiet).train.pixels.shape[1] == 3
 
 
+def test_mean_and_spread_are_those_of_pixels_from_all_over():
+    chance = np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (300, 2, 3, 3)).astype(np.uint8)
+    pixels[150:, 0] //= 4  # as if sorted by class
+    mean, std = spread_of(pixels)
+    assert mean == pytest.approx((pixels / 255).mean((0, 2, 3)), abs=1e-4)
+    assert std == pytest.approx((pixels / 255).std((0, 2, 3)), abs=1e-4)
+    many = np.concatenate([np.full((12_000, 1, 1, 1), value, np.uint8) for value in (0, 51)])
+    assert spread_of(many)[0] == pytest.approx((0.1,), abs=1e-3)
+
+
 def test_equal_images_are_held_out_together():
     pixels = np.repeat(np.random.default_rng(0).integers(0, 256, (30, 1, 4, 4)).astype(np.uint8), 2, 0)
     train, valid = split(Part(pixels, np.repeat(np.arange(30) % 2, 2)), 0.2)
@@ -150,6 +161,7 @@ def test_a_batch_is_the_images_asked_for_and_chance_comes_from_the_loader():
     pixels = np.arange(40 * 16, dtype=np.int64).astype(np.uint8).reshape(40, 1, 4, 4)
     part = Part(pixels, np.arange(40) % 4)
     plain = ImageSource(part, 4)
+    assert np.shares_memory(plain.pixels.numpy(), pixels), "what is in memory already is not copied"
     rows = np.array([3, 0, 39])
     found = plain.batch(rows, np.random.default_rng(0))
     assert np.array_equal(found.inputs[0].numpy(), pixels[rows]) and found.targets.tolist() == [3, 0, 3]

@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from regard.data.samples import Samples, SamplesLoader, in_order
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError, ConfigError, WorkFailed
+from regard.train.memory import fitted
+from regard.train.progress import Progress
 
 
 class Numbers:
@@ -79,3 +81,19 @@ def test_halves_hold_the_whole():
 def test_a_batch_holds_something():
     with pytest.raises(ConfigError, match="at least one"):
         SamplesLoader(Numbers(3), 0, seed=0)
+
+
+def test_samples_that_do_not_fit_into_memory_are_cut_until_they_do():
+    batch, tried = Samples((torch.ones(8, 3, 4, 4), None), torch.zeros(8).long(), np.arange(8)), []
+
+    def work(piece: Samples, room: int) -> torch.Tensor:
+        tried.append(len(piece))
+        assert len(tried) < 20, "it begins again and again"
+        if len(piece) > room:
+            raise torch.OutOfMemoryError("out of memory")
+        return piece.inputs[0].sum()
+
+    total = fitted(lambda piece: work(piece, room=2), [batch], at := Progress(), lambda: None, print)
+    assert total == 8 * 48 and tried == [8, 4, 2, 2, 2, 2] and at.limit == 2 * 48
+    with pytest.raises(WorkFailed, match="one example of 48"):
+        fitted(lambda piece: work(piece, room=0), [batch.part(slice(0, 1))], Progress(), lambda: None, print)

@@ -17,6 +17,7 @@ a,2.0,99,0.2,g,one
 b,4.0,nan,0.1,r,two
 b,5.0,inf,0.1,r,two
 b,6.0,60,-1,r,two
+b,7.0,1e20,0.1,r,two
 c,1.0,,0.1,g,one
 """
 
@@ -32,8 +33,8 @@ def test_a_long_table_is_sorted_mended_and_counted(tmp_path):
     assert curves.times.tolist() == [3, 1, 2] and curves.values.tolist() == [30, 10, 20]
     assert curves.errors.tolist() == [0.1, 0.3, 0.2]
     assert [curves.band_names[b] for b in curves.bands] == ["r", "r", "g"]
-    assert {k: v for k, v in curves.report.items() if v} == {"bad": 4, "double": 1, "unsorted": 1, "empty": 1}
-    assert "4 points dropped: a time, value or error that is no finite number" in curves.told()
+    assert {k: v for k, v in curves.report.items() if v} == {"bad": 5, "double": 1, "unsorted": 1, "empty": 1}
+    assert "5 points dropped: a time, value or error that is no finite number, or too large" in curves.told()
 
 
 def test_equal_times_in_two_bands_are_two_points(tmp_path):
@@ -88,10 +89,19 @@ def test_a_folder_for_each_class_or_a_table_of_labels(tmp_path):
     table = write(tmp_path / "labels.csv", "Num,Type,Per\ns2,c,0.3\ns1,ab,\n")
     curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(known=("per",)), table)
     assert curves.ids == ["s1", "s2"] and curves.labels == ["ab", "c"]
-    assert curves.known.tolist() == [[0.3], [0.3]] and curves.report["unknown"] == 1, "the mean stands in"
+    assert np.isnan(curves.known[0, 0]) and curves.known[1, 0] == 0.3 and curves.report["unknown"] == 1
     write(table, "Num,Type\ns2,c\n")
     curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(), table)
     assert curves.ids == ["s2"] and curves.report["unlabelled"] == 1
+
+
+def test_files_called_alike_are_series_of_their_own(tmp_path):
+    for name in ("x/1.csv", "y/1.csv", "y/2.a.csv", "y/2.b.csv", "y/3.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write(tmp_path / name, f"time,value\n1,{len(name)}\n2,0\n")
+    curves = read_series(tmp_path, SeriesConfig())
+    assert curves.ids == ["x/1.csv", "y/1.csv", "y/2.a.csv", "y/2.b.csv", "3"]
+    assert curves.labels == ["x", "y", "y", "y", "y"] and curves.lengths.tolist() == [2] * 5
 
 
 @pytest.mark.parametrize(

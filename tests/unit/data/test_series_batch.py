@@ -5,9 +5,9 @@ from collections import Counter
 import numpy as np
 import torch
 
-from regard.data.samples import SamplesLoader
+from regard.data.samples import SamplesLoader, class_odds
 from regard.data.series import Curves
-from regard.data.series_batch import HiddenSource, SeriesSource, class_odds
+from regard.data.series_batch import HiddenSource, SeriesSource
 
 
 def curves(lengths=(3, 5, 2), errors=True):

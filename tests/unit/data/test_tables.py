@@ -39,7 +39,10 @@ def test_a_row_is_its_numbers_and_a_one_for_its_category():
 
 
 def test_missing_numbers_are_counted_and_take_the_mean(tmp_path):
-    some = [[i, "nan" if i in (3, 5) else "NA" if i == 7 else i, "n" if i % 2 else "s", i, i % 2] for i in range(40)]
+    some = [
+        [i, "nan" if i == 3 else "1e39" if i == 5 else "NA" if i == 7 else i, "n" if i % 2 else "s", i, i % 2]
+        for i in range(40)
+    ]
     config = write(tmp_path / "a.csv", some)
     (tmp_path / "v.csv").write_text("passed,hours\n1,4\n0,\n")
     data = load_table(TableConfig(path=config.path, valid=str(tmp_path / "v.csv"), label="passed"))

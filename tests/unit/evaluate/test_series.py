@@ -1,5 +1,7 @@
 """Baselines and scores of series, against scikit-learn and by hand."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
@@ -40,6 +42,19 @@ def test_the_nearest_are_those_of_scikit_learn():
     clear = votes[:, -1] > votes[:, -2]  # of a tie they name the first in the alphabet, we the nearest
     assert clear.mean() > 0.5 and (ours[clear] == other[clear]).all()
     assert (ours == np.array(test.labels)).mean() > 0.4
+
+
+def test_for_what_is_not_known_of_a_neighbour_the_mean_of_training_stands_in():
+    train, test = some(200, 0), some(100, 1)
+    chance = np.random.default_rng(2)
+    known, asked = chance.normal(size=(200, 2)), chance.normal(size=(100, 2))
+    filled = known.copy()
+    known[::3, 1] = np.nan
+    filled[::3, 1] = np.nanmean(known[:, 1])
+    blank, usual = asked.copy(), asked.copy()
+    blank[::2, 1], usual[::2, 1] = np.nan, np.nanmean(known[:, 1])
+    wanted = nearest(dataclasses.replace(train, known=filled), dataclasses.replace(test, known=usual))
+    assert nearest(dataclasses.replace(train, known=known), dataclasses.replace(test, known=blank)) == wanted
 
 
 def test_scores_in_which_classes_count_alike():
