@@ -22,6 +22,12 @@ from regard.models.bert import Bert, BertConfig
 from regard.predictors.embedder import Embedder
 
 PAGE = Path(regard.serve.__file__).parent / "page"
+NEAR = dict(rtol=0.0, atol=1e-3)
+TEXTS = {
+    "gpt": "the cat sat", "translator": "the big dog sees the cat .", "lstm": "the cat sat", "bert": "the [MASK] sat.",
+    "sentences": "the cat sat", "tagger": "Ada met Bert in Paris.", "classifier": "a good film",
+    "pair": "the film was good", "bahdanau": "the big dog sees the cat .",
+}  # fmt: skip
 FEW = ["--steps=8", "--device=cpu", "--set=schedule.warmup=2", "--set=tokens=512"]
 NARROW = ["--set=model.width=32", "--set=data.vocab=100"]
 BOTH = [*FEW, "--source=train.en", "--target=train.fr", "--valid-source=few.en", "--valid-target=few.fr"]

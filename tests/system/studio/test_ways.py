@@ -1,10 +1,9 @@
-"""The studio in a real browser: what the page shows is what PyTorch computes, whoever looks and however."""
+"""The studio in a real browser, whoever looks and however: by keys, by address, on a narrow screen, with odd texts."""
 
 import csv
 import gzip
 import io
 import json
-import math
 import shutil
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,20 +11,15 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from PIL import Image
-from tests.system import studio_toy
-from tests.system.studio_toy import PAGE, Tab
-from torch.nn.functional import cross_entropy
+from tests.system.studio import toy
+from tests.system.studio.toy import NEAR, PAGE, TEXTS, Tab
 from torch.testing import assert_close
-from transformers import AutoModel, AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-import regard
-from regard.generate.sampling import narrowed
 from regard.inside import look as looking
 from regard.inside.looked import Question
 from regard.serve import saved as carried
 
-NEAR = dict(rtol=0.0, atol=1e-3)
-AXE = Path(__file__).parents[2] / "studio" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[3] / "studio" / "node_modules" / "axe-core" / "axe.min.js"
 VIEWS = {
     "gpt": ["tokens", "embedding", "search", "attention", "pair", "next", "training"],
     "translator": ["attention", "translation"],
@@ -36,208 +30,6 @@ VIEWS = {
     "classifier": ["labels"],
 }
 EVERY = [(run, view) for run, views in VIEWS.items() for view in views]
-TEXTS = {
-    "gpt": "the cat sat", "translator": "the big dog sees the cat .", "lstm": "the cat sat", "bert": "the [MASK] sat.",
-    "sentences": "the cat sat", "tagger": "Ada met Bert in Paris.", "classifier": "a good film",
-    "pair": "the film was good", "bahdanau": "the big dog sees the cat .",
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    studio_toy.wanted()
-    return studio_toy.train(tmp_path_factory.mktemp("studio"))
-
-
-@pytest.fixture(scope="module")
-def home(place):
-    with studio_toy.studio(place) as address:
-        yield address
-
-
-@pytest.fixture(scope="module")
-def browser(home):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        found = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        yield found
-        found.close()
-
-
-@pytest.fixture
-def tab(browser, home):
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 900}, reduced_motion="reduce", accept_downloads=True
-    )
-    found = Tab(context.new_page(), home)
-    yield found
-    context.close()
-    found.check()
-
-
-@pytest.fixture
-def model(place):
-    return lambda run: regard.load(place / "runs" / run)
-
-
-# ---- the numbers ---------------------------------------------------------------------------------------------------
-
-
-def test_next_token_probabilities_are_the_models(tab, model):
-    tab.open("gpt", "next", text=TEXTS["gpt"])
-    writer = model("gpt")
-    ids = torch.tensor(writer.encode(TEXTS["gpt"]))
-    with torch.inference_mode():
-        every = writer.model.logits(writer.model(ids[None])[0])
-    logits = every[-1]
-    head, *rows = tab.table("next-token")
-    assert head[:5] == ["rank", "token", "id", "logit", "probability"]
-    shown = [int(row[2]) for row in rows]
-    assert sorted(shown) == list(range(len(logits))), "the whole vocabulary"
-    assert_close(torch.tensor([float(row[4]) for row in rows]), logits.softmax(-1)[shown], **NEAR)
-    nats = [float(row[2]) for row in tab.table("surprisal")[2:]]
-    assert_close(torch.tensor(nats), cross_entropy(every[:-1], ids[1:], reduction="none"), **NEAR)
-
-
-def test_sliders_do_what_sampling_does(tab, model):
-    tab.open("gpt", "next", text=TEXTS["gpt"], t=0.6, k=7, p=0.8)
-    writer = model("gpt")
-    with torch.inference_mode():
-        logits = writer.model.logits(writer.model(torch.tensor([writer.encode(TEXTS["gpt"])]))[0, -1])
-    want = narrowed(logits, 0.6, 7, 0.8).softmax(-1)
-    rows = tab.table("next-token")[1:]
-    assert_close(torch.tensor([float(r[5]) for r in rows]), want[[int(r[2]) for r in rows]], **NEAR)
-    tab.page.get_by_label("Top-k").focus()
-    for _ in range(6):
-        tab.page.keyboard.press("ArrowLeft")
-    assert [float(r[5]) for r in tab.table("next-token")[1:3]] == [1.0, 0.0], "one token is left"
-    assert tab.state()["k"] == "1"
-
-
-@pytest.mark.parametrize(("layer", "head"), [(0, 1), (1, 0)])
-def test_a_heads_weights_are_those_of_another_implementation(tab, place, model, layer, head):
-    tab.open("gpt", "attention", text=TEXTS["gpt"], layer=layer, head=head)
-    ids = torch.tensor([model("gpt").encode(TEXTS["gpt"])])
-    other = AutoModelForCausalLM.from_pretrained(place / "runs" / "gpt", attn_implementation="eager").eval()
-    with torch.inference_mode():
-        every = torch.cat(other(ids, output_attentions=True).attentions)  # L H T S
-    want = every[layer, head]
-    assert_close(tab.matrix("attention"), want, **NEAR)
-    most = torch.tensor([float(row[2]) for row in tab.table("heads")[1:]])
-    assert_close(most, every.amax(-1).mean(-1).flatten(), rtol=0.0, atol=1 / 255)  # thumbnails have eight bits
-    stages = {}
-    for stage in ("Scores q·k", "Scaled", "Masked"):
-        tab.page.get_by_label(stage).check()
-        stages[stage] = tab.matrix("attention")
-    width = 32 // 2
-    assert_close(stages["Scaled"], stages["Scores q·k"] / math.sqrt(width), rtol=1e-3, atol=1e-3)
-    assert_close(stages["Masked"].nan_to_num(-math.inf).softmax(-1), want, **NEAR)
-
-
-def test_translation_shows_the_models_own(tab, place, model):
-    tab.open("translator", "translation", text=TEXTS["translator"], layer=1, head=2, beam=4)
-    translator = model("translator")
-    best = translator.hypotheses([TEXTS["translator"]], beam=4, n_best=4)[0]
-    assert [row[1] for row in tab.table("hypotheses")[1:]] == [h.text for h in best]
-    look = translator.attention(TEXTS["translator"], best[0].text)
-    assert_close(tab.matrix("translation"), torch.from_numpy(look.weights[1, 2]), **NEAR)
-    other = AutoModelForSeq2SeqLM.from_pretrained(place / "runs" / "translator", attn_implementation="eager").eval()
-    source, target = torch.tensor([look.source]), torch.tensor([look.target])
-    with torch.inference_mode():
-        out = other(source, decoder_input_ids=translator.shifted(target), output_attentions=True)
-    assert_close(tab.matrix("translation"), out.cross_attentions[1][0, 2], **NEAR)
-    steps = tab.table("steps")[1:]
-    likely = out.logits[0].softmax(-1).topk(8).values.flatten()
-    assert_close(torch.tensor([float(row[4]) for row in steps]), likely, **NEAR)
-
-
-def test_additive_attention_and_an_edited_translation(tab, model):
-    tab.open("bahdanau", "translation", text=TEXTS["bahdanau"], target="le chat voit .")
-    look = model("bahdanau").attention(TEXTS["bahdanau"], "le chat voit .")
-    assert_close(tab.matrix("translation"), torch.from_numpy(look.weights[0, 0]), **NEAR)
-    tab.page.get_by_label("What if it were").fill("le chien")
-    tab.page.get_by_label("What if it were").press("Enter")
-    tab.idle()
-    look = model("bahdanau").attention(TEXTS["bahdanau"], "le chien")
-    assert_close(tab.matrix("translation"), torch.from_numpy(look.weights[0, 0]), **NEAR)
-
-
-def test_recurrent_states_are_those_of_torchs_lstm(tab, model):
-    tab.open("lstm", "recurrent", text=TEXTS["lstm"])
-    writer = model("lstm")
-    ids = torch.tensor([writer.encode(TEXTS["lstm"])])
-    with torch.inference_mode():
-        states = writer.model(ids)[0]
-    head, *rows = tab.table("states")
-    assert head[:2] == ["unit", "state h"]
-    last = writer.model.config.layers - 1
-    if last:
-        tab.open("lstm", "recurrent", text=TEXTS["lstm"], layer=last)
-        rows = tab.table("states")[1:]
-    assert_close(torch.tensor([float(row[1]) for row in rows]), states[-1], **NEAR)
-    assert len({row[0] for row in tab.table("gradients")[1:]}) == 4, "this model beside an RNN, an LSTM and a GPT"
-
-
-def test_answers_are_the_predictors(tab, model):
-    tab.open("classifier", "labels", text=TEXTS["classifier"])
-    shown = {row[0]: float(row[1]) for row in tab.table("classes")[1:]}
-    classifier = model("classifier")
-    want = dict(zip(classifier.labels, classifier.probabilities([TEXTS["classifier"]])[0].tolist(), strict=True))
-    assert shown == pytest.approx(want, abs=1e-3)
-
-    tab.open("pair", "labels", text=TEXTS["pair"], second="a good film")
-    shown = [float(row[1]) for row in tab.table("classes")[1:]]
-    assert shown == pytest.approx(model("pair").probabilities([TEXTS["pair"]], ["a good film"])[0].tolist(), abs=1e-3)
-
-    tab.open("tagger", "labels", text=TEXTS["tagger"])
-    words = model("tagger").tag(TEXTS["tagger"])
-    assert [row[1] for row in tab.table("tags")[1:]] == [w.label for w in words]
-
-    tab.open("bert", "labels", text=TEXTS["bert"])
-    rows = tab.table("fill-1")[1:]
-    (gap,) = model("bert").fill(TEXTS["bert"], top=10)
-    assert [row[1] for row in rows] == [w.piece for w in gap]
-    assert [float(row[3]) for row in rows] == pytest.approx([w.probability for w in gap], abs=1e-3)
-
-    tab.open("sentences", "labels", text="the cat sat", second="the dog ran")
-    a, b = torch.from_numpy(model("sentences").embed(["the cat sat", "the dog ran"]))
-    cosine = torch.cosine_similarity(a, b, dim=0).item()
-    assert float(tab.table("similarity")[1][2]) == pytest.approx(cosine, abs=1e-3)
-
-
-def test_embedding_search_and_pair_show_the_models_vectors(tab, place, model):
-    tab.open("gpt", "embedding", text=TEXTS["gpt"], query=3)
-    net = model("gpt").model
-    ids = torch.tensor(model("gpt").encode(TEXTS["gpt"]))
-    shown = tab.matrix("embedding")
-    token = net.token(ids)[3].detach()
-    assert_close(shown[:, 0], token, **NEAR)
-    assert_close(shown[:, 0] + shown[:, 1], shown[:, 2], rtol=0.0, atol=1e-6)
-
-    tab.open("gpt", "search", text=TEXTS["gpt"], layer=1, head=1, query=5)
-    rows = tab.table("search")[1:]
-    other = AutoModelForCausalLM.from_pretrained(place / "runs" / "gpt", attn_implementation="eager").eval()
-    with torch.inference_mode():
-        want = other(ids[None], output_attentions=True).attentions[1][0, 1, 5]
-    assert_close(torch.tensor([float(row[4]) for row in rows]), want, **NEAR)
-
-    tab.open("sentences", "pair", text="the cat sat", second="the dog sat")
-    cosines = [float(row[1]) for row in tab.table("pair-cosine")[1:]]
-    embedder = model("sentences")
-    bert = AutoModel.from_pretrained(place / "runs" / "sentences").eval()
-    states = [
-        bert(torch.tensor([embedder.tokenizer.encode(t).ids]), output_hidden_states=True).hidden_states
-        for t in ("the cat sat", "the dog sat")
-    ]
-    words = [embedder.tokenizer.encode(t).words for t in ("the cat sat", "the dog sat")]
-    places = [[i for i, w in enumerate(each) if w == 2] for each in words]
-    vectors = [[s[0, p].mean(0) for s in side] for side, p in zip(states, places, strict=True)]
-    want = [torch.cosine_similarity(a, b, dim=0).item() for a, b in zip(*vectors, strict=True)]
-    assert cosines[1:] == pytest.approx(want[1:], abs=1e-3)
-
-
-# ---- the ways of a person ------------------------------------------------------------------------------------------
 
 
 def test_by_keyboard_alone(tab):
@@ -351,7 +143,7 @@ def test_every_figure_becomes_files_that_open(tab, browser, home, tmp_path):
 
 def test_regard_look_writes_the_same_page(tab, browser, place, tmp_path, model):
     out = tmp_path / "look.html"
-    studio_toy.works("look", place / "runs" / "gpt", "</script><b>the cat", "--out", out)
+    toy.works("look", place / "runs" / "gpt", "</script><b>the cat", "--out", out)
     other = Tab(browser.new_page(), out.as_uri())
     other.page.goto(out.as_uri())
     writer = model("gpt")
@@ -558,6 +350,6 @@ def test_a_running_training_draws_itself(tab, place):
 
 
 def test_the_page_is_small():
-    studio_toy.wanted()
+    toy.wanted()
     sizes = [len(gzip.compress(f.read_bytes())) for f in PAGE.rglob("*") if f.is_file()]
     assert len(sizes) >= 4 and sum(sizes) <= 150_000

@@ -1,0 +1,47 @@
+"""One studio on models of every text family, and a browser that looks at it."""
+
+import shutil
+
+import pytest
+from tests.system.studio import toy
+from tests.system.studio.toy import Tab
+
+import regard
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    toy.wanted()
+    return toy.train(tmp_path_factory.mktemp("studio"))
+
+
+@pytest.fixture(scope="module")
+def home(place):
+    with toy.studio(place) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def browser(home):
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as play:
+        found = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def tab(browser, home):
+    context = browser.new_context(
+        viewport={"width": 1280, "height": 900}, reduced_motion="reduce", accept_downloads=True
+    )
+    found = Tab(context.new_page(), home)
+    yield found
+    context.close()
+    found.check()
+
+
+@pytest.fixture
+def model(place):
+    return lambda run: regard.load(place / "runs" / run)
