@@ -93,10 +93,5 @@ def merged_state(model: nn.Module) -> dict[str, Tensor]:
     return {name: merged.get(name, tensor) for name, tensor in state.items() if name not in own}
 
 
-def lora_parameters(model: nn.Module) -> list[nn.Parameter]:
-    """Every A and B: all that is trained."""
-    return [p for lora in adapters(model).values() for p in (lora.A, lora.B)]
-
-
 def adapters(model: nn.Module) -> dict[str, LoraLinear]:
     return {name: m for name, m in model.named_modules() if isinstance(m, LoraLinear)}

@@ -12,7 +12,7 @@ from regard.errors import ConfigError
 from regard.models import GPTConfig, LlamaConfig, TransformerConfig, build
 from regard.models.base import LanguageModel
 from regard.nn.attention import FusedLinear
-from regard.nn.lora import LoraLinear, add_lora_, lora_parameters, merge_, merged_state
+from regard.nn.lora import LoraLinear, adapters, add_lora_, merge_, merged_state
 from regard.train import optim
 
 SOURCE, INPUTS = torch.randint(0, 12, (2, 5)), torch.randint(0, 12, (2, 4))
@@ -22,6 +22,11 @@ TINY = TransformerConfig(
 
 GPT = GPTConfig(vocab=13, width=8, heads=2, ffn=12, layers=2, context=8)
 LLAMA = LlamaConfig(vocab=13, width=8, heads=4, kv_heads=2, head_width=4, ffn=12, layers=2, context=8, tied=False)
+
+
+def lora_parameters(model: nn.Module) -> list[nn.Parameter]:
+    """Every A and B: all that is trained."""
+    return [p for lora in adapters(model).values() for p in (lora.A, lora.B)]
 
 
 @pytest.fixture
