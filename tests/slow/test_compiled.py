@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.batch import collate
+from regard.data.batch import Tokens, collate
 from regard.data.masked import Sentences
 from regard.data.masking import MaskedRows, Rules
-from regard.models import build
+from regard.models import build, config_for
 from regard.models.bert import BertConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks.masked_token import MaskedToken
+from regard.tasks.next_token import NextToken
 from regard.tasks.translate import ConsistentTranslate, Translate
 
 PAD = 22
@@ -76,3 +77,10 @@ def test_compiled_pre_training_equals_eager():
         head="pretraining",
     )
     compare(build(config), MaskedToken(), [next(rows) for _ in range(3)])
+
+
+@compiles
+@pytest.mark.parametrize("arch", ["gpt", "llama"])
+def test_a_compiled_language_model_equals_an_eager_one(arch):
+    model = build(config_for(arch, "tiny", 97, task="lm", context=32))
+    compare(model, NextToken(), [Tokens(ids=torch.randint(0, 97, (rows, 33))) for rows in (4, 3)])

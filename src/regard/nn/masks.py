@@ -111,7 +111,8 @@ class Packed(Mask):
 
 def owners(starts: Tensor, size: int) -> Tensor:
     """Which of the documents that begin at `starts` each of `size` tokens belongs to: T."""
-    return torch.searchsorted(starts[1:], torch.arange(size, device=starts.device, dtype=starts.dtype), right=True)
+    where = torch.arange(size, device=starts.device, dtype=starts.dtype)
+    return torch.searchsorted(starts, where, right=True) - 1  # not starts[1:]: compiled, its offset would be forgotten
 
 
 class Leaning(Table):

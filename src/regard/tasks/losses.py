@@ -28,6 +28,13 @@ def _error(logits: Tensor, log_sum: Tensor, target: Tensor, smoothing: float, vo
     return error.scatter_add_(1, target, torch.full_like(log_sum, smoothing - 1))
 
 
+def _added(dw: Tensor, error: Tensor, chunk: Tensor) -> Tensor:
+    """V D, R V and R D: dw + errorᵀ · chunk."""
+    if torch.compiler.is_compiling():  # torch 2.11 loses what is changed in place before it is saved for backward
+        return dw + error.T @ chunk
+    return dw.addmm_(error.T, chunk) if error.dtype == torch.float32 else dw.add_(error.T @ chunk)
+
+
 class _Chunked(torch.autograd.Function):
     """Logits of a few rows at a time; their gradient is worked out on the spot, so nothing M x V survives."""
 
@@ -37,11 +44,9 @@ class _Chunked(torch.autograd.Function):
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         with torch.autocast(kind, enabled=False):
             xs, w = x.to(dtype), weight.to(dtype)
-            dx = torch.empty_like(xs)
             dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
-            total = torch.zeros((), device=x.device)
-            for part in range(0, len(xs), rows):
-                chunk, target = xs[part : part + rows], targets[part : part + rows, None]
+            total, dxs = torch.zeros((), device=x.device), []
+            for chunk, target in zip(xs.split(rows), targets[:, None].split(rows), strict=True):
                 logits = (chunk @ w.T).float()  # R V
                 logits[:, vocab:] = -torch.inf  # rows of the head that are no words
                 log_sum = logits.logsumexp(-1, keepdim=True)
@@ -49,11 +54,12 @@ class _Chunked(torch.autograd.Function):
                 loss = log_sum - (1 - smoothing) * logits.gather(1, target)
                 if smoothing:
                     loss -= smoothing * logits[:, :vocab].mean(-1, keepdim=True)
-                total += (loss * real).sum()
+                total = total + (loss * real).sum()
                 error = (_error(logits, log_sum, target, smoothing, vocab) * real).to(dtype)
-                dx[part : part + rows] = error @ w
+                dxs.append(error @ w)
                 if learn_head:
-                    dw.addmm_(error.T, chunk) if dtype == torch.float32 else dw.add_(error.T @ chunk)
+                    dw = _added(dw, error, chunk)
+            dx = torch.cat(dxs)
         ctx.save_for_backward(dx, dw)
         ctx.dtypes = x.dtype, weight.dtype
         return total
