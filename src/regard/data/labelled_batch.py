@@ -100,7 +100,11 @@ def collate_labelled(
 
 
 class LabelledLoader:
-    """Batches without end: `next(loader)`. At most `tokens` padded tokens each; every epoch visits each text once."""
+    """Batches without end: `next(loader)`; every epoch visits each text once.
+
+    With a label for each word a batch has at most `tokens` padded tokens. With one for each text it has that many on
+    average, and always as many texts: a text of a batch of few would count for more than one of a batch of many.
+    """
 
     def __init__(
         self, file: LabelledFile, pad: int, tokens: int, seed: int, rank: int = 0, world: int = 1, content: int = 0
@@ -147,7 +151,9 @@ class LabelledLoader:
 
     def _begin(self, epoch: int, position: int) -> None:
         self.epoch, self.position = epoch, position
-        self._plan = plan(self._widths, self.tokens, self.seed, epoch, self.world, CHUNK)[self.rank :: self.world]
+        evenly = not self.file.per_piece
+        batches = plan(self._widths, self.tokens, self.seed, epoch, self.world, CHUNK, evenly)
+        self._plan = batches[self.rank :: self.world]
 
 
 def in_order(file: LabelledFile, pad: int, tokens: int) -> Iterator[Labelled]:

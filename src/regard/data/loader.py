@@ -116,16 +116,24 @@ def widths(pairs: PairSource, multiple: int = 1) -> np.ndarray:
 
 
 def plan(
-    widths: np.ndarray, tokens: int, seed: int, epoch: int, world: int = 1, sorted_together: int = CHUNK
+    widths: np.ndarray,
+    tokens: int,
+    seed: int,
+    epoch: int,
+    world: int = 1,
+    sorted_together: int = CHUNK,
+    evenly: bool = False,
 ) -> list[np.ndarray]:
-    """The epoch's batches as rows, in order; their number is a multiple of `world`."""
+    """The epoch's batches as rows, in order; their number is a multiple of `world`. `evenly`: all have as many rows."""
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(widths))
     size = max(1, int(sorted_together * tokens / widths.max(1).mean()))
     batches: list[np.ndarray] = []
     for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
         w = widths[chunk]
-        batches += cut(chunk[np.lexsort((w[:, 0], w[:, 1]))], widths, tokens)
+        ordered = chunk[np.lexsort((w[:, 0], w[:, 1]))]
+        some = max(1, round(len(chunk) * sorted_together / size))
+        batches += np.array_split(ordered, some) if evenly else cut(ordered, widths, tokens)
     even_out(batches, widths, world)
     return [batches[i] for i in random.permutation(len(batches))]
 
