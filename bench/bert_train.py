@@ -47,7 +47,7 @@ class Setting:
     tokens: int  # in a step
 
 
-BASE = Setting("cuda", "base", 30522, 32768)
+BASE = Setting("cuda", "base", 30522, 65536)
 TINY = Setting("cpu", "tiny", 1000, 1024)
 
 

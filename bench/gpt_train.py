@@ -16,7 +16,7 @@ from regard.models import build, config_for
 from regard.tasks.next_token import NextToken
 from regard.train.optim import Optim, Optimiser
 
-VOCAB, LENGTH = 50257, 1024
+VOCAB, LENGTH, STEPS = 50257, 1024, 4  # steps between two looks at the clock: training never waits for the device
 NANOGPT, MATMUL = 533_000, 807.0  # nanoGPT's tokens/s at batch 64 and the matmul TFLOP/s of the machine it ran on
 ADAM = Optim(name="adamw", lr=6e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, clip=1.0)
 
@@ -75,8 +75,8 @@ def rate(step, rows: int) -> tuple[list[float], float]:
     ids = torch.randint(0, VOCAB, (rows, LENGTH + 1), device="cuda")
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
-    times = seconds(lambda: step(ids), repeat=12, warm=4)
-    return times, torch.cuda.max_memory_allocated() / 2**30
+    times = seconds(lambda: [step(ids) for _ in range(STEPS)], repeat=5, warm=2)
+    return [t / STEPS for t in times], torch.cuda.max_memory_allocated() / 2**30
 
 
 def rates(batches: list[int]) -> None:

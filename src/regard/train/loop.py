@@ -1,5 +1,6 @@
 """The training loop. No callbacks and no trainer to subclass: read it top to bottom, copy it, change it."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ def train(
         precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
         judge = Judge(task, valid_batches, metric, save_model, precision)
         if run.compile:
+            warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
             task.compile()
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
