@@ -149,9 +149,7 @@ def main(asked: argparse.Namespace) -> None:
 
     with ThreadPoolExecutor(asked.jobs or (6 if DEVICE == "cuda" else 1)) as pool:
         found = list(pool.map(work, jobs))
-    print(
-        f"\n{'':10}{'lr':>8}{'epochs':>8}{'regard':>18}{'transformers':>18}   not lower than theirs by more than one sd:"
-    )
+    print(f"\n{'':10}{'lr':>8}{'epochs':>8}{'regard':>18}{'transformers':>18}   lower by one sd at most:")
     for name in names:
         run = settings(name, 0, asked)
         lr, epochs = run.optim.lr, run.epochs
