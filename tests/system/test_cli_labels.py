@@ -89,7 +89,10 @@ def test_scores_stand_beside_a_bag_of_words(place):
     told = works("evaluate", "runs/sent", "--picture=sure.png").out
     assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ guessed" in told and "ECE" in told
     assert (place / "sure.png").stat().st_size > 1000
-    found = json.loads(works("evaluate", "runs/sent", "--data=reviews.csv", "--json").out)
+    said = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
+    assert "178 of them it was trained on; the score flatters" in said.err
+    assert "flatters" not in works("evaluate", "runs/sent").err
+    found = json.loads(said.out)
     assert found["accuracy"] == found["macro_f1"] == 1.0 and found["confusion"] == [[100, 0], [0, 100]]
     assert found["bag_of_words"] == 1.0 and found["majority"] == 0.5 and found["ece"] < 0.2
     assert "bag of words" in works("info", "runs/sent").out

@@ -148,7 +148,7 @@ def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: 
         if isinstance(model, Tagger):
             raise ConfigError("--picture shows how sure a classifier is; a tagger has none yet")
     what, config, kind, train, rows = labelled_set(run, data, isinstance(model, Tagger), flags)
-    from regard.data.labelled import check_known, is_empty
+    from regard.data.labelled import check_known, content, is_empty
 
     check_known(rows, model.labels, data or config.valid or config.path)
     full = [row for row in rows if not is_empty(row)]
@@ -156,6 +156,9 @@ def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: 
         flags.say(f"passed over {len(rows) - len(full):,}: empty")
     if not full:
         raise DataError(f"{what}: no examples to score on")
+    learned = {content(row) for row in train or ()}
+    if shared := sum(content(row) in learned for row in full):
+        flags.say(f"{shared:,} of them it was trained on; the score flatters")
     if isinstance(model, Tagger):
         found, text = score_tags(model, full)
     else:
