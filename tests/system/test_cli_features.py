@@ -88,6 +88,7 @@ def test_the_slides_table_stands_beside_the_models(models):
         (["embed", "plain", "lines.txt", "--json", "--pooling", "sum"], "no pooling 'sum'"),
         (["embed", "plain", "lines.txt", "--out", "."], "is a folder"),
         (["similar", "plain", "x", "--in", "empty.txt"], "has no text"),
+        (["similar", "plain", " ", "--in", "lines.txt"], "nothing to look for"),
         (["fill", "plain", "a [MASK]"], "no masked-word head"),
         (["fill", "words", "no gap"], "no [MASK] in the text"),
         (["chat", "plain", "hello"], "regard similar"),
@@ -108,7 +109,7 @@ def test_what_cannot_be_done_is_said_in_a_sentence(models, monkeypatch, words, s
 def test_an_encoder_is_described_and_exported_whole(models, tmp_path):
     assert "a bert to embed" in works("info", models / "plain").lines[0]
     said = works("export", models / "plain", "--out", tmp_path / "hf")
-    assert "AutoModel.from_pretrained" in said.err
+    assert "transformers.BertModel.from_pretrained" in said.err
     assert (tmp_path / "hf/1_Pooling/config.json").is_file()
     assert np.array_equal(load(tmp_path / "hf").embed(LINES), load(models / "plain").embed(LINES))
 

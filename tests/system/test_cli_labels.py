@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 
 import pytest
 import torch
@@ -88,7 +89,10 @@ def test_scores_stand_beside_a_bag_of_words(place):
     told = works("evaluate", "runs/sent", "--picture=sure.png").out
     assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ guessed" in told and "ECE" in told
     assert (place / "sure.png").stat().st_size > 1000
-    found = json.loads(works("evaluate", "runs/sent", "--data=reviews.csv", "--json").out)
+    said = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
+    assert "178 of them it was trained on; the score flatters" in said.err
+    assert "flatters" not in works("evaluate", "runs/sent").err
+    found = json.loads(said.out)
     assert found["accuracy"] == found["macro_f1"] == 1.0 and found["confusion"] == [[100, 0], [0, 100]]
     assert found["bag_of_words"] == 1.0 and found["majority"] == 0.5 and found["ece"] < 0.2
     assert "bag of words" in works("info", "runs/sent").out
@@ -107,6 +111,26 @@ def test_predict_keeps_the_other_columns(place):
     assert json.loads(lines[2])["label"] == "neg" and len(lines) == 3
     works("predict", "runs/sent", "reviews.csv", "--out=again.tsv")
     assert (place / "again.tsv").read_text().splitlines()[0].startswith("id\treview\tsentiment\tlabel\tprobability_neg")
+    (place / "lines.csv").write_text('note,review\nx,"a great\tfilm,\nreally"\ny,an awful cast\n')
+    works("predict", "runs/sent", "lines.csv", "--out=lines.tsv")
+    rows = [line.split("\t") for line in (place / "lines.tsv").read_text().splitlines()]
+    assert [row[:3] for row in rows[1:]] == [["x", "a great film, really", "pos"], ["y", "an awful cast", "neg"]]
+
+
+@pytest.mark.parametrize("name", ["later.dev.csv", "later.tsv", "later.jsonl"])
+def test_other_files_are_scored_by_the_columns_of_training(place, name):
+    """None of these names is a usual one, so only the run can know them."""
+    head = ("Nr", "Was", "Urteil")
+    rows = [(str(i), f"a {'dull' if i % 2 else 'lovely'} film {i}", "schlecht" if i % 2 else "gut") for i in range(12)]
+    table = [",".join(row) for row in (head, *rows)]
+    (place / "urteile.csv").write_text("\n".join(table) + "\n")
+    if not (place / "runs/urteil").exists():
+        works("train", "classify", "--data=urteile.csv", "--text=Was", "--label=Urteil", "--arch=rnn", "--steps=1",
+              "--name=urteil", *FAST)  # fmt: skip
+    lines = [json.dumps(dict(zip(head, row, strict=True))) for row in rows]
+    tabs = [line.replace(",", "\t") for line in table]
+    (place / name).write_text("\n".join({"jsonl": lines, "tsv": tabs, "csv": table}[name.split(".")[-1]]) + "\n")
+    assert "12 examples" in works("evaluate", "runs/urteil", f"--data={name}").out
 
 
 def test_a_transformer_and_a_plain_rnn_stand_side_by_side(place):
@@ -118,12 +142,24 @@ def test_a_transformer_and_a_plain_rnn_stand_side_by_side(place):
 
 
 def test_an_encoder_is_fine_tuned_to_pairs(place):
-    works("finetune", "enc", "pair", "--data=pairs.tsv", "--valid=pairs.tsv", "--steps=120", "--name=pair",
-          "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--set=data.balanced=true", "--device=cpu")  # fmt: skip
+    said = works("finetune", "enc", "pair", "--data=pairs.tsv", "--valid=pairs.tsv", "--steps=120", "--name=pair",
+                 "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--set=data.balanced=true",
+                 "--device=cpu")  # fmt: skip
+    assert 'regard classify runs/pair "…" "…"' in said.err
     assert works("classify", "runs/pair", "the film was good", "a good film").out.splitlines()[0] == "same"
     assert works("classify", "runs/pair", "the film was good", "a good cast").out.splitlines()[0] == "other"
     assert "trained on pairs; it wants two texts" in regard("classify", "runs/pair", "one").err
     assert "trained on single texts" in regard("classify", "runs/sent", "one", "two").err
+
+
+def test_an_exported_classifier_is_opened_as_one(place):
+    transformers = pytest.importorskip("transformers")
+    works("finetune", "enc", "classify", "--data=reviews.csv", "--steps=1", "--name=out", "--device=cpu")
+    told = works("export", "runs/out", "--out=exported").err
+    name, folder = re.search(r'transformers\.(\w+)\.from_pretrained\("(.+)"\)', told).groups()
+    theirs, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
+    assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert list(theirs.config.id2label.values()) == ["neg", "pos"]
 
 
 def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
@@ -214,6 +250,8 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("train classify --data=reviews.csv --arch=gpt", "no architecture 'gpt'"),
         ("train tag --data=broken.conll", "broken.conll line 2: broken CoNLL line"),
         ("finetune enc translate --data=reviews.csv", "there are: lm, summarise, classify, pair, tag"),
+        ("finetune enc clasify --data=reviews.csv", "no task 'clasify'; did you mean 'classify'?"),
+        ("finetune nowhere classify --data=reviews.csv", "no run or model folder 'nowhere'"),
         ("finetune enc lm --data=reviews.csv", "only language models are fine-tuned to lm"),
         ("evaluate runs/sent --data=unseen.csv", "unseen.csv line 3: the label 'mixed' is not among those trained on"),
         ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name ends in"),

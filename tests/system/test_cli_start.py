@@ -14,6 +14,7 @@ import regard as package
 
 VERBS = ["data list", "data get", "train", "finetune", "translate", "classify", "tag", "predict", "evaluate", "compare"]
 VERBS += ["tokens", "info", "embed", "similar", "fill", "caption", "studio", "look"]
+VERBS += ["generate", "next", "chat", "export"]
 
 
 def test_help_takes_less_than_a_fifth_of_a_second_of_cpu():
@@ -32,7 +33,7 @@ def test_every_verb_has_help_with_examples_that_use_it_and_shows_defaults(verb):
     said = works(*verb.split(), "--help")
     assert "Examples:" in said.out and f"    regard {verb}" in said.out
     options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", said.out, flags=re.S)
-    assert options or verb in ("data list", "data get", "tokens", "info", "studio")
+    assert options or verb in ("data list", "data get", "tokens", "info", "studio", "export")
 
 
 def test_the_front_page_names_every_verb_in_order():

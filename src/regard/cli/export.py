@@ -1,5 +1,6 @@
 """`regard export`: a model folder for other programs."""
 
+import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
@@ -57,8 +58,8 @@ def export(
         load_model(target)
     except CheckpointError as e:
         raise CheckpointError(f"what was written does not load again: {e}") from None
-    kind = _kind(target)
-    foreign = kind.startswith("regard-")
+    known = jsonlib.loads((target / "config.json").read_bytes())
+    foreign = known["model_type"].startswith("regard-")
     if json:
         show({"folder": str(target), "files": files, "transformers": not foreign})
         return
@@ -66,14 +67,8 @@ def export(
     if foreign:
         flags.say("this architecture has no published counterpart: only regard opens it")
     else:
-        head = {"marian": "ForSeq2SeqLM", "bert": ""}.get(kind, "ForCausalLM")
-        flags.say(f'open it with: transformers.AutoModel{head}.from_pretrained("{target}")')
-
-
-def _kind(folder: Path) -> str:
-    import json
-
-    return json.loads((folder / "config.json").read_bytes())["model_type"]
+        name = (known.get("architectures") or ["AutoModel"])[0]
+        flags.say(f'open it with: transformers.{name}.from_pretrained("{target}")')
 
 
 KEPT = ("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json",

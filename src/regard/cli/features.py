@@ -113,6 +113,8 @@ def similar(
     """
     from regard.data.pairs import read_lines
 
+    if not query.strip():
+        raise DataError("the text is empty; there is nothing to look for")
     lines = [(number, text) for number, text in enumerate(read_lines(in_), 1) if text.strip()]
     if not lines:
         raise DataError(f"{in_} has no text in it")

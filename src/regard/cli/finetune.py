@@ -109,12 +109,13 @@ def finetune(
       regard finetune minilm classify --data reviews.csv --probe --name features
       regard finetune minilm tag --data train.conll --valid dev.conll --name ner
     """
-    from regard.assemble import finetune_run
+    from regard.assemble import finetune_run, kit
     from regard.models.fetched import resolve
 
     flags: Flags = ctx.obj
     if not data:
         raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE")
+    kit(task)  # a task that does not exist is told before its data is read
     chosen = pick_device(device)
     config = data_config(task.lower(), data, dict(valid=valid, text=text, second=second, label=label))
     run = finetune_run(resolve(model, flags.say), task, config, chosen, lora=rank if lora else 0)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from regard.predictors import Classifier, Labeller, Tagger
 
 CHUNK = 2048  # rows labelled at a time
+SPACES = dict.fromkeys(map(ord, "\t\n\r"), " ")  # what no cell of a TSV can hold
 
 
 def classify(
@@ -147,7 +148,7 @@ def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: 
         if isinstance(model, Tagger):
             raise ConfigError("--picture shows how sure a classifier is; a tagger has none yet")
     what, config, kind, train, rows = labelled_set(run, data, isinstance(model, Tagger), flags)
-    from regard.data.labelled import check_known, is_empty
+    from regard.data.labelled import check_known, content, is_empty
 
     check_known(rows, model.labels, data or config.valid or config.path)
     full = [row for row in rows if not is_empty(row)]
@@ -155,6 +156,9 @@ def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: 
         flags.say(f"passed over {len(rows) - len(full):,}: empty")
     if not full:
         raise DataError(f"{what}: no examples to score on")
+    learned = {content(row) for row in train or ()}
+    if shared := sum(content(row) in learned for row in full):
+        flags.say(f"{shared:,} of them it was trained on; the score flatters")
     if isinstance(model, Tagger):
         found, text = score_tags(model, full)
     else:
@@ -191,12 +195,19 @@ def labelled_set(run: str, data: str, tags: bool, flags: Flags) -> tuple[str, "L
     if not data:
         raise ConfigError(f"{run} has no examples of its own; type: regard evaluate {run} --data FILE")
     config = config or LabelledConfig(path=data)
-    return data, config, kind, train, read_rows(Path(data), columns_of(config, data), kind)
+    return data, config, kind, train, read_rows(Path(data), columns_of(config, data, kind), kind)
 
 
-def columns_of(config: "LabelledConfig", data: str) -> "LabelledConfig":
-    """The columns asked for in training, for a file of the same form; else the usual ones."""
-    same = Path(config.path).name.split(".", 1)[-1] == Path(data).name.split(".", 1)[-1]
+def columns_of(config: "LabelledConfig", data: str, kind: str) -> "LabelledConfig":
+    """The columns asked for in training, for a file of the same form or with the same names; else the usual ones."""
+    from regard.data.examples import TABS, read_table
+
+    first, second = (Path(file.removesuffix(".gz")).suffix.lower() for file in (config.path, data))
+    same = first == second or {first, second} <= {".csv", *TABS}
+    asked = [name for name in (config.text, config.second, config.label) if name]
+    if not same and kind != "tag" and asked:
+        there = [name.lower() for name in read_table(Path(data), asked).columns]
+        same = all(name.lower() in there for name in asked)
     return config if same else dataclasses.replace(config, text="", second="", label="")
 
 
@@ -358,7 +369,7 @@ def labelled_rows(
         if objects:
             return jsonlib.dumps(dict(zip([*names, *added], cells, strict=True)), ensure_ascii=False) + "\n"
         if ending == ".tsv":
-            return "\t".join(" ".join(str(c).split("\t")) for c in cells) + "\n"
+            return "\t".join(str(c).translate(SPACES) for c in cells) + "\n"
         line = io.StringIO()
         csv.writer(line, lineterminator="\n").writerow(cells)
         return line.getvalue()

@@ -77,11 +77,11 @@ def generate(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    r"""Continue a text.
+    """Continue a text.
 
     \b
     Examples:
-      regard generate runs/x "ROMEO:" --temperature 0.8 --top-p 0.95 --stop "\n\n" --seed 1 --stream
+      regard generate runs/x "ROMEO:" --temperature 0.8 --top-p 0.95 --stop "\\n\\n" --seed 1 --stream
       regard generate smollm2-135m "The capital of France is" --temperature 0 --max-tokens 20
       regard generate runs/x "Once upon a time" --n 3 --json
       cat story.txt | regard generate runs/x

@@ -35,7 +35,7 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
 NEXT = {  # what one does with a run
     "lm": 'generate {} "…"',
     "mlm": 'fill {} "… [MASK] …"',
-    "pair": 'classify {} "…"',
+    "pair": 'classify {} "…" "…"',
     "image": "classify {} picture.png",
     "table": 'classify {} "column=value, …"',
     "caption": "caption {} picture.png",

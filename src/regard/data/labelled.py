@@ -206,8 +206,8 @@ def split(rows: Sequence[Any], held_out: float) -> tuple[list[Any], list[Any]]:
     for texts in groups.values():
         texts.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
         chosen.update(texts[: round(held_out * len(texts))])
-    if not chosen:
-        chosen.update(max(groups.values(), key=len)[:1])
+    if not chosen and len(largest := max(groups.values(), key=len, default=[])) > 1:
+        chosen.add(largest[0])  # never the only example of a class
     return [row for row in rows if content(row) not in chosen], [row for row in rows if content(row) in chosen]
 
 

@@ -62,6 +62,8 @@ def test_jsonl_and_pairs(write):
         ("r.csv", "a,b,c\n1,x,y\n2,z,w\n", {}, "which column is the text? there are: a, b, c; type --text NAME"),
         ("r.csv", HEADER + "1,good\n", {}, "line 2: 2 columns, wanted 3"),
         ("r.csv", HEADER + "1,good,\n", {}, "line 2: no label"),
+        ("r.csv", "avis;note\nbon;1\nbof;0\n", {}, "1 column, wanted 2: text and label, separated by commas"),
+        ("r.csv", "avis;note\nbon, oui;1\nbof;0\n", {}, "these look like semicolons: save it with commas"),
         ("r.csv", HEADER + '1,"open,pos\n', {}, "line 2: not CSV"),
         ("r.csv", "", {}, "empty"),
         ("r.jsonl", '{"text": "a", "label": "b"}\n{"text"\n', {}, "line 2: not JSON"),

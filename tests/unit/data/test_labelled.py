@@ -45,7 +45,8 @@ def test_equal_texts_stay_on_one_side_and_every_class_is_held_out():
     assert not {r.text for r in train} & {r.text for r in valid}
     assert len(valid) == 20 and sum(r.label == "a" for r in valid) == 10
     assert split(rows[::-1], 0.25)[1] == valid[::-1], "the order of the file decides nothing"
-    assert len(split(rows[:4], 0.1)[1]) > 0
+    assert len(split(rows[:8], 0.1)[1]) > 0, "a part that rounds to none is still a text"
+    assert split(rows[:4], 0.1) == (rows[:4], []), "but never the only one of its class"
 
 
 def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
@@ -60,7 +61,9 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
     ("text", "said"),
     [
         ("text,label\na,pos\nb,pos\n", "all examples have the label 'pos'"),
-        ("text,label\na,pos\n,neg\n", "0 examples to train on"),
+        ("text,label\na,pos\n,neg\n", "1 examples to train on and 0 held out"),
+        ("text,label\na,pos\nb,neg\n", "2 examples to train on and 0 held out"),
+        ("text,label\n", "0 examples to train on and 0 held out"),
     ],
 )
 def test_useless_data_is_refused(tmp_path, text, said):

@@ -14,7 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from regard.config import from_dict, to_dict
+from regard.config import from_dict, no_run, to_dict
 from regard.errors import CheckpointError
 from regard.models import MODELS, Model, ModelConfig, build, model_type
 from regard.models.base import LanguageModel, padded
@@ -79,7 +79,7 @@ def read_config(folder: Path) -> ModelConfig:
     try:
         return from_published(json.loads(path.read_text(encoding="utf-8")), str(path))
     except FileNotFoundError:
-        raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
+        raise no_run(folder) from None
     except ValueError as e:
         raise CheckpointError(f"{path} is not JSON: {e}") from None
     except (KeyError, AttributeError, TypeError) as e:
