@@ -58,8 +58,8 @@ ENCODER = [
         "nn/masks.py",
         (
             "the last token of a text is the next one's",
-            "dtype=starts.dtype), right=True)",
-            "dtype=starts.dtype))",
+            "where, right=True) - 1",
+            "where) - 1",
             PACKED,
         ),
     ),
