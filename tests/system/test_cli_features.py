@@ -1,5 +1,6 @@
 """`regard embed`, `similar`, `fill` and `tokens --sentences` with a tiny BERT; and a BERT out of a wheel."""
 
+import csv
 import hashlib
 import json
 import zipfile
@@ -50,6 +51,17 @@ def test_lines_become_rows(models, tmp_path):
     np.testing.assert_allclose([r["vector"] for r in rows], want, rtol=1e-5, atol=1e-6)
 
 
+def test_a_column_of_a_table_is_read_as_its_lines_would_be(models, tmp_path):
+    rows = [(1, "Stocks, they say", 'fell "sharply"'), (2, "A cat\nsits", "on the mat.")]
+    with (tmp_path / "t.csv").open("w", newline="") as f:
+        csv.writer(f).writerows([("id", "title", "review"), *rows])
+    for flags, texts in (([], [r[2] for r in rows]), (["--text", "title"], [r[1] for r in rows])):
+        works("embed", models / "plain", tmp_path / "t.csv", *flags, "--out", tmp_path / "v.npy")
+        assert np.array_equal(np.load(tmp_path / "v.npy"), load(models / "plain").embed(texts))
+    found = works("similar", models / "plain", "on the mat.", "--in", tmp_path / "t.csv", "--json", "--top", 1).out
+    assert json.loads(found)[0]["text"] == "on the mat."
+
+
 def test_the_nearest_line_is_found_by_its_number(models):
     said = works("similar", models / "plain", LINES[3], "--in", models / "lines.txt", "--top", 2)
     assert said.lines[0].split() == ["COSINE", "LINE", "TEXT"] and said.lines[1].split()[:2] == ["1.0000", "4"]
@@ -87,6 +99,7 @@ def test_the_slides_table_stands_beside_the_models(models):
         (["embed", "plain", "lines.txt", "--json", "--layer", "last4"], "last four of 2 layers"),
         (["embed", "plain", "lines.txt", "--json", "--pooling", "sum"], "no pooling 'sum'"),
         (["embed", "plain", "lines.txt", "--out", "."], "is a folder"),
+        (["embed", "plain", "lines.txt", "--json", "--text", "review"], "has lines of text; leave it out"),
         (["similar", "plain", "x", "--in", "empty.txt"], "has no text"),
         (["similar", "plain", " ", "--in", "lines.txt"], "nothing to look for"),
         (["fill", "plain", "a [MASK]"], "no masked-word head"),

@@ -24,6 +24,11 @@ Int8 = Annotated[
     typer.Option("--int8", help="Weights in 8 bits, on a CPU: about 1.6 times as fast; minilm's vectors keep a cosine "
                  "of 0.9992 to the exact ones, 0.997 at worst."),
 ]  # fmt: skip
+Column = Annotated[
+    str,
+    typer.Option("--text", metavar="COLUMN", help="Of a CSV, TSV or JSONL: the column of the texts, by name or number.",
+                 show_default="text, review, … or the first"),
+]  # fmt: skip
 PUNCTUATION = re.compile(r"[^\w\s]|_")
 PLAIN = re.compile(r"(?<=[.!?…])\s+")  # where a sentence ends
 
@@ -32,7 +37,8 @@ def embed(
     ctx: typer.Context,
     model: Model,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Texts, one a line; .gz is read too.", show_default=False)
+        Path,
+        typer.Argument(metavar="FILE", help="Texts, one a line, or a CSV, TSV or JSONL; .gz too.", show_default=False),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the vectors here, as NumPy's .npy.", show_default=False)
@@ -47,6 +53,7 @@ def embed(
         bool | None,
         typer.Option("--normalise/--no-normalise", help="Vectors of length 1.", show_default="as the folder says"),
     ] = None,
+    text: Column = "",
     batch: Batch = 32,
     int8: Int8 = False,
     json: Json = False,
@@ -54,22 +61,22 @@ def embed(
 ) -> None:
     """Turn texts into vectors.
 
-    Row i of the vectors belongs to line i of the file. With --json, one line of JSON for each text instead.
+    Row i of the vectors belongs to line i of the file, or to row i of a table. With --json, one line of JSON for each
+    text instead.
 
     \b
     Examples:
       regard embed minilm sentences.txt --out vectors.npy
       regard embed minilm sentences.txt --out cls.npy --pooling cls --layer last4 --no-normalise
-      regard embed minilm sentences.txt --json > vectors.jsonl
+      regard embed minilm reviews.csv --text review --json > vectors.jsonl
     """
     from regard.checkpoint import write_atomic
-    from regard.data.pairs import read_lines
 
     if out is None and not json:
         raise ConfigError("name a file for the vectors: --out vectors.npy; or type --json")
     if out is not None and out.is_dir():
         raise DataError(f"{out} is a folder; name a file")
-    texts = list(read_lines(file))
+    texts = [text for _, text in texts_of(file, text)]
     embedder = open_embedder(model, device, int8)
     found = embedder.features(texts, pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
     if json:
@@ -92,13 +99,31 @@ def embed(
         flags.say(f"empty lines: {empty:,}; their vectors stand for nothing")
 
 
+def texts_of(file: Path, column: str) -> list[tuple[int, str]]:
+    """The texts of a file with their line numbers: all lines, or one column of a table."""
+    from regard.data.documents import is_jsonl
+    from regard.data.examples import TABS, TEXTS, read_table
+    from regard.data.pairs import read_lines
+
+    ending = Path(file.name.removesuffix(".gz")).suffix.lower()
+    if is_jsonl(file) or ending in (".csv", *TABS):
+        found = read_table(file, [column] if column else [])
+        place = found.place(column, TEXTS, "text", 0)
+        return [(number, cells[place] if place < len(cells) else "") for number, cells in found.rows]
+    if column:
+        raise ConfigError(f"--text names a column of a table, but {file} has lines of text; leave it out")
+    return list(enumerate(read_lines(file), 1))
+
+
 def similar(
     ctx: typer.Context,
     model: Model,
     query: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.", show_default=False)],
     in_: Annotated[
-        Path, typer.Option("--in", metavar="FILE", help="Where to look: texts, one a line.", show_default=False)
+        Path,
+        typer.Option("--in", metavar="FILE", help="Where to look: texts, one a line, or a table.", show_default=False),
     ],
+    text: Column = "",
     top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 5,
     batch: Batch = 32,
     int8: Int8 = False,
@@ -111,11 +136,9 @@ def similar(
     Examples:
       regard similar minilm "a film worth seeing" --in reviews.txt --top 10
     """
-    from regard.data.pairs import read_lines
-
     if not query.strip():
         raise DataError("the text is empty; there is nothing to look for")
-    lines = [(number, text) for number, text in enumerate(read_lines(in_), 1) if text.strip()]
+    lines = [(number, found) for number, found in texts_of(in_, text) if found.strip()]
     if not lines:
         raise DataError(f"{in_} has no text in it")
     embedder = open_embedder(model, device, int8)

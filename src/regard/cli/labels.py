@@ -91,6 +91,10 @@ def classify(
         return
     if not isinstance(model, Classifier):
         raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")
+    if not second and len(text) < 256 and Path(text).suffix and Path(text).is_file():
+        raise ConfigError(
+            f"{text} is a file, and what is wanted a text; for all of its rows: regard predict {run} {text}"
+        )
     pairs = of_pairs(run)
     if pairs is not None and pairs != bool(second):
         wanted = "two texts: TEXT SECOND" if pairs else "one text; put it in quotes"
