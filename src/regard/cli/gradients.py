@@ -234,7 +234,8 @@ def of_recall(found: "Sequence[Recall]") -> str:
     return (
         f"At least 95 % right: each distance from nothing, {reached(False)}; short distances first, {reached(True)}. "
         f"Budget: at most {UPDATES} updates of {ROWS} sequences a distance and {BUDGET:,} tokens, one layer "
-        f"(of filters four), one seed; tested on {TESTED}; chance is 1 in {SYMBOLS}; after a failure (–) longer distances are not tried."
+        f"(of filters four), one seed; tested on {TESTED}; chance is 1 in {SYMBOLS}; after a failure (–) longer "
+        "distances are not tried."
     )
 
 
