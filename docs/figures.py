@@ -1,4 +1,4 @@
-"""Draws the figures of docs/lectures.md into docs/figures/: a few seconds, the same pictures each time. `make docs`"""
+"""Draws the figures of docs/lectures.md into docs/figures/: two minutes, the same pictures each time. `make docs`"""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from regard.explain import gradients as measured
-from regard.explain import gradients_picture, picture
+from regard.explain import gradients_picture, picture, recall
 from regard.nn import ladder
 from regard.nn.masks import Causal
 from regard.nn.positions import Sinusoidal
@@ -75,12 +75,27 @@ def scaling() -> None:
 def gradients() -> None:
     """How fast the past fades from untrained networks, and what helps: `regard gradients`, the left panel left out."""
     groups = {"an RNN, its recurrent matrix scaled": measured.radii(200, 0), "remedies": measured.remedies(200, 0)}
-    path = gradients_picture.draw(groups, [], [], FOLDER / "gradients.png", size=(4.6, 3.9))
-    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)  # a third of the size, and looks the same
+    path = gradients_picture.draw(groups, [], [], [], FOLDER / "gradients.png", size=(4.6, 3.9))
+    shrink(path)
+
+
+def limits() -> None:
+    """Plain networks on text: `regard gradients --arch mlp,conv3,conv9,lstm,gpt --memory`, the panels that differ."""
+    archs = ("mlp", "conv3", "conv9", "lstm", "gpt")
+    groups = {"networks at birth": [measured.architecture(arch, 200, 0) for arch in archs]}
+    ways = [(arch, first) for arch in archs for first in (False, True) if not (first and arch == recall.ONE_LENGTH)]
+    recalls = [recall.recall(arch, first, 0, "cpu") for arch, first in ways]
+    costs = [recall.weights(arch) for arch in archs]
+    shrink(gradients_picture.draw(groups, recalls, costs, [], FOLDER / "limits.png", size=(4.6, 4.4)))
+
+
+def shrink(path: Path) -> None:
+    """A third of the size, and it looks the same."""
+    Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for draw in (causal, positions, scaling, gradients):
+    for draw in (causal, positions, scaling, gradients, limits):
         draw()
         print(f"docs/figures/{draw.__name__}.png")

@@ -15,7 +15,7 @@ def test_every_measurement_is_a_table_and_a_sentence(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     blocks = said.out.strip().split("\n\n")
     assert [b.split("  ")[0] for b in blocks[1:]] == [
-        "language models at birth",
+        "networks at birth",
         "an RNN, its recurrent matrix scaled",
         "remedies",
         "clipping to 1",
@@ -33,7 +33,7 @@ def test_json_holds_the_curves_the_sentences_were_made_from():
     assert all(len(row["norms"]) == 13 for part in ("models", "radii", "remedies") for row in found[part])
     far = found["models"][0]["norms"]
     assert f"({far[12] / far[1]:.0e})" in found["findings"][0]
-    assert len(found["findings"]) == 4 and found["memory"] == found["speed"] == []
+    assert len(found["findings"]) == 4 and found["memory"] == found["weights"] == found["speed"] == []
 
 
 def test_memory_and_speed_add_a_table_each(monkeypatch):
@@ -42,11 +42,14 @@ def test_memory_and_speed_add_a_table_each(monkeypatch):
     monkeypatch.setattr(recall, "UPDATES", 3)
     monkeypatch.setattr(recall, "TOKENS", 2048)
     monkeypatch.setattr(recall, "REPEATS", 1)
-    said = works("gradients", "--arch=gpt", "--length=12", "--memory", "--speed", "--device=cpu")
-    memory, speed = said.out.strip().split("\n\n")[-2:]
+    said = works("gradients", "--arch=gpt,mlp,conv3", "--length=12", "--memory", "--speed", "--device=cpu")
+    memory, costs, speed = said.out.strip().split("\n\n")[-3:]
+    assert "that of conv3 vanishes (0; nothing at all from 9 steps on)" in said.out
     assert "gpt, each from nothing" in memory and "gpt, short distances first" in memory
+    assert "mlp, each from nothing" in memory and "mlp, short" not in memory and "\nmlp" not in speed
+    assert costs.endswith("A word more costs so many weights: gpt 64, mlp 4,096 and the others none.")
     assert "gpt to 0" in memory and "at most 3 updates" in memory and "–" in memory
-    assert speed.startswith("ms for 2,048 tokens on cpu") and "Fastest at 2,048 is gpt" in speed
+    assert speed.startswith("ms for 2,048 tokens on cpu") and "Fastest at 2,048 is" in speed and "\nconv3" in speed
 
 
 @pytest.mark.parametrize(

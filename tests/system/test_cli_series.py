@@ -82,11 +82,18 @@ def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
 
 
 def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
-    said = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=30", "--name=pre", *FAST)
+    with open(place / "curves.csv") as file:
+        write(place / "bare.csv", [row[:5] for row in csv.reader(file)])
+    said = works("train", "fill-series", "--data=bare.csv", "--steps=30", "--name=pre", *FAST)
     assert "of the mean" in said.err and "regard finetune runs/pre series" in said.err
+    assert "108 series to train on, 12 for validation" in said.err and "no labels: the held-out part" in said.err
     said = works("finetune", "runs/pre", "series", "--data=curves.csv", "--label=class", "--steps=10", "--name=post",
                  "--device=cpu", "--set=schedule.warmup=2")  # fmt: skip
     assert "begun by chance: classifier" in said.err
+    said = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=2", "--name=too", *FAST)
+    assert "2 labels: flat 72" in said.err
+    said = regard("train", "fill-series", "--data=bare.csv", "--steps=2", "--set=data.balanced=true", *FAST)
+    assert said.code == 2 and "data.balanced goes by the labels" in said.err
     said = regard("classify", "runs/pre", "curve.csv")
     assert said.code == 2 and "regard finetune runs/pre series" in said.err
 

@@ -4,6 +4,7 @@ from tests.zoo.bug import bugs
 
 VIT, CONTRACT, CAPTIONERS = "reference/test_vit.py", "contract/test_images.py", "contract/test_captioners.py"
 AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_tables.py"
+PLAIN, RECALL = "unit/explain/test_plain_text.py", "unit/explain/test_recall.py"
 CIDER = "unit/evaluate/test_captions.py"
 
 IMAGES = [
@@ -23,6 +24,17 @@ IMAGES = [
         ("a filter sees further than told", "padding=c.kernel // 2", "padding=c.kernel // 2 * 2, dilation=2", CONTRACT),
     ),
     *bugs(
+        "explain/plain_text.py",
+        ("filters see the words after", "F.pad(x, (self.before, 0))", "F.pad(x, (0, self.before))", PLAIN),
+        ("a convolution is said to see too far", "1 + layers * (kernel - 1)", "1 + layers * kernel", PLAIN),
+        ("a dense net reads backwards", "self.token(ids))[", "self.token(ids.flip(1)))[", PLAIN),
+    ),
+    *bugs(
+        "explain/recall.py",
+        ("a dense net is made for the longest text", "if arch == ONE_LENGTH", "if arch is None", RECALL),
+        ("weights are those of the longest text", "tiny_model(arch, d + 1,", "tiny_model(arch, 1001,", RECALL),
+    ),
+    *bugs(
         "data/augment.py",
         ("labels are not mixed as the images are", "shares.lerp(shares.flip(0), 1 - keep)", "shares", AUGMENT),
         ("what was cut in is told as what was asked", "1 - (bottom - top) * (right - left) / (H * W)", "keep", AUGMENT),
@@ -37,6 +49,8 @@ IMAGES = [
             "i % 5 == 0 for i in range(len(keys))",
             DATA,
         ),
+        ("held-out images are copied", "Chosen(self.pixels, np.flatnonzero(which))", "self.pixels[which]", DATA),
+        ("the rest of a file is not kept", "range(0, len(pixels), AT_ONCE)", "range(0, AT_ONCE, AT_ONCE)", DATA),
         ("a photograph lies on its side", "image = ImageOps.exif_transpose(image)", "pass", DATA),
         ("what is transparent is black", '"white"', '"black"', DATA),
         ("chance comes from elsewhere", "self.augment, chance)", "self.augment, np.random.default_rng())", DATA),

@@ -19,7 +19,13 @@ LABELS = [
     ),
     *bugs(
         "models/rnn_classifier.py",
-        ("the mean is over padding too", "hidden.sum(1) / lengths[:, None]", "hidden.mean(1)", TASKS),
+        ("the mean is over padding too", "pooled(hidden, lengths, ", "pooled(hidden, None, ", TASKS),
+        (
+            "every step waits for the lengths",
+            "self.blank(x), drop)[0]",
+            "self.blank(x), drop, lengths)[0]",
+            "reference/test_rnn_classifier.py",
+        ),
         (
             "the last state is that of the padding",
             "(lengths - 1)[:, None, None]",

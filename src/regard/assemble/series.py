@@ -34,7 +34,8 @@ COLUMNS = ("id", "time", "value", "error", "band", "label")
 
 def default_run(task: str, arch: str, size: str, data: SeriesConfig, device: str) -> Run:
     if not (data.name or data.path):
-        raise ConfigError(f"train on what? type: regard train {task} --data curves.csv --label class")
+        label = " --label class" if task == "series" else ""
+        raise ConfigError(f"train on what? type: regard train {task} --data curves.csv{label}")
     cpu = device == "cpu"
     labels = UNKNOWN if task == "series" else ()
     return Run(
@@ -95,8 +96,10 @@ def alarm(label: str) -> str:
 def assemble(run: Run, device: str, say: Say) -> Parts:
     data = run.data
     assert isinstance(data, SeriesConfig)
-    parts = read_parts(data, say)
-    train, valid, labels = parts.train, parts.valid, tuple(sorted(set(parts.train.labels)))
+    parts = read_parts(data, say, labelled=run.task == "series")
+    train, valid, labels = parts.train, parts.valid, tuple(sorted({*parts.train.labels} - {""}))
+    if data.balanced and (not labels or "" in train.labels):
+        raise ConfigError("data.balanced goes by the labels, and not all of these series have one; leave it out")
     told(train, valid, data, say)
     run = dataclasses.replace(run, model=fitted(run, train, labels))
     kind = HiddenSource if run.task == "fill-series" else SeriesSource
@@ -128,12 +131,16 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
 
 
 def told(train: Curves, valid: Curves, data: SeriesConfig, say: Say) -> None:
-    common = Counter(train.labels).most_common()
+    common = Counter(label for label in train.labels if label).most_common()
     shown = [f"{label} {n:,} ({n / len(train):.1%})" for label, n in common]
     shown = shown if len(shown) <= 14 else [*shown[:14], f"and {len(shown) - 14} more"]
     points = f"{int(train.lengths.min())} to {int(train.lengths.max())} points, {len(train.band_names)} bands"
     say(f"{len(train):,} series to train on, {len(valid):,} for validation; {points}")
-    say(f"{len(common)} labels: {', '.join(shown)}")
+    say(
+        f"{len(common)} labels: {', '.join(shown)}"
+        if common
+        else "no labels: the held-out part is drawn from all alike"
+    )
     if cut := int((train.lengths > data.max_length).sum()):
         say(f"cut {cut:,}: longer than {data.max_length} points (--set data.max_length=…)")
 

@@ -11,13 +11,13 @@ from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
     from regard.explain.gradients import Clipping, Fading
-    from regard.explain.recall import Pace, Recall
+    from regard.explain.recall import Pace, Recall, Weights
 
 
 def gradients(
     ctx: typer.Context,
     arch: Annotated[
-        str, typer.Option(metavar="NAME", help="rnn, gru, lstm, gpt, llama; several by comma.")
+        str, typer.Option(metavar="NAME", help="rnn, gru, lstm, gpt, llama, mlp, conv3, conv9; several by comma.")
     ] = "rnn,gru,lstm,gpt",
     length: Annotated[int, typer.Option(metavar="N", min=10, max=1000, help="The farthest distance.")] = 200,
     memory: Annotated[
@@ -45,8 +45,10 @@ def gradients(
       regard gradients --arch rnn,lstm,gpt --length 200
       regard gradients --out gradients.png
       regard gradients --memory --speed --out all.svg
+      regard gradients --arch mlp,conv3,conv9,lstm,gpt --memory --out limits.png
     """
     from regard.config import unknown
+    from regard.explain.plain_text import PLAIN
     from regard.models import TASK_ARCHS
 
     flags: Flags = ctx.obj
@@ -54,34 +56,37 @@ def gradients(
     if not archs:
         raise ConfigError("--arch is empty; for example: --arch rnn,lstm,gpt")
     for name in archs:
-        if name not in TASK_ARCHS["lm"]:
-            raise unknown("architecture", name, TASK_ARCHS["lm"])
+        if name not in (known := [*TASK_ARCHS["lm"], *PLAIN]):
+            raise unknown("architecture", name, known)
     out, chosen = pictured(out, flags), pick_device(device)
 
     from regard.explain import gradients as measured
 
     flags.say(f"measuring gradients over {length} steps")
     groups = {
-        "language models at birth": [measured.architecture(a, length, seed) for a in archs],
+        "networks at birth": [measured.architecture(a, length, seed) for a in archs],
         "an RNN, its recurrent matrix scaled": measured.radii(length, seed),
         "remedies": measured.remedies(length, seed),
     }
     clips = measured.clipping(length, seed)
-    recalls, paces = [], []
+    recalls, costs, paces = [], [], []
     if memory or speed:
-        from regard.explain.recall import pace, recall
+        from regard.explain.recall import ONE_LENGTH, pace, recall, weights
 
         for name in archs if memory else ():
             flags.say(f"teaching {name} to recall")
-            recalls += [recall(name, short_first, seed, chosen) for short_first in (False, True)]
+            ways = (False,) if name == ONE_LENGTH else (False, True)
+            recalls += [recall(name, short_first, seed, chosen) for short_first in ways]
+            costs.append(weights(name))
         for name in archs if speed else ():
-            flags.say(f"timing {name}")
-            paces.append(pace(name, seed, chosen))
-    report(groups, clips, recalls, paces, json=json, seed=seed, device=chosen)
+            if name != ONE_LENGTH:  # it answers once a text, the others at every word
+                flags.say(f"timing {name}")
+                paces.append(pace(name, seed, chosen))
+    report(groups, clips, recalls, costs, paces, json=json, seed=seed, device=chosen)
     if out:
         from regard.explain.gradients_picture import draw
 
-        flags.say(f"picture: {draw(groups, recalls, paces, out)}")
+        flags.say(f"picture: {draw(groups, recalls, costs, paces, out)}")
 
 
 def pictured(out: str, flags: Flags) -> str:
@@ -104,6 +109,7 @@ def report(
     groups: "dict[str, list[Fading]]",
     clips: "list[Clipping]",
     recalls: "list[Recall]",
+    costs: "list[Weights]",
     paces: "list[Pace]",
     *,
     json: bool,
@@ -117,14 +123,14 @@ def report(
     tables = [fading_table(title, found) for title, found in groups.items()]
     tables.append(clipping_table(f"clipping to {LIMIT:g}", clips))
     if recalls:
-        tables.append(recall_table(recalls))
-        says.append(of_recall(recalls))
+        tables += [recall_table(recalls), weights_table(costs)]
+        says += [of_recall(recalls), of_weights(costs)]
     if paces:
         tables.append(pace_table(paces, device))
         says.append(of_pace(paces, device))
     if json:
         values = {"models": models, "radii": scaled, "remedies": remedies, "clipping": clips}
-        values |= {"memory": recalls, "speed": paces}
+        values |= {"memory": recalls, "weights": costs, "speed": paces}
         plain = {name: [dataclasses.asdict(v) for v in found] for name, found in values.items()}
         show_line({"seed": seed, **plain, "findings": says})
         return
@@ -160,7 +166,8 @@ def of_models(found: "Sequence[Fading]") -> str:
     parts = []
     for f in found:
         gone = next((k for k, norm in enumerate(f.norms) if norm < FLOAT32), None)
-        end = f"; too small for float32 from {gone} steps on" if gone else ""
+        lost = "too small for float32" if gone and f.norms[gone] else "nothing at all"
+        end = f"; {lost} from {gone} steps on" if gone else ""
         parts.append(f"that of {f.name} {f.fate} ({number(f.at(-1))}{end})")
     text = f"Over {len(found[0].norms) - 1} steps the gradient … {listed(parts)}.".replace("… that of", "of", 1)
     for f in found:
@@ -222,13 +229,26 @@ def of_recall(found: "Sequence[Recall]") -> str:
     from regard.explain.recall import BUDGET, ROWS, SYMBOLS, TESTED, UPDATES
 
     def reached(short_first: bool) -> str:
-        return listed([f"{r.name} to {r.farthest:,}" for r in found if r.short_first == short_first])
+        return listed([f"{r.name} to {r.farthest:,}" for r in found if r.short_first == short_first]) or "none"
 
     return (
         f"At least 95 % right: each distance from nothing, {reached(False)}; short distances first, {reached(True)}. "
-        f"Budget: at most {UPDATES} updates of {ROWS} sequences a distance and {BUDGET:,} tokens, one layer, one seed; "
-        f"tested on {TESTED}; chance is 1 in {SYMBOLS}; after a failure (–) longer distances are not tried."
+        f"Budget: at most {UPDATES} updates of {ROWS} sequences a distance and {BUDGET:,} tokens, one layer "
+        f"(of filters four), one seed; tested on {TESTED}; chance is 1 in {SYMBOLS}; after a failure (–) longer "
+        "distances are not tried."
     )
+
+
+def weights_table(found: "Sequence[Weights]") -> str:
+    rows = [["weights, to recall", *(f"at {d:,}" for d in found[0].numbers)]]
+    rows += [[w.name, *(f"{n:,}" for n in w.numbers.values())] for w in found]
+    return table(rows, right=range(1, len(rows[0])))
+
+
+def of_weights(found: "Sequence[Weights]") -> str:
+    grown = [f"{w.name} {w.a_word:,.0f}" for w in found if w.a_word]
+    grown += ["the others none"] * (len(grown) < len(found))
+    return f"A word more costs so many weights: {listed(grown)}."
 
 
 def pace_table(found: "Sequence[Pace]", device: str) -> str:

@@ -17,7 +17,7 @@ from regard.data.augment import Augment, augmented
 from regard.data.batch import moved
 from regard.data.examples import read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
-from regard.data.images import PATHS, ROOM, free_memory, read_image, spread_of, stat
+from regard.data.images import PATHS, Chosen, kept, read_image, spread_of, stat
 from regard.data.labelled import NONE
 from regard.data.pairs import clean
 from regard.data.samples import Samples
@@ -56,7 +56,7 @@ class CaptionsConfig:
 class Captioned:
     """N images, N 3 P P bytes, and of each its captions."""
 
-    pixels: np.ndarray
+    pixels: np.ndarray | Chosen
     captions: list[list[str]]
 
     def __len__(self) -> int:
@@ -202,7 +202,7 @@ def split(part: Captioned, held_out: float) -> tuple[Captioned, Captioned]:
         raise DataError(f"{len(part)} images are too few to hold some out; give more, or --valid FILE")
     chosen = set(distinct[: max(1, round(held_out * len(distinct)))])
     sides = [np.array([i for i, key in enumerate(keys) if (key in chosen) == side]) for side in (False, True)]
-    train, valid = (Captioned(part.pixels[rows], [part.captions[i] for i in rows]) for rows in sides)
+    train, valid = (Captioned(Chosen(part.pixels, rows), [part.captions[i] for i in rows]) for rows in sides)
     return train, valid
 
 
@@ -213,8 +213,7 @@ class CaptionSource:
         self, part: Captioned, tokenizer: BPE, length: int, augment: Augment | None = None, device: str = "cpu"
     ):
         self.part, self.augment, self.pad = part, augment or Augment(), tokenizer.pad
-        fits = part.pixels.nbytes < ROOM * free_memory(device)
-        self.pixels = torch.from_numpy(np.require(part.pixels, requirements="W")).to(device) if fits else None
+        self.pixels = kept(part.pixels, device)
         texts = [c for captions in part.captions for c in captions]
         self.image = np.repeat(np.arange(len(part)), [len(captions) for captions in part.captions])
         self.targets = np.full((len(texts), length), NONE, np.int64)

@@ -5,6 +5,7 @@ where the model is.
 """
 
 import hashlib
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nob
 HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
 PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 ROOM = 0.5  # of the free memory, that images may take
+AT_ONCE = 1024  # images on their way from a file to where they are kept
 MEASURED = 10_000  # images, at most, whose mean and spread are taken
 
 
@@ -56,18 +58,33 @@ class ImagesConfig:
             raise ConfigError(f"data.channels is {self.channels}; it wants 1 (grey), 3 (colours) or 0 (as they are)")
 
 
+class Chosen:
+    """Some of many images, which may lie in a file: N C P P bytes that are read when they are asked for."""
+
+    def __init__(self, every: "np.ndarray | Chosen", rows: np.ndarray):
+        self.every, self.rows = every, rows
+        self.shape = (len(rows), *every.shape[1:])
+        self.nbytes = math.prod(self.shape)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, which: Any) -> np.ndarray:
+        return self.every[self.rows[which]]
+
+
 @dataclass(frozen=True)
 class Part:
     """N images as bytes, N C P P, and the numbers of their classes, N."""
 
-    pixels: np.ndarray
+    pixels: np.ndarray | Chosen
     labels: np.ndarray
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, rows: np.ndarray) -> "Part":
-        return Part(self.pixels[rows], self.labels[rows])
+    def take(self, which: np.ndarray) -> "Part":
+        return Part(Chosen(self.pixels, np.flatnonzero(which)), self.labels[which])
 
 
 @dataclass(frozen=True)
@@ -122,7 +139,7 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
     return ImageData(labels, train, valid, found.get("test"), notes, content)
 
 
-def spread_of(pixels: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def spread_of(pixels: np.ndarray | Chosen) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation, one a channel, of N C P P bytes as numbers between 0 and 1; of many images, that of
     some from all over, as those of a class often lie together."""
     rows = np.unique(np.linspace(0, len(pixels) - 1, min(MEASURED, len(pixels))).astype(int))
@@ -167,7 +184,7 @@ def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
     if channels in (0, pixels.shape[1]):
         return pixels
     if channels == 3:
-        return np.repeat(pixels, 3, 1)
+        return np.broadcast_to(pixels, (len(pixels), 3, *pixels.shape[2:]))  # thrice to look at, once in memory
     return (pixels * np.array(GREY, np.float32)[:, None, None]).sum(1, keepdims=True).round().astype(np.uint8)
 
 
@@ -200,17 +217,17 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
     found, notes = {}, []
     for part, images in listed.items():
         pixels, kept, skipped = decoded(images, config.size or OWN_SIZE, config.channels, say)
-        found[part] = Part(pixels, np.array([number[images[i].label] for i in kept], np.int64))
+        found[part] = pixels, np.array([number[images[i].label] for i in kept], np.int64)
         notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
-    if lost := [labels[i] for i in set(range(len(labels))) - set(found["train"].labels.tolist())]:
+    if lost := [labels[i] for i in set(range(len(labels))) - set(found["train"][1].tolist())]:
         raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")
     return same_channels(found), labels, tuple(notes)
 
 
-def same_channels(parts: dict[str, Part]) -> dict[str, Part]:
+def same_channels(parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Part]:
     """Grey beside colours becomes colours: parts are decoded one by one."""
-    most = max(part.pixels.shape[1] for part in parts.values())
-    return {name: Part(grey(part.pixels, most), part.labels) for name, part in parts.items()}
+    most = max(pixels.shape[1] for pixels, _ in parts.values())
+    return {name: Part(grey(pixels, most), classes) for name, (pixels, classes) in parts.items()}
 
 
 def list_parts(path: Path, label: str = "") -> dict[str, Sequence[Listed]]:
@@ -334,9 +351,7 @@ class ImageSource:
 
     def __init__(self, part: Part, classes: int, augment: Augment | None = None, device: str = "cpu"):
         self.part, self.classes, self.augment = part, classes, augment or Augment()
-        self.pixels: Tensor | None = None
-        if part.pixels.nbytes < ROOM * free_memory(device):
-            self.pixels = torch.from_numpy(np.require(part.pixels, requirements="W")).to(device)  # a file is copied
+        self.pixels = kept(part.pixels, device)
         self.labels = torch.from_numpy(part.labels).to("cpu" if self.pixels is None else device)
 
     def __len__(self) -> int:
@@ -349,6 +364,19 @@ class ImageSource:
         if chance is not None and self.augment != Augment():
             pixels, labels = augmented(pixels, labels, self.classes, self.augment, chance)
         return Samples((pixels,), labels, rows)
+
+
+def kept(pixels: np.ndarray | Chosen, device: str) -> Tensor | None:
+    """All images on `device` where they fit, else None. Those of a file come some at a time."""
+    if pixels.nbytes >= ROOM * free_memory(device):
+        return None
+    if isinstance(pixels, np.ndarray) and pixels.flags.writeable:
+        return torch.from_numpy(pixels).to(device)
+    whole = torch.empty(pixels.shape, dtype=torch.uint8, device=device)
+    for start in range(0, len(pixels), AT_ONCE):
+        some = np.require(pixels[start : start + AT_ONCE], requirements="W")  # a copy: nobody may write to the file
+        whole[start : start + AT_ONCE] = torch.from_numpy(some)
+    return whole
 
 
 def free_memory(device: str) -> int:

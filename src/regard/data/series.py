@@ -285,12 +285,13 @@ def with_labels(
     beside = Path(config.labels).expanduser() if config.labels else labels
     known = None
     names = list(curves.labels)
-    if beside is not None and (labelled or config.known):
+    if beside is not None:
         table = tables.read_columns(beside)
         ids = words(table[place(table, beside, _there(config.id, table), IDS, "id")])
         row = {name: i for i, name in enumerate(ids)}
         at = [row.get(name, -1) for name in curves.ids]
-        column = place(table, beside, config.label, CLASSES, "label", labelled)
+        asked = config.label if labelled else _there(config.label, table)
+        column = place(table, beside, asked, CLASSES, "label", labelled)
         given = words(table[column]) if column else []
         names = [given[i] if i >= 0 and given else "" for i in at]
         columns = [numbers(table[place(table, beside, k, (), "known")], f"{beside} column {k!r}") for k in config.known]
@@ -350,21 +351,28 @@ def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
     return SeriesFiles(Path(config.path).expanduser())
 
 
-def read_parts(config: SeriesConfig, say: Say = to_stderr) -> Parts:
-    """Both parts, with the bands of the training part; the report is told."""
+def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> Parts:
+    """Both parts, with the bands of the training part; the report is told. Not `labelled`: series of no class are kept,
+    and held out as if that were one."""
     files = locate(config, say)
-    curves = read_series(files.train, config, files.labels)
-    lonely = [label for label, n in Counter(curves.labels).items() if n == 1]
+    curves = read_series(files.train, config, files.labels, labelled)
+    lonely = [label for label, n in Counter(curves.labels).items() if n == 1 and label]
     for line in curves.told():
         say(line)
     if lonely:
         say(f"one example only, which is never held out: {', '.join(sorted(lonely)[:12])}")
     valid = Path(config.valid).expanduser() if config.valid else files.valid
     if valid is not None:
-        train, held = curves, read_series(valid, config, files.labels)
+        train, held = curves, read_series(valid, config, files.labels, labelled)
     else:
-        inside = held_out(curves.ids, curves.labels, config.folds, config.fold)
+        inside = held_out(curves.ids, curves.labels or [""] * len(curves), config.folds, config.fold)
         train, held = (part(curves, np.flatnonzero(inside == want).tolist()) for want in (False, True))
+    if not labelled:
+        if not len(held):
+            raise DataError(
+                f"{files.train}: {len(train):,} series are too few to hold some out; give more, or --valid FILE"
+            )
+        return Parts(train, with_bands(held, train.band_names))
     classes = sorted(set(train.labels))
     if not len(held) or len(classes) < 2:
         what = f"{len(train):,} series of {len(classes)} classes to train on and {len(held):,} held out"
@@ -384,7 +392,8 @@ def held_out(ids: Sequence[str], labels: Sequence[str], folds: int, fold: int) -
     for i, label in enumerate(labels):
         groups[label].append(i)
     chosen = np.zeros(len(ids), bool)
-    for start, label in enumerate(sorted(groups)):  # the first of each class in another part, or part 0 gets all rests
+    named = sorted(groups, key=lambda label: (not label, label))  # series of no class change nothing for the others
+    for start, label in enumerate(named):  # the first of each class in another part, or part 0 gets all rests
         rows = sorted(groups[label], key=lambda i: hashlib.sha256(ids[i].encode()).digest())
         if len(rows) > 1:
             chosen[[row for place, row in enumerate(rows) if (place + start) % folds == fold]] = True

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.explain.curves import Summary, summarise
+from regard.explain.plain_text import PLAIN, PlainText
 from regard.models import build, config_for
 from regard.models.base import LanguageModel
 from regard.nn.recurrent import PlainCell, PlainGRU, PlainLSTM, PlainRNN, State, unroll
@@ -125,7 +126,7 @@ def last_state(cell: PlainCell, x: Tensor) -> Tensor:
     return unroll(cell, x, (nothing, nothing) if cell.kind == "lstm" else (nothing,))[1][0]
 
 
-def model_reach(model: LanguageModel, ids: Tensor) -> Tensor:
+def model_reach(model: LanguageModel | PlainText, ids: Tensor) -> Tensor:
     """`reach` of a language model's last hidden state; its inputs are the embeddings of the ids, T."""
 
     def last(rows: Tensor) -> Tensor:
@@ -162,8 +163,11 @@ def measure(name: str, draw: Callable[[], Tensor], seed: int) -> Fading:
 # -- what is measured ---------------------------------------------------------------------------------------------
 
 
-def tiny_model(arch: str, context: int, vocab: int, layers: int) -> LanguageModel:
-    """An untrained language model, as `regard train lm` would start with; recurrent ones have one layer."""
+def tiny_model(arch: str, context: int, vocab: int, layers: int) -> LanguageModel | PlainText:
+    """An untrained language model, as `regard train lm` would start with, or a plain network; recurrent ones have one
+    layer."""
+    if arch.lower() in PLAIN:
+        return PLAIN[arch.lower()](context, vocab, WIDTH)
     size = dict(width=WIDTH, embedding=WIDTH)
     if arch.lower() in ("gpt", "llama"):
         size = dict(width=WIDTH, layers=layers, heads=4, ffn=4 * WIDTH, context=context)
@@ -174,7 +178,7 @@ def tiny_model(arch: str, context: int, vocab: int, layers: int) -> LanguageMode
 
 @cache
 def architecture(arch: str, length: int, seed: int) -> Fading:
-    """A language model at birth, on random tokens."""
+    """A language model, or a plain network, at birth, on random tokens."""
 
     def draw() -> Tensor:
         model = tiny_model(arch, length + 1, VOCAB, layers=2).double().eval()

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.explain import picture
 from regard.explain.gradients import FLOAT32, Fading
-from regard.explain.recall import SYMBOLS, TOKENS, Pace, Recall
+from regard.explain.recall import SYMBOLS, TOKENS, Pace, Recall, Weights
 
 COLOURS = [c for c in picture.COLOURS if c != "#F0E442"]  # yellow is lost on white
 MARKS = "os^Dv<P*X"
@@ -17,12 +17,14 @@ FLOOR = 1e-50
 def draw(
     groups: Mapping[str, Sequence[Fading]],
     recalls: Sequence[Recall],
+    costs: Sequence[Weights],
     paces: Sequence[Pace],
     path: str | Path,
     size: tuple[float, float] = (4.6, 4.4),
 ) -> Path:
-    """Gradients by distance, a panel a group, then recall and speed where they were measured; `size` is a panel's."""
-    panels = len(groups) + bool(recalls) + bool(paces)
+    """Gradients by distance, a panel a group, then recall, weights and speed where they were measured; `size` is that
+    of a panel."""
+    panels = len(groups) + bool(recalls) + bool(costs) + bool(paces)
     across = 2 if panels == 4 else min(panels, 3)
     down = -(-panels // across)
     fig = picture.figure(size[0] * across, size[1] * down)
@@ -31,6 +33,8 @@ def draw(
         fadings(axes.pop(0), title, group)
     if recalls:
         memory(axes.pop(0), recalls)
+    if costs:
+        weights(axes.pop(0), costs)
     if paces:
         speed(axes.pop(0), paces)
     for spare in axes:
@@ -78,6 +82,19 @@ def memory(axes: Any, recalls: Sequence[Recall]) -> None:
     axes.set_xlabel("distance of the symbol to recall")
     axes.set_ylabel("share of right answers")
     finish(axes, "recall after training (a line ends where it failed)")
+
+
+def weights(axes: Any, costs: Sequence[Weights]) -> None:
+    for i, cost in enumerate(costs):
+        axes.plot(list(cost.numbers), list(cost.numbers.values()), **look(i), markersize=5, label=cost.name)
+    distances = list(costs[0].numbers)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(distances, [f"{d:,}" for d in distances])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("distance of the symbol to recall")
+    axes.set_ylabel("weights of the model")
+    finish(axes, "what reading so far costs")
 
 
 def speed(axes: Any, paces: Sequence[Pace]) -> None:

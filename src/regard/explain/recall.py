@@ -1,4 +1,5 @@
-"""What architectures can remember, and how long a step takes: recall against distance, time against length."""
+"""What architectures can remember, what that costs, and how long a step takes: recall against distance, weights and
+time against length."""
 
 import time
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.explain.gradients import tiny_model
+from regard.explain.plain_text import PlainText
 from regard.models.base import LanguageModel
 
 SYMBOLS = 8  # to be remembered; as many others are noise
@@ -20,6 +22,7 @@ STREAK = 10  # batches in a row without a mistake end it early
 TESTED = 256
 RATES = {"gru": 1e-2, "lstm": 1e-2}  # of Adam, tried by hand; for the others
 RATE = 3e-3
+ONE_LENGTH = "mlp"  # reads texts of the length it was made for: it cannot go on to a longer one
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
 TOKENS = 4096  # in every step that is timed, however long its sequences
@@ -44,6 +47,20 @@ class Recall:
 
 
 @dataclass(frozen=True)
+class Weights:
+    """Parameters of a model that reads a symbol at a distance and all in between, by that distance."""
+
+    name: str
+    numbers: dict[int, int]
+
+    @property
+    def a_word(self) -> float:
+        """What one word more costs."""
+        near, far = min(self.numbers), max(self.numbers)
+        return (self.numbers[far] - self.numbers[near]) / (far - near)
+
+
+@dataclass(frozen=True)
 class Pace:
     """Seconds of a forward and backward pass over TOKENS tokens, by the length of the sequences they are cut into."""
 
@@ -63,7 +80,7 @@ def updates(distance: int) -> int:
     return min(UPDATES, BUDGET // (ROWS * (distance + 1)))
 
 
-def teach(model: LanguageModel, distance: int, rate: float, luck: torch.Generator) -> int:
+def teach(model: LanguageModel | PlainText, distance: int, rate: float, luck: torch.Generator) -> int:
     """Train until STREAK batches in a row are right, or the budget is spent; how many updates it took."""
     device = model.token.weight.device
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.99))
@@ -83,7 +100,7 @@ def teach(model: LanguageModel, distance: int, rate: float, luck: torch.Generato
 
 
 @torch.no_grad()
-def accuracy(model: LanguageModel, distance: int, luck: torch.Generator) -> float:
+def accuracy(model: LanguageModel | PlainText, distance: int, luck: torch.Generator) -> float:
     device, right = model.token.weight.device, 0
     for _ in range(TESTED // ROWS):
         ids, answers = (t.to(device) for t in questions(distance, ROWS, luck))
@@ -100,12 +117,18 @@ def recall(arch: str, short_first: bool, seed: int, device: str, distances: Sequ
         if model is None or not short_first:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                model = tiny_model(arch, max(distances) + 1, VOCAB, layers=1).to(device)
+                longest = distance if arch == ONE_LENGTH else max(distances)
+                model = tiny_model(arch, longest + 1, VOCAB, layers=1).to(device)
         found.updates[distance] = teach(model, distance, RATES.get(arch, RATE), luck)
         found.accuracy[distance] = accuracy(model, distance, luck)
         if found.accuracy[distance] < 0.5:
             break
     return found
+
+
+def weights(arch: str, distances: Sequence[int] = DISTANCES) -> Weights:
+    with torch.random.fork_rng(devices=[]):
+        return Weights(arch, {d: tiny_model(arch, d + 1, VOCAB, layers=1).size() for d in distances})
 
 
 def pace(arch: str, seed: int, device: str, lengths: Sequence[int] = LENGTHS) -> Pace:
@@ -122,7 +145,7 @@ def pace(arch: str, seed: int, device: str, lengths: Sequence[int] = LENGTHS) ->
     return found
 
 
-def seconds_of(model: LanguageModel, ids: Tensor) -> float:
+def seconds_of(model: LanguageModel | PlainText, ids: Tensor) -> float:
     wait = torch.cuda.synchronize if ids.is_cuda else (lambda: None)
     wait()
     start = time.perf_counter()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.config import at_least, fraction
 from regard.errors import ConfigError
-from regard.models.bert import LABELLED
+from regard.models.bert import LABELLED, pooled
 from regard.nn.blocks import compute_dtype, dropout
 from regard.nn.init import recurrent_
 from regard.nn.recurrent import GATES, SlideCell, State, run_stack
@@ -53,11 +53,12 @@ class RecurrentClassifier(nn.Module):
         nn.init.normal_(self.token.weight, std=0.1)  # labelled text is little: a rare word should weigh little
 
     def forward(self, ids: Tensor, lengths: Tensor | None = None, sentences: Tensor | None = None) -> Tensor:
-        """B T ids -> B T D. Second texts are told by the [SEP] before them; `sentences` is not needed."""
+        """B T ids -> B T D. Padding comes after all that counts, so nobody hears of it and `lengths` are not needed;
+        nor are `sentences`: second texts are told by the [SEP] before them."""
         check(ids, "B T")
         x = self.drop(compute_dtype(self.token(ids)))  # B T E
         drop = self.config.dropout if self.training and len(self.cells) > 1 else 0.0
-        return run_stack(self.cells, x, self.blank(x), drop, lengths)[0]  # B T D
+        return run_stack(self.cells, x, self.blank(x), drop)[0]  # B T D
 
     def blank(self, x: Tensor) -> State:
         c = self.config
@@ -65,11 +66,9 @@ class RecurrentClassifier(nn.Module):
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
         """What stands for a whole text: B T D -> B D. Padding is passed over."""
-        if lengths is None:
-            return hidden[:, -1] if self.config.pooling == "last" else hidden.mean(1)
-        if self.config.pooling == "last":
-            return hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]
-        return hidden.sum(1) / lengths[:, None]  # states of padding are zero
+        if self.config.pooling == "mean":
+            return pooled(hidden, lengths, "mean")
+        return hidden[:, -1] if lengths is None else hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: … D -> … labels."""

@@ -36,9 +36,9 @@ def photos(tmp_path):
 def test_a_folder_for_each_class(photos):
     data = load_images(ImagesConfig(path=str(photos), size=8, held_out=0.25), quiet)
     assert data.labels == ("blue", "red") and len(data.train) == 18 and len(data.valid) == 6
-    assert data.train.pixels.shape == (18, 3, 8, 8) and data.train.pixels.dtype == np.uint8
+    assert data.train.pixels.shape == (18, 3, 8, 8) and data.train.pixels[:].dtype == np.uint8
     red = data.train.labels == 1
-    assert data.train.pixels[red, 0].mean() > 190 > 60 > data.train.pixels[red, 2].mean()
+    assert data.train.pixels[red][:, 0].mean() > 190 > 60 > data.train.pixels[red][:, 2].mean()
     assert sorted(data.valid.labels.tolist()) == [0, 0, 0, 1, 1, 1]  # of every class alike
     assert "18 images to train on, 6 for validation; 8 x 8 pixels, in colour" in data.report()
 
@@ -172,6 +172,27 @@ def test_a_batch_is_the_images_asked_for_and_chance_comes_from_the_loader():
     loaders[1].restore(loaders[0].state())
     one, two = (next(loader) for loader in loaders)
     assert torch.equal(one.inputs[0], two.inputs[0]) and torch.equal(one.targets, two.targets)
+
+
+def test_own_images_stay_in_their_file_when_some_are_held_out(photos, monkeypatch):
+    monkeypatch.setattr(images, "AT_ONCE", 5)
+    data = load_images(ImagesConfig(path=str(photos), size=8), quiet)
+    for part in (data.train, data.valid):
+        file = part.pixels.every
+        assert not file.flags.owndata and not file.flags.writeable, "a map, as it was opened"
+        by_hand = np.stack([file[i] for i in part.pixels.rows])
+        assert part.pixels.shape == by_hand.shape and part.pixels.nbytes == by_hand.nbytes
+        assert np.array_equal(ImageSource(part, 3).pixels.numpy(), by_hand), "kept whole, some at a time"
+    rows = np.sort(np.concatenate([data.train.pixels.rows, data.valid.pixels.rows]))
+    assert rows.tolist() == list(range(len(file)))
+
+
+def test_grey_as_colours_takes_no_memory_and_is_three_times_the_same():
+    pixels = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
+    found = images.grey(pixels, 3)
+    assert np.shares_memory(found, pixels) and np.array_equal(found, np.repeat(pixels, 3, 1))
+    part = Part(found, np.arange(2))
+    assert np.array_equal(ImageSource(part, 2).pixels.numpy(), np.repeat(pixels, 3, 1))
 
 
 def test_images_that_do_not_fit_are_read_where_they_lie(monkeypatch):

@@ -141,6 +141,39 @@ def test_one_class_alone_is_refused_and_a_lonely_example_is_told(tmp_path):
     assert "lonely" in parts.train.labels and len(parts.train) + len(parts.valid) == 20
 
 
+def test_series_of_no_class_are_kept_where_none_is_needed_and_move_no_other(tmp_path):
+    """A model that has learned to fill in is fine-tuned: what is held out then was held out before."""
+    row = "id,time,value,class\n" + "".join(f"{i},{t},{i + t},{'abc'[i % 3]}\n" for i in range(60) for t in range(2))
+    some = row + "".join(f"x{i},{t},{i},\n" for i in range(40) for t in range(2))
+    path = write(tmp_path / "x.csv", some)
+    config, said = SeriesConfig(path=str(path)), []
+    filled, told = read_parts(config, said.append, labelled=False), read_parts(config, said.append)
+    assert len(filled.train) + len(filled.valid) == 100 and len(told.train) + len(told.valid) == 60
+    assert set(told.valid.ids) == {i for i in filled.valid.ids if not i.startswith("x")} and len(filled.valid) == 10
+    write(path, "\n".join(line.rsplit(",", 1)[0] for line in row.splitlines()))
+    bare = read_parts(config, said.append, labelled=False)
+    assert (len(bare.train), len(bare.valid)) == (54, 6) and not bare.train.labels
+    assert said == ["40 series dropped: no label"]
+
+
+def test_a_table_of_labels_is_used_where_there_is_one_and_may_lack_the_label(tmp_path):
+    path = write(tmp_path / "x.csv", "id,time,value\n1,2,3\n2,2,3\n")
+    beside, config = write(tmp_path / "t.csv", "id,kind,per\n1,a,7\n"), SeriesConfig(label="kind", known=("per",))
+    assert read_series(path, config, beside, labelled=False).labels == ["a", ""]
+    assert read_series(path, SeriesConfig(label="kind"), beside, labelled=False).labels == ["a", ""]
+    write(beside, "id,per\n1,7\n")
+    found = read_series(path, config, beside, labelled=False)
+    assert found.labels == ["", ""] and found.known[0, 0] == 7 and np.isnan(found.known[1, 0])
+    with pytest.raises(DataError, match="no column 'kind'"):
+        read_series(path, config, beside)
+
+
+def test_too_few_to_hold_some_out_is_said(tmp_path):
+    path = write(tmp_path / "x.csv", "id,time,value\n1,2,3\n")
+    with pytest.raises(DataError, match="1 series are too few to hold some out; give more, or --valid FILE"):
+        read_parts(SeriesConfig(path=str(path)), lambda line: None, labelled=False)
+
+
 def test_bands_keep_the_numbers_of_training(tmp_path):
     curves = read_series(write(tmp_path / "x.csv", LONG), SeriesConfig())
     assert with_bands(curves, ("r", "u", "g")).bands.tolist() == [0, 0, 2]

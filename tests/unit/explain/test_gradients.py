@@ -10,7 +10,7 @@ from torch.func import functional_call
 
 from regard.explain import gradients as g
 from regard.explain.gradients_picture import draw, look
-from regard.explain.recall import Pace, Recall
+from regard.explain.recall import Pace, Recall, Weights
 from regard.nn.recurrent import PLAIN_CELLS
 
 close = torch.testing.assert_close
@@ -61,7 +61,7 @@ def test_the_cell_with_tanh_is_torchs_rnn_and_layer_norm_is_torchs_layer_norm():
         close(reach_of(cell, x), norms_by_distance(jacobian(last, x)))
 
 
-@pytest.mark.parametrize("arch", ["rnn", "lstm", "gpt", "llama"])
+@pytest.mark.parametrize("arch", ["rnn", "lstm", "gpt", "llama", "mlp", "conv3"])
 def test_models_agree_with_the_gradient_of_their_table_of_words(arch, shake):
     """Each token stands once, so its row of the table is its input."""
     model = shake(g.tiny_model(arch, 6, vocab=10, layers=2)).double().eval()
@@ -193,9 +193,10 @@ def test_every_line_has_a_colour_or_mark_and_a_dash_of_its_own():
 def test_the_picture_has_a_panel_for_each_thing_measured(tmp_path, more):
     groups = {"models": [fading("rnn", 1e-60), fading("gpt", 1.0)], "remedies": [fading("none", 1e-60)]}
     recalls = [Recall("rnn", False, {5: 1.0, 10: 0.1}, {5: 20, 10: 200}), Recall("rnn", True, {5: 1.0}, {5: 20})]
-    paces = [Pace("rnn", {64: 0.01, 128: 0.02})]
-    path = draw(groups, recalls * more, paces * more, tmp_path / "all.svg")
+    costs, paces = [Weights("mlp", {5: 100, 10: 200})], [Pace("rnn", {64: 0.01, 128: 0.02})]
+    path = draw(groups, recalls * more, costs * more, paces * more, tmp_path / "all.svg")
     text = path.read_text()
-    assert ("<!-- recall after training" in text) == more and ("<!-- time of a step -->" in text) == more
+    for panel in ("recall after training", "what reading so far costs", "time of a step"):
+        assert (f"<!-- {panel}" in text) == more, panel
     for words in ("models", "remedies", "rnn", "gpt", "float32 ends"):
         assert f"<!-- {words} -->" in text, words

@@ -1,10 +1,11 @@
-"""Remembering one symbol, and the time of a step."""
+"""Remembering one symbol, what that costs, and the time of a step."""
 
 import pytest
 import torch
 from torch import nn
 
 from regard.explain import recall as r
+from regard.explain.gradients import WIDTH
 from regard.models.base import LanguageModel
 
 
@@ -41,7 +42,7 @@ def test_accuracy_is_one_for_who_remembers_and_chance_for_who_does_not():
     assert r.accuracy(Knows(False), 20, luck()) == pytest.approx(1 / r.SYMBOLS, abs=0.07)  # 3.4 standard errors
 
 
-@pytest.mark.parametrize("arch", ["rnn", "gru", "lstm", "gpt"])
+@pytest.mark.parametrize("arch", ["rnn", "gru", "lstm", "gpt", "conv3"])
 def test_every_architecture_learns_a_short_distance_within_the_budget(arch):
     on, anew = (r.recall(arch, first, seed=0, device="cpu", distances=(2, 3)) for first in (True, False))
     for found in (on, anew):
@@ -54,6 +55,20 @@ def test_what_failed_is_not_tried_farther(monkeypatch):
     monkeypatch.setattr(r, "UPDATES", 1)
     found = r.recall("rnn", True, seed=0, device="cpu", distances=(10, 30, 100))
     assert list(found.accuracy) == [10] and found.accuracy[10] < 0.5 and found.farthest == 0
+
+
+def test_what_lies_beyond_the_filters_is_not_learned_and_what_lies_within_is():
+    found = r.recall("conv3", False, seed=0, device="cpu", distances=(5, 10))
+    assert found.farthest == 5 and found.accuracy[10] < 0.3  # chance is 1 in 8; of 256 a share of 0.3 is 8 spreads off
+    assert r.recall("mlp", False, seed=0, device="cpu", distances=(5, 10)).farthest == 10
+
+
+def test_a_dense_net_pays_for_every_word_attention_for_its_place_and_the_others_nothing():
+    ids, _ = r.questions(10, 1, luck())
+    words, width, classes = ids.size(1), WIDTH, r.VOCAB
+    dense = r.weights("mlp").numbers[10]
+    assert dense == classes * width + (words * width * width + width) + (width * classes + classes)
+    assert [r.weights(arch).a_word for arch in ("mlp", "gpt", "lstm", "conv9")] == [width * width, width, 0, 0]
 
 
 def test_the_same_number_of_tokens_is_timed_at_every_length(monkeypatch):

@@ -1,0 +1,73 @@
+"""The plain networks on text, to be measured beside the others: a dense net, and convolutions.
+
+A dense net has weights for every place, so they grow with the text. A convolution has the same filter everywhere, and
+what it says at a word depends on so many words before it as its filters reach.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.models.plain import MLP, MLPConfig
+
+
+class PlainText(nn.Module):
+    """Read as a language model is: `forward` gives hidden states, of which the last answers; `logits` is the head."""
+
+    token: nn.Embedding
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """… D -> … V."""
+        raise NotImplementedError
+
+    def size(self) -> int:
+        """Parameters."""
+        return sum(p.numel() for p in self.parameters())
+
+
+class DenseText(PlainText):
+    """Bengio et al. 2003: the vectors of all words side by side, into one layer. It reads texts of one length."""
+
+    def __init__(self, places: int, vocab: int, width: int):
+        super().__init__()
+        self.token = nn.Embedding(vocab, width)
+        labels = tuple(str(i) for i in range(vocab))
+        self.net = MLP(MLPConfig(shape=(places, width), width=width, layers=1, labels=labels))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """B T -> B 1 D: one state for the whole text."""
+        return self.net(self.token(ids))[:, None]
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.net.scores(hidden)
+
+
+class ConvText(PlainText):
+    """Filters that slide over the words, in layers; each looks at a word and those before it (Dauphin et al. 2017,
+    without their gates)."""
+
+    def __init__(self, kernel: int, vocab: int, width: int, layers: int = 4):
+        super().__init__()
+        self.reach = 1 + layers * (kernel - 1)  # words that a state knows of: its own, and k - 1 more by each layer
+        self.token = nn.Embedding(vocab, width)
+        self.filters = nn.ModuleList(nn.Conv1d(width, width, kernel) for _ in range(layers))
+        self.answer = nn.Linear(width, vocab)
+        self.before = kernel - 1
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """B T -> B T D."""
+        x = self.token(ids).mT  # B D T
+        for layer in self.filters:
+            x = torch.relu(layer(F.pad(x, (self.before, 0))))
+        return x.mT
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return self.answer(hidden)
+
+
+PLAIN: dict[str, Callable[[int, int, int], PlainText]] = {  # of places, words and width
+    "mlp": DenseText,
+    **{f"conv{k}": lambda _, vocab, width, k=k: ConvText(k, vocab, width) for k in (3, 9)},
+}
