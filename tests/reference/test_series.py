@@ -1,5 +1,6 @@
 """Series and forecasts against torch's own encoder, transformers' PatchTST and sines worked out one by one."""
 
+import itertools
 import math
 
 import pytest
@@ -15,8 +16,9 @@ from regard.nn.positions import TimeModulation, TimeWaves
 close = torch.testing.assert_close
 
 
-def test_the_forecaster_is_patchtst(shake):
-    """Pre-norm with layer norms. Theirs has no norm after the last layer, so ours is taken out here."""
+def test_the_forecaster_is_patchtst_and_a_straight_line(shake):
+    """Pre-norm with layer norms. Theirs has no norm after the last layer, so ours is taken out here; the line is silent
+    at birth, and then worked out here."""
     size = dict(width=16, layers=2, heads=4, ffn=24)
     c = ForecasterConfig(columns=("x", "y", "z"), lookback=20, horizon=7, patch=4, stride=2, quantiles=(), **size)
     ours = shake(build(c), 2.0).double().eval()
@@ -50,6 +52,12 @@ def test_the_forecaster_is_patchtst(shake):
     ours_told.square().sum().backward()
     theirs_told.square().sum().backward()
     close(ours.embed.weight.grad, theirs.get_parameter("model.encoder.embedder.input_embedding.weight").grad)
+    with torch.no_grad():
+        line = ours.straight.weight.normal_(generator=torch.Generator().manual_seed(1))
+        told = ours(past)[..., 0] - ours_told
+    for b, column in itertools.product(range(4), range(3)):
+        seen = past[b, :, column]
+        close(told[b, :, column], line @ (seen - seen.mean()))  # the norm goes in and comes out
 
 
 @pytest.fixture

@@ -19,6 +19,10 @@ SERIES = [
         "models/forecaster.py",
         ("the norm is not undone", "told * scale[..., None] + centre[..., None]", "told", CONTRACT),
         ("patches begin at the first row", "(short, 0), mode", "(0, short), mode", CONTRACT),
+        ("the straight line is left out", " + self.straight(seen)", "", TORCH),
+        ("the straight line sees numbers as they are", "self.straight(seen)",
+         "self.straight(past.transpose(1, 2).flatten(0, 1))", CONTRACT),
+        ("the straight line speaks at birth", "nn.init.zeros_(self.straight.weight)", "pass", TORCH),
     ),
     *bugs(
         "tasks/forecast.py",

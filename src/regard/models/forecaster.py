@@ -1,4 +1,4 @@
-"""A forecaster: the past as patches, every column by itself (PatchTST, Nie et al. 2023)."""
+"""A forecaster: the past as patches, every column by itself (PatchTST, Nie et al. 2023), beside a straight line."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -52,7 +52,9 @@ class ForecasterConfig:
 class Forecaster(nn.Module):
     """Numbers go in as they are and come out as they are: each window is normed by itself, and the norm is undone.
 
-    Columns share all weights and know nothing of each other (channel independence, section 3.1 of the paper).
+    Columns share all weights and know nothing of each other (channel independence, section 3.1 of the paper). A linear
+    map leads straight from the past to what is told (TiDE, Das et al. 2023, section 4: a global residual), so that the
+    patches learn only what it leaves over; it starts at zero, and the model as PatchTST.
     """
 
     spread: Tensor
@@ -66,8 +68,11 @@ class Forecaster(nn.Module):
         self.drop = dropout(c.dropout)
         self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
         self.norm = Norm(c.width)
-        self.head = nn.Linear(c.patches * c.width, c.horizon * (1 + len(c.quantiles)))
+        told = c.horizon * (1 + len(c.quantiles))
+        self.head = nn.Linear(c.patches * c.width, told)
+        self.straight = nn.Linear(c.lookback, told, bias=False)
         glorot_(self)
+        nn.init.zeros_(self.straight.weight)
 
     @staticmethod
     def layer(c: ForecasterConfig) -> PreNormEncoderLayer:
@@ -79,18 +84,18 @@ class Forecaster(nn.Module):
         check(past, "B L C", L=c.lookback, C=len(c.columns))
         centre = past.mean(1, keepdim=True)  # B 1 C
         scale = (past.var(1, keepdim=True, correction=0) + FLAT * self.spread**2).sqrt()
-        x = self.patches((past - centre) / scale)  # B·C N P
-        x = self.embed(compute_dtype(x)) + self.place(torch.arange(c.patches, device=x.device))  # B·C N D
+        seen = ((past - centre) / scale).transpose(1, 2).flatten(0, 1)  # B·C L
+        x = self.embed(compute_dtype(self.patches(seen)))  # B·C N P -> B·C N D
+        x = x + self.place(torch.arange(c.patches, device=x.device))
         x = self.drop(compute_dtype(x))
         for layer in self.layers:
             x = layer(x, Everything())
-        told = self.head(self.drop(self.norm(x)).flatten(1)).to(past.dtype)  # B·C H·(1+Q)
-        told = told.view(past.size(0), past.size(2), c.horizon, -1).transpose(1, 2)  # B H C 1+Q
+        told = self.head(self.drop(self.norm(x)).flatten(1)) + self.straight(seen)  # B·C H·(1+Q)
+        told = told.to(past.dtype).view(past.size(0), past.size(2), c.horizon, -1).transpose(1, 2)  # B H C 1+Q
         return told * scale[..., None] + centre[..., None]
 
     def patches(self, x: Tensor) -> Tensor:
-        """B L C -> B·C N P. The last patch ends with the last step; before the first step its value is repeated."""
+        """B·C L -> B·C N P. The last patch ends with the last step; before the first step its value is repeated."""
         c = self.config
-        x = x.transpose(1, 2).flatten(0, 1)  # B·C L
         short = (c.patches - 1) * c.stride + c.patch - c.lookback
         return F.pad(x[:, None], (short, 0), mode="replicate")[:, 0].unfold(-1, c.patch, c.stride)
