@@ -3,7 +3,8 @@
     regard train recipes/mnist_mlp.py --name plain
     regard evaluate runs/plain/mlp-seed0 ; regard evaluate runs/plain/conv-seed0
 
-Not yet measured.
+Of the 10,000 test images, with seed 0: the plain network (669,706 parameters) 99.07 % after 2 min 4 s, the convolution
+(20,490) 99.12 % after 3 min 48 s, on two CPU cores busy with other work (2026-11-15).
 """
 
 from regard import Run
