@@ -42,24 +42,6 @@ def test_looking_back_is_attention_over_the_cache(rows, heads, groups):
         torch.testing.assert_close(out[b : b + 1], wanted, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_softmax_error_is_the_gradient_of_the_cross_entropy(smoothing):
-    """Rows that are no words, a target that does not count, the first and the last word."""
-    from regard.nn.kernels import softmax_error
-
-    g = torch.Generator("cuda").manual_seed(0)
-    logits = 3 * torch.randn(5, 9024, generator=g, device="cuda")
-    targets = torch.tensor([3, 8999, -1, 4096, 0], device="cuda")
-    words = logits[:, :9000].clone().requires_grad_()
-    how = dict(reduction="none", label_smoothing=smoothing, ignore_index=-1)
-    wanted = F.cross_entropy(words, targets, **how)
-    wanted.sum().backward()
-    loss, error = softmax_error(logits, targets, smoothing, 9000)
-    torch.testing.assert_close(loss, wanted.detach(), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(error[:, :9000], words.grad, atol=1e-6, rtol=1e-4)
-    assert not error[:, 9000:].any()
-
-
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("arch", ["gpt", "llama"])
 def test_a_replayed_step_writes_what_a_cpu_writes(arch, compiled, shake):

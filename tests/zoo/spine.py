@@ -337,8 +337,8 @@ SPINE = [
         ),
         (
             "what does not count is learned",
-            "(error * real).to(dtype)",
-            "error.to(dtype)",
+            "smoothing, vocab) * real).to(dtype)",
+            "smoothing, vocab)).to(dtype)",
             "unit/tasks/test_losses.py",
         ),
     ),

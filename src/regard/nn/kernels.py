@@ -1,8 +1,7 @@
-"""Triton kernels for the two steps that have no good one elsewhere: a new token looks back at a cache, and a softmax
-becomes its own gradient.
+"""A Triton kernel for the one step that has no good one elsewhere: a new token looks back at a cache, on a GPU.
 
-Imported only where there is a GPU, and Triton with it. Their plain counterparts are `LayerCache.extend` and then
-`attention.fast_attention`, and torch's cross-entropy, which the tests compare them with.
+Imported only where there is a GPU, and Triton with it. Its plain counterpart is `LayerCache.extend` and then
+`attention.fast_attention`, which the tests compare it with.
 """
 
 import torch
@@ -63,41 +62,3 @@ def look_back(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slo
         WIDTH=width, **(FEW if B * H <= PROGRAMS else MANY),
     )  # fmt: skip
     return out.transpose(1, 2)
-
-
-@triton.jit
-def _softmax_error(LOGITS, TARGETS, LOSS, ERROR, vocab, columns, smoothing, BLOCK: tl.constexpr):
-    """One row: its loss, and the gradient of the loss by its logits, which are read twice."""
-    row = tl.program_id(0).to(tl.int64)
-    logits, target = LOGITS + row * columns, tl.load(TARGETS + row)
-    top, total = tl.full((BLOCK,), -1e30, tl.float32), tl.zeros((BLOCK,), tl.float32)  # of each lane
-    summed = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, vocab, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        x = tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32)
-        above = x - top
-        shrunk = tl.exp(-tl.abs(above))  # one of the two terms is the larger, and the other so many times less
-        total = tl.where(above > 0, total * shrunk + 1, total + shrunk)
-        top = tl.maximum(top, x)
-        summed += tl.where(at < vocab, x, 0.0)
-    highest = tl.max(top, 0)
-    log_sum = highest + tl.log(tl.sum(total * tl.exp(top - highest), 0))
-    real = (target >= 0).to(tl.float32)
-    hit = tl.load(logits + tl.maximum(target, 0)).to(tl.float32)
-    tl.store(LOSS + row, (log_sum - (1 - smoothing) * hit - smoothing * tl.sum(summed, 0) / vocab) * real)
-    for start in range(0, columns, BLOCK):
-        at = start + tl.arange(0, BLOCK)
-        x = tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32)
-        error = tl.exp(x - log_sum) - tl.where(at == target, 1 - smoothing, 0.0) - smoothing / vocab
-        error = tl.where(at < vocab, error, 0.0) * real
-        tl.store(ERROR + row * columns + at, error.to(ERROR.dtype.element_ty), mask=at < columns)
-
-
-def softmax_error(logits: Tensor, targets: Tensor, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
-    """R V logits, of which the first `vocab` are words, and R targets (below 0: does not count) to R losses and their
-    gradient by the logits, R V."""
-    loss, error = torch.empty(len(logits), device=logits.device), torch.empty_like(logits)
-    _softmax_error[(len(logits),)](
-        logits, targets, loss, error, vocab, logits.size(1), smoothing, BLOCK=4096, num_warps=8
-    )
-    return loss, error
