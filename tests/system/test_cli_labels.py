@@ -193,6 +193,11 @@ def test_an_encoder_is_fine_tuned_to_entities(place):
     assert "do not do the same" in regard("compare", "runs/ner", "runs/sent").err
     (place / "lines.txt").write_text("Bert met Ada in Rome.\n")
     assert works("predict", "runs/ner", "lines.txt").out.startswith("Bert\tB-person\nmet\tO\n")
+    (place / "words.conll").write_text("Bert\nmet\nAda\n\nRome\n")
+    (place / "words.jsonl").write_text('{"words": ["Bert", "met", "Ada"]}\n{"words": ["Rome"]}\n')
+    told = [works("predict", "runs/ner", name).out for name in ("words.conll", "words.jsonl")]
+    words = [line.split("\t")[0] for line in told[0].split("\n\n")[0].splitlines()]
+    assert told[0] == told[1] and words == ["Bert", "met", "Ada"]
     assert works("predict", "runs/ner", "train.conll").out.startswith("Ada\tB-person\nmet\tO\nAda\tB-person\n")
     words = package.load("runs/ner").tag("Ada met Grace in Paris . " * 12)
     assert len(words) == 72 and all(w.probability > 0 for w in words), "a text over the limit is read in parts"

@@ -338,7 +338,7 @@ def tagged_lines(model: "Tagger", file: Path, json: bool) -> Iterator[str]:
 
     def sentences() -> Iterator[list[tuple[str, str]]]:
         if file.name.removesuffix(".gz").endswith((".conll", ".conllu", ".jsonl")):
-            rows = read_tagged(file)
+            rows = read_tagged(file, labelled=False)
             for row, (labels, _) in zip(rows, model.tag_words([row.words for row in rows]), strict=True):
                 yield list(zip(row.words, labels, strict=True))
             return

@@ -179,15 +179,15 @@ def places(
     return column, other, given
 
 
-def read_tagged(path: Path, text: str = "", label: str = "") -> list[Tagged]:
-    """Sentences of words and tags.
+def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = True) -> list[Tagged]:
+    """Sentences of words and tags; if they need not be `labelled`, of words alone, whatever stands for their tags.
 
     CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
     `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSONL: a list of words, a list of tags.
     """
     path = Path(path)
     if is_jsonl(path):
-        return _tagged_objects(path, text, label)
+        return _tagged_objects(path, text, label, labelled)
     universal = path.name.removesuffix(".gz").lower().endswith(".conllu")
     sentences: list[Tagged] = []
     words: list[str] = []
@@ -208,8 +208,8 @@ def read_tagged(path: Path, text: str = "", label: str = "") -> list[Tagged]:
         word, tag = (
             _column(cells, name, i) for name, i in ((text, 1 if universal else 0), (label, 3 if universal else -1))
         )
-        if len(cells) != width or width < 2 or not word or not tag:
-            wanted = f"{width} columns" if width > 1 else "a word and its tag"
+        if len(cells) != width or width < 1 + labelled or not word or (labelled and not tag):
+            wanted = f"{width} columns" if width > 1 else "a word and its tag" if labelled else "a word"
             raise DataError(f"{path} line {number}: broken CoNLL line, wanted {wanted}, got {line[:40]!r}")
         words.append(word)
         tags.append(tag)
@@ -234,14 +234,15 @@ def _column(cells: list[str], asked: str, usual: int) -> str:
     return cells[usual].strip() if usual < len(cells) else ""
 
 
-def _tagged_objects(path: Path, text: str, label: str) -> list[Tagged]:
+def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[Tagged]:
+    asked_for = (("text", text, WORDS), ("label", label, TAGS)) if labelled else (("text", text, WORDS),) * 2
     found = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
         row = _object(path, number, line)
         lists = []
-        for what, asked, usual in (("text", text, WORDS), ("label", label, TAGS)):
+        for what, asked, usual in asked_for:
             name = next((n for n in ([asked] if asked else usual) if n in row), None)
             if name is None:
                 there = ", ".join(row)
