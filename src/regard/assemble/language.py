@@ -100,7 +100,8 @@ def finetune_run(task: str, start: Path, data: TextConfig, device: str, lora: in
     config = read_config(start)
     if not isinstance(config, LanguageModelConfig):
         raise ConfigError(f"{start} is no language model; only language models are fine-tuned to {task}")
-    length = min(config.context or BLOCK, 256 if device == "cpu" else 1024)
+    slow = 512 if task == "summarise" else 256  # a text and its summary are long
+    length = min(config.context or BLOCK, slow if device == "cpu" else 1024)
     data = dataclasses.replace(
         data,
         tokenizer=str(start.absolute()),

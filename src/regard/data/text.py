@@ -112,7 +112,7 @@ def describe(manifest: dict[str, Any]) -> str:
     reasons = {
         "empty": ("dropped", "empty"),
         "unanswered": ("dropped", "nothing of the answer is left, or it was empty"),
-        "cut": ("cut", f"longer than {manifest['config']['max_length']} tokens"),
+        "cut": ("cut", f"longer than {manifest['config']['max_length']} tokens (--set data.context=…)"),
     }
     return "\n".join([line, *(f"{did} {r[key]:,}: {why}" for key, (did, why) in reasons.items() if r[key])])
 
