@@ -132,7 +132,7 @@ def plan(
     for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
         w = widths[chunk]
         ordered = chunk[np.lexsort((w[:, 0], w[:, 1]))]
-        some = max(1, round(len(chunk) * sorted_together / size))
+        some = min(len(chunk), max(1, round(len(chunk) * sorted_together / size)))  # no batch is empty
         batches += np.array_split(ordered, some) if evenly else cut(ordered, widths, tokens)
     even_out(batches, widths, world)
     return [batches[i] for i in random.permutation(len(batches))]

@@ -52,6 +52,15 @@ def test_an_epoch_visits_every_pair_once_within_the_budget(count, tokens, world,
         assert len(rows) == 1 or len(rows) * widths(toy, multiple)[rows].max() <= tokens
 
 
+@given(count=st.integers(8, 400), tokens=st.integers(1, 600), world=st.integers(1, 8))
+def test_an_even_epoch_visits_every_pair_once_in_batches_of_as_many(count, tokens, world):
+    """Also where the budget is less than a pair."""
+    batches = plan(widths(Toy(count)), tokens, seed=1, epoch=0, world=world, sorted_together=4, evenly=True)
+    assert sorted(np.concatenate(batches)) == list(range(count)) and len(batches) % world == 0
+    sizes = [len(rows) for rows in batches]
+    assert min(sizes) > 0 and (world > 1 or max(sizes) <= 2 * min(sizes))
+
+
 def test_batches_hold_what_the_plan_says():
     toy = Toy(300)
     loader = Loader(toy, EOS, PAD, 200, seed=0)
