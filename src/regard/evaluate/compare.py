@@ -1,6 +1,5 @@
 """Is system B better than system A, or was it luck? Paired bootstrap resampling (Koehn 2004); for classes, McNemar."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -116,9 +115,11 @@ def compare_labels(
     if (one[1] != 1).any() or (two[1] != 1).any():
         return found
     only_first, only_second = int((one[0] > two[0]).sum()), int((one[0] < two[0]).sum())
-    n = only_first + only_second
-    p = min(1.0, 2 * sum(math.comb(n, k) for k in range(min(only_first, only_second) + 1)) / 2**n)
-    return replace(found, p_value=p, signature=f"examples:{len(one[0])}|mcnemar:exact")
+    n, ways, tail = only_first + only_second, 1, 1
+    for k in range(min(only_first, only_second)):
+        ways = ways * (n - k) // (k + 1)  # n over k + 1, from n over k: quick for thousands of coins, and still exact
+        tail += ways
+    return replace(found, p_value=min(1.0, 2 * tail / 2**n), signature=f"examples:{len(one[0])}|mcnemar:exact")
 
 
 def counted(true: Sequence[str], guessed: Sequence[str], of_entities: bool) -> tuple[int, int]:
