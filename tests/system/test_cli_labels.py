@@ -82,6 +82,7 @@ def test_it_tells_good_from_bad_and_how_sure_it_is(place):
     assert works("classify", "runs/sent", "a lovely film").out.splitlines()[0] == "pos"
     said = regard("classify", "runs/sent", "reviews.csv")
     assert said.code == 2 and "regard predict runs/sent reviews.csv" in said.err
+    assert works("classify", "runs/sent", "ф. " * 80 + "a lovely film").out, "no name of a file is as long in bytes"
     found = json.loads(works("classify", "runs/sent", "a dull, awful plot", "--json").out)
     assert found["label"] == "neg" and sum(found["probabilities"].values()) == pytest.approx(1.0)
     assert package.load("runs/sent").classify(["a great cast"])[0].label == "pos"

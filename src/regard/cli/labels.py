@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json as jsonlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -91,7 +92,8 @@ def classify(
         return
     if not isinstance(model, Classifier):
         raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")
-    if not second and len(text) < 256 and Path(text).suffix and Path(text).is_file():
+    named = len(os.fsencode(text)) < 256 and Path(text).suffix  # the longest name of a file has 255 bytes
+    if not second and named and Path(text).is_file():
         raise ConfigError(
             f"{text} is a file, and what is wanted a text; for all of its rows: regard predict {run} {text}"
         )
