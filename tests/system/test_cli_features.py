@@ -60,6 +60,9 @@ def test_a_column_of_a_table_is_read_as_its_lines_would_be(models, tmp_path):
         assert np.array_equal(np.load(tmp_path / "v.npy"), load(models / "plain").embed(texts))
     found = works("similar", models / "plain", "on the mat.", "--in", tmp_path / "t.csv", "--json", "--top", 1).out
     assert json.loads(found)[0]["text"] == "on the mat."
+    (tmp_path / "bare.csv").write_text("a cat sits\na dog naps\n")
+    said = works("embed", models / "plain", tmp_path / "bare.csv", "--json")
+    assert len(said.lines) == 1 and "bare.csv is taken for a header, and 'a cat sits' for the column" in said.err
 
 
 def test_the_nearest_line_is_found_by_its_number(models):

@@ -76,7 +76,7 @@ def embed(
         raise ConfigError("name a file for the vectors: --out vectors.npy; or type --json")
     if out is not None and out.is_dir():
         raise DataError(f"{out} is a folder; name a file")
-    texts = [text for _, text in texts_of(file, text)]
+    texts = [text for _, text in texts_of(file, text, ctx.obj)]
     embedder = open_embedder(model, device, int8)
     found = embedder.features(texts, pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
     if json:
@@ -99,7 +99,7 @@ def embed(
         flags.say(f"empty lines: {empty:,}; their vectors stand for nothing")
 
 
-def texts_of(file: Path, column: str) -> list[tuple[int, str]]:
+def texts_of(file: Path, column: str, flags: Flags) -> list[tuple[int, str]]:
     """The texts of a file with their line numbers: all lines, or one column of a table."""
     from regard.data.documents import is_jsonl
     from regard.data.examples import TABS, TEXTS, read_table
@@ -109,6 +109,10 @@ def texts_of(file: Path, column: str) -> list[tuple[int, str]]:
     if is_jsonl(file) or ending in (".csv", *TABS):
         found = read_table(file, [column] if column else [])
         place = found.place(column, TEXTS, "text", 0)
+        name = found.columns[place]
+        guessed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
+        if guessed and not is_jsonl(file):  # it may have been a text
+            flags.say(f"the first line of {file} is taken for a header, and {name!r} for the column of the texts")
         return [(number, cells[place] if place < len(cells) else "") for number, cells in found.rows]
     if column:
         raise ConfigError(f"--text names a column of a table, but {file} has lines of text; leave it out")
@@ -138,7 +142,7 @@ def similar(
     """
     if not query.strip():
         raise DataError("the text is empty; there is nothing to look for")
-    lines = [(number, found) for number, found in texts_of(in_, text) if found.strip()]
+    lines = [(number, found) for number, found in texts_of(in_, text, ctx.obj) if found.strip()]
     if not lines:
         raise DataError(f"{in_} has no text in it")
     embedder = open_embedder(model, device, int8)
