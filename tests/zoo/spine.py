@@ -314,6 +314,12 @@ SPINE = [
             "[:: self.world]",
             "unit/data/test_loader.py",
         ),
+        (
+            "a budget of less than a text gives empty batches",
+            "some = min(len(chunk), max(1, round(len(chunk) * sorted_together / size)))",
+            "some = max(1, round(len(chunk) * sorted_together / size))",
+            "unit/data/test_loader.py",
+        ),
     ),
     *bugs(
         "tasks/losses.py",
