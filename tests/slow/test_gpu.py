@@ -15,6 +15,8 @@ from regard.nn.attention import packed_attention, plain_attention
 from regard.nn.masks import Packed
 from regard.tasks.masked_token import MaskedToken
 from regard.tasks.next_token import NextToken
+from regard.train.optim import Optim, Optimiser
+from regard.train.replay import Replay
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -153,3 +155,32 @@ def test_vectors_of_packed_texts_in_bf16_are_near_those_of_a_cpu(shake):
         got = Embedder(model, pieces, "cuda").embed(texts, pooling=pooling)
         assert (want * got).sum(1).min() > 0.999
         model.cpu()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_replayed_passes_train_as_launched_ones_do(dropout):
+    """Ten steps of one shape and one of another in between: the same losses and, at the end, weights."""
+    g = torch.Generator().manual_seed(0)
+    batches = [Tokens(ids=torch.randint(0, 97, (3 if i == 7 else 8, 33), generator=g)) for i in range(11)]
+    found = []
+    for kind in (None, Replay):
+        torch.manual_seed(0)
+        gpt = build(config_for("gpt", "tiny", 97, task="lm", context=32, dropout=dropout)).cuda().train()
+        optimiser, task = Optimiser(gpt, Optim(lr=1e-3)), NextToken()
+
+        def share(batch, count, gpt=gpt, task=task):
+            with torch.autocast("cuda", torch.bfloat16):
+                loss = task.loss_sum(gpt, batch.to("cuda")) / count
+            loss.backward()
+            return loss.detach()
+
+        work = share if kind is None else kind(share, gpt)
+        losses = []
+        for batch in batches:
+            losses.append(work(batch, batch.count).clone())
+            optimiser.step(torch.zeros((), device="cuda"))
+            optimiser.zero_grad()
+        assert kind is None or work.graph is not None
+        found.append((torch.stack(losses), *(p.detach() for p in gpt.parameters())))
+    for launched, replayed in zip(*found, strict=True):
+        torch.testing.assert_close(replayed, launched, rtol=1e-3, atol=1e-4)

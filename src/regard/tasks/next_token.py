@@ -15,6 +15,7 @@ class NextToken:
     """Cross-entropy of the next token, over the targets that count: all of a text, the answers of a dialogue."""
 
     name = "lm"
+    replays = True  # nothing of a pass over plain text depends on what the host knows but its shape
 
     def __init__(self, smoothing: float = 0.0):
         self.smoothing = smoothing

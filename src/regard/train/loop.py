@@ -21,6 +21,7 @@ from regard.train.optim import build
 from regard.train.parallel import World
 from regard.train.peaks import utilisation
 from regard.train.progress import Pace, Progress, Tally
+from regard.train.replay import Replay
 from regard.train.run import Run, with_steps, write_run
 from regard.train.schedule import lr_at
 from regard.train.select import Judge, Metrics, prune
@@ -96,6 +97,9 @@ def train(
             (loss * world.size).backward()  # ranks will be averaged over: undo that
             return loss.detach()
 
+        plain = device.type == "cuda" and run.accumulate == 1 and not run.compile
+        work = Replay(share, model) if plain and getattr(task, "replays", False) else share
+
         def save() -> None:
             at.seconds = pace.seconds()
             progress.save(folder, at, run, model, optimiser, loader, tally)
@@ -110,7 +114,7 @@ def train(
                 count = max(
                     1, world.sum(sum(task.count(batch) for batch in micros))
                 )  # targets in this step, on all ranks
-                loss = fitted(partial(share, count=count), micros, at, optimiser.zero_grad, log.say)
+                loss = fitted(partial(work, count=count), micros, at, optimiser.zero_grad, log.say)
                 norm = optimiser.clip()
                 bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
                 optimiser.step(bad)
