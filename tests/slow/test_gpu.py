@@ -16,7 +16,7 @@ from regard.nn.masks import Packed
 from regard.tasks.masked_token import MaskedToken
 from regard.tasks.next_token import NextToken
 from regard.train.optim import Optim, Optimiser
-from regard.train.replay import Replay
+from regard.train.recorded import RecordedPass
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -42,6 +42,24 @@ def test_looking_back_is_attention_over_the_cache(rows, heads, groups):
         seen = keys[b : b + 1, :, : slot + 1], values[b : b + 1, :, : slot + 1]
         wanted = F.scaled_dot_product_attention(q[b : b + 1], *seen, enable_gqa=True)
         torch.testing.assert_close(out[b : b + 1], wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_softmax_error_is_the_gradient_of_the_cross_entropy(smoothing):
+    """Rows that are no words, a target that does not count, the first and the last word."""
+    from regard.nn.kernels import softmax_error
+
+    g = torch.Generator("cuda").manual_seed(0)
+    logits = 3 * torch.randn(5, 9024, generator=g, device="cuda")
+    targets = torch.tensor([3, 8999, -1, 4096, 0], device="cuda")
+    words = logits[:, :9000].clone().requires_grad_()
+    how = dict(reduction="none", label_smoothing=smoothing, ignore_index=-1)
+    wanted = F.cross_entropy(words, targets, **how)
+    wanted.sum().backward()
+    loss, error = softmax_error(logits, targets, smoothing, 9000)
+    torch.testing.assert_close(loss, wanted.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(error[:, :9000], words.grad, atol=1e-6, rtol=1e-4)
+    assert not error[:, 9000:].any()
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -163,7 +181,7 @@ def test_replayed_passes_train_as_launched_ones_do(dropout):
     g = torch.Generator().manual_seed(0)
     batches = [Tokens(ids=torch.randint(0, 97, (3 if i == 7 else 8, 33), generator=g)) for i in range(11)]
     found = []
-    for kind in (None, Replay):
+    for kind in (None, RecordedPass):
         torch.manual_seed(0)
         gpt = build(config_for("gpt", "tiny", 97, task="lm", context=32, dropout=dropout)).cuda().train()
         optimiser, task = Optimiser(gpt, Optim(lr=1e-3)), NextToken()

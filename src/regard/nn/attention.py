@@ -5,6 +5,7 @@ q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vas
 
 import math
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from regard.nn.cache import LayerCache
 from regard.nn.masks import Mask, Packed
 from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
+
+TRITON = find_spec("triton") is not None  # torch brings it along on Linux; without it a GPU does with torch's kernels
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
@@ -67,7 +70,7 @@ def packs(device: torch.device) -> bool:
 
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of new tokens to the past and to themselves, B H T K, and all keys and values so far, B H S K."""
-    slots, one = cache.slots, q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
+    slots, one = cache.slots, TRITON and q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
     if one and mask.bias() is None and isinstance(slots, Tensor) and slots.ndim == 2:
         from regard.nn.kernels import look_back
 

@@ -1,7 +1,8 @@
-"""A Triton kernel for the one step that has no good one elsewhere: a new token looks back at a cache, on a GPU.
+"""Triton kernels for the two steps that have no good one elsewhere: a new token looks back at a cache, and a softmax
+becomes its own gradient.
 
-Imported only where there is a GPU, and Triton with it. Its plain counterpart is `LayerCache.extend` and then
-`attention.fast_attention`, which the tests compare it with.
+Imported only where there is a GPU, and Triton with it. Their plain counterparts are `LayerCache.extend` and then
+`attention.fast_attention`, and torch's cross-entropy, which the tests compare them with.
 """
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor
 
 FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys looked at together, and by how many warps
 PROGRAMS = 128  # up to here the GPU is not full, and one program had better be quick; beyond, cheap
+
+ROW, WARPS = 8192, 32  # logits of a row read together, and by how many warps
 
 
 @triton.jit
@@ -62,3 +65,44 @@ def look_back(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slo
         WIDTH=width, **(FEW if B * H <= PROGRAMS else MANY),
     )  # fmt: skip
     return out.transpose(1, 2)
+
+
+@triton.jit
+def _softmax_error(LOGITS, TARGETS, LOSS, ERROR, vocab, columns, smoothing, BLOCK: tl.constexpr):
+    """One row: its loss, and the gradient of the loss by its logits, which are read twice."""
+    row = tl.program_id(0).to(tl.int64)
+    logits, target = LOGITS + row * columns, tl.load(TARGETS + row)
+    hit = tl.load(logits + tl.maximum(target, 0)).to(tl.float32)  # the reductions below are a barrier: safe in place
+    top, total = tl.full((BLOCK,), -1e30, tl.float32), tl.zeros((BLOCK,), tl.float32)  # of each lane
+    summed = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, vocab, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32)
+        above = x - top
+        shrunk = tl.exp(-tl.abs(above))  # one of the two terms is the larger, and the other so many times less
+        total = tl.where(above > 0, total * shrunk + 1, total + shrunk)
+        top = tl.maximum(top, x)
+        summed += tl.where(at < vocab, x, 0.0)
+    highest = tl.max(top, 0)
+    log_sum = highest + tl.log(tl.sum(total * tl.exp(top - highest), 0))
+    real = (target >= 0).to(tl.float32)
+    tl.store(LOSS + row, (log_sum - (1 - smoothing) * hit - smoothing * tl.sum(summed, 0) / vocab) * real)
+    for start in range(0, columns, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        x = tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32)
+        error = tl.exp(x - log_sum) - tl.where(at == target, 1 - smoothing, 0.0) - smoothing / vocab
+        error = tl.where(at < vocab, error, 0.0) * real
+        tl.store(ERROR + row * columns + at, error.to(ERROR.dtype.element_ty), mask=at < columns)
+
+
+def softmax_error(logits: Tensor, targets: Tensor, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
+    """R V logits, of which the first `vocab` are words, and R targets (below 0: does not count) to R losses and their
+    gradient by the logits, R V. Few rows at a time, by many warps each, stay in the cache between their two reads."""
+    rows, columns = logits.shape
+    loss, error = torch.empty(rows, device=logits.device), torch.empty_like(logits)
+    block = min(ROW, 1 << (columns - 1).bit_length())
+    _softmax_error[(rows,)](
+        logits, targets.contiguous(), loss, error, vocab, columns, smoothing,
+        BLOCK=block, num_warps=max(1, block * WARPS // ROW),
+    )  # fmt: skip
+    return loss, error

@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.nn.attention import TRITON
+
 
 def plain_cross_entropy_sum(
     x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None, vocab: int = 0
@@ -16,16 +18,24 @@ def plain_cross_entropy_sum(
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
 
 
-def _error(logits: Tensor, log_sum: Tensor, target: Tensor, smoothing: float, vocab: int) -> Tensor:
-    """Softmax minus the smoothed targets, R V, in place of the logits: the gradient of the loss by them."""
-    if torch.compiler.is_compiling():  # one pass, where a scatter would be two more
-        words = torch.arange(logits.size(1), device=logits.device)
-        error = (logits - log_sum).exp() - (1 - smoothing) * (words == target)
-        return torch.where(words < vocab, error - smoothing / vocab, 0.0) if smoothing else error
+def _loss_and_error(logits: Tensor, targets: Tensor, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
+    """R V logits and R targets to R losses and their gradient by the logits, R V: softmax minus smoothed targets."""
+    if logits.is_cuda and TRITON:
+        from regard.nn.kernels import softmax_error
+
+        return softmax_error(logits, targets, smoothing, vocab)
+    dtype, target, real = logits.dtype, targets.clamp(min=0)[:, None], targets[:, None] >= 0
+    logits = logits.float()
+    logits[:, vocab:] = -torch.inf  # rows of the head that are no words
+    log_sum = logits.logsumexp(-1, keepdim=True)
+    loss = log_sum - (1 - smoothing) * logits.gather(1, target)
+    if smoothing:
+        loss -= smoothing * logits[:, :vocab].mean(-1, keepdim=True)
     error = logits.sub_(log_sum).exp_()
     if smoothing:
         error[:, :vocab] -= smoothing / vocab
-    return error.scatter_add_(1, target, torch.full_like(log_sum, smoothing - 1))
+    error.scatter_add_(1, target, torch.full_like(log_sum, smoothing - 1))
+    return (loss * real)[:, 0], (error * real).to(dtype)
 
 
 def _added(dw: Tensor, error: Tensor, chunk: Tensor) -> Tensor:
@@ -46,16 +56,9 @@ class _Chunked(torch.autograd.Function):
             xs, w = x.to(dtype), weight.to(dtype)
             dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
             total, dxs = torch.zeros((), device=x.device), []
-            for chunk, target in zip(xs.split(rows), targets[:, None].split(rows), strict=True):
-                logits = (chunk @ w.T).float()  # R V
-                logits[:, vocab:] = -torch.inf  # rows of the head that are no words
-                log_sum = logits.logsumexp(-1, keepdim=True)
-                real, target = target >= 0, target.clamp(min=0)
-                loss = log_sum - (1 - smoothing) * logits.gather(1, target)
-                if smoothing:
-                    loss -= smoothing * logits[:, :vocab].mean(-1, keepdim=True)
-                total = total + (loss * real).sum()
-                error = (_error(logits, log_sum, target, smoothing, vocab) * real).to(dtype)
+            for chunk, target in zip(xs.split(rows), targets.split(rows), strict=True):
+                loss, error = _loss_and_error(chunk @ w.T, target, smoothing, vocab)
+                total = total + loss.sum()
                 dxs.append(error @ w)
                 if learn_head:
                     dw = _added(dw, error, chunk)

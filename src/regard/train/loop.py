@@ -21,7 +21,7 @@ from regard.train.optim import build
 from regard.train.parallel import World
 from regard.train.peaks import utilisation
 from regard.train.progress import Pace, Progress, Tally
-from regard.train.replay import Replay
+from regard.train.recorded import RecordedPass
 from regard.train.run import Run, with_steps, write_run
 from regard.train.schedule import lr_at
 from regard.train.select import Judge, Metrics, prune
@@ -98,7 +98,7 @@ def train(
             return loss.detach()
 
         plain = device.type == "cuda" and run.accumulate == 1 and not run.compile
-        work = Replay(share, model) if plain and getattr(task, "replays", False) else share
+        work = RecordedPass(share, model) if plain and getattr(task, "replays", False) else share
 
         def save() -> None:
             at.seconds = pace.seconds()

@@ -10,7 +10,7 @@ WARM = 3  # passes of a shape before it is recorded: by then whatever is set up 
 ROOM = 0.4  # of the memory: a recording keeps memory of its own, so the model has to leave as much again
 
 
-class Replay:
+class RecordedPass:
     """`share` fills the gradients for a batch of tokens and gives its part of the loss. This does the same, but when a
     shape of batches has come a few times the pass is recorded as a CUDA graph. What cannot be recorded goes as before.
     """
