@@ -45,21 +45,22 @@ def test_looking_back_is_attention_over_the_cache(rows, heads, groups):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_softmax_error_is_the_gradient_of_the_cross_entropy(smoothing):
+@pytest.mark.parametrize(("vocab", "columns"), [(9000, 9024), (4090, 4160), (65, 65), (4096, 4096)])
+def test_the_softmax_error_is_the_gradient_of_the_cross_entropy(smoothing, vocab, columns):
     """Rows that are no words, a target that does not count, the first and the last word."""
     from regard.nn.kernels import softmax_error
 
     g = torch.Generator("cuda").manual_seed(0)
-    logits = 3 * torch.randn(5, 9024, generator=g, device="cuda")
-    targets = torch.tensor([3, 8999, -1, 4096, 0], device="cuda")
-    words = logits[:, :9000].clone().requires_grad_()
+    logits = 3 * torch.randn(5, columns, generator=g, device="cuda")
+    targets = torch.tensor([3, vocab - 1, -1, vocab // 2, 0], device="cuda")
+    words = logits[:, :vocab].clone().requires_grad_()
     how = dict(reduction="none", label_smoothing=smoothing, ignore_index=-1)
     wanted = F.cross_entropy(words, targets, **how)
     wanted.sum().backward()
-    loss, error = softmax_error(logits, targets, smoothing, 9000)
+    loss, error = softmax_error(logits, targets, smoothing, vocab)
     torch.testing.assert_close(loss, wanted.detach(), atol=1e-5, rtol=1e-5)
-    torch.testing.assert_close(error[:, :9000], words.grad, atol=1e-6, rtol=1e-4)
-    assert not error[:, 9000:].any()
+    torch.testing.assert_close(error[:, :vocab], words.grad, atol=1e-6, rtol=1e-4)
+    assert not error[:, vocab:].any()
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -177,9 +178,9 @@ def test_vectors_of_packed_texts_in_bf16_are_near_those_of_a_cpu(shake):
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_replayed_passes_train_as_launched_ones_do(dropout):
-    """Ten steps of one shape and one of another in between: the same losses and, at the end, weights."""
+    """Steps of two shapes, both recorded, and one of a third: the same losses and, at the end, weights."""
     g = torch.Generator().manual_seed(0)
-    batches = [Tokens(ids=torch.randint(0, 97, (3 if i == 7 else 8, 33), generator=g)) for i in range(11)]
+    batches = [Tokens(ids=torch.randint(0, 97, (rows, 33), generator=g)) for rows in [8, 7] * 6 + [3, 8, 7]]
     found = []
     for kind in (None, RecordedPass):
         torch.manual_seed(0)
@@ -198,7 +199,7 @@ def test_replayed_passes_train_as_launched_ones_do(dropout):
             losses.append(work(batch, batch.count).clone())
             optimiser.step(torch.zeros((), device="cuda"))
             optimiser.zero_grad()
-        assert kind is None or work.graph is not None
+        assert kind is None or len(work.recordings) == 2
         found.append((torch.stack(losses), *(p.detach() for p in gpt.parameters())))
     for launched, replayed in zip(*found, strict=True):
         torch.testing.assert_close(replayed, launched, rtol=1e-3, atol=1e-4)

@@ -1,13 +1,24 @@
-"""A pass forward and backward, recorded once and replayed: a small model's GPU need not wait to be told every step."""
+"""A pass forward and backward, recorded and replayed: a small model's GPU need not wait to be told every step."""
 
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 WARM = 3  # passes of a shape before it is recorded: by then whatever is set up at first use is set up
-ROOM = 0.4  # of the memory: a recording keeps memory of its own, so the model has to leave as much again
+MOST = 4  # recordings: an epoch is cut into batches of one or two sizes
+ROOM = 0.4  # of the memory: recordings keep memory of their own, so the model has to leave as much again
+
+
+@dataclass(frozen=True)
+class Recording:
+    graph: torch.cuda.CUDAGraph
+    batch: Any  # what it reads
+    loss: Tensor  # what it writes
+    grads: list[Tensor | None]
 
 
 class RecordedPass:
@@ -17,38 +28,39 @@ class RecordedPass:
 
     def __init__(self, share: Callable[[Any, int], Tensor], model: nn.Module):
         self.share, self.parameters = share, [p for p in model.parameters() if p.requires_grad]
-        self.seen: dict[tuple[int, ...], int] = {}
-        self.recorded: tuple[int, ...] = ()
-        self.graph: Any = None
+        self.seen: Counter[tuple[int, ...]] = Counter()
+        self.recordings: dict[tuple[int, ...], Recording] = {}
+        self.most = MOST
 
     def __call__(self, batch: Any, count: int) -> Tensor:
         shape = (*batch.ids.shape, count)
         alone = all(p.grad is None for p in self.parameters)  # a recording writes gradients, and adds to none
         if batch.counts is not None or batch.documents is not None or not alone:
             return self.share(batch, count)
-        if shape != self.recorded:
-            self.seen[shape] = self.seen.get(shape, 0) + 1
-            if self.recorded or self.seen[shape] <= WARM or not has_room():
+        if shape not in self.recordings:
+            self.seen[shape] += 1
+            if self.seen[shape] <= WARM or len(self.recordings) >= self.most or not has_room():
                 return self.share(batch, count)
-            self.recorded = shape
-            self.record(batch, count)
-        if self.graph is None:
+            self.record(shape, batch, count)
+        if (found := self.recordings.get(shape)) is None:
             return self.share(batch, count)
-        self.batch.ids.copy_(batch.ids.pin_memory() if batch.ids.device.type == "cpu" else batch.ids, non_blocking=True)
-        self.graph.replay()
-        for p, grad in zip(self.parameters, self.grads, strict=True):
+        ids = batch.ids.pin_memory() if batch.ids.device.type == "cpu" else batch.ids
+        found.batch.ids.copy_(ids, non_blocking=True)
+        found.graph.replay()
+        for p, grad in zip(self.parameters, found.grads, strict=True):
             p.grad = grad
-        return self.loss
+        return found.loss
 
-    def record(self, batch: Any, count: int) -> None:
-        self.batch, graph = batch.to("cuda"), torch.cuda.CUDAGraph()
+    def record(self, shape: tuple[int, ...], batch: Any, count: int) -> None:
+        batch, graph = batch.to("cuda"), torch.cuda.CUDAGraph()
+        pool = next((r.graph.pool() for r in self.recordings.values()), None)  # shared: one is replayed at a time
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                self.loss = self.share(self.batch, count)
-            self.graph = graph
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                loss = self.share(batch, count)
+            self.recordings[shape] = Recording(graph, batch, loss, [p.grad for p in self.parameters])
         except RuntimeError:  # a pass that asks the device something, or too little memory
             torch.cuda.synchronize()
-        self.grads = [p.grad for p in self.parameters]
+            self.most = 0
         for p in self.parameters:
             p.grad = None
 
