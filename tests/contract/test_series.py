@@ -27,6 +27,7 @@ TINY = {
     "mean": SeriesTransformerConfig(**both, heads=2, ffn=24),
     "cls": SeriesTransformerConfig(**both, heads=4, ffn=24, pooling="cls"),
     "modulation": SeriesTransformerConfig(**both, heads=2, ffn=24, time="modulation"),
+    "peak": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak"),
     "patches": SeriesTransformerConfig(**both, heads=2, ffn=24, patch=3, stride=2),
     "lstm": SeriesRecurrentConfig(**both),
     "gru-patches": SeriesRecurrentConfig(**both, cell="gru", patch=2, stride=2),
@@ -266,6 +267,7 @@ def test_settings_that_cannot_be_are_refused(points):
     for settings, says in (
         (dict(width=15), "15 cannot be shared by 4 heads"),
         (dict(time="clock"), "no time 'clock'; there are: waves, modulation"),
+        (dict(origin="last"), "no origin 'last'; there are: first, peak"),
         (dict(pooling="max"), "no pooling 'max'"),
         (dict(patch=0), "model.patch is 0"),
         (dict(tick=2.0, span=1.0), "model.tick is 2.0"),

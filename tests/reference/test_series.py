@@ -108,7 +108,7 @@ def test_tokens_are_those_worked_out_by_hand():
     x, count = tokens(times, values, errors, bands)
     assert count is None and x.shape == (1, 3, 24)
     spread = math.sqrt((1 + 0 + 1) / 3)  # band g is centred at 2, band r at 5
-    point = lambda z, e, g: [z / spread, math.log1p(e / spread), 1.0, g, 1.0 - g]  # noqa: E731
+    point = lambda z, e, g: [z / spread, math.asinh(z / e), 1.0, g, 1.0 - g]  # noqa: E731
     a, b, d = point(-1, 0.5, 1.0), point(0, 0.5, 0.0), point(1, 1.0, 1.0)
     wanted = [v for pair in zip(a, b, strict=True) for v in pair]
     close(x[0, 1, :10], torch.tensor(wanted).double(), rtol=1e-4, atol=1e-4)
@@ -117,6 +117,18 @@ def test_tokens_are_those_worked_out_by_hand():
     whole = [math.asinh(3), math.log(spread), math.asinh(-1), math.asinh(2)]
     whole += [math.log(1 / spread), math.log(1e-3)]
     close(x[0, 0, :6], torch.tensor(whole).double(), rtol=1e-2, atol=1e-2)
+
+
+def test_a_peak_is_the_mean_time_of_what_rises_half_as_high():
+    """In errors: the second and third point stand 4 and 3 above the mean of 2, the others 1 to 4 below."""
+    c = SeriesTransformerConfig(width=8, heads=2, tick=1.0, span=8.0, origin="peak")
+    tokens = build(c).double().tokens
+    told = []
+    tokens.time.forward = lambda x, times: told.append(times) or x
+    values, errors = torch.tensor([[1.0, 6.0, 3.5, -2.0, 1.5]]).double(), torch.tensor([[1.0, 1, 0.5, 1, 9]]).double()
+    tokens(torch.tensor([[3.0, 4.0, 6.0, 7.0, 9.0]]).double(), values, errors)
+    peak = (4 * 4.0 + 3 * 6.0) / 7
+    close(told[0][0], torch.tensor([3.0, 4.0, 6.0, 7.0, 9.0]).double() - peak)
 
 
 def test_time_is_told_by_sines_of_periods_between_tick_and_span():

@@ -103,7 +103,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     told(train, valid, data, say)
     run = dataclasses.replace(run, model=fitted(run, train, labels))
     kind = HiddenSource if run.task == "fill-series" else SeriesSource
-    source = kind(train, labels, data.max_length, data.window, data.jitter, data.hide)
+    source = kind(train, labels, data.max_length, data.window, data.jitter, data.hide, data.thin)
     held = kind(valid, labels, data.max_length)
     torch.manual_seed(run.seed)
     model: Any = build(run.model)

@@ -99,7 +99,10 @@ def write_ucr(archive: Path, dataset: Dataset, folder: Path) -> None:
 
 
 def write_plasticc(archive: Path, dataset: Dataset, folder: Path) -> None:
-    """All points as arrays, and a table of objects: label and what the telescope's catalogue knows of each."""
+    """All points as arrays, and a table of objects: label and what the telescope's catalogue knows of each.
+
+    Objects of our own galaxy have no distance modulus: an empty cell, not the catalogue's -9.
+    """
     assert dataset.archive is not None
     lines = _member(archive, dataset).decode().splitlines()
     points = np.loadtxt(lines, delimiter=",", skiprows=1, usecols=range(5))
@@ -107,12 +110,13 @@ def write_plasticc(archive: Path, dataset: Dataset, folder: Path) -> None:
     arrays = dict(id=ids.astype(np.int64), time=times, value=values, error=errors, band=bands.astype(np.int8))
     np.savez_compressed(folder / "train.npz", **arrays)
     table = _member(archive, dataset, dataset.archive.member.replace("lightcurves", "metadata")).decode()
-    kept = ("hostgal_photoz", "hostgal_photoz_err", "hostgal_specz", "mwebv", "ddf_bool")
+    kept = ("hostgal_photoz", "hostgal_photoz_err", "hostgal_specz", "distmod", "mwebv", "ddf_bool")
     with (folder / "labels.csv").open("w", encoding="utf-8", newline="") as file:
         sheet = csv.writer(file)
         sheet.writerow(["id", "label", *kept])
         for row in csv.DictReader(io.StringIO(table)):
-            sheet.writerow([row["object_id"].strip(), row["target"].strip(), *(row[k].strip() for k in kept)])
+            cells = ("" if k == "distmod" and float(row[k]) < 0 else row[k].strip() for k in kept)
+            sheet.writerow([row["object_id"].strip(), row["target"].strip(), *cells])
 
 
 def _prices(archive: Path, dataset: Dataset) -> tuple[list[str], list[list[str]]]:

@@ -58,6 +58,9 @@ class SeriesConfig:
     known: tuple[str, ...] = ()  # columns of numbers known of each object, in the table of labels
     max_length: int = 512  # points of a series; the rest is not read
     window: int = 0  # in training, a random stretch of so many points; 0: all of them
+    thin: float = (
+        0.0  # in training, up to that part of the points is left out, anywhere, and so is what exceeds a window
+    )
     jitter: float = 0.0  # in training, values are moved by chance, with a spread of so many of their errors
     hide: float = 0.0  # in training, that part of the values is hidden
     balanced: bool = False  # whether rare classes are drawn as often as common ones
@@ -66,6 +69,7 @@ class SeriesConfig:
     def __post_init__(self):
         at_least(self, "data.", folds=2, fold=0, max_length=1, window=0, jitter=0)
         fraction(self, "hide", "data.")
+        fraction(self, "thin", "data.")
         if self.fold >= self.folds:
             raise ConfigError(f"data.fold is {self.fold}; of {self.folds} folds the last is {self.folds - 1}")
         for weight in self.weights:

@@ -12,8 +12,8 @@ HIDDEN = 0.3  # of the points, in masked pre-training
 
 class SeriesSource:
     """The series of a part by number. In training a random stretch of `window` points is read, else the first
-    `max_length`; values are moved by `jitter` of their errors, and the part `hide` of them is hidden. Targets are the
-    numbers of the labels."""
+    `max_length`; with `thin`, points are left out anywhere instead; values are moved by `jitter` of their errors, and
+    the part `hide` of them is hidden. Targets are the numbers of the labels."""
 
     def __init__(
         self,
@@ -23,8 +23,10 @@ class SeriesSource:
         window: int = 0,
         jitter: float = 0.0,
         hide: float = 0.0,
+        thin: float = 0.0,
     ):
-        self.curves, self.max_length, self.window, self.jitter, self.hide = curves, max_length, window, jitter, hide
+        self.curves, self.max_length, self.window = curves, max_length, window
+        self.jitter, self.hide, self.thin = jitter, hide, thin
         at = {label: i for i, label in enumerate(labels)}
         self.targets = np.array([at.get(label, -1) for label in curves.labels or [""] * len(curves)])
         self.known = None if curves.known is None else curves.known.astype(np.float32)
@@ -46,23 +48,38 @@ class SeriesSource:
         """
         c, starts = self.curves, self.curves.offsets[rows]
         lengths = np.minimum(c.lengths[rows], self.max_length)
-        if chance is not None and self.window:
+        if chance is not None and self.window and not self.thin:
             whole, lengths = c.lengths[rows], np.minimum(lengths, self.window)
             starts = starts + (chance.random(len(rows)) * (whole - lengths + 1)).astype(int)
         places = np.arange(lengths.max())
         real = places < lengths[:, None]
+        if chance is not None and self.thin:
+            places, lengths = thinned(real, lengths, self.thin, self.window, chance)
+            real = np.arange(lengths.max()) < lengths[:, None]
         at = np.where(real, starts[:, None] + places, starts[:, None])  # B T
 
         def padded(x: np.ndarray | None, kind: type) -> Tensor | None:
             return None if x is None else torch.from_numpy(np.where(real, x[at], 0).astype(kind))
 
-        times = c.times[at] - c.times[starts][:, None]
+        times = c.times[at] - c.times[at[:, :1]]
         clock = torch.from_numpy(np.where(real, times, 0.0).astype(np.float32))
         sizes = None if real.all() else torch.from_numpy(lengths)
         values, errors = (padded(x, np.float32) for x in (c.values, c.errors))
         if chance is not None and self.jitter and values is not None and errors is not None:
             values += self.jitter * errors * torch.from_numpy(chance.normal(size=real.shape).astype(np.float32))
         return clock, values, errors, padded(c.bands, np.int64), sizes
+
+
+def thinned(
+    real: np.ndarray, lengths: np.ndarray, thin: float, window: int, chance: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the points that stay, B T in order, and how many: up to `thin` of a series goes, and at least what
+    exceeds the `window`."""
+    few = np.minimum(lengths, window or lengths.max())
+    few = np.maximum(1, np.rint(few * (1 - thin * chance.random(len(few))))).astype(int)
+    order = np.argsort(np.where(real, chance.random(real.shape), 2.0), 1)[:, : few.max()]  # real ones first, by chance
+    stays = np.arange(few.max()) < few[:, None]
+    return np.sort(np.where(stays, order, real.shape[1]), 1), few
 
 
 class HiddenSource(SeriesSource):

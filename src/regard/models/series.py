@@ -21,6 +21,7 @@ from regard.nn.recurrent import GATES, SlideCell, run_stack
 from regard.shapes import check
 
 POOLINGS = ("mean", "cls")
+ORIGINS = ("first", "peak")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +39,15 @@ class SeriesFields:
     patch: int = 1  # points a token is made of
     stride: int = 1  # points from one token to the next
     time: str = "waves"
+    origin: str = "first"  # what times count from: the first point, or the moment the series stands highest ("peak")
 
     def __post_init__(self):
         at_least(self, "model.", width=1, layers=1, patch=1, stride=1)
         fraction(self, "dropout", "model.")
         if self.time not in TIMES:
             raise ConfigError(f"no time {self.time!r}; there are: {', '.join(TIMES)}")
+        if self.origin not in ORIGINS:
+            raise ConfigError(f"no origin {self.origin!r}; there are: {', '.join(ORIGINS)}")
         if not self.bands:
             raise ConfigError("model.bands is empty; a series has at least one")
         if not 0 < self.tick <= self.span:
@@ -79,7 +83,7 @@ class SeriesRecurrentConfig(SeriesFields):
 class SeriesTokens(nn.Module):
     """Points to tokens. Each band of a series is centred by itself and all are divided by their common spread, so that
     the shape speaks; what that takes away stands in a first token, beside the `known` numbers: level and spread, and
-    those of each band. Times count from the first point."""
+    those of each band. A point also tells how many of its errors it stands above its band's level."""
 
     usual: Tensor
 
@@ -113,9 +117,12 @@ class SeriesTokens(nn.Module):
         seen = real if hidden is None else real & ~hidden
         kinds = self.kinds(values, bands) * real[..., None]  # B T bands
         normed, spread, whole = norm(values, kinds, seen)
-        noise = torch.zeros_like(values) if errors is None else torch.log1p(errors / spread)
-        each = torch.stack((normed, noise, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
-        x = self.joined(torch.cat((each, kinds), -1), times - times[:, :1])
+        rise = normed if errors is None else normed * spread / errors.clamp(min=1e-6 * spread)
+        sure = torch.zeros_like(values) if errors is None else torch.asinh(rise)
+        each = torch.stack((normed, sure, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
+        passed = times - times[:, :1]
+        passed = passed if c.origin == "first" else passed - peak(passed, rise * seen)
+        x = self.joined(torch.cat((each, kinds), -1), passed)
         whole = whole if known is None else torch.cat((whole, known), 1)
         whole = torch.where(whole.isnan(), self.usual[0], whole)
         first = self.whole((whole - self.usual[0]) / self.usual[1])  # B D
@@ -148,6 +155,13 @@ def real_points(times: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths is None:
         return torch.ones_like(times, dtype=torch.bool)
     return torch.arange(times.size(1), device=times.device) < lengths[:, None]
+
+
+def peak(times: Tensor, rise: Tensor) -> Tensor:
+    """The mean time of the points that rise at least half as high as the highest, B 1: what bursts, whenever it was
+    seen to, is read alike."""
+    high = torch.where(2 * rise >= rise.amax(1, keepdim=True), rise, 0.0).clamp(min=0)
+    return (high * times).sum(1, keepdim=True) / high.sum(1, keepdim=True).clamp(min=1e-6)
 
 
 def norm(values: Tensor, kinds: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:

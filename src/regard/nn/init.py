@@ -13,13 +13,14 @@ from regard.nn.recurrent import SlideCell
 def glorot_(model: nn.Module) -> None:
     """Glorot and Bengio 2010 for matrices, zero biases, embeddings with spread D^-1/2: what the 2017 code used.
 
-    Fused maps (`qkv`, `kv`) are drawn part by part, so that fusing does not change the spread.
+    Fused maps (`qkv`, `kv`) are drawn part by part, so that fusing does not change the spread. A map that shall begin
+    low or high says its `gain`.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
             widths = getattr(module, "parts", None) or [module.out_features]
             for part in module.weight.data.split(widths):
-                nn.init.xavier_uniform_(part)
+                nn.init.xavier_uniform_(part, getattr(module, "gain", 1.0))
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, nn.Embedding):

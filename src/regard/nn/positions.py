@@ -170,10 +170,14 @@ class TimeWaves(nn.Module):
         return x + self.gain * torch.cat((angle.sin(), angle.cos()), -1)[..., : len(self.gain)]
 
 
+class Low(nn.Linear):
+    gain = 0.1
+
+
 class TimeModulation(nn.Module):
     """Learned time modulation (Moreno-Cartagena et al. 2023): x · (1 + a(t)) + b(t), each a Fourier series over `span`.
 
-    Every column of x has coefficients of its own; `tick` bounds how fine the waves are.
+    Every column of x has coefficients of its own, which start low here too; `tick` bounds how fine the waves are.
     """
 
     rates: Tensor
@@ -183,7 +187,7 @@ class TimeModulation(nn.Module):
         super().__init__()
         count = max(1, min(self.MOST, int(span / tick)))
         self.register_buffer("rates", 2 * math.pi * torch.arange(1, count + 1) / span, persistent=False)
-        self.factor, self.summand = (nn.Linear(2 * count, width) for _ in range(2))
+        self.factor, self.summand = (Low(2 * count, width) for _ in range(2))
 
     def forward(self, x: Tensor, times: Tensor) -> Tensor:
         """B T D, and B T in the unit of `tick`."""

@@ -185,6 +185,7 @@ def test_settings_that_cannot_be_are_refused():
     for settings, says in (
         (dict(fold=5, folds=5), "the last is 4"),
         (dict(folds=1), "data.folds is 1"),
+        (dict(thin=1.5), "thin is 1.5"),
         (dict(weights=("15",)), "class=weight"),
     ):
         with pytest.raises(ConfigError, match=says):

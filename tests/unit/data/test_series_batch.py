@@ -45,6 +45,25 @@ def test_a_window_is_a_stretch_and_every_stretch_comes():
     assert source.batch(np.array([1])).inputs[1].size(1) == 5, "held-out series are whole"
 
 
+def test_thinned_series_lose_points_anywhere_but_no_order():
+    chance = np.random.default_rng(0)
+    source = SeriesSource(curves((40, 4, 3)), ("a", "b"), 30, window=20, thin=0.5)
+    counts, first = [], Counter()
+    for _ in range(300):
+        times, values, _, bands, lengths, _ = source.batch(np.array([0, 1]), chance).inputs
+        long, short = values[0, : lengths[0]].tolist(), values[1, : lengths[1]].tolist()
+        assert long == sorted(set(long)) and max(long) < 300, "in order, none twice, within max_length"
+        assert times[0, 0] == 0 and (times[0, : lengths[0]] * 10 == values[0, : lengths[0]] - values[0, 0]).all()
+        assert (bands[0, : lengths[0]] == values[0, : lengths[0]] / 10 % 2).all() and not values[1, lengths[1] :].any()
+        assert set(short) <= {400, 410, 420, 430}
+        counts.append((len(long), len(short)))
+        first.update(long)
+    longs, shorts = map(set, zip(*counts, strict=True))
+    assert longs == set(range(10, 21)) and shorts == {2, 3, 4}
+    assert len(first) == 30 and min(first.values()) > 100, "every point stays about half of the times"
+    assert source.batch(np.array([0])).inputs[1].size(1) == 30, "held-out series are whole"
+
+
 def test_held_out_series_always_hide_the_same_and_padding_is_never_hidden():
     source = HiddenSource(curves((3, 50, 2)), ("a", "b"), 50)
     one, two = (source.batch(np.array([0, 1, 2])) for _ in range(2))
