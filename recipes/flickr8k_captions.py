@@ -5,8 +5,14 @@
     regard evaluate runs/cap/transformer-seed0 ; regard evaluate runs/cap/lstm-seed0
     regard caption runs/cap/transformer-seed0 picture.jpg --attention words.png
 
-The official split (6,000 and 1,000 images), pixels 96 x 96. Not yet measured; wanted are a BLEU-4 of 11 on dev, and 2
-more than the same captions get when they are given to other images.
+The official split (6,000 and 1,000 images), pixels 96 x 96 and centred by the training images' mean and spread. On one
+H200, 2026-11-15, one seed, other models learning beside them, beam 5 over all of dev (case ignored, tokenised 13a):
+
+    transformer   BLEU-4 14.3, CIDEr 0.304; its captions given to other images 4.5, 0.066   117 s of training
+    lstm          BLEU-4 14.7, CIDEr 0.291; its captions given to other images 5.8, 0.074   186 s of training
+
+Of the eight times a run is judged the best by greedy BLEU was kept, on these same images. Three times as many steps
+teach the transformer 6,000 images by heart: greedy BLEU falls from 12.8 to 9.9.
 """
 
 from regard import Run
@@ -20,7 +26,7 @@ VOCAB = 4000
 IMAGE = dict(image=96, patch=8, stem="conv", max_length=40)
 
 
-def captions(model: CaptioningConfig, minutes: float, compiled: bool) -> Run:
+def captions(model: CaptioningConfig, compiled: bool) -> Run:
     return Run(
         task="caption",
         data=CaptionsConfig(
@@ -29,7 +35,7 @@ def captions(model: CaptioningConfig, minutes: float, compiled: bool) -> Run:
         model=model,
         optim=Optim(name="muon", lr=0.005, adam_lr=1e-3, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.05),
         schedule=Schedule(kind="linear", warmup=300),
-        minutes=minutes,
+        steps=1500,
         batch=240,  # 30,000 captions: 125 batches without a rest, so that one size of batch is compiled
         precision="bf16",
         compile=compiled,
@@ -41,7 +47,7 @@ def captions(model: CaptioningConfig, minutes: float, compiled: bool) -> Run:
 def recipe() -> dict[str, Run]:
     return {
         "transformer": captions(
-            config_for("transformer", "small", VOCAB, task="caption", **IMAGE, dropout=0.3), 6.0, compiled=True
+            config_for("transformer", "small", VOCAB, task="caption", **IMAGE, dropout=0.3), compiled=True
         ),
-        "lstm": captions(config_for("lstm", "small", VOCAB, task="caption", **IMAGE, dropout=0.5), 6.0, compiled=False),
+        "lstm": captions(config_for("lstm", "small", VOCAB, task="caption", **IMAGE, dropout=0.5), compiled=False),
     }

@@ -4,9 +4,10 @@
     regard train recipes/shakespeare_char.py --name chars --device cuda
     regard generate runs/chars "ROMEO:" --stop "\\n\\n" --stream
 
-Measured on one H200, 2026-11-15: held-out loss 1.457 (the last tenth of the text, whole) after 19 s of training, 29 s
-from the command to its end, evaluated once (--set eval_every=850); nothing is compiled. The step waits for the CPU: on
-another such machine, whose CPU was slower, the same steps took 27 s and the command 46 s, evaluated five times: 1.455.
+Measured on one H200, 2026-11-15: held-out loss 1.458 (the last tenth of the text, whole) after 15 s of training, 28.6 s
+from the command to its end, on a machine just started. Nothing is compiled, but passes are recorded and replayed (1.7
+million characters/s once they are). Before the second of two sizes of batch was recorded too, two runs on another such
+machine took 27.5 and 25.9 s: 1.453 and 1.455.
 """
 
 from regard import Run
