@@ -4,13 +4,17 @@ from tests.zoo.bug import bugs
 
 CONTRACT, TORCH = "contract/test_series.py", "reference/test_series.py"
 READING, SCORES = "unit/data/test_series.py", "unit/evaluate/test_series.py"
+BATCHES = "unit/data/test_series_batch.py"
 
 SERIES = [
     *bugs(
         "models/series.py",
         ("bands are centred by the mean of all", "(kinds * levels[:, None]).sum(-1)", "level", TORCH),
         ("a hidden value is in the norm", "seen = real if hidden is None else real & ~hidden", "seen = real", CONTRACT),
-        ("time begins with the calendar", "times - times[:, :1])", "times)", CONTRACT),
+        ("time begins with the calendar", "passed = times - times[:, :1]", "passed = times", CONTRACT),
+        ("a peak is all that rises", "2 * rise >= rise.amax(1, keepdim=True)", "rise > 0", TORCH),
+        ("a hidden value makes the peak", "peak(passed, rise * seen)", "peak(passed, rise)", CONTRACT),
+        ("how sure a point is goes by the spread", "torch.asinh(rise)", "torch.asinh(normed)", TORCH),
         ("what is not known is zero", "torch.where(whole.isnan(), self.usual[0], whole)", "whole.nan_to_num(0.0)",
          CONTRACT),
         ("padding is in the mean", "(x * real[..., None]).sum(1)", "x.sum(1)", CONTRACT),
@@ -35,6 +39,13 @@ SERIES = [
         ("a table may not lack the label", "if labelled else _there(config.label, table)", "", READING),
         ("what comes twice is kept twice", "[order][~double]", "[order]", READING),
         ("the only example of a class is held out", "if len(rows) > 1:", "if rows:", READING),
+    ),
+    *bugs(
+        "data/series_batch.py",
+        ("thinned points lose their order", "np.sort(np.where(stays, order, real.shape[1]), 1)",
+         "np.where(stays, order, real.shape[1])", BATCHES),
+        ("padding stays and points go", "np.where(real, chance.random(real.shape), 2.0)", "chance.random(real.shape)",
+         BATCHES),
     ),
     *bugs(
         "data/history.py",
