@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+import torch.nn.functional as F
 import transformers
 from safetensors.torch import load_file, save_file
 
@@ -12,6 +13,7 @@ from regard.models import SIZES, build, config_for
 from regard.models.gpt import GPTConfig
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.nn.init import undrawn
+from regard.train.optim import Optim, Optimiser
 
 close = torch.testing.assert_close
 VOCAB = 83  # padded to 128 rows
@@ -59,6 +61,32 @@ def test_logits_and_gradients_are_equal(ours, theirs, ids):
     close(ours.token.weight.grad[:VOCAB], theirs.transformer.wte.weight.grad)
     close(ours.place.table.grad, theirs.transformer.wpe.weight.grad)
     assert ours.token.weight.grad[VOCAB:].abs().max() == 0
+
+
+def test_steps_of_training_are_theirs_with_torchs_adamw(ours, theirs):
+    """Gradients, clipping, which weights decay, and the steps themselves: forty batches with a pattern, in float64."""
+    adam = Optim(name="adamw", lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, clip=0.5)
+    optimiser = Optimiser(ours.double(), adam)
+    groups = [[p for p in theirs.parameters() if (p.ndim > 1) == many] for many in (True, False)]
+    decays = [dict(params=part, weight_decay=decay) for part, decay in zip(groups, (0.1, 0.0), strict=True)]
+    reference = torch.optim.AdamW(decays, lr=1e-2, betas=(0.9, 0.95), eps=1e-8)
+    g, mine, other = torch.Generator().manual_seed(0), [], []
+    for _ in range(40):
+        ids = (torch.randint(0, VOCAB, (3, 1), generator=g) + 7 * torch.arange(21)) % VOCAB
+        loss = F.cross_entropy(ours.logits(ours(ids[:, :-1])).flatten(0, 1), ids[:, 1:].flatten())
+        loss.backward()
+        optimiser.clip()
+        optimiser.step()
+        optimiser.zero_grad()
+        mine.append(loss.item())
+        loss = F.cross_entropy(theirs(ids[:, :-1]).logits.flatten(0, 1), ids[:, 1:].flatten())  # their own is float32
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
+        reference.step()
+        reference.zero_grad()
+        other.append(loss.item())
+    assert mine[-1] < mine[0] - 0.5, "something was learned"
+    close(torch.tensor(mine).double(), torch.tensor(other).double(), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
