@@ -4,10 +4,9 @@
     regard train recipes/shakespeare_char.py --name chars --device cuda
     regard generate runs/chars "ROMEO:" --stop "\\n\\n" --stream
 
-Measured on one H200, 2026-11-15: held-out loss 1.458 (the last tenth of the text, whole) after 15 s of training, 28.6 s
-from the command to its end, on a machine just started. Nothing is compiled, but passes are recorded and replayed (1.7
-million characters/s once they are). Before the second of two sizes of batch was recorded too, two runs on another such
-machine took 27.5 and 25.9 s: 1.453 and 1.455.
+Measured on one H200, 2026-11-15: held-out loss 1.453, 1.455 and 1.458 (the last tenth of the text, whole) in 27.5, 25.9
+and 28.6 s from the command to its end, of which 15 s were training in the last (another machine than the first two).
+Nothing is compiled, but passes are recorded and replayed; in these runs full batches alone were, about one in four.
 """
 
 from regard import Run

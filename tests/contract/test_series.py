@@ -29,6 +29,7 @@ TINY = {
     "modulation": SeriesTransformerConfig(**both, heads=2, ffn=24, time="modulation"),
     "peak": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak"),
     "patches": SeriesTransformerConfig(**both, heads=2, ffn=24, patch=3, stride=2),
+    "peak-patches": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak", patch=5, stride=2),
     "lstm": SeriesRecurrentConfig(**both),
     "gru-patches": SeriesRecurrentConfig(**both, cell="gru", patch=2, stride=2),
 }

@@ -101,6 +101,8 @@ def pick_device(name: str) -> str:
         raise ConfigError(f"--device {name}: torch sees no GPU here; type --device cpu")
     if name != "cuda" and int(name[5:]) >= torch.cuda.device_count():
         raise ConfigError(f"--device {name}: there are {torch.cuda.device_count()} GPUs, counted from 0")
+    if name != "cuda":
+        torch.cuda.set_device(name)  # where kernels of our own are launched
     return name
 
 

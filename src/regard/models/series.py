@@ -117,11 +117,11 @@ class SeriesTokens(nn.Module):
         seen = real if hidden is None else real & ~hidden
         kinds = self.kinds(values, bands) * real[..., None]  # B T bands
         normed, spread, whole = norm(values, kinds, seen)
-        rise = normed if errors is None else normed * spread / errors.clamp(min=1e-6 * spread)
+        rise = normed if errors is None else normed * spread / told_errors(errors, seen, spread)
         sure = torch.zeros_like(values) if errors is None else torch.asinh(rise)
         each = torch.stack((normed, sure, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
-        passed = times - times[:, :1]
-        passed = passed if c.origin == "first" else passed - peak(passed, rise * seen)
+        passed = (times - times[:, :1]) * real
+        passed = passed if c.origin == "first" else (passed - peak(passed, rise * seen)) * real
         x = self.joined(torch.cat((each, kinds), -1), passed)
         whole = whole if known is None else torch.cat((whole, known), 1)
         whole = torch.where(whole.isnan(), self.usual[0], whole)
@@ -155,6 +155,13 @@ def real_points(times: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths is None:
         return torch.ones_like(times, dtype=torch.bool)
     return torch.arange(times.size(1), device=times.device) < lengths[:, None]
+
+
+def told_errors(errors: Tensor, seen: Tensor, spread: Tensor) -> Tensor:
+    """An error of 0 is none that is known: the mean of the others stands in, or the spread if there are no others."""
+    count = (seen & (errors > 0)).sum(1, keepdim=True)
+    usual = torch.where(count > 0, (errors * seen).sum(1, keepdim=True) / count.clamp(min=1), spread)
+    return torch.where(errors > 0, errors, usual)
 
 
 def peak(times: Tensor, rise: Tensor) -> Tensor:

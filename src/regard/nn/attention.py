@@ -4,8 +4,10 @@ q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vas
 """
 
 import math
+import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+from shutil import which
 from typing import Any
 
 import torch
@@ -17,7 +19,8 @@ from regard.nn.masks import Mask, Packed
 from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
 
-TRITON = find_spec("triton") is not None  # torch brings it along on Linux; without it a GPU does with torch's kernels
+COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")  # Triton wants one, torch brings it along without
+TRITON = find_spec("triton") is not None and any(map(which, COMPILERS))  # else a GPU does with torch's own kernels
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:

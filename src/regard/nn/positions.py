@@ -177,7 +177,7 @@ class Low(nn.Linear):
 class TimeModulation(nn.Module):
     """Learned time modulation (Moreno-Cartagena et al. 2023): x · (1 + a(t)) + b(t), each a Fourier series over `span`.
 
-    Every column of x has coefficients of its own, which start low here too; `tick` bounds how fine the waves are.
+    Every column of x has coefficients of its own, which a Transformer starts low; `tick` bounds how fine the waves are.
     """
 
     rates: Tensor
