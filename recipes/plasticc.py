@@ -3,8 +3,13 @@
     regard train recipes/plasticc.py --name plasticc
     regard evaluate runs/plasticc/transformer-part0-seed0 --picture sure.png
 
-Not yet measured. The challenge's weights (Malz et al. 2019): classes 15 and 64 count twice, the other 12 once; the mean
-is over classes, so classes are drawn alike in training. The host galaxy's photometric redshift, its error, the distance
+Weighted log-loss 0.476 ± 0.044 over the five parts (0.453, 0.553, 0.452, 0.458, 0.463), balanced accuracy 0.831 ±
+0.009, each scored once, after the last step: one seed, five minutes a part on two busy CPU cores, 2026-11-15. The first
+part chose the settings, by runs of 500 steps; the nearest by summary get a balanced 0.54 of it. Published, with
+redshifts and a random split: 0.507 (Allam and McEwen 2021).
+
+The challenge's weights (Malz et al. 2019): classes 15 and 64 count twice, the other 12 once; the mean is over classes,
+so classes are drawn alike in training. The host galaxy's photometric redshift, its error, the distance
 modulus that follows, the dust and whether the field was a deep one are told beside the curve; spectroscopic redshifts
 are not. Times count from the peak: most of these burst once, at any time of the survey.
 """
