@@ -62,7 +62,7 @@ LABELS = [
             "systems are drawn apart",
             "ratio(a[drawn], under_a[drawn])",
             "ratio(a[drawn[::-1]], under_a[drawn])",
-            f"{COMPARE}::test_two_classifiers_differ_as_mcnemar_says",
+            f"{COMPARE}::test_the_same_parts_are_drawn_for_both",
         ),
     ),
     *bugs(

@@ -11,7 +11,7 @@ SERIES = [
         "models/series.py",
         ("bands are centred by the mean of all", "(kinds * levels[:, None]).sum(-1)", "level", TORCH),
         ("a hidden value is in the norm", "seen = real if hidden is None else real & ~hidden", "seen = real", CONTRACT),
-        ("time begins with the calendar", "passed = times - times[:, :1]", "passed = times", CONTRACT),
+        ("time begins with the calendar", "(times - times[:, :1]) * real", "times * real", CONTRACT),
         ("a peak is all that rises", "2 * rise >= rise.amax(1, keepdim=True)", "rise > 0", TORCH),
         ("a hidden value makes the peak", "peak(passed, rise * seen)", "peak(passed, rise)", CONTRACT),
         ("how sure a point is goes by the spread", "torch.asinh(rise)", "torch.asinh(normed)", TORCH),

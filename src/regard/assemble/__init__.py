@@ -24,6 +24,7 @@ from regard.train.run import DATA, DataConfig, Run, read_run
 TASKS: dict[str, Any] = {"translate": translate, "lm": language, "summarise": language, "mlm": masked}
 TASKS |= {"image": images, "table": tables, "caption": captions, "forecast": forecast, "audio": audio}
 TASKS |= labels.KITS | series.KITS
+LEAST = 60  # steps of fine-tuning: below, even a few hundred texts teach nothing
 
 
 def kit(task: str) -> Any:
@@ -67,8 +68,17 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     if run.epochs and not run.steps:
         steps = max(1, round(run.epochs * parts.loader.batches_per_epoch / run.accumulate))
         say(f"{run.epochs:g} epochs are {steps:,} steps")
-        parts = dataclasses.replace(parts, run=dataclasses.replace(run, steps=steps))
+        parts = dataclasses.replace(parts, run=enough(run, steps, say))
     return parts
+
+
+def enough(run: Run, steps: int, say: Say) -> Run:
+    """The run with its steps: fine-tuning on few examples takes `LEAST`, and no warm-up takes more than a quarter."""
+    if run.start and steps < LEAST:
+        steps = LEAST
+        say(f"that is too few to learn by: {steps} are taken (--steps N says how many)")
+    warmup = min(run.schedule.warmup, max(1, steps // 4))
+    return dataclasses.replace(run, steps=steps, schedule=dataclasses.replace(run.schedule, warmup=warmup))
 
 
 def train_run(

@@ -203,7 +203,8 @@ def write_model(folder: Path, model: LanguageModel, run: Run, prepared: Prepared
     if len(tokenizer.ends) > 1:
         ends["eos_token_id"] = list(tokenizer.ends)
     named = data.name or data.path
-    card = model_card(run, model, pipeline="text-generation", what="A language model", verb="generate", data=named)
-    known = {"name": data.name, "inputs": prepared.manifest["inputs"]}
     template = data.template or (PROMPT if prepared.train.records else "")
+    verb = "chat" if template and run.task == "lm" else "generate"  # one that was taught to answer wants a question
+    card = model_card(run, model, pipeline="text-generation", what="A language model", verb=verb, data=named)
+    known = {"name": data.name, "inputs": prepared.manifest["inputs"]}
     write_folder(folder, run, model, known, {**ends, "do_sample": True}, card, template)

@@ -290,12 +290,17 @@ def compare(
     if data:
         compare_texts(first, second, data, samples, json, pick_device(device))
         return
-    from regard.predictors import Translator, load
+    from regard.predictors import Translator, Writer, load
 
     models = {run: load(run, device=pick_device(device)) for run in (first, second)}
-    if not all(isinstance(model, Translator) for model in models.values()):
+    if all(isinstance(model, Writer) for model in models.values()):
         raise ConfigError(
             f"language models are compared by a text both read; type: regard compare {first} {second} --data FILE"
+        )
+    if not all(isinstance(model, Translator) for model in models.values()):
+        raise ConfigError(
+            "two translators are compared, two language models, or two models that label texts; of others read both "
+            f"scores: regard evaluate {first} ; regard evaluate {second}"
         )
     tokenize = pick_tokenize(first, tokenize)
     what, sources, references = test_set(first, source, target)

@@ -30,7 +30,7 @@ def finetune(
     ctx: typer.Context,
     model: Model,
     task: Annotated[
-        str, typer.Argument(metavar="TASK", help="lm, summarise, classify, pair or tag.", show_default=False)
+        str, typer.Argument(metavar="TASK", help="lm, summarise, classify, pair, tag or series.", show_default=False)
     ],
     data: Annotated[
         str,

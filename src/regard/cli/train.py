@@ -34,6 +34,7 @@ OWN = {  # which of the options beside --data belong to a task; to others, those
 }
 NEXT = {  # what one does with a run
     "lm": 'generate {} "…"',
+    "chat": "chat {}",
     "mlm": 'fill {} "… [MASK] …"',
     "pair": 'classify {} "…" "…"',
     "image": "classify {} picture.png",
@@ -472,7 +473,9 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    used = NEXT.get(known["task"], known["task"] + ' {} "…"').format(best)
+    about = jsonlib.loads((Path(best) / "regard.json").read_text(encoding="utf-8"))
+    task = "chat" if known["task"] == "lm" and about.get("template") else known["task"]  # taught to answer
+    used = NEXT.get(task, task + ' {} "…"').format(best)
     judged = "" if known["task"] == "fill-series" else f"\n  {to_score(best, known['task'], known['data'])}"
     flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
 

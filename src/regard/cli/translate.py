@@ -288,6 +288,9 @@ def predict(
     )
 
     flags: Flags = ctx.obj
+    out = None if out == Path("-") else out
+    if out is not None and out.exists() and file.exists() and out.samefile(file):
+        raise ConfigError(f"--out {out} is the file that is read; name another one")
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
     if isinstance(model, ImageCaptioner):

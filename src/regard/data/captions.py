@@ -17,7 +17,7 @@ from regard.data.augment import Augment, augmented
 from regard.data.batch import moved
 from regard.data.examples import read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
-from regard.data.images import PATHS, Chosen, kept, read_image, spread_of, stat
+from regard.data.images import ENDINGS, PATHS, Chosen, kept, read_image, spread_of, stat
 from regard.data.labelled import NONE
 from regard.data.pairs import clean
 from regard.data.samples import Samples
@@ -124,13 +124,16 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
     image = rows.place("", PATHS, "image", 0)
     caption = rows.place("", CAPTIONS, "caption", len(rows.columns) - 1)
     told: dict[str, list[str]] = defaultdict(list)
-    for _, cells in rows.rows:
+    first = [(1, rows.columns)] if rows.columns[image].lower().endswith(ENDINGS) else []  # no header, but an image
+    for _, cells in [*first, *rows.rows]:
         text = clean(cells[caption].lower() if config.lower else cells[caption])
         if text:
             told[cells[image].strip()].append(text)
     pixels, kept, skipped = pictures(list(told), images, config.size, say)
     if not kept:
-        raise DataError(f"{table}: none of its {len(told):,} images can be read in {images}")
+        raise DataError(
+            f"{table}: none of its {len(told):,} images can be read in {images}; say where they are: --images FOLDER"
+        )
     notes = [f"passed over {len(names):,} images: {why}; the first is {names[0]}" for why, names in skipped]
     return Captioned(pixels, [told[name] for name in kept]), notes
 

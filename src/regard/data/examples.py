@@ -163,6 +163,8 @@ def places(
 ) -> tuple[int, int | None, int | None]:
     """The columns of text, second text and label; None where there is none."""
     width = len(table.columns)
+    if (hint := _semicolons(table.columns)) and " " not in table.columns[0]:  # names, not a sentence
+        raise DataError(f"{table.path}: one column, {table.columns[0][:40]!r}{hint}")
     if width < 1 + pairs + labelled:
         wanted = f"text{', second text' * pairs}{' and label' * labelled}"
         raise DataError(

@@ -179,9 +179,11 @@ def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple
     if valid_file is None:
         train, valid = split(train, config.held_out)
     if not train or not valid:
+        labels = set(labels_of(train))
+        once = f"; {len(labels):,} labels, each of one example: is that the column? (--label NAME)"
         raise DataError(
             f"{train_file}: {len(train)} examples to train on and {len(valid)} held out; give more, "
-            "or held-out ones of their own: --valid FILE"
+            f"or held-out ones of their own: --valid FILE{once * (len(labels) == len(train) > 2)}"
         )
     return train, valid, empty
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from regard.errors import DataError
-from regard.evaluate.compare import compare, compare_bits, compare_labels, counted, verdict
+from regard.evaluate.compare import compare, compare_bits, compare_labels, compare_ratios, counted, verdict
 from regard.evaluate.labels import entity_score
 
 
@@ -55,6 +55,13 @@ def test_a_system_does_not_differ_from_itself(references):
     for result in compare(references, references, references, samples=200):
         assert result.difference == 0 and result.p_value == 1.0
         assert "score the same" in verdict(result, "A", "B")
+
+
+def test_the_same_parts_are_drawn_for_both():
+    """A little better at every part is a clear difference, however far the parts are from each other."""
+    parts, ones = np.random.default_rng(0).normal(50, 30, 40), np.ones(40)
+    found = compare_ratios("points", (parts, ones), (parts + 0.5, ones), samples=200)
+    assert found.second - found.first == pytest.approx(0.5) and found.p_value < 0.01
 
 
 def test_equal_noise_is_seldom_called_a_difference(references):
