@@ -92,6 +92,13 @@ def test_an_image_that_is_mended_is_read_again(place, tmp_path):
     assert len(captioned(table, tmp_path, config, print)[0]) == 2
 
 
+def test_a_table_without_a_header_is_read_whole(place, tmp_path):
+    table = tmp_path / "captions.tsv"
+    table.write_text("0.png\ta square\n1.png\ta circle\n")
+    found, _ = captioned(table, place / "images", CaptionsConfig(path=str(table), size=4), print)
+    assert found.captions == [["a square"], ["a circle"]]
+
+
 def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):
     with tarfile.open(tmp_path / "images.tar", "w") as tar:
         tar.add(place / "images", "some/where")

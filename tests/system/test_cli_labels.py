@@ -110,7 +110,7 @@ def test_predict_keeps_the_other_columns(place):
     ]  # fmt: skip
     assert float(rows[0]["probability_pos"]) + float(rows[0]["probability_neg"]) == pytest.approx(1.0, abs=1e-5)
     assert "1 rows without text" in said.err
-    lines = works("predict", "runs/sent", "new.csv", "--json").out.splitlines()
+    lines = works("predict", "runs/sent", "new.csv", "--json", "--out=-").out.splitlines()
     assert json.loads(lines[2])["label"] == "neg" and len(lines) == 3
     works("predict", "runs/sent", "reviews.csv", "--out=again.tsv")
     assert (place / "again.tsv").read_text().splitlines()[0].startswith("id\treview\tsentiment\tlabel\tprobability_neg")
@@ -266,6 +266,9 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("classify runs/sent", "Missing argument"),
         ("tag runs/sent hello", "is no tagger"),
         ("predict runs/sent new2.csv --text=body", "no column 'body'"),
+        ("predict runs/sent new2.csv --out=new2.csv", "--out new2.csv is the file that is read; name another one"),
+        ("predict runs/sent sheet.csv", "these look like semicolons: save it with commas"),
+        ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is that the column?"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
@@ -273,6 +276,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
     (place / "broken.conll").write_text("Ada\tB-person\nmet\n")
     (place / "unseen.csv").write_text("id,review,sentiment\n1,good,pos\n2,so so,mixed\n")
     (place / "new2.csv").write_text("review\na film\n")
+    (place / "sheet.csv").write_text("id;review\n1;a film\n")
     before = sorted(p.name for p in (place / "runs").iterdir())
     got = regard(*line.split(), *(["--device=cpu"] if line.startswith(("train", "finetune")) else []))
     assert got.code == 2, got.err

@@ -112,7 +112,7 @@ def test_fine_tuning_with_lora_teaches_answers_and_leaves_a_whole_model(place):
         "finetune", "runs/x", "lm", "--data=my.jsonl", "--lora", "--rank=8", "--steps=120", "--name=taught",
         "--set=optim.lr=0.01", "--device=cpu",
     )  # fmt: skip
-    assert "LoRA of rank 8" in said.err and "to be learned" in said.err
+    assert "LoRA of rank 8" in said.err and "to be learned" in said.err and "regard chat runs/taught" in said.err
     answer = works("chat", "runs/taught", "say hog", "--temperature=0", "--max-tokens=12").out.strip()
     assert answer == "ahoy!"
     ours = package.load("runs/taught")

@@ -35,6 +35,18 @@ def test_what_is_missing_or_unknown_is_said():
         assemble.default_run(size="tinny", data=PairsConfig(source="a", target="b"))
 
 
+def test_few_examples_are_fine_tuned_on_long_enough_and_no_warm_up_takes_all():
+    run = assemble.default_run(data=PairsConfig(source="a", target="b"))
+    run = dataclasses.replace(run, epochs=3.0, minutes=0, schedule=dataclasses.replace(run.schedule, warmup=50))
+    said = []
+    few = assemble.enough(dataclasses.replace(run, start="minilm"), 6, said.append)
+    assert (few.steps, few.schedule.warmup) == (60, 15) and "60 are taken" in said[0]
+    own = assemble.enough(run, 6, said.append)
+    assert (own.steps, own.schedule.warmup) == (6, 1), "from nothing, the epochs asked for"
+    many = assemble.enough(dataclasses.replace(run, start="minilm"), 800, said.append)
+    assert (many.steps, many.schedule.warmup, len(said)) == (800, 50, 1)
+
+
 def test_the_cost_grows_with_the_batch_but_the_weights_do_not():
     run = assemble.default_run(data=PairsConfig(source="a", target="b"))
     parts, memory = assemble.cost(run)

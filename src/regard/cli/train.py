@@ -423,7 +423,9 @@ def train_all(
         started = resume and (place / "run.json").is_file()
         result = outcome(read_metrics(place)) if started and (place / "metrics.jsonl").is_file() else None
         if result is not None:
-            flags.say(f"{place} is finished; nothing is left to do")
+            flags.say(
+                f"{place} is finished; nothing is left to do (for longer, train anew with more --steps or --minutes)"
+            )
         else:
             if several:
                 flags.say(f"run {number} of {len(jobs)}: {place}")
