@@ -193,6 +193,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
     if run.task != "tag":
         train, valid, _ = read_parts(data, run.task, say)
+        say(f"as in: {train[0].text[:60]!r} is {train[0].label!r}")  # so that a column taken for another is seen
         say(f"to beat on the held-out part: {baseline(train, valid)}")
     return Parts(
         run=run,

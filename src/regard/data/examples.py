@@ -163,14 +163,14 @@ def places(
 ) -> tuple[int, int | None, int | None]:
     """The columns of text, second text and label; None where there is none."""
     width = len(table.columns)
-    if (hint := _semicolons(table.columns)) and " " not in table.columns[0]:  # names, not a sentence
-        raise DataError(f"{table.path}: one column, {table.columns[0][:40]!r}{hint}")
     if width < 1 + pairs + labelled:
         wanted = f"text{', second text' * pairs}{' and label' * labelled}"
         raise DataError(
             f"{table.path}: {width} column{'s' * (width > 1)}, wanted {1 + pairs + labelled}: {wanted}, "
             f"separated by commas, or in a .tsv by tabs{_semicolons(table.columns)}"
         )
+    if (hint := _semicolons(table.columns)) and " " not in table.columns[0]:  # names, not a sentence
+        raise DataError(f"{table.path}: one column, {table.columns[0][:40]!r}{hint}")
     few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order tells, where names do not
     column = table.place(text, TEXTS, "text", 0 if few else None)
     other = table.place(second, SECONDS, "second", 1 if few else None) if pairs else None
