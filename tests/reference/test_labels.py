@@ -116,7 +116,7 @@ def test_fine_tuning_begins_with_the_encoder_and_goes_on_with_a_head(encoder, da
     start = regard.load(encoder).model
     close(parts.model.layers[0].attention.qkv.weight, start.layers[0].attention.qkv.weight)
     close(parts.model.pooler.weight, start.pooler.weight)
-    assert "begun by chance: classifier" in said
+    assert "new, drawn by chance: classifier" in said
     train_run(run, tmp_path / "first", quiet=True)
     parts = assemble(run_of("classify", tmp_path / "first", data), say=said.append)
     close(parts.model.classifier.weight, regard.load(tmp_path / "first").model.classifier.weight)

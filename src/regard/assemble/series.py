@@ -109,7 +109,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model: Any = build(run.model)
     measure_(model.tokens, SeriesSource(train, labels, data.max_length))
     if run.start:
-        say(f"begun by chance: {', '.join(begin_from_(model, load_model(Path(run.start)))) or 'nothing'}")
+        say(f"new, drawn by chance: {', '.join(begin_from_(model, load_model(Path(run.start)))) or 'nothing'}")
     model = model.to(device)
     odds = class_odds(source.targets) if data.balanced else None
     content = zlib.crc32(train.values.tobytes(), zlib.crc32("\t".join([*train.ids, *train.labels]).encode()))
