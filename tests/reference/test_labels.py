@@ -171,8 +171,8 @@ def test_a_fine_tuned_run_goes_on_when_what_it_began_with_is_gone(encoder, data,
 
 def test_epochs_become_steps(encoder, data):
     run = finetune_run(encoder, "classify", LabelledConfig(path=str(data["classify"])))
-    parts = assemble(regard.Run.from_dict(run.to_dict() | {"epochs": 2.0, "tokens": 64}), say=lambda _: None)
-    assert parts.run.steps == 2 * parts.loader.batches_per_epoch > 2
+    parts = assemble(regard.Run.from_dict(run.to_dict() | {"epochs": 50.0, "tokens": 64}), say=lambda _: None)
+    assert parts.run.steps == 50 * parts.loader.batches_per_epoch > 100
 
 
 def test_what_is_no_encoder_is_refused(tmp_path):

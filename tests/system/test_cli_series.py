@@ -28,6 +28,7 @@ def place(tmp_path_factory):
     hours = [f"2020-01-{1 + h // 24:02d} {h % 24:02d}:00:00" for h in range(600)]
     prices = [[t, f"{10 + 3 * np.sin(h * np.pi / 12) + chance.normal() * 0.2:.3f}"] for h, t in enumerate(hours)]
     write(folder / "prices.csv", [["date", "close"], *prices])
+    (folder / "semi.csv").write_text("date;close\n2020-01-01;10,5\n2020-01-02;11\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
@@ -70,6 +71,58 @@ def test_all_curves_of_a_file_get_a_row(place):
     lines = (place / "labels.jsonl").read_text().splitlines()
     assert lines == works("predict", "runs/s", "curves.csv", "--json").lines, "a line for each, as of all predictions"
     assert [json.loads(line)["label"] for line in lines] == [row["label"] for row in rows]
+
+
+def test_a_curve_of_one_band_or_of_one_point_is_drawn(place):
+    with open(place / "curve.csv") as file:
+        header, *rows = csv.reader(file)
+    one = [row for row in rows if row[4] == "g"]
+    for count in (len(one), 2, 1):
+        write(place / "one.csv", [header, *one[:count]])
+        works("classify", "runs/s", "one.csv", f"--attention=one{count}.png")
+        assert (place / f"one{count}.png").stat().st_size > 8_000
+
+
+def test_a_curve_of_no_usable_point_keeps_its_row(place):
+    header = ["object_id", "mjd", "flux", "flux_err", "band"]
+    rows = [["b", "1", "2", "0.1", "g"], ["void", "1", "nan", "0.1", "g"], ["a", "1", "2", "-1", "g"],
+            ["a", "2", "2", "0.1", "r"]]  # fmt: skip
+    write(place / "some.csv", [header, *rows])
+    said = works("predict", "runs/s", "some.csv")
+    found = list(csv.DictReader(said.lines))
+    assert [row["id"] for row in found] == ["b", "void", "a"] and set(found[1].values()) == {"void", ""}
+    assert all(row["label"] and float(row["probability_wave"]) > 0 for row in (found[0], found[2]))
+    assert "1 series passed over: no usable point" in said.err and "or a negative error" in said.err
+    write(place / "none.csv", [header, rows[1]])
+    for verb in ("classify", "predict"):
+        said = regard(verb, "runs/s", "none.csv")
+        assert said.code == 2 and "none.csv: no usable point in any of its 1 series" in said.err, said.err
+
+
+def test_many_curves_are_told_how_to_get_them_all():
+    assert "and 108 more; all of them: regard predict runs/s curves.csv --out" in works(
+        "classify", "runs/s", "curves.csv").err  # fmt: skip
+
+
+def test_a_table_of_labels_is_found_from_another_folder(place, monkeypatch, tmp_path):
+    with open(place / "curves.csv") as file:
+        _, *rows = csv.reader(file)
+    write(place / "alone.csv", [["id", "time", "value"], *(row[:3] for row in rows)])
+    write(place / "kinds.csv", [["id", "label"], *dict.fromkeys((row[0], row[5]) for row in rows)])
+    works("train", "series", "--data=alone.csv", "--set=data.labels=kinds.csv", "--steps=2", "--name=beside", *FAST)
+    monkeypatch.chdir(tmp_path)
+    assert json.loads(works("evaluate", place / "runs/beside", "--json").out)["series"] == 12
+
+
+def test_what_never_moves_is_forecast_as_it_is(place):
+    for value in ("10", "0.1"):
+        write(place / "const.csv", [["day", "close"], *([day, value] for day in range(200))])
+        said = works("train", "forecast", "--data=const.csv", "--target=close", "--horizon=4", "--steps=4", "--force",
+                     "--set=data.lookback=16", "--name=const", *FAST)  # fmt: skip
+        assert "a linear map of the past, squared error 0.0000" in said.err
+        assert json.loads(works("evaluate", "runs/const", "--json").out)["mse"] < 0.1
+        rows = json.loads(works("forecast", "runs/const", "--json").out)
+        assert [row["close"] for row in rows] == pytest.approx([float(value)] * 4, rel=0.05)
 
 
 def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
@@ -150,6 +203,13 @@ def test_parts_of_a_cross_validation_share_a_row(place):
         (("classify", "runs/f", "curve.csv"), "runs/f is no classifier"),
         (("finetune", "runs/f", "series", "--data=curves.csv"), "knows no series"),
         (("evaluate", "runs/s", "--data=prices.csv"), "which column is the value"),
+        (
+            ("classify", "runs/s", "prices.csv"),
+            "there are: date, close; call it 'value', or train with --set data.value",
+        ),
+        (("evaluate", "runs/s", "--data=curve.csv"), "no labels in a column 'class'; give a table of them: --labels"),
+        (("train", "forecast", "--data=semi.csv", "--target=close"), "these look like semicolons: save it with commas"),
+        (("train", "series", "--data=semi.csv"), "these look like semicolons: save it with commas"),
     ],
 )
 def test_what_went_wrong_is_one_sentence(words, says):

@@ -177,7 +177,11 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model: Any = build(run.model)
     if started is not None:
         new = begin_from_(model, started)
-        say(f"new, drawn by chance: {', '.join(new)}" if new else "goes on with the same labels, nothing begins by chance")
+        say(
+            f"new, drawn by chance: {', '.join(new)}"
+            if new
+            else "goes on with the same labels, nothing begins by chance"
+        )
     if run.lora:
         named = add_lora_(model, run.lora, alpha=2.0 * run.lora, targets=("layers.*",))
         for name in NEW:

@@ -77,7 +77,7 @@ def classify(
 
     model = load(run, device=pick_device(device))
     if isinstance(model, SeriesClassifier):
-        classify_file(model, text, second, attention, json, ctx.obj)
+        classify_file(model, run, text, second, attention, json, ctx.obj)
         return
     if attention and not isinstance(model, ImageClassifier):
         raise ConfigError("--attention is for images and series; leave it out")

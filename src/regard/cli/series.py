@@ -122,7 +122,9 @@ def rows_of(outlook: "Outlook", dated: bool) -> list[dict[str, Any]]:
 # -- series -------------------------------------------------------------------------------------------------------
 
 
-def classify_file(model: "SeriesClassifier", file: str, labels: str, attention: str, json: bool, flags: Flags) -> None:
+def classify_file(
+    model: "SeriesClassifier", run: str, file: str, labels: str, attention: str, json: bool, flags: Flags
+) -> None:
     """The class of each series of a file; with a picture of where the model looked, of the first."""
     if attention:
         from regard.explain.picture import check_picture
@@ -138,7 +140,7 @@ def classify_file(model: "SeriesClassifier", file: str, labels: str, attention: 
         rows = [(i, a.label, f"{a.probabilities[a.label]:.1%}") for i, a in zip(curves.ids, answers, strict=True)]
         print(table(rows[:SHOWN], right=[2]))
         if len(rows) > SHOWN:
-            flags.say(f"and {len(rows) - SHOWN:,} more; all of them: regard predict RUN {file} --out labels.csv")
+            flags.say(f"and {len(rows) - SHOWN:,} more; all of them: regard predict {run} {file} --out labels.csv")
     if attention:
         from regard.explain.curve import draw_attention
 
@@ -159,14 +161,16 @@ def read_curves(model: "SeriesClassifier", file: str, labels: str, flags: Flags)
 def predict_series(
     model: "SeriesClassifier", file: Path, labels: str, out: Path | None, json: bool, flags: Flags
 ) -> None:
-    """A row for each series: its id, its label, all probabilities."""
+    """A row for each series: its id, its label, all probabilities; one of no usable point gets no label."""
     curves = read_curves(model, str(file), labels, flags)
-    likely = model.probabilities(curves)
-    rows = (
-        {"id": i, "label": model.labels[int(p.argmax())]}
-        | {f"probability_{label}": round(float(x), 6) for label, x in zip(model.labels, p, strict=True)}
-        for i, p in zip(curves.ids, likely, strict=True)
-    )
+    found = dict(zip(curves.ids, model.probabilities(curves), strict=True))
+    names = [f"probability_{label}" for label in model.labels]
+    rows = []
+    for name in curves.listed:
+        p = found.get(name)
+        label = "" if p is None else model.labels[int(p.argmax())]
+        numbers = [""] * len(names) if p is None else [round(float(x), 6) for x in p]
+        rows.append({"id": name, "label": label, **dict(zip(names, numbers, strict=True))})
     write_rows(rows, out, json, flags)
 
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 Job = tuple[str, Path, "Run"]  # a label for the table, where it is trained, what is trained
 COLUMNS = ("text", "second", "label")
+FILES = ("path", "valid", "labels", "images", "valid_images", "tokenizer")
+PAIRS = ("source", "target", "valid_source", "valid_target")
 OWN = {  # which of the options beside --data belong to a task; to others, those of text
-    "translate": ("source", "target", "valid_source", "valid_target"),
+    "translate": PAIRS,
     "mlm": ("valid",),
     "classify": ("valid", "text", "label"),
     "pair": ("valid", *COLUMNS),
@@ -332,9 +334,6 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
         raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
     values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
-    plain = {"tokens", *COLUMNS, *(("target", "horizon") if task == "forecast" else ())}
-    for key in values.keys() - plain:
-        values[key] = str(Path(values[key]).expanduser().absolute())
     if task == "translate":
         if data and values:
             raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
@@ -343,7 +342,7 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         path = Path(data).expanduser()
         if not path.exists():
             raise ConfigError(f"--data {data}: no such file or folder, and no data set of that name (regard data list)")
-        values["path"] = str(path.absolute())
+        values["path"] = str(path)
     elif data:
         values["name"] = data.lower()
     if hasattr(DATA[task], "vocab"):
@@ -363,8 +362,17 @@ def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settin
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
     first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
-    run = settled(override(run, first))
+    run = override(run, first)
+    run = settled(dataclasses.replace(run, data=anywhere(run.data)))
     return settled(override(run, [setting for setting in settings if setting not in first]))
+
+
+def anywhere(data: "DataConfig") -> "DataConfig":
+    """The same files, whichever folder they are looked for from."""
+    given = {name: getattr(data, name, "") for name in (*FILES, *PAIRS)}
+    texts = {name: value for name, value in given.items() if isinstance(value, str) and value}  # not columns of a table
+    where: Any = {name: str(Path(value).expanduser().absolute()) for name, value in texts.items()}
+    return dataclasses.replace(data, **where)
 
 
 def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.data.examples import semicolons
 from regard.data.pairs import read_lines
 from regard.errors import DataError, MissingExtra
 
@@ -45,6 +46,8 @@ def read_cells(path: Path, lines: Sequence[str]) -> Columns:
     if not rows:
         raise DataError(f"{path} is empty; wanted rows of numbers")
     width = len(rows[0])
+    if wrong := semicolons(rows[0]):
+        raise DataError(f"{path}: one column, {rows[0][0][:40]!r}{wrong}")
     for number, row in enumerate(rows, 1):
         if len(row) != width:
             raise DataError(f"{path} row {number}: {len(row)} columns, wanted {width} as in the first row")
@@ -88,8 +91,11 @@ def place(columns: Columns, path: Path, asked: str, usual: Sequence[str], what: 
         return lower[asked.lower()]
     found = next((lower[name] for name in usual if name in lower), "")
     if needed and not found:
-        way = f"--{what} NAME" if what in ("label", "target") else f"--set data.{what}=NAME"
-        raise DataError(f"{path}: which column is the {what}? there are: {', '.join(columns)}; type {way}")
+        way = "--label NAME" if what == "label" else f"--set data.{what}=NAME"
+        there = ", ".join(columns)
+        raise DataError(
+            f"{path}: which column is the {what}? there are: {there}; call it {what!r}, or train with {way}"
+        )
     return found
 
 

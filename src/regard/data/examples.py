@@ -85,7 +85,7 @@ def read_table(path: Path, named: Sequence[str] = ()) -> Table:
     width = len(rows[0][1])
     for number, cells in rows:
         if len(cells) != width:
-            what = "tab" if ending in TABS else "comma (a text with commas wants quotes)" + _semicolons(rows[0][1])
+            what = "tab" if ending in TABS else "comma (a text with commas wants quotes)" + semicolons(rows[0][1])
             raise DataError(f"{path} line {number}: {len(cells)} columns, wanted {width}, separated by a {what}")
     first = [cell.strip() for cell in rows[0][1]]
     if _is_header(first, [cells[-1].strip() for _, cells in rows[1:]], named):
@@ -93,7 +93,7 @@ def read_table(path: Path, named: Sequence[str] = ()) -> Table:
     return Table(path, [str(i + 1) for i in range(width)], rows)
 
 
-def _semicolons(first: list[str]) -> str:
+def semicolons(first: list[str]) -> str:
     """What to do about the CSV of a spreadsheet that writes decimals with a comma."""
     return "; these look like semicolons: save it with commas" if len(first) == 1 and ";" in first[0] else ""
 
@@ -167,9 +167,9 @@ def places(
         wanted = f"text{', second text' * pairs}{' and label' * labelled}"
         raise DataError(
             f"{table.path}: {width} column{'s' * (width > 1)}, wanted {1 + pairs + labelled}: {wanted}, "
-            f"separated by commas, or in a .tsv by tabs{_semicolons(table.columns)}"
+            f"separated by commas, or in a .tsv by tabs{semicolons(table.columns)}"
         )
-    if (hint := _semicolons(table.columns)) and " " not in table.columns[0]:  # names, not a sentence
+    if (hint := semicolons(table.columns)) and " " not in table.columns[0]:  # names, not a sentence
         raise DataError(f"{table.path}: one column, {table.columns[0][:40]!r}{hint}")
     few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order tells, where names do not
     column = table.place(text, TEXTS, "text", 0 if few else None)

@@ -138,8 +138,8 @@ class HistoryParts:
     @property
     def spread(self) -> np.ndarray:
         """Of each column over the training part; 1 where it never moves."""
-        found = self.history.values[: self.rows].std(0)
-        return np.where(found > 0, found, 1.0)
+        rows = self.history.values[: self.rows]
+        return np.where(np.ptp(rows, 0) > 0, rows.std(0), 1.0)  # the spread of 0.1 alone is not quite 0
 
 
 def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:

@@ -29,11 +29,12 @@ BANDS = ("band", "passband", "filter", "channel", "fid")
 CLASSES = (*LABELS, "type")
 FILES = (".csv", ".tsv", ".txt", ".npz", ".parquet")
 TARS = (".tar", ".tar.gz", ".tgz")
+UNLABELLED = "name their column (--label NAME) or a table of them (--set data.labels=FILE)"
 TOLD = {  # what may have been dropped or mended, and how that is said
-    "bad": "{:,} points dropped: a time, value or error that is no finite number, or too large",
+    "bad": "{:,} points dropped: a time, value or error that is no finite number or too large, or a negative error",
     "double": "{:,} points dropped: the same time and band came before",
     "unsorted": "{:,} series sorted by time",
-    "empty": "{:,} series dropped: no point was left",
+    "empty": "{:,} series passed over: no usable point",
     "unlabelled": "{:,} series dropped: no label",
     "unknown": "{:,} numbers known of objects are missing; the mean of the training part stands in for them",
 }
@@ -91,6 +92,7 @@ class Curves:
     labels: list[str] = field(default_factory=list)  # N; none: not known
     known: np.ndarray | None = None  # N K; NaN: missing
     report: Counter = field(default_factory=Counter)
+    listed: list[str] = field(default_factory=list)  # all ids of the file in its order, of no usable point too
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -106,17 +108,34 @@ class Curves:
 # Reading
 
 
-def read_series(path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True) -> Curves:
-    """All series of a file or folder. `labelled` drops those without a label, and wants some to be left."""
+def read_series(
+    path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True, hint: str = UNLABELLED
+) -> Curves:
+    """All series of a file or folder. `labelled` drops those without a label, and wants some to be left: `hint` says
+    how to give them."""
     path = Path(path)
     if path.is_dir() or path.name.lower().endswith(TARS):
         long = _folder(path, config)
     else:
         found = tables.read_columns(path)
         long = _wide(found, path) or _long(found, path, config)
-    if long.ids is None:
-        long = long._replace(ids=np.full(len(long.times), path.name.split(".")[0]))
-    return with_labels(gather(long), path, config, labels, labelled)
+    ids = np.full(len(long.times), path.name.split(".")[0]) if long.ids is None else long.ids
+    if labelled and long.labels is not None and not (config.labels or labels):
+        one_label(ids.tolist(), long.labels.tolist(), path)
+    curves = gather(long._replace(ids=ids))
+    if not len(curves):
+        raise DataError(f"{path}: no usable point in any of its {len(curves.listed):,} series ({curves.told()[0]})")
+    return with_labels(curves, path, config, labels, labelled, hint)
+
+
+def one_label(ids: Sequence[Any], labels: Sequence[str], path: Path) -> dict[Any, str]:
+    """The label of each id that has one; two of them are an error."""
+    found: dict[Any, str] = {}
+    for name, label in dict.fromkeys(zip(ids, labels, strict=True)):
+        if label and found.setdefault(name, label) != label:
+            both = f"{found[name]!r} and {label!r}"
+            raise DataError(f"{path}: the series {str(name)!r} has two labels, {both}; wanted one: correct the file")
+    return found
 
 
 class Long(NamedTuple):
@@ -182,7 +201,9 @@ def _wide(found: Columns, path: Path) -> Long | None:
     if times.shape not in ((points,), (series, points)):
         raise DataError(f"{path}: times of shape {times.shape} for {series} series of {points} points")
     n, t, c = np.indices(values.shape).reshape(3, -1)
-    keep = ~np.isnan(values.reshape(-1))  # rows are filled up with NaN
+    keep = ~np.isnan(values)  # rows are filled up with NaN
+    keep[~keep.any((1, 2)), 0, 0] = True  # of a row that is nothing else, one point stays to be told of
+    keep = keep.reshape(-1)
     n, t, c = n[keep], t[keep], c[keep]
     return Long(
         ids=n + 1,
@@ -273,6 +294,7 @@ def gather(long: Long) -> Curves:
         bands=None if numbers_of is None else numbers_of[kept],
         band_names=band_names,
         labels=[] if labels is None else [str(label) for label in labels[at]],
+        listed=[str(name) for name in names],
         report=report,
     )
 
@@ -283,7 +305,7 @@ def _bands(bands: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def with_labels(
-    curves: Curves, path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True
+    curves: Curves, path: Path, config: SeriesConfig, labels: Path | None, labelled: bool, hint: str
 ) -> Curves:
     """Labels and known numbers from a table beside the series, where there is one."""
     beside = Path(config.labels).expanduser() if config.labels else labels
@@ -296,8 +318,8 @@ def with_labels(
         at = [row.get(name, -1) for name in curves.ids]
         asked = config.label if labelled else _there(config.label, table)
         column = place(table, beside, asked, CLASSES, "label", labelled)
-        given = words(table[column]) if column else []
-        names = [given[i] if i >= 0 and given else "" for i in at]
+        given = one_label(ids, words(table[column]), beside) if column else {}
+        names = [given.get(name, "") for name in curves.ids]
         columns = [numbers(table[place(table, beside, k, (), "known")], f"{beside} column {k!r}") for k in config.known]
         if columns:
             found = np.stack(columns, 1)[at]
@@ -308,10 +330,7 @@ def with_labels(
     if not labelled:
         return replace(curves, labels=names, known=known)
     if not names or not any(names):
-        raise DataError(
-            f"{path}: no labels{f' in a column {config.label!r}' if config.label else ''}; name their column (--label "
-            "NAME) or a table of them (--set data.labels=FILE)"
-        )
+        raise DataError(f"{path}: no labels{f' in a column {config.label!r}' if config.label else ''}; {hint}")
     rows = [i for i, name in enumerate(names) if name]
     curves.report["unlabelled"] = len(names) - len(rows)
     whole = replace(curves, labels=names, known=known)

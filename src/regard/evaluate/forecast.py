@@ -51,7 +51,7 @@ class Linear:
             batch = windows.batch(rows[start : start + 512])
             x, y, _ = self.columns(batch, spread)
             gram, cross = gram + x.T @ x, cross + x.T @ y
-        gram += RIDGE * np.trace(gram) / size * np.eye(size)
+        gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # of what never moves the last value is told
         self.map = torch.from_numpy(np.linalg.solve(gram, cross)).float()  # L H
 
     @staticmethod

@@ -21,9 +21,11 @@ def draw_attention(curves: Curves, row: int, weights: np.ndarray, title: str, pa
     at = slice(start, start + count)
     times, values = curves.times[at], curves.values[at]
     bands = np.zeros(count, int) if curves.bands is None else curves.bands[at]
-    strength, width = weights / weights.max(), max(float(np.ptp(times)), 1e-9) / 300
+    strength, width = weights / weights.max(), (float(np.ptp(times)) or 1.0) / 300
     for b, name in enumerate(curves.band_names):
         mine, colour = bands == b, picture.COLOURS[b % len(picture.COLOURS)]
+        if not mine.any():
+            continue
         if curves.errors is not None:
             how = dict(fmt="none", ecolor=colour, alpha=0.25, linewidth=0.8)
             axes.errorbar(times[mine], values[mine], curves.errors[at][mine], **how)

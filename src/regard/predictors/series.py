@@ -35,7 +35,8 @@ class SeriesClassifier:
         if self.config.known and beside is None:
             names = ", ".join(self.config.known)
             raise ConfigError(f"this model also wants to know {names} of each object; give the table: --labels FILE")
-        return self.fitted(read_series(Path(path), self.config, beside, labelled))
+        hint = "give a table of them: --labels FILE"
+        return self.fitted(read_series(Path(path), self.config, beside, labelled, hint))
 
     def fitted(self, curves: Curves) -> Curves:
         return with_bands(curves, self.model.config.bands)

@@ -33,8 +33,12 @@ def test_a_long_table_is_sorted_mended_and_counted(tmp_path):
     assert curves.times.tolist() == [3, 1, 2] and curves.values.tolist() == [30, 10, 20]
     assert curves.errors.tolist() == [0.1, 0.3, 0.2]
     assert [curves.band_names[b] for b in curves.bands] == ["r", "r", "g"]
+    assert curves.listed == ["b", "a", "c"], "c has no usable point"
     assert {k: v for k, v in curves.report.items() if v} == {"bad": 5, "double": 1, "unsorted": 1, "empty": 1}
-    assert "5 points dropped: a time, value or error that is no finite number, or too large" in curves.told()
+    assert (
+        "5 points dropped: a time, value or error that is no finite number or too large, or a negative error"
+        in curves.told()
+    )
 
 
 def test_equal_times_in_two_bands_are_two_points(tmp_path):
@@ -107,7 +111,11 @@ def test_files_called_alike_are_series_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ("text", "config", "says"),
     [
-        ("id,when,value\n1,2,3\n", {}, r"which column is the time\? there are: id, when, value; type --set data.time"),
+        (
+            "id,when,value\n1,2,3\n",
+            {},
+            r"which column is the time\? there are: id, when, value; call it 'time', or train with --set data.time",
+        ),
         ("id,time,value\n1,2,3\n", {}, r"no labels; name their column \(--label NAME\)"),
         ("id,time,value,class\n1,2,3,a\n", {"label": "kind"}, "no labels in a column 'kind'"),
         ("id,time,value,label\n1,2,3,a\n1,2,x3,a\n", {}, "column 'value', row 2: 'x3' is no number"),
@@ -115,6 +123,19 @@ def test_files_called_alike_are_series_of_their_own(tmp_path):
         ("id,time,value,label\n", {}, "a header and no rows"),
         ("id,time,value,label\n1,2,3,a\n", {"value": "flux"}, "no column 'flux'; there are: id, time, value, label"),
         ("id,time,time,label\n1,2,3,a\n", {}, "two columns have the same name"),
+        (
+            "id;time;value\n1;2;3,5\n",
+            {},
+            "one column, 'id;time;value'; these look like semicolons: save it with commas",
+        ),
+        ("1;2;3\n1;2;4\n", {}, "these look like semicolons"),
+        (
+            "id,time,value,label\n7,1,3,a\n7,2,3,b\n",
+            {},
+            r"x.csv: the series '7' has two labels, 'a' and 'b'; wanted one",
+        ),
+        ("id,time,value,label\n1,2,nan,a\n2,2,nan,b\n", {}, r"no usable point in any of its 2 series \(2 points"),
+        ("1,nan,nan,nan\n2,nan,nan,nan\n", {}, r"no usable point in any of its 2 series"),
     ],
 )
 def test_what_cannot_be_read_is_said(tmp_path, text, config, says):
@@ -166,6 +187,22 @@ def test_a_table_of_labels_is_used_where_there_is_one_and_may_lack_the_label(tmp
     assert found.labels == ["", ""] and found.known[0, 0] == 7 and np.isnan(found.known[1, 0])
     with pytest.raises(DataError, match="no column 'kind'"):
         read_series(path, config, beside)
+
+
+def test_two_labels_of_one_id_are_refused_and_the_same_twice_is_not(tmp_path):
+    path = write(tmp_path / "x.csv", "id,time,value\n1,2,3\n2,2,3\n")
+    beside = write(tmp_path / "t.csv", "id,label\n1,a\n2,b\n1,a\n1,\n")
+    assert read_series(path, SeriesConfig(), beside).labels == ["a", "b"]
+    write(beside, "id,label\n1,a\n2,b\n1,c\n")
+    with pytest.raises(DataError, match=r"t.csv: the series '1' has two labels, 'a' and 'c'; wanted one"):
+        read_series(path, SeriesConfig(), beside)
+    write(path, "id,time,value,tag\n1,2,3,dawn\n1,3,3,dusk\n")
+    assert len(read_series(path, SeriesConfig(), labelled=False)) == 1, "where no label is needed, it may be anything"
+
+
+def test_a_row_of_nothing_is_listed(tmp_path):
+    curves = read_series(write(tmp_path / "x.csv", "a,1,2,3\nb,nan,nan,nan\na,4,5,6\n"), SeriesConfig())
+    assert curves.ids == ["1", "3"] and curves.listed == ["1", "2", "3"] and curves.report["empty"] == 1
 
 
 def test_too_few_to_hold_some_out_is_said(tmp_path):

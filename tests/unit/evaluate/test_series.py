@@ -92,6 +92,11 @@ def test_the_linear_map_is_ridge_regression_of_what_is_left_of_the_last_value():
     assert rows[0].mae == pytest.approx(np.abs(last).mean(), rel=1e-5)
 
 
+def test_of_what_never_moves_the_last_value_is_told():
+    windows = Windows(np.full((60, 1), 0.1), 0, 60, 6, 3)
+    assert [row.mse for row in to_beat(windows, windows, np.ones(1), 1)] == [0, 0]
+
+
 def test_a_season_is_found_and_told_again():
     import torch
 
