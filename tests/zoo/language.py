@@ -4,7 +4,6 @@ from tests.zoo.bug import bugs
 
 LM = "contract/test_language_models.py"
 LM_RAGGED = f"{LM}::test_rows_of_different_lengths_are_read_as_if_each_were_alone"
-RECORDED = "unit/train/test_recorded.py"
 LM_CHUNKS = f"{LM}::test_reading_in_chunks_is_reading_at_once"
 LM_DOCUMENTS = f"{LM}::test_documents_in_one_row_know_nothing_of_each_other"
 LM_ROWS = f"{LM}::test_kept_rows_go_on_in_any_order_and_number"
@@ -128,11 +127,5 @@ LANGUAGE = [
             "yield start, stop, start",
             "unit/evaluate/test_perplexity.py",
         ),
-    ),
-    *bugs(
-        "train/recorded.py",
-        ("a recording divides by the first batch's count", "self.count.fill_(count)", "pass", RECORDED),
-        ("a recording counts all of every batch", "if batch.counts is None else batch.counts", "", RECORDED),
-        ("a recording forgets the gradients before it", "is not None or not alone", "is not None", RECORDED),
     ),
 ]

@@ -171,6 +171,8 @@ class TimeWaves(nn.Module):
 
 
 class Low(nn.Linear):
+    """A linear map that begins low (`init.glorot_`)."""
+
     gain = 0.1
 
 

@@ -90,17 +90,15 @@ def train(
         read = getattr(task, "tokens", None)  # what speed is told in, where only some of the tokens are targets
         log = Log(folder, at.step, quiet, on_log)
 
-        def share(batch: Any, count: Any, loss_sum: Any = task.loss_sum) -> Tensor:
+        def share(batch: Any, count: int) -> Tensor:
             """A micro-batch's part in the mean loss; its gradients are added to the others'."""
             with precision:
-                loss = loss_sum(model, batch.to(device)) / count
+                loss = task.loss_sum(model, batch.to(device)) / count
             (loss * world.size).backward()  # ranks will be averaged over: undo that
             return loss.detach()
 
-        work: Callable[..., Tensor] = share
-        marked = getattr(task, "marked_loss_sum", None)  # of a task whose passes are all alike
-        if device.type == "cuda" and run.accumulate == 1 and not run.compile and marked is not None:
-            work = RecordedPass(share, partial(share, loss_sum=marked), model, device)
+        plain = device.type == "cuda" and run.accumulate == 1 and not (run.compile or run.minutes)
+        work = RecordedPass(share, model) if plain and getattr(task, "replays", False) else share
 
         def save() -> None:
             at.seconds = pace.seconds()

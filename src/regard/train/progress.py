@@ -17,7 +17,7 @@ from regard.train.run import TIMED_STEPS, Run
 STATE = "state.safetensors"
 EVALUATIONS = 8  # in a run, when eval_every does not say
 EVALUATION_SHARE = 0.06  # of `minutes`, left for evaluations
-WARMING_UP = 5  # first steps that are slower than the others and are not timed: one of them may be recorded
+WARMING_UP = 3  # first steps that are slower than the others and are not timed
 
 
 @dataclass

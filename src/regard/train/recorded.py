@@ -1,83 +1,70 @@
 """A pass forward and backward, recorded and replayed: a small model's GPU need not wait to be told every step."""
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.data.batch import Tokens
-from regard.errors import WorkFailed
+WARM = 3  # passes of a shape before it is recorded: by then whatever is set up at first use is set up
+MOST = 4  # recordings: those of a text's full batches are one, a device that was too small may ask for others
+ROOM = 0.4  # of the memory: recordings keep memory of their own, so the model has to leave as much again
 
-WARM = 3  # passes before one is recorded: by then whatever is set up at first use is set up
+
+@dataclass(frozen=True)
+class Recording:
+    graph: torch.cuda.CUDAGraph
+    batch: Any  # what it reads
+    loss: Tensor  # what it writes
+    grads: list[Tensor | None]
 
 
 class RecordedPass:
-    """`share` fills the gradients for a batch of tokens and gives its part of the loss, and so does `marked`, in which
-    what does not count is marked and not left out. Batches of plain text, which have one shape, are copied to where
-    `marked` always finds them; after a few passes it is recorded as a CUDA graph. Others go to `share`.
+    """`share` fills the gradients for a batch of tokens and gives its part of the loss. This does the same, but when a
+    shape of full batches has come a few times the pass is recorded as a CUDA graph. Others, and what cannot be
+    recorded, go as before.
     """
 
-    def __init__(
-        self,
-        share: Callable[[Any, Any], Tensor],
-        marked: Callable[[Any, Any], Tensor],
-        model: nn.Module,
-        device: torch.device,
-    ):
-        self.share, self.marked, self.device = share, marked, device
-        self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.passes = 0
-        self.replay: Callable[[], None] | None = None
+    def __init__(self, share: Callable[[Any, int], Tensor], model: nn.Module):
+        self.share, self.parameters = share, [p for p in model.parameters() if p.requires_grad]
+        self.seen: Counter[tuple[int, ...]] = Counter()
+        self.recordings: dict[tuple[int, ...], Recording] = {}
+        self.most = MOST
 
-    def __call__(self, batch: Tokens, count: int) -> Tensor:
+    def __call__(self, batch: Any, count: int) -> Tensor:
+        shape = (*batch.ids.shape, count)
         alone = all(p.grad is None for p in self.parameters)  # a recording writes gradients, and adds to none
-        if batch.documents is not None or not alone:
+        if batch.counts is not None or batch.documents is not None or not alone:
             return self.share(batch, count)
-        if self.passes == 0:
-            self.batch, self.count = still(batch, self.device), torch.zeros((), device=self.device)
-        if batch.ids.shape != self.batch.ids.shape:
+        if shape not in self.recordings:
+            self.seen[shape] += 1
+            if self.seen[shape] <= WARM or len(self.recordings) >= self.most or not has_room():
+                return self.share(batch, count)
+            self.record(shape, batch, count)
+        if (found := self.recordings.get(shape)) is None:
             return self.share(batch, count)
-        self.read(batch, count)
-        self.passes += 1
-        if self.replay is None:
-            if self.passes <= WARM or not self.has_room():
-                return self.marked(self.batch, self.count)
-            self.loss, self.replay = self.captured()
-            self.grads = [p.grad for p in self.parameters]
-        self.replay()
-        for p, grad in zip(self.parameters, self.grads, strict=True):
+        ids = batch.ids.pin_memory() if batch.ids.device.type == "cpu" else batch.ids
+        found.batch.ids.copy_(ids, non_blocking=True)
+        found.graph.replay()
+        for p, grad in zip(self.parameters, found.grads, strict=True):
             p.grad = grad
-        return self.loss
+        return found.loss
 
-    def read(self, batch: Tokens, count: int) -> None:
-        assert self.batch.counts is not None
-        counts = torch.ones_like(batch.targets, dtype=torch.bool) if batch.counts is None else batch.counts
-        for here, new in ((self.batch.ids, batch.ids), (self.batch.counts, counts)):
-            here.copy_(new.pin_memory() if here.is_cuda and not new.is_cuda else new, non_blocking=True)
-        self.count.fill_(count)
-
-    def captured(self) -> tuple[Tensor, Callable[[], None]]:
-        """The loss, which every replay writes anew, as it does the gradients."""
-        graph = torch.cuda.CUDAGraph()
+    def record(self, shape: tuple[int, ...], batch: Any, count: int) -> None:
+        batch, graph = batch.to("cuda"), torch.cuda.CUDAGraph()
+        pool = next((r.graph.pool() for r in self.recordings.values()), None)  # shared: one is replayed at a time
         try:
-            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-                return self.marked(self.batch, self.count), graph.replay
-        except RuntimeError as e:  # torch is left in a state that nothing should go on from
-            raise WorkFailed(
-                f"a pass of this model cannot be recorded: {str(e).splitlines()[0]}; does it ask the GPU for a number? "
-                "Train it with --set compile=true"
-            ) from e
-
-    def has_room(self) -> bool:
-        """A recording keeps memory of its own: as much again as was ever needed."""
-        return torch.cuda.mem_get_info(self.device)[0] > torch.cuda.max_memory_reserved(self.device)
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                loss = self.share(batch, count)
+            self.recordings[shape] = Recording(graph, batch, loss, [p.grad for p in self.parameters])
+        except RuntimeError:  # a pass that asks the device something, or too little memory
+            torch.cuda.synchronize()
+            self.most = 0
+        for p in self.parameters:
+            p.grad = None
 
 
-def still(batch: Tokens, device: torch.device) -> Tokens:
-    """A batch on the device, for others of its shape to be copied to."""
-    ids = batch.ids.to(device, copy=True)
-    counts = torch.ones_like(ids[:, 1:], dtype=torch.bool)
-    return replace(batch, ids=ids, counts=counts, host_counts=np.ones(counts.shape, bool))
+def has_room() -> bool:
+    return torch.cuda.max_memory_reserved() < ROOM * torch.cuda.get_device_properties().total_memory
