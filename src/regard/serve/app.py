@@ -195,7 +195,7 @@ def make_app(studio: Studio) -> Any:
 
     @app.exception_handler(Superseded)
     async def overtaken(_: Request, __: Superseded) -> Any:
-        return JSONResponse({"error": "superseded", "hint": ""}, 409)
+        return Response(status_code=204)  # nothing went wrong: the page has asked for something newer
 
     @app.exception_handler(RequestValidationError)
     async def misspelt(_: Request, e: RequestValidationError) -> Any:

@@ -14,6 +14,9 @@ export class Refusal extends Error {
   }
 }
 
+/** The server stopped working on this question, since the page asked a newer one. */
+export class Superseded extends Error {}
+
 const carried: Carried | null = JSON.parse(document.getElementById('regard-look')?.textContent ?? 'null')
 export const offline = carried !== null
 export const saved = carried && { state: carried.state, look: carried.look }
@@ -45,6 +48,7 @@ async function request<T>(path: string, init?: RequestInit): Promise<T> {
   } catch {
     throw new Refusal('The studio does not answer.', 'Is `regard studio` still running? Start it again, then reload.', 0)
   }
+  if (reply.status === 204) throw new Superseded('A newer question was asked.')
   if (!reply.ok) {
     const said = await reply.json().catch(() => ({}))
     throw new Refusal(said.error ?? `The studio answered ${reply.status}.`, said.hint ?? '', reply.status)

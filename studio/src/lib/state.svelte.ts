@@ -1,6 +1,6 @@
 // One selection, shared by every view: which model, which text, which layer, head and token.
 import { Container, fromBase64 } from './container'
-import { fresh, get, has, offline, post, Refusal, saved, send } from './source'
+import { fresh, get, has, offline, post, Refusal, saved, send, Superseded } from './source'
 import type { Attention, LookHeader, Model, Token } from './types'
 import { read, write, type Place } from './url'
 
@@ -185,7 +185,7 @@ class Studio {
       this.lookedAt = key
       this.trouble = null
     } catch (e) {
-      if (seq === this.seq && !(e instanceof Refusal && e.status === 409)) this.fail(e)
+      if (seq === this.seq && !(e instanceof Superseded)) this.fail(e)
     }
     if (seq !== this.seq) return
     this.busy = false
@@ -252,7 +252,7 @@ export function fetched<T>(path: () => string | null, how: (path: string) => Pro
     how(question).then(
       (answer) => live && ((value = answer), (error = ''), (waiting = false)),
       (e) => {
-        if (!live) return
+        if (!live || e instanceof Superseded) return // what came in its place asks again
         value = null
         waiting = false
         error = [e.message, e.hint].filter(Boolean).join(' ')

@@ -93,13 +93,13 @@ def test_a_closed_tab_stops_its_work(studio):
     asyncio.run(scene())
 
 
-def test_a_superseded_look_answers_409(client, ask, studio, monkeypatch):
+def test_a_superseded_look_answers_nothing_and_is_no_error(client, ask, studio, monkeypatch):
     def overtaken(*_):
         raise Superseded
 
     monkeypatch.setattr("regard.inside.look.look", overtaken)
     answer = ask("/api/look", model="runs/gpt", text="a")
-    assert answer.status_code == 409 and answer.json()["error"] == "superseded"
+    assert answer.status_code == 204 and not answer.content
 
 
 def test_a_tab_hears_of_its_progress_new_models_and_new_lines(studio, runs, monkeypatch):
