@@ -10,13 +10,15 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from _common import report, seconds
+from _common import Contender, report
 
-import regard
 from regard.data.fetch import get_text
 from regard.models.fetched import resolve
 
@@ -36,7 +38,7 @@ def sentences(count: int = 1000) -> list[str]:
     return found[:count]
 
 
-def by_length(texts: list[str], embed: Embed) -> np.ndarray:
+def by_length(embed: Embed, texts: list[str]) -> np.ndarray:
     """In batches of texts of similar length, put back in their order."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     parts = [embed([texts[i] for i in order[s : s + BATCH]]) for s in range(0, len(order), BATCH)]
@@ -49,20 +51,32 @@ def mean(hidden: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
     return torch.nn.functional.normalize((hidden * mask).sum(1) / mask.sum(1), dim=-1).numpy()
 
 
-def transformers_by_hand(folder: Path) -> tuple[Embed, object, object]:
+def regard(threads: int, int8: bool = False) -> Embed:
+    from regard.predictors import load
+
+    torch.set_num_threads(threads)
+    return load("minilm", int8=int8).embed
+
+
+def hugging(threads: int) -> tuple[Any, Any]:
     import transformers
 
+    torch.set_num_threads(threads)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    model = transformers.BertModel.from_pretrained(folder).eval()
+    folder = resolve("minilm")
+    return transformers.BertModel.from_pretrained(folder).eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def transformers(threads: int) -> Embed:
+    model, tokenizer = hugging(threads)
 
     @torch.inference_mode()
     def embed(texts: list[str]) -> np.ndarray:
         batch = tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="pt")
         return mean(model(**batch).last_hidden_state, batch["attention_mask"])
 
-    return lambda texts: by_length(texts, embed), model, tokenizer
+    return partial(by_length, embed)
 
 
 class Positional(torch.nn.Module):
@@ -76,59 +90,60 @@ class Positional(torch.nn.Module):
         return self.model(input_ids=ids, attention_mask=mask, token_type_ids=sentences).last_hidden_state
 
 
-def onnx(model, tokenizer, threads: int) -> Embed | None:
-    try:
-        import onnxruntime
+def onnxruntime(threads: int) -> Embed:
+    import onnxruntime as runtime
 
-        with tempfile.TemporaryDirectory() as folder:
-            path = str(Path(folder, "minilm.onnx"))
-            example = tokenizer(["one text", "and a longer one"], padding=True, return_tensors="pt")
-            names = ["input_ids", "attention_mask", "token_type_ids"]
-            axes = {n: {0: "batch", 1: "time"} for n in names}
-            torch.onnx.export(Positional(model).eval(), tuple(example[n] for n in names), path, input_names=names,
-                              output_names=["hidden"], dynamic_axes=axes, dynamo=False)  # fmt: skip
-            how = onnxruntime.SessionOptions()
-            how.intra_op_num_threads = threads
-            session = onnxruntime.InferenceSession(path, how, providers=["CPUExecutionProvider"])
-    except ImportError as e:
-        print(f"without onnxruntime: {e}", file=sys.stderr)
-        return None
+    model, tokenizer = hugging(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder, "minilm.onnx"))
+        example = tokenizer(["one text", "and a longer one"], padding=True, return_tensors="pt")
+        names = ["input_ids", "attention_mask", "token_type_ids"]
+        axes = {n: {0: "batch", 1: "time"} for n in names}
+        torch.onnx.export(Positional(model).eval(), tuple(example[n] for n in names), path, input_names=names,
+                          output_names=["hidden"], dynamic_axes=axes, dynamo=False)  # fmt: skip
+        how = runtime.SessionOptions()
+        how.intra_op_num_threads = threads
+        session = runtime.InferenceSession(path, how, providers=["CPUExecutionProvider"])
 
     def embed(texts: list[str]) -> np.ndarray:
         batch = tokenizer(texts, padding=True, truncation=True, max_length=LONGEST, return_tensors="np")
         hidden = session.run(["hidden"], {n: batch[n].astype(np.int64) for n in names})[0]
         return mean(torch.from_numpy(hidden), torch.from_numpy(batch["attention_mask"]))
 
-    return lambda texts: by_length(texts, embed)
+    return partial(by_length, embed)
+
+
+def sentence_transformers(threads: int) -> Embed:
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(threads)
+    model = SentenceTransformer(str(resolve("minilm")), device="cpu")
+    return partial(model.encode, batch_size=BATCH, show_progress_bar=False)
+
+
+def each(build: Callable[..., Embed], *args: Any) -> Callable[[list[str], bool], np.ndarray]:
+    """Texts together, or one after the other."""
+    embed = build(*args)
+    return lambda texts, alone: np.concatenate([embed([t]) for t in texts]) if alone else embed(texts)
 
 
 def main(file: str = "", threads: int = 2) -> None:
     torch.set_num_threads(threads)
     texts = Path(file).read_text("utf-8").splitlines() if file else sentences()
-    folder = resolve("minilm")
-    ours, small = regard.load(folder), regard.load(folder, int8=True)
-    by_hand, model, tokenizer = transformers_by_hand(folder)
-    work: dict[str, Embed] = {"regard_int8": small.embed, "regard": ours.embed, "transformers": by_hand}
-    if (session := onnx(model, tokenizer, threads)) is not None:
-        work["onnxruntime"] = session
-    try:
-        from sentence_transformers import SentenceTransformer
-
-        st = SentenceTransformer(str(folder), device="cpu")
-        work["sentence_transformers"] = lambda t: st.encode(t, batch_size=BATCH, show_progress_bar=False)
-    except ImportError as e:
-        print(f"without sentence-transformers: {e}", file=sys.stderr)
-    want = work["transformers"](texts)
-    for name, embed in work.items():
-        print(f"{name}: smallest cosine to transformers {(embed(texts) * want).sum(1).min():.7f}", file=sys.stderr)
+    others = [f for f in (onnxruntime, sentence_transformers) if find_spec(f.__name__)]
+    work = {"regard_int8": Contender(each, regard, threads, True), "regard": Contender(each, regard, threads)}
+    work |= {f.__name__: Contender(each, f, threads) for f in (transformers, *others)}
+    want = work["transformers"](texts, False)
+    for name, one in work.items():
+        print(f"{name}: smallest cosine to transformers {(one(texts, False) * want).sum(1).min():.7f}", file=sys.stderr)
     many: dict[str, list[float]] = {name: [] for name in work}
-    one: dict[str, list[float]] = {name: [] for name in work}
+    single: dict[str, list[float]] = {name: [] for name in work}
     for _ in range(ROUNDS):  # in turn, so that a slow minute falls on all
-        for name, embed in work.items():
-            many[name] += seconds(lambda e=embed: e(texts), 1, warm=0)
-            one[name] += seconds(lambda e=embed: [e([t]) for t in texts[:ONE]], 1, warm=0)
+        for name, one in work.items():
+            many[name] += one.seconds(texts, False)
+            single[name] += one.seconds(texts[:ONE], True)
     report(f"embed-minilm-{threads}threads", "cpu", "sentences/s", len(texts), **many)
-    report(f"embed-minilm-one-at-a-time-{threads}threads", "cpu", "sentences/s", ONE, **one)
+    report(f"embed-minilm-one-at-a-time-{threads}threads", "cpu", "sentences/s", ONE, **single)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@ from functools import partial
 from typing import ClassVar
 
 import torch
-from _common import report, seconds
+from _common import Contender, report, seconds
 
 from regard.generate.engine import Engine, Sampling
 from regard.models import build, config_for
 from regard.nn.quantised import quantise_
 
 VOCAB, PROMPT = 50257, 32
+NEW, ROUNDS = 64, 7  # on a CPU
 
 
 def weights():
@@ -48,7 +49,7 @@ def gpu(beside: bool) -> None:
     theirs = reference(model).cuda().bfloat16() if beside else None
     settings = Sampling(max_tokens=new, temperature=0.0)
     for rows in (1, 64):
-        ids = torch.randint(0, VOCAB, (rows, PROMPT), generator=torch.Generator().manual_seed(1))
+        ids = prompts(rows)
         times = {}
         for name, compiled in (("regard", False), ("regard_compiled", True)):
             write = partial(Engine(model, compile=compiled).generate, ids.tolist(), settings)
@@ -71,7 +72,20 @@ class Numbers:
         return {str(i): i for i in range(VOCAB)}
 
 
-def ctranslate2_int8(theirs, threads: int):
+def prompts(rows: int) -> torch.Tensor:
+    return torch.randint(0, VOCAB, (rows, PROMPT), generator=torch.Generator().manual_seed(1))
+
+
+def regard(threads: int, int8: bool = False):
+    torch.set_num_threads(threads)
+    model = weights()
+    if int8:
+        quantise_(model)
+    engine, settings = Engine(model), Sampling(max_tokens=NEW, temperature=0.0)
+    return lambda rows: engine.generate(prompts(rows).tolist(), settings)
+
+
+def ctranslate2(threads: int):
     from ctranslate2 import Generator
     from ctranslate2.converters import TransformersConverter
 
@@ -79,37 +93,41 @@ def ctranslate2_int8(theirs, threads: int):
         def load_tokenizer(self, *_, **__):
             return Numbers()
 
-    folder = tempfile.mkdtemp()
-    theirs.save_pretrained(folder)
-    Converter(folder).convert(f"{folder}/ct2", quantization="int8")
-    return Generator(f"{folder}/ct2", inter_threads=1, intra_threads=threads, compute_type="int8")
+    with tempfile.TemporaryDirectory() as folder:
+        reference(weights()).save_pretrained(folder)
+        Converter(folder).convert(f"{folder}/ct2", quantization="int8")
+        generator = Generator(f"{folder}/ct2", inter_threads=1, intra_threads=threads, compute_type="int8")
+    how = dict(max_length=NEW, min_length=NEW, sampling_topk=1, include_prompt_in_result=False)
+    return lambda rows: len(generator.generate_batch([[str(i) for i in p] for p in prompts(rows).tolist()], **how))
 
 
-def cpu(threads: int = 2) -> None:
+def transformers(threads: int):
+    torch.set_num_threads(threads)
+    theirs = reference(weights())
+
+    def generate(rows: int):
+        ids = prompts(rows)
+        how = dict(attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=NEW, max_new_tokens=NEW)
+        return theirs.generate(ids, **how)
+
+    return generate
+
+
+def cpu(threads: int) -> None:
     """fp32 and int8 beside CTranslate2 int8 and transformers fp32, in turn, so that a slow minute falls on all."""
     torch.set_num_threads(threads)
-    new = 64
-    model, eight = weights(), weights()
-    quantise_(eight)
-    theirs = reference(model)
-    other = ctranslate2_int8(theirs, threads)
-    settings = Sampling(max_tokens=new, temperature=0.0)
+    work = {
+        "regard_int8": Contender(regard, threads, True),
+        "regard": Contender(regard, threads),
+        "ctranslate2_int8": Contender(ctranslate2, threads),
+        "transformers": Contender(transformers, threads),
+    }
     for rows in (1, 8):
-        ids = torch.randint(0, VOCAB, (rows, PROMPT), generator=torch.Generator().manual_seed(1))
-        names = [[str(i) for i in row] for row in ids.tolist()]
-        how = dict(attention_mask=torch.ones_like(ids), do_sample=False, min_new_tokens=new, max_new_tokens=new)
-        lengths = dict(max_length=new, min_length=new, sampling_topk=1, include_prompt_in_result=False)
-        work = {
-            "regard_int8": partial(Engine(eight).generate, ids.tolist(), settings),
-            "regard": partial(Engine(model).generate, ids.tolist(), settings),
-            "ctranslate2_int8": partial(other.generate_batch, names, **lengths),
-            "transformers": partial(theirs.generate, ids, **how),
-        }
         times: dict[str, list[float]] = {name: [] for name in work}
-        for _ in range(6):
-            for name, run in work.items():
-                times[name] += seconds(run, 1, warm=0)
-        report(f"decode-gpt2-124M-{rows}x{new}-{threads}threads", "cpu", "tokens/s", rows * new, **times)
+        for _ in range(ROUNDS):
+            for name, one in work.items():
+                times[name] += one.seconds(rows)
+        report(f"decode-gpt2-124M-{rows}x{NEW}-{threads}threads", "cpu", "tokens/s", rows * NEW, **times)
 
 
 if __name__ == "__main__":

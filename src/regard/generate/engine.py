@@ -21,7 +21,6 @@ from regard.errors import ConfigError
 from regard.generate.replay import Replay
 from regard.generate.sampling import choose, likeliest, luck_of, repetition_penalty
 from regard.models.base import LanguageModel
-from regard.nn.packed import by_columns_
 
 LOOK_EVERY = 32  # steps between two looks at a GPU: a look is a wait, and what ends in between runs on for nothing
 STREAM_EVERY = 8  # the same where somebody reads along
@@ -374,7 +373,6 @@ class Engine:
     def __init__(self, model: LanguageModel, ends: Collection[int] = (), *, batch: int = 64, compile: bool = False):
         self.model, self.ends, self.batch = model, tuple(ends), batch
         self.static = model.token.weight.is_cuda
-        by_columns_(model, model.head)
         self.compile = compile and self.static
         self.shelf: dict[tuple[int, int, Kind], StaticRows] = {}  # the one used last comes last
 

@@ -3,12 +3,12 @@
 from typing import Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
 from regard.nn.blocks import compute_dtype
 from regard.nn.cache import Cache, Past, Step
+from regard.nn.linear import linear
 from regard.shapes import check
 
 
@@ -40,7 +40,7 @@ class EncoderDecoder(nn.Module):
         return self.token.weight  # V D
 
     def logits(self, hidden: Tensor) -> Tensor:
-        return F.linear(hidden, self.head, self.bias)  # … D -> … V
+        return linear(hidden, self.head, self.bias)  # … D -> … V
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> Any:
         """Read the sources once: a `DecodingState` of one hypothesis each, and room for `capacity` words of `beams`."""
@@ -95,7 +95,7 @@ class LanguageModel(nn.Module):
     def logits(self, hidden: Tensor) -> Tensor:
         if self.int8_head is not None:
             return self.int8_head(hidden)
-        return F.linear(hidden, self.head, self.bias)[..., : self.config.vocab]  # … D -> … V
+        return linear(hidden, self.head, self.bias)[..., : self.config.vocab]  # … D -> … V
 
     def lens(self, stream: Tensor) -> Tensor:
         """What the head makes of the stream after any layer (nostalgebraist 2020): … D -> … V."""

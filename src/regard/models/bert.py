@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.config import at_least, fraction
@@ -12,6 +11,7 @@ from regard.errors import ConfigError
 from regard.models.base import padded
 from regard.nn.blocks import ACTIVATIONS, Norm, PostNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import bert_
+from regard.nn.linear import linear
 from regard.nn.masks import Everything, Lengths, Mask, Packed, owners
 from regard.nn.positions import Learned
 from regard.shapes import check
@@ -168,7 +168,7 @@ class Bert(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Of the words hidden at some positions: … D -> … V."""
-        return F.linear(self.words(hidden), self.head, self.bias)[..., : self.config.vocab]
+        return linear(self.words(hidden), self.head, self.bias)[..., : self.config.vocab]
 
     def follows(self, first: Tensor) -> Tensor:
         """Of [CLS], … D -> … 2: the second sentence came next (0), or from elsewhere (1)."""

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.cache import LayerCache
+from regard.nn.linear import Linear
 from regard.nn.masks import Mask, Packed
 from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
@@ -105,7 +106,7 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # B H T K -> B T H·K
 
 
-class FusedLinear(nn.Linear):
+class FusedLinear(Linear):
     """Several maps of one input as one product (one wide matmul beats three); `parts` are their output widths."""
 
     def __init__(self, width: int, parts: list[int], bias: bool = True):
@@ -135,7 +136,7 @@ class SelfAttention(nn.Module):
         self.dropout = dropout
         self.widths = [heads * key_width, self.kv_heads * key_width, self.kv_heads * value_width]
         self.qkv = FusedLinear(width, self.widths, bias)
-        self.out = nn.Linear(heads * value_width, width, bias)
+        self.out = Linear(heads * value_width, width, bias)
         self.look = Tap()
 
     def forward(
@@ -159,9 +160,9 @@ class CrossAttention(nn.Module):
     def __init__(self, width: int, heads: int, key_width: int, value_width: int):
         super().__init__()
         self.heads = heads
-        self.query = nn.Linear(width, heads * key_width)
+        self.query = Linear(width, heads * key_width)
         self.kv = FusedLinear(width, [heads * key_width, heads * value_width])
-        self.out = nn.Linear(heads * value_width, width)
+        self.out = Linear(heads * value_width, width)
         self.look = Tap()
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import CrossAttention, FusedLinear, SelfAttention
 from regard.nn.cache import LayerCache
+from regard.nn.linear import Linear
 from regard.nn.masks import Mask
 from regard.nn.positions import Rotation
 from regard.nn.taps import Tap
@@ -26,7 +27,7 @@ class FeedForward(nn.Module):
 
     def __init__(self, width: int, ffn: int, activation: str):
         super().__init__()
-        self.up, self.act, self.down = nn.Linear(width, ffn), ACTIVATIONS[activation](), nn.Linear(ffn, width)
+        self.up, self.act, self.down = Linear(width, ffn), ACTIVATIONS[activation](), Linear(ffn, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(self.act(self.up(x)))
@@ -51,7 +52,7 @@ class SwiGLU(nn.Module):
 
     def __init__(self, width: int, ffn: int):
         super().__init__()
-        self.up, self.down = FusedLinear(width, [ffn, ffn], bias=False), nn.Linear(ffn, width, bias=False)
+        self.up, self.down = FusedLinear(width, [ffn, ffn], bias=False), Linear(ffn, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.up(x).chunk(2, -1)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.errors import ConfigError
+from regard.nn.linear import PLAIN
 
 # AVX2 adds products in pairs, in 16 bits: unsigned x, up to 2 · 90, times w, up to 91, twice, is 32,760 of 32,767.
 # With all 255 · 127 sums overflow silently; bits taken from w alone, or from x alone, cost more than some of both.
@@ -113,7 +114,7 @@ def quantise_(model: nn.Module) -> Report:
     before = sum(p.nbytes for p in model.parameters())
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     for name, linear in linears.items():
-        if type(linear).forward is not nn.Linear.forward:
+        if type(linear).forward not in PLAIN:
             raise ConfigError(f"{name} is a {type(linear).__name__}, more than a linear map; merge_(model) first")
     small = {}
     for name, linear in linears.items():

@@ -21,8 +21,9 @@ from regard.models.bert import POOLINGS, Bert, pooled
 from regard.models.published import to_published, weights_bytes
 from regard.models.published.sentence import Sentences
 from regard.nn.attention import packs
+from regard.nn.linear import takes
 from regard.nn.masks import owners
-from regard.nn.packed import can_pack, packed
+from regard.nn.packed import packed
 from regard.nn.quantised import quantise_
 
 LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
@@ -97,7 +98,7 @@ class Embedder:
     @cached_property
     def reader(self) -> Bert:
         """The model as texts are read with it: on a CPU, a copy whose matrices are laid out for that."""
-        return packed(self.model) if not self.small and can_pack(self.model.token.weight) else self.model
+        return packed(self.model) if not self.small and takes(self.model.token.weight) else self.model
 
     # -- vectors --------------------------------------------------------------------------------------------------
 
