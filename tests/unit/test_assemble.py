@@ -6,6 +6,7 @@ import pytest
 
 from regard import assemble
 from regard.assemble import translate
+from regard.assemble.captions import sided
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.errors import ConfigError
@@ -93,3 +94,8 @@ def test_a_compiled_run_of_bert_says_what_packed_rows_go_without(device, setting
     run = dataclasses.replace(run, model=model, **settings.get("run", {}))
     with pytest.raises(ConfigError, match=says):
         assemble.assemble(run, device)
+
+
+def test_captions_that_tell_left_from_right_are_counted():
+    assert sided([["a dog on the LEFT .", "a bright day"], ["leftovers"]]) == pytest.approx(1 / 3)
+    assert sided([]) == 0

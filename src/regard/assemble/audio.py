@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, model_card, write_folder
+from regard.assemble.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.data.clips import ClipsConfig, ClipSource, load_clips
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.errors import ConfigError
-from regard.evaluate.labels import macro_f1
 from regard.models import build, config_for
 from regard.models.sound_classifier import SoundClassifierConfig
 from regard.tasks.classify import ClassifySamples
@@ -76,9 +75,8 @@ def follows(run: Run) -> dict[str, Any]:
     return {"mels": data.mels, "frames": data.frames}
 
 
-def make_task(run: Run, labels: tuple[str, ...] = ()) -> ClassifySamples:
-    scores = (lambda true, guessed: {"macro_f1": macro_f1(true, guessed, len(labels))}) if labels else None
-    return ClassifySamples(run.smoothing, scores=scores)
+def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifySamples:
+    return ClassifySamples(run.smoothing, scores=class_scores(labels, say))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:
@@ -91,7 +89,8 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     torch.manual_seed(run.seed)
     model = build(run.model).to(device)
     source, valid = ClipSource(data.train, config.masks, config.widest), ClipSource(data.valid)
-    loader = SamplesLoader(source, run.batch, run.seed, content=data.content)
+    odds = class_odds(data.train.labels) if config.balanced else None
+    loader = SamplesLoader(source, run.batch, run.seed, odds, content=data.content)
     common = np.bincount(data.train.labels).argmax()
     say(
         f"an epoch is {loader.batches_per_epoch:,} batches; to beat: accuracy "
@@ -100,7 +99,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, data.labels),
+        task=make_task(run, data.labels, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(valid, VALID_BATCH)),
         metric=None,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ from regard.train.schedule import Schedule
 ARCH = "transformer"
 WATCHED = {"cpu": 100, "cuda": 1000}  # held-out images captioned at each evaluation, at most
 AUGMENT = Augment(crop=0.08, flip=True)
+SIDES = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 PRESETS = {
     "cpu": Preset(
@@ -97,6 +99,11 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     assert isinstance(config, CaptionsConfig) and isinstance(run.model, CaptioningConfig)
     data = load_captions(config, say)
     say(data.report())
+    if config.augment.flip and (share := sided(data.train.captions)) > 0.01:
+        say(
+            f"{share:.0%} of the captions tell left from right, and images are mirrored half of the time; "
+            "if that matters: --set data.augment.flip=false"
+        )
     mean, std = data.spread()
     run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size, mean=mean, std=std))
     torch.manual_seed(run.seed)
@@ -113,6 +120,12 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         metric=watched(data, device),
         save_model=lambda folder, model: write_model(folder, model, run, data),
     )
+
+
+def sided(captions: list[list[str]]) -> float:
+    """The part of the captions that say left or right, in English."""
+    every = [caption for group in captions for caption in group]
+    return sum(SIDES.search(caption) is not None for caption in every) / max(1, len(every))
 
 
 def watched(data: CaptionData, device: str) -> Callable[[Any], dict[str, float]]:

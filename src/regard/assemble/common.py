@@ -7,15 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from regard import checkpoint
+from regard.data.folders import Say
+from regard.evaluate.labels import alarm, macro_f1
 from regard.explain.cost import parameters_by_part
 from regard.models import build, model_type
 from regard.models.published import to_published, weights_bytes
 from regard.nn.init import undrawn
 from regard.tasks.base import Task
+from regard.tasks.classify import Scores
 from regard.train.loop import Batches
 from regard.train.optim import Optim
 from regard.train.run import Run
@@ -103,3 +107,14 @@ All settings are in `run.json`, the curves in `metrics.jsonl`.
     regard {verb} THIS_FOLDER "{"… [MASK] …" if verb == "fill" else "…"}"
     regard info THIS_FOLDER
 """
+
+
+def class_scores(labels: tuple[str, ...], say: Say | None, more: Scores = lambda *_: {}) -> Scores | None:
+    """Told of held-out classes beside their accuracy; and an alarm when one of them takes every prediction."""
+
+    def scores(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
+        if say is not None and (warning := alarm(true, guessed, labels)):
+            say(warning)
+        return {**more(true, guessed), "macro_f1": macro_f1(true, guessed, len(labels))}
+
+    return scores if labels else None

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, model_card, write_folder
+from regard.assemble.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.data import image_sets
 from regard.data.augment import Augment
 from regard.data.folders import Say
 from regard.data.images import OWN_SIZE, ImageData, ImagesConfig, ImageSource, load_images
 from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.errors import ConfigError
-from regard.evaluate.labels import macro_f1
 from regard.models import ImageConfig, build, config_for
 from regard.models.plain import MLPConfig
 from regard.models.vit import ViTConfig
@@ -144,9 +143,8 @@ def fitted(config: ImageConfig, data: ImageData) -> ImageConfig:
     return dataclasses.replace(config, labels=data.labels, image=side, channels=channels, mean=mean, std=std)
 
 
-def make_task(run: Run, labels: tuple[str, ...] = ()) -> ClassifyImages:
-    scores = (lambda true, guessed: {"macro_f1": macro_f1(true, guessed, len(labels))}) if labels else None
-    return ClassifyImages(run.smoothing, scores=scores)
+def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifyImages:
+    return ClassifyImages(run.smoothing, scores=class_scores(labels, say))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:
@@ -168,7 +166,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, data.labels),
+        task=make_task(run, data.labels, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(valid, VALID_BATCH)),
         metric=None,

@@ -1,7 +1,6 @@
 """Labels: a classifier of texts or pairs, or a tagger of words, from nothing or on top of a published encoder."""
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,17 +8,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, model_card, write_folder
+from regard.assemble.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.labelled import LabelledConfig, PreparedLabels, Rows, prepare_labels, read_parts
 from regard.data.labelled_batch import Labelled, LabelledLoader, collate_labelled, in_order
 from regard.errors import ConfigError
-from regard.evaluate.labels import BagOfWords, entity_score, is_iob, macro_f1
+from regard.evaluate.labels import BagOfWords, entity_score, is_iob
 from regard.models import build, config_for
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import load_model, read_config
 from regard.nn.lora import add_lora_
-from regard.tasks.classify import Classify, balanced_weights
+from regard.tasks.classify import Classify, Scores, balanced_weights
 from regard.tasks.tag import Tag
 from regard.train.optim import Optim
 from regard.train.run import Run
@@ -139,19 +138,19 @@ def probe(run: Run) -> Run:
     return dataclasses.replace(run, frozen=True, model=model, optim=optim, epochs=5.0)
 
 
-def make_task(run: Run, prepared: PreparedLabels | None = None) -> Classify:
+def make_task(run: Run, prepared: PreparedLabels | None = None, say: Say | None = None) -> Classify:
     """The loss of a run; with its data also the scores that need the labels' names, and the weights of the classes."""
     assert isinstance(run.data, LabelledConfig)
     weights = balanced_weights(prepared.counts) if prepared is not None and run.data.balanced else ()
     kind = Tag if run.task == "tag" else Classify
-    return kind(run.smoothing, weights, None if prepared is None else dev_scores(run.task, prepared))
+    return kind(run.smoothing, weights, None if prepared is None else dev_scores(run.task, prepared, say))
 
 
-def dev_scores(task: str, prepared: PreparedLabels) -> Callable[[np.ndarray, np.ndarray], dict[str, float]] | None:
+def dev_scores(task: str, prepared: PreparedLabels, say: Say | None) -> Scores | None:
     """What is told of the held-out labels beside accuracy: macro F1 of classes, F1 of entities."""
     labels, valid = prepared.labels, prepared.valid
     if task != "tag":
-        return lambda true, guessed: {"macro_f1": macro_f1(true, guessed, len(labels))}
+        return class_scores(labels, say)
     if not is_iob(labels):
         return None
     sizes = [int((valid[i][2] >= 0).sum()) for i in range(len(valid))]
@@ -202,7 +201,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, prepared),
+        task=make_task(run, prepared, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, pad, run.tokens)),
         metric=None,

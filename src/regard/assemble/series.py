@@ -3,7 +3,6 @@
 import dataclasses
 import zlib
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, model_card, write_folder
+from regard.assemble.common import Parts, class_scores, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.series import Curves, SeriesConfig, read_parts
 from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.errors import ConfigError
-from regard.evaluate.labels import macro_f1
-from regard.evaluate.series import balanced_accuracy, nearest, one_class, weighted_log_loss
+from regard.evaluate.series import balanced_accuracy, nearest, weighted_log_loss
 from regard.models import build, config_for
 from regard.models.published import load_model, read_config
 from regard.models.series import SeriesFields, SeriesTokens
@@ -68,29 +66,14 @@ def finetune_run(task: str, start: Path, data: SeriesConfig, device: str, lora: 
     return dataclasses.replace(run, model=model, start=str(start.absolute()), optim=optim)
 
 
-def make_task(run: Run, valid: Curves | None = None, labels: tuple[str, ...] = (), say: Say | None = None) -> Any:
+def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> Any:
     if run.task == "fill-series":
         return FillSeries()
-    return ClassifySamples(run.smoothing, (), None if valid is None else dev_scores(labels, say))
 
+    def more(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
+        return {"balanced_accuracy": balanced_accuracy(true, guessed)}
 
-def dev_scores(labels: tuple[str, ...], say: Say | None) -> Callable[[np.ndarray, np.ndarray], dict[str, float]]:
-    """Told beside the accuracy; and an alarm when one class takes every prediction."""
-
-    def scores(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
-        if say is not None and one_class(guessed):
-            say(alarm(labels[int(guessed[0])]))
-        found = {"balanced_accuracy": balanced_accuracy(true, guessed)}
-        return found | {"macro_f1": macro_f1(true, guessed, len(labels))}
-
-    return scores
-
-
-def alarm(label: str) -> str:
-    return (
-        f"ALARM: every held-out series is called {label!r}; the model tells nothing apart yet. If that goes on, try "
-        "--set data.balanced=true, a lower --set optim.lr=…, or longer training"
-    )
+    return ClassifySamples(run.smoothing, scores=class_scores(labels, say, more))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:
@@ -122,7 +105,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, valid, labels, say),
+        task=make_task(run, labels, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(held, run.batch)),
         metric=metric,

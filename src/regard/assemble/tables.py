@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, model_card, write_folder
+from regard.assemble.common import Parts, class_scores, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.tables import RowSource, TableConfig, TableData, load_table, write_columns
 from regard.errors import ConfigError
-from regard.evaluate.labels import macro_f1
 from regard.models import build, config_for
 from regard.models.plain import MLPConfig
 from regard.tasks.classify import ClassifySamples
@@ -48,9 +47,8 @@ def follows(_run: Run) -> dict[str, Any]:
     return {}
 
 
-def make_task(run: Run, labels: tuple[str, ...] = ()) -> ClassifySamples:
-    scores = (lambda true, guessed: {"macro_f1": macro_f1(true, guessed, len(labels))}) if labels else None
-    return ClassifySamples(run.smoothing, scores=scores)
+def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifySamples:
+    return ClassifySamples(run.smoothing, scores=class_scores(labels, say))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:
@@ -72,7 +70,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, data.labels),
+        task=make_task(run, data.labels, say),
         loader=SamplesLoader(RowSource(data.train), run.batch, run.seed, odds, content=data.content),
         valid_batches=lambda: (batch.to(device) for batch in in_order(RowSource(data.valid), VALID_BATCH)),
         metric=None,

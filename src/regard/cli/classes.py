@@ -39,7 +39,7 @@ def judge_classes(
     """
     import numpy as np
 
-    from regard.evaluate.labels import by_class, calibration_error, confusion, macro_f1, reliability
+    from regard.evaluate.labels import alarm, by_class, calibration_error, confusion, macro_f1, reliability
 
     guessed = likely.argmax(1)
     counts, bins = confusion(true, guessed, len(labels)), reliability(likely, true)
@@ -61,6 +61,7 @@ def judge_classes(
         f"macro F1     {found['macro_f1']:.2%}",
         f"ECE          {found['ece']:.2%}",
         *said,
+        *filter(None, [alarm(true, guessed, labels)]),
     ]
     header = ["true \\ guessed", *labels]
     matrix = [[label, *(f"{n:,}" for n in row)] for label, row in zip(labels, counts.tolist(), strict=True)]

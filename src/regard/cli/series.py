@@ -180,9 +180,9 @@ def evaluate_series(
     """Accuracy, balanced accuracy, F1, confusion and calibration, beside the nearest by summary."""
     import numpy as np
 
-    from regard.assemble.series import alarm, baseline, class_weights
+    from regard.assemble.series import baseline, class_weights
     from regard.data.series import fitting
-    from regard.evaluate.series import balanced_accuracy, one_class, weighted_log_loss
+    from regard.evaluate.series import balanced_accuracy, weighted_log_loss
 
     if picture:
         from regard.explain.picture import check_picture
@@ -204,8 +204,6 @@ def evaluate_series(
         beside = baseline(train, curves)
         found |= dataclasses.asdict(beside)
         lines.append(f"beside it    {beside}")
-    if one_class(likely.argmax(1)):
-        lines.append(alarm(model.labels[int(likely[0].argmax())]))
     judged, text = judge_classes(likely, true, model.labels, lines, [], "series", picture, flags)
     noted = {"on": what, **found, **judged}
     note(Path(run), {k: v for k, v in noted.items() if isinstance(v, int | float | str)})

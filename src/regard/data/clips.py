@@ -36,6 +36,7 @@ class ClipsConfig:
     valid: str = ""  # held-out clips of its own; else some of every class are held out
     held_out: float = 0.1  # that part
     label: str = ""  # of a table: the column of the class; "" is one with a usual name, or the last
+    balanced: bool = False  # whether rare classes are drawn as often as common ones
     seconds: float = 10.0  # what is longer is cut
     mels: int = 40  # bands of the picture
     masks: int = 2  # stretches of time, and of frequency, that are hidden while training (Park et al. 2019)

@@ -160,10 +160,12 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     parts = [Windows(history.values, *border, config.lookback, config.horizon) for border in borders]
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
         if not len(windows):
-            need = config.horizon + (config.lookback if what == "train" else 0)
+            rows, need = stop - start, config.horizon + (config.lookback if what == "train" else 0)
+            room = rows - config.horizon
+            shorter = f"--set data.lookback={room // 2}" if room >= 4 else f"--horizon {max(1, rows // 4)}"
             raise DataError(
-                f"{path}: {stop - start:,} rows to {what} on, but one window takes {need:,} (horizon {config.horizon}, "
-                f"look-back {config.lookback}); give more rows, or --horizon and --set data.lookback that are shorter"
+                f"{path}: {rows:,} rows to {what} on, but one window takes {need:,} (horizon {config.horizon}, "
+                f"look-back {config.lookback}); give more rows, or type {shorter}"
             )
     say(
         f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} seen, {config.horizon} told: "

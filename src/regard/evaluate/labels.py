@@ -57,6 +57,16 @@ def macro_f1(true: np.ndarray, guessed: np.ndarray, labels: int) -> float:
     return float(np.mean([s.f1 for s, m in zip(by_class(table, [""] * labels), met, strict=True) if m]))
 
 
+def alarm(true: np.ndarray, guessed: np.ndarray, labels: Sequence[str]) -> str:
+    """What to say when a single class takes every prediction, the sign of a classifier that has learned nothing."""
+    if len(np.unique(guessed)) != 1 or len(np.unique(true)) < 2:
+        return ""
+    return (
+        f"ALARM: all {len(guessed):,} held-out examples are called {labels[int(guessed[0])]!r}; the model tells "
+        "nothing apart yet. If that goes on, try longer training, a lower --set optim.lr=…, or --set data.balanced=true"
+    )
+
+
 # -- calibration --------------------------------------------------------------------------------------------------
 
 

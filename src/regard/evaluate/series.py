@@ -66,8 +66,3 @@ def weighted_log_loss(likely: np.ndarray, true: np.ndarray, weights: Sequence[fl
     classes = np.unique(true)
     w = np.asarray(weights, dtype=float)[classes]
     return float(sum(w * [logs[true == c].mean() for c in classes]) / w.sum())
-
-
-def one_class(guessed: np.ndarray) -> bool:
-    """Whether a single class takes every prediction: the sign of a classifier that has learned nothing."""
-    return len(guessed) > 1 and len(np.unique(guessed)) == 1

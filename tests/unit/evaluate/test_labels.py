@@ -8,6 +8,7 @@ import pytest
 from regard.errors import DataError
 from regard.evaluate.labels import (
     BagOfWords,
+    alarm,
     by_class,
     calibration_error,
     confusion,
@@ -37,6 +38,13 @@ def test_classes_are_scored_as_scikit_learn_does():
     assert confusion(true, guessed, 5).tolist() == sk.confusion_matrix(true, guessed).tolist()
     assert math.isclose(macro_f1(true, guessed, 5), sk.f1_score(true, guessed, average="macro", zero_division=0))
     assert math.isclose(macro_f1(true, guessed, 9), macro_f1(true, guessed, 5)), "a class nobody met counts for nothing"
+
+
+def test_the_alarm_is_for_one_guess_where_there_is_more_to_tell():
+    told = alarm(np.array([0, 1, 1]), np.array([2, 2, 2]), ["a", "b", "c"])
+    assert told.startswith("ALARM: all 3 held-out examples are called 'c'; ")
+    assert not alarm(np.array([0, 1, 1]), np.array([2, 2, 1]), ["a", "b", "c"])
+    assert not alarm(np.array([1, 1]), np.array([1, 1]), ["a", "b"]), "all of them are"
 
 
 def test_calibration_by_hand():

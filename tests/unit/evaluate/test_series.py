@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from regard.data.history import Windows
 from regard.data.series import Curves
 from regard.evaluate.forecast import RIDGE, Linear, naive, season_of, to_beat
-from regard.evaluate.series import balanced_accuracy, nearest, one_class, summary, weighted_log_loss
+from regard.evaluate.series import balanced_accuracy, nearest, summary, weighted_log_loss
 
 
 def some(count: int, seed: int) -> Curves:
@@ -66,10 +66,6 @@ def test_scores_in_which_classes_count_alike():
     per_class = [log_loss(true[true == c], likely[true == c], labels=range(4)) for c in range(3)]
     wanted = (1.0 * per_class[0] + 2.0 * per_class[1] + 0.5 * per_class[2]) / 3.5
     assert weighted_log_loss(likely, true, weights) == pytest.approx(wanted)
-
-
-def test_the_alarm_is_for_one_class_alone():
-    assert one_class(np.array([2, 2, 2])) and not one_class(np.array([2, 2, 1])) and not one_class(np.array([2]))
 
 
 def test_the_linear_map_is_ridge_regression_of_what_is_left_of_the_last_value():
