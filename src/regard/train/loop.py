@@ -100,6 +100,9 @@ def train(
         plain = device.type == "cuda" and run.accumulate == 1 and not (run.compile or run.minutes)
         work = RecordedPass(share, model) if plain and getattr(task, "replays", False) else share
 
+        def held_out() -> int:
+            return sum(map(read or task.count, valid_batches()))
+
         def save() -> None:
             at.seconds = pace.seconds()
             progress.save(folder, at, run, model, optimiser, loader, tally)
@@ -122,9 +125,9 @@ def train(
                 tally.add(loss, norm, bad, count)
                 at.targets += count if read is None else world.sum(sum(read(batch) for batch in micros))
 
-                if fixed := at.steps == 0 and (steps := pace.fit(run.minutes)) > 0:
+                if fixed := at.steps == 0 and (steps := pace.fit(run.minutes, held_out)) > 0:
                     at.steps, run = steps, with_steps(run, steps)
-                    log.say(f"{run.minutes:g} minutes are {steps} steps on this machine")
+                    log.say(f"{run.minutes:g} minutes are {steps} steps on this machine{pace.dear()}")
                 if logged := at.step % run.log_every == 0 or at.step == at.steps:
                     speed, each = pace.stretch()
                     now = {"step": at.step, "seconds": pace.seconds(), "lr": lr, "targets_per_second": speed}
@@ -138,6 +141,7 @@ def train(
                 if logged or device.type == "cpu":
                     give_up(tally, at, save, folder)
                 if evaluated := at.due(at.eval_every(run)):
+                    log.say(f"step {at.step}/{at.steps} · looking at what was held out …", passing=True)
                     metrics = judge.evaluate(model)
                     better = judge.consider(run, folder, at, model, metrics)
                     event = {"step": at.step, "seconds": pace.seconds(), "better": better} | metrics

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoint import load_state, load_weights, save_state, weights
+from regard.train.log import duration
 from regard.train.optim import Optimiser
 from regard.train.run import TIMED_STEPS, Run
 
 STATE = "state.safetensors"
 EVALUATIONS = 8  # in a run, when eval_every does not say
 EVALUATION_SHARE = 0.06  # of `minutes`, left for evaluations
+EVALUATION_MOST = 0.25  # of `minutes`: if eight would take more, there are fewer of them
+LEARNING = 3  # times what it takes to look: gradients cost as much as two looks
 WARMING_UP = 3  # first steps that are slower than the others and are not timed
 
 
@@ -31,9 +35,10 @@ class Progress:
     limit: int = 0  # the largest micro-batch that fits into memory; 0: none was too large so far
     best: list[dict[str, Any]] = field(default_factory=list)  # step, score and metrics of the kept, best first
     stale: int = 0  # evaluations since the last better one
+    evaluations: int = EVALUATIONS  # in the whole run, when eval_every does not say
 
     def eval_every(self, run: Run) -> int:
-        return run.eval_every or max(1, math.ceil(self.steps / EVALUATIONS))
+        return run.eval_every or max(1, math.ceil(self.steps / self.evaluations))
 
     def due(self, every: int) -> bool:
         """Whether something done every so often, and at the end, is done now. Nothing is before the end is known."""
@@ -85,6 +90,7 @@ class Pace:
     def __init__(self, at: Progress, device: torch.device):
         self.at, self.device = at, device
         self.start = time.monotonic() - at.seconds
+        self.evaluation = 0.0  # seconds that one takes, as far as is known
         self.warm = at.seconds, at.step  # when timing begins: here, if a stopped run is past its warming up
         self.restart()
 
@@ -101,8 +107,11 @@ class Pace:
         passed = max(time.monotonic() - then, 1e-9)
         return (self.at.targets - targets) / passed, passed / max(1, self.at.step - step)
 
-    def fit(self, minutes: float) -> int:
-        """How many steps fit into `minutes`, judged by the first ones; 0 while it is too early to say."""
+    def fit(self, minutes: float, held_out: Callable[[], int]) -> int:
+        """How many steps fit into `minutes`, judged by the first ones; 0 while it is too early to say.
+
+        `held_out` counts the targets of an evaluation. Where that is dear, the run is content with fewer.
+        """
         step, budget = self.at.step, 60 * minutes
         if step not in (WARMING_UP, TIMED_STEPS) and self.seconds() < budget:
             return 0
@@ -116,7 +125,19 @@ class Pace:
             return 0
         then, first = self.warm
         each = (now - then) / (TIMED_STEPS - first)
-        return step + max(0, int((budget * (1 - EVALUATION_SHARE) - now) / each))
+        self.evaluation = each / LEARNING * held_out() * step / max(1, self.at.targets)
+        spare = EVALUATION_SHARE * budget
+        if EVALUATIONS * self.evaluation > EVALUATION_MOST * budget:
+            self.at.evaluations = max(1, int(EVALUATION_MOST * budget / self.evaluation))
+            spare = min(self.at.evaluations * self.evaluation, (budget - now) / 2)
+        return step + max(0, int((budget - spare - now) / each))
+
+    def dear(self) -> str:
+        """What is told when there are fewer evaluations than usual."""
+        if self.at.evaluations == EVALUATIONS:
+            return ""
+        count = "one evaluation" if self.at.evaluations == 1 else f"{self.at.evaluations} evaluations"
+        return f", with {count} of about {duration(self.evaluation)}: the held-out part is large"
 
 
 def save(folder: Path, at: Progress, run: Run, model: nn.Module, optimiser: Optimiser, loader: Any, tally: Tally):

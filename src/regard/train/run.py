@@ -79,7 +79,7 @@ class Run:
     accumulate: int = 1  # micro-batches in a step
     smoothing: float = 0.1
     consistency: float = 0.0
-    eval_every: int = 0  # 0: eight times in a run
+    eval_every: int = 0  # 0: eight times in a run, or fewer where that takes more than a quarter of `minutes`
     save_every: int = 0  # 0: at each evaluation
     log_every: int = 20
     patience: int = 0  # evaluations without a better score before stopping; 0: never

@@ -1,6 +1,7 @@
 """What the loop promises besides resuming: exact sums, skipped steps, memory, patience, the choice of the model."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -227,27 +228,42 @@ class Clock:
         return self.now
 
 
-def paced(monkeypatch, minutes: float, seconds_at, done: int = 0) -> int:
+def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, held_out: int = 0) -> Progress:
     clock = Clock()
     monkeypatch.setattr("regard.train.progress.time", clock)
     at = Progress(step=done, seconds=seconds_at(done) if done else 0.0)
     clock.now += at.seconds
     pace = Pace(at, torch.device("cpu"))
     for step in range(done + 1, 21):
-        at.step, clock.now = step, 100.0 + seconds_at(step)
-        if steps := pace.fit(minutes):
-            return steps
+        at.step, at.targets, clock.now = step, 50 * step, 100.0 + seconds_at(step)
+        if steps := pace.fit(minutes, lambda: held_out):
+            at.steps = steps
+            return at
     raise AssertionError("the steps were never fixed")
 
 
 def test_minutes_become_steps(monkeypatch):
-    assert paced(monkeypatch, 1, lambda step: step * 0.1) == pytest.approx(0.94 * 600, abs=1)
+    assert paced(monkeypatch, 1, lambda step: step * 0.1).steps == pytest.approx(0.94 * 600, abs=1)
     slow_start = paced(monkeypatch, 1, lambda step: 5 + step * 0.1)
-    assert slow_start == pytest.approx(0.94 * 600 - 50, abs=1), "a slow start is paid for but not taken for the pace"
+    assert slow_start.steps == pytest.approx(0.94 * 600 - 50, abs=1), (
+        "a slow start is paid for but not taken for the pace"
+    )
     resumed = paced(monkeypatch, 1, lambda step: 5 + step * 0.1, done=10)
-    assert resumed == slow_start, "a run stopped while it is timed keeps its pace"
-    assert paced(monkeypatch, 1, lambda step: step * 10.0) == 6, "a budget that is used up ends the run"
-    assert paced(monkeypatch, 0.01, lambda step: step * 0.029) == 20, "never less than what is done already"
+    assert resumed.steps == slow_start.steps, "a run stopped while it is timed keeps its pace"
+    assert paced(monkeypatch, 1, lambda step: step * 10.0).steps == 6, "a budget that is used up ends the run"
+    assert paced(monkeypatch, 0.01, lambda step: step * 0.029).steps == 20, "never less than what is done already"
+
+
+@pytest.mark.parametrize(
+    ("held_out", "evaluations", "steps"),
+    [(2_500, 8, 564), (5_000, 4, 600 - 4 * 33), (30_000, 1, 600 - 200), (300_000, 1, 20 + 290)],
+    ids=["cheap", "half as many", "one", "one that is dearer than all else"],
+)
+def test_dear_evaluations_are_few(monkeypatch, held_out, evaluations, steps):
+    """A step takes 0.1 s and 50 targets; to look at as many takes a third of that. A minute is 600 steps."""
+    at = paced(monkeypatch, 1, lambda step: step * 0.1, held_out=held_out)
+    assert (at.evaluations, at.steps) == (evaluations, pytest.approx(steps, abs=2))
+    assert at.eval_every(toy_run(steps=at.steps, eval_every=0)) == math.ceil(at.steps / evaluations)
 
 
 def test_the_fixed_steps_are_written_down(tmp_path):
