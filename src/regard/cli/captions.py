@@ -88,7 +88,8 @@ def evaluate_captions(
         assert isinstance(config, CaptionsConfig)
         part, what = load_captions(config, flags.say).valid, "its own held-out images"
     flags.say(f"captioning {len(part):,} images of {what}")
-    made = [h.text for h in model.caption(part.pixels, beam=beam)]
+    with flags.progress("images", len(part)):
+        made = [h.text for h in model.caption(part.pixels, beam=beam)]
     found = score_captions(made, part.captions)
     other = score_captions([*made[1:], made[0]], part.captions)  # the same words, to the wrong image
     if out is not None:
@@ -115,7 +116,7 @@ def predict_captions(
     files = list(files_of(file)) if file.is_dir() else [file]
     if not files:
         raise DataError(f"{file} holds no images")
-    write_rows(captioned_rows(model, files, beam, flags), out, json, flags)
+    write_rows(captioned_rows(model, files, beam, flags), out, json, flags, "images", len(files))
 
 
 def captioned_rows(model: "ImageCaptioner", files: list[Path], beam: int, flags: Flags) -> Iterator[dict[str, Any]]:

@@ -80,14 +80,19 @@ def class_table(classes: Any) -> str:
     return table([("LABEL", "PRECISION", "RECALL", "F1", "TRUE"), *rows], right=[1, 2, 3, 4])
 
 
-def write_rows(rows: Iterable[dict[str, Any]], out: Path | None, json: bool, flags: Flags) -> None:
-    """Rows of the same columns as CSV, or as objects where that is asked for; to a file, or to stdout."""
+def write_rows(
+    rows: Iterable[dict[str, Any]], out: Path | None, json: bool, flags: Flags, what: str = "rows", total: int = 0
+) -> None:
+    """Rows of the same columns as CSV, or as objects where that is asked for; to a file, or to stdout.
+
+    `total` of `what` are expected, for who waits for the file.
+    """
     lines = as_lines(rows, json or (out is not None and out.suffix.lower() == ".jsonl"))
     if out is None:
         for line in lines:
             print(line, end="")
         return
-    with new_file(out) as sheet:
+    with new_file(out) as sheet, flags.progress(what, total):
         sheet.writelines(lines)
     flags.say(f"wrote {out}")
 

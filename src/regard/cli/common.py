@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard.errors import ConfigError, DataError
+from regard.ticks import hearing
+
+MOMENT, PATIENT = 2.0, 10.0  # seconds before progress is told, and between two lines that cannot be overwritten
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +29,48 @@ class Flags:
         """A remark for the person watching: on stderr, so that results can be piped."""
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)
+
+    @contextlib.contextmanager
+    def progress(self, what: str, total: int = 0) -> Iterator[None]:
+        """How far the work inside has come, how fast, and the time left, once it takes longer than a moment."""
+        line = Line(what, total)
+        with contextlib.nullcontext() if self.quiet else hearing(line.hear):
+            try:
+                yield
+            finally:
+                line.close()
+
+
+class Line:
+    """One line of progress, written over itself; where that cannot be, a new one now and then."""
+
+    def __init__(self, what: str, total: int):
+        self.what, self.total, self.done = what, total, 0
+        self.live, self.open = sys.stderr.isatty(), False
+        self.start = time.monotonic()
+        self.next = self.start + MOMENT
+
+    def hear(self, done: int) -> None:
+        self.done += done
+        now = time.monotonic()
+        if now < self.next or not self.done:
+            return
+        self.next = now + (MOMENT / 10 if self.live else PATIENT)
+        print(self.text(now - self.start), end="" if self.live else "\n", file=sys.stderr, flush=True)
+        self.open = self.live
+
+    def text(self, seconds: float) -> str:
+        rate = self.done / seconds
+        parts = [self.what, f"{self.done:,}" + (f" of {self.total:,}" if self.total else "")]
+        parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+        if self.total:
+            minutes, left = divmod(round(max(0, self.total - self.done) / rate), 60)
+            parts.append(f"{minutes}:{left:02d} left")
+        return ("\r\x1b[K" if self.live else "") + " · ".join(parts)
+
+    def close(self) -> None:
+        if self.open:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 ANYWHERE = {"-q": "-q", "--quiet": "-q", "-v": "-v", "--verbose": "-v"}

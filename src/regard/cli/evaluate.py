@@ -162,7 +162,8 @@ def evaluate(
     tokenize = pick_tokenize(run, tokenize)
     what, sources, references = test_set(run, source, target)
     flags.say(f"translating {len(sources):,} sentences of {what}")
-    texts = _best(model, sources, beam, length_penalty)
+    with flags.progress("sentences", len(sources)):
+        texts = _best(model, sources, beam, length_penalty)
     result = score(texts, references, sources=sources, tokenize=tokenize)
     if out is not None:
         with new_file(out) as sheet:
@@ -189,9 +190,12 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
     if text.records:
         if stride not in (0, context):
             raise ConfigError("--stride is for running text; records are read one by one, leave it out")
-        found = perplexity_of_answers(model.model, text, context, **how)
+        assert text.answers is not None, "records know what is to be learned of them"
+        with flags.progress("tokens of answers", int(text.answers.read(0, len(text)).sum())):
+            found = perplexity_of_answers(model.model, text, context, **how)
     else:
-        found = perplexity(model.model, text.ids.read(0, len(text)), context, stride or context, **how)
+        with flags.progress("tokens", len(text)):
+            found = perplexity(model.model, text.ids.read(0, len(text)), context, stride or context, **how)
     noted: dict[str, Any] = {"on": what, **dataclasses.asdict(found)}
     said = ""
     if model.template and data and text.records:  # a model that was taught to answer is also judged by its answers
@@ -212,7 +216,8 @@ def rouge_of_answers(model: "Writer", data: str, flags: Flags) -> dict[str, floa
     records = [record for record in read_records(Path(data)) if isinstance(record, Record)]
     prompts, references = [r.messages[-2]["content"] for r in records], [r.references for r in records]
     flags.say(f"answering {len(prompts):,} prompts")
-    made = model.answer(prompts, temperature=0.0, max_tokens=80)
+    with flags.progress("answers", len(prompts)):
+        made = model.answer(prompts, temperature=0.0, max_tokens=80)
     first = [first_sentence(prompt) for prompt in prompts]
     return {"rouge_l": quick(made, references)["rougeL"], "rouge_l_first": quick(first, references)["rougeL"]}
 
@@ -307,7 +312,8 @@ def compare(
     texts = {}
     for run, translator in models.items():
         flags.say(f"translating {len(sources):,} sentences of {what} with {run}")
-        texts[run] = _best(translator, sources, beam, length_penalty)
+        with flags.progress("sentences", len(sources)):
+            texts[run] = _best(translator, sources, beam, length_penalty)
     found = test(texts[first], texts[second], references, tokenize=tokenize, samples=samples)
     if json:
         values = [dataclasses.asdict(d) | {"difference": d.difference} for d in found]

@@ -78,7 +78,9 @@ def embed(
         raise DataError(f"{out} is a folder; name a file")
     texts = [text for _, text in texts_of(file, text, ctx.obj)]
     embedder = open_embedder(model, device, int8)
-    found = embedder.features(texts, pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
+    flags: Flags = ctx.obj
+    with flags.progress("texts", len(texts)):
+        found = embedder.features(texts, pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
     if json:
         for text, vector in zip(texts, found.vectors.tolist(), strict=True):
             show_line({"text": text, "vector": vector})
@@ -88,7 +90,6 @@ def embed(
         data = io.BytesIO()
         np.save(data, found.vectors)
         write_atomic(out, data.getvalue())
-    flags: Flags = ctx.obj
     rows, width = found.vectors.shape
     flags.say(f"{rows:,} vectors of {width:,} numbers" + (f" in {out}" if out else ""))
     waste = found.padding / max(1, found.tokens + found.padding)

@@ -43,7 +43,9 @@ def evaluate_images(model: "ImageClassifier", run: str, data: str, picture: str,
     what, pixels, true = image_set(model, run, data, flags)
     common = float(np.bincount(true).max() / len(true))
     beside = [f"of the commonest class {common:.2%}"]
-    found, text = judge_classes(model.probabilities(pixels), true, model.labels, beside, [], "images", picture, flags)
+    with flags.progress("images", len(true)):
+        likely = model.probabilities(pixels)
+    found, text = judge_classes(likely, true, model.labels, beside, [], "images", picture, flags)
     noted = {"on": what, "majority": common, **found}
     note(Path(run), {k: v for k, v in noted.items() if isinstance(v, int | float | str)})
     if json:
@@ -90,7 +92,7 @@ def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json:
     files = list(files_of(file)) if file.is_dir() else [file]
     if not files:
         raise DataError(f"{file} holds no images")
-    write_rows(labelled(model, files, flags), out, json, flags)
+    write_rows(labelled(model, files, flags), out, json, flags, "images", len(files))
 
 
 def labelled(model: "ImageClassifier", files: list[Path], flags: Flags) -> Iterator[dict[str, Any]]:

@@ -251,7 +251,8 @@ def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flag
     from regard.assemble.labels import baseline
 
     seconds = [row.second for row in rows] if rows[0].second is not None else None
-    likely = model.probabilities([row.text for row in rows], seconds)
+    with flags.progress("texts", len(rows)):
+        likely = model.probabilities([row.text for row in rows], seconds)
     at = {label: i for i, label in enumerate(model.labels)}
     cut = model.cut([row.text for row in rows], seconds)
     found, said, beside = {}, [], []
@@ -328,7 +329,7 @@ def predict_labels(
         for line in lines:
             print(line, end="")
         return
-    with new_file(out) as sheet:
+    with new_file(out) as sheet, flags.progress("texts"):
         sheet.writelines(lines)
     flags.say(f"wrote {out}")
 

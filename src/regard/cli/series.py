@@ -163,7 +163,8 @@ def predict_series(
 ) -> None:
     """A row for each series: its id, its label, all probabilities; one of no usable point gets no label."""
     curves = read_curves(model, str(file), labels, flags)
-    found = dict(zip(curves.ids, model.probabilities(curves), strict=True))
+    with flags.progress("series", len(curves)):
+        found = dict(zip(curves.ids, model.probabilities(curves), strict=True))
     names = [f"probability_{label}" for label in model.labels]
     rows = []
     for name in curves.listed:
@@ -190,7 +191,8 @@ def evaluate_series(
         check_picture(picture)
     what, config, train, curves = series_set(model, run, data, labels, flags)
     curves = fitting(curves, model.model.config.bands, model.labels)
-    likely = model.probabilities(curves)
+    with flags.progress("series", len(curves)):
+        likely = model.probabilities(curves)
     at = {label: i for i, label in enumerate(model.labels)}
     true = np.array([at[label] for label in curves.labels])
     found: dict[str, Any] = {"balanced_accuracy": balanced_accuracy(true, likely.argmax(1))}

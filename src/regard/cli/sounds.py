@@ -22,6 +22,7 @@ CHUNK = 64  # clips heard at a time
 
 
 def transcribe(
+    ctx: typer.Context,
     model: Annotated[
         str,
         typer.Argument(metavar="MODEL", help="whisper-tiny, or the folder of a Whisper model.", show_default=False),
@@ -55,7 +56,8 @@ def transcribe(
     if not isinstance(transcriber, Transcriber):
         raise another(model, transcriber, "does not transcribe, as whisper-tiny does")
     for file in files:
-        (passages,) = transcriber.transcribe([load_wav(file)], beam=beam, language=language)
+        with ctx.obj.progress("passages"):
+            (passages,) = transcriber.transcribe([load_wav(file)], beam=beam, language=language)
         if json:
             said = [dataclasses.asdict(passage) for passage in passages]
             show_line({"file": str(file), "text": text_of(passages), "passages": said})
@@ -101,7 +103,8 @@ def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, j
     true = np.array([at[clip.label] for clip, _ in heard])
     common = float(np.bincount(true).max() / len(true))
     beside = [f"of the commonest class {common:.2%}"]
-    likely = model.probabilities([sound for _, sound in heard])
+    with flags.progress("clips", len(heard)):
+        likely = model.probabilities([sound for _, sound in heard])
     found, text = judge_classes(likely, true, model.labels, beside, [], "clips", picture, flags)
     noted = {"on": what, "majority": common, **found}
     note(Path(run), {k: v for k, v in noted.items() if isinstance(v, int | float | str)})
@@ -170,7 +173,7 @@ def predict_clips(
     clips = list_clips(file, labelled=False)
     if not clips:
         raise DataError(f"{file} holds no WAV files")
-    write_rows(answers(model, clips, beam, flags), out, json, flags)
+    write_rows(answers(model, clips, beam, flags), out, json, flags, "clips", len(clips))
 
 
 def answers(

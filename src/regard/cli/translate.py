@@ -352,7 +352,7 @@ def predict(
             print(line)
         return
     count = 0
-    with new_file(out) as sheet:
+    with new_file(out) as sheet, flags.progress("lines"):
         for line in answers():
             sheet.write(line + "\n")
             count += 1

@@ -16,6 +16,7 @@ from regard.data.store import TokenFile
 from regard.errors import ConfigError, DataError
 from regard.models.base import LanguageModel
 from regard.tasks.next_token import picked
+from regard.ticks import tick
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,7 @@ def perplexity(
             x = torch.from_numpy(batch).to(device)  # B T+1
             hidden = model(x[:, :-1])[:, skip:]
             total += loss_sum(model, hidden.flatten(0, 1), x[:, 1 + skip :].flatten())
+            tick(hidden.size(0) * hidden.size(1))
     model.train(training)
     return told(total.item(), count, context, stride, bytes, words)
 
@@ -98,6 +100,7 @@ def perplexity_of_answers(
         hidden = picked(model(batch.inputs, batch.documents), batch.chosen)
         total += loss_sum(model, hidden, picked(batch.targets, batch.chosen))
         count += batch.count
+        tick(batch.count)
     model.train(training)
     return told(total.item(), count, context, context, bytes, words)
 

@@ -21,6 +21,7 @@ from regard.errors import ConfigError
 from regard.generate.replay import Replay
 from regard.generate.sampling import choose, likeliest, luck_of, repetition_penalty
 from regard.models.base import LanguageModel
+from regard.ticks import tick
 
 LOOK_EVERY = 32  # steps between two looks at a GPU: a look is a wait, and what ends in between runs on for nothing
 STREAM_EVERY = 8  # the same where somebody reads along
@@ -435,6 +436,7 @@ class Engine:
                     if seat.left:
                         event = seat.take(new, ends, enough)
                         if event.ids or event.finish:
+                            tick(bool(event.finish))
                             yield event
                 if not any(seat.left for seat in seats):
                     return

@@ -13,6 +13,7 @@ from regard.errors import ConfigError
 from regard.models.captioner import grid_of
 from regard.nn.taps import watch
 from regard.predictors.translator import Hypothesis, Translator
+from regard.ticks import tick
 
 
 class ImageCaptioner(Translator):
@@ -39,6 +40,7 @@ class ImageCaptioner(Translator):
             rows = list(range(start, start + len(pixels)))
             limits = torch.full((len(rows),), min(max_length or room, room), device=self.device)
             yield rows, pixels, None, limits
+            tick(len(rows))
 
     @torch.inference_mode()
     def looks(self, pixels: np.ndarray, ids: Sequence[int]) -> list[tuple[str, np.ndarray]]:

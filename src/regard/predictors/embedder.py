@@ -25,6 +25,7 @@ from regard.nn.linear import takes
 from regard.nn.masks import owners
 from regard.nn.packed import packed
 from regard.nn.quantised import quantise_
+from regard.ticks import tick
 
 LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
 ENOUGH = 256  # tokens that keep a core busy
@@ -134,6 +135,7 @@ class Embedder:
         width = self.model.config.width * (4 if layer == LAST4 else 1)
         vectors, padding = np.zeros((len(ids), width), np.float32), 0
         for rows, source, lengths in self.batches(ids, batch):
+            tick(len(rows))
             kept: list[Tensor] = []
             how: dict[str, Any] = {
                 "starts" if self.packs else "lengths": lengths,

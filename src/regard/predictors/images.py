@@ -15,6 +15,7 @@ from regard.explain.rollout import rollout
 from regard.models.vit import Scale, ViT
 from regard.nn.taps import watch
 from regard.predictors.labeller import Answer
+from regard.ticks import tick
 
 BATCH = 256
 
@@ -52,6 +53,7 @@ class ImageClassifier:
         for start in range(0, len(pixels), BATCH):
             some = torch.tensor(pixels[start : start + BATCH], device=self.device)
             rows.append(self.model.scores(self.model(some)).double().softmax(-1).cpu().numpy())
+            tick(len(some))
         return np.concatenate(rows) if rows else np.zeros((0, len(self.labels)))
 
     def classify(self, paths: Sequence[str | Path]) -> list[Answer]:

@@ -16,6 +16,7 @@ from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
 from regard.nn.attention import packs
+from regard.ticks import tick
 
 OUTSIDE = "O"
 
@@ -62,6 +63,7 @@ class Labeller:
             read = self._packed if self.packs else self._padded
             for i, p in zip(rows, read([texts[i] for i in rows], per_piece), strict=True):
                 found[i] = p
+            tick(len(rows))
         return found
 
     def _padded(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:

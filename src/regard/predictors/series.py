@@ -15,6 +15,7 @@ from regard.errors import ConfigError, DataError
 from regard.nn.attention import Look
 from regard.nn.taps import watch
 from regard.predictors.labeller import Answer
+from regard.ticks import tick
 
 BATCH = 64
 
@@ -47,7 +48,10 @@ class SeriesClassifier:
         if not len(curves):
             return np.zeros((0, len(self.labels)))
         source = SeriesSource(curves, self.labels, self.max_length)
-        found = [self.model.scores(self.model(*b.to(self.device).inputs)) for b in in_order(source, BATCH)]
+        found = []
+        for batch in in_order(source, BATCH):
+            found.append(self.model.scores(self.model(*batch.to(self.device).inputs)))
+            tick(len(batch))
         return torch.cat(found).double().softmax(-1).cpu().numpy()
 
     def classify(self, curves: Curves) -> list[Answer]:

@@ -12,6 +12,7 @@ from regard.data.clips import padded, picture
 from regard.errors import ConfigError
 from regard.models.sound_classifier import SoundClassifier
 from regard.predictors.labeller import Answer
+from regard.ticks import tick
 
 BATCH = 64
 
@@ -33,6 +34,7 @@ class ClipClassifier:
             frames, lengths = padded(pictures)
             hidden = self.model(frames.to(self.device), lengths.to(self.device))
             rows.append(self.model.scores(hidden).double().softmax(-1).cpu().numpy())
+            tick(len(pictures))
         return np.concatenate(rows) if rows else np.zeros((0, len(self.labels)))
 
     def classify(self, files: Sequence[str | Path]) -> list[Answer]:

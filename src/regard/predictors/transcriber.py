@@ -15,6 +15,7 @@ from regard.data.tokenizers.tiktoken import END, LANGUAGES, NO_TIMES, START
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.search import Search, beam_search
 from regard.models.whisper import Whisper
+from regard.ticks import tick
 
 SILENCE = 1e-3  # nothing louder than this is no speech; asked all the same, the model would make something up
 
@@ -73,6 +74,7 @@ class Transcriber:
             ids = self.ids([sounds[places[i][0]][places[i][1] : places[i][2]] for i in rows], beam, language)
             for i, found in zip(rows, ids, strict=True):
                 texts[i] = self.tokenizer.decode(found).strip()
+            tick(len(rows))
         passages: list[list[Passage]] = [[] for _ in sounds]
         for (n, start, stop), text in zip(places, texts, strict=True):
             passages[n].append(Passage(start / RATE, stop / RATE, text))

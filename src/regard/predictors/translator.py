@@ -15,6 +15,7 @@ from regard.generate.sampling import luck
 from regard.generate.search import Found, Search, beam_search, sample
 from regard.models.base import EncoderDecoder
 from regard.nn.taps import watch
+from regard.ticks import tick
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ class Translator:
             limits = torch.full_like(lengths, max_length) if max_length else 2 * lengths + 10
             ragged = len(ids[rows[0]]) != len(ids[rows[-1]])
             yield rows, source, lengths if ragged else None, limits.clamp(max=room)
+            tick(len(rows))
 
     def padded(self, rows: list[list[int]]) -> tuple[Tensor, Tensor]:
         longest = max(len(row) for row in rows)

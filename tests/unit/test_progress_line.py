@@ -1,0 +1,51 @@
+"""Long work is told of while it lasts, and short work is not."""
+
+import time
+
+import pytest
+
+from regard.cli.common import MOMENT, PATIENT, Flags
+from regard.ticks import tick
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def work(*steps: tuple[float, int]) -> None:
+        for seconds, done in steps:
+            now[0] += seconds
+            tick(done)
+
+    return work
+
+
+def test_a_moment_is_not_worth_a_line(clock, capsys):
+    with Flags().progress("texts", 100):
+        clock((MOMENT / 2, 60), (MOMENT / 4, 40))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_log_gets_a_line_now_and_then(clock, capsys):
+    with Flags().progress("texts", 1000):
+        clock((4.0, 80), (1.0, 20), (PATIENT, 100), (0.1, 1))
+    assert capsys.readouterr().err.splitlines() == [
+        "texts · 80 of 1,000 · 20/s · 0:46 left",
+        "texts · 200 of 1,000 · 13/s · 1:00 left",
+    ]
+    tick(5)  # nobody listens any more
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_one_line_that_goes_away(clock, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Flags().progress("passages"):
+        clock((4.0, 8), (1.0, 2))
+    assert capsys.readouterr().err == "\r\x1b[Kpassages · 8 · 2.0/s\r\x1b[Kpassages · 10 · 2.0/s\r\x1b[K"
+
+
+def test_quiet_is_quiet(clock, capsys):
+    with Flags(quiet=True).progress("texts", 10):
+        clock((60.0, 5))
+    assert capsys.readouterr().err == ""
