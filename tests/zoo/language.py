@@ -20,6 +20,11 @@ LANGUAGE = [
         ("gate and input of SwiGLU are swapped", "F.silu(gate) * up", "F.silu(up) * gate", LLAMA),
     ),
     *bugs(
+        "nn/linear.py",
+        ("oneDNN forgets the bias", "(x, weight, bias, ", "(x, weight, None, ", "unit/nn/test_linear.py"),
+        ("gradients are asked of oneDNN", "torch.is_grad_enabled() or ", "", "unit/nn/test_linear.py"),
+    ),
+    *bugs(
         "nn/cache.py",
         (
             "all rows are written at the first one's place",
