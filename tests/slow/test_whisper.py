@@ -1,5 +1,6 @@
 """The published Whisper, on sentences spoken by espeak-ng: equal to transformers', and good enough to read."""
 
+import copy
 import shutil
 import subprocess
 
@@ -58,11 +59,13 @@ def test_states_and_transcripts_are_those_of_transformers(sounds):
     extractor = transformers.WhisperFeatureExtractor.from_pretrained(folder)
     for sound in sounds[:5]:
         picture = extractor(sound.numpy(), sampling_rate=16_000, return_tensors="pt").input_features
-        with torch.no_grad():
-            states = theirs.model.encoder(picture).last_hidden_state
-            torch.testing.assert_close(ours.model.encode(ours.pictures([sound])), states, rtol=0, atol=2e-4)
-            found = theirs.generate(picture, num_beams=1, do_sample=False)[0].tolist()
+        torch.testing.assert_close(ours.pictures([sound]), picture, rtol=0, atol=1e-5)
+        found = theirs.generate(picture, num_beams=1, do_sample=False)[0].tolist()
         assert ours.ids([sound], beam=1)[0][:-1] == found
+        with torch.no_grad():  # in float64: a few places of the silence behind a sentence magnify what float32 rounds
+            states = copy.deepcopy(theirs).double().model.encoder(picture.double()).last_hidden_state
+            mine = copy.deepcopy(ours.model).double().encode(picture.double())
+        torch.testing.assert_close(mine, states, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("beam", [1, 5])
