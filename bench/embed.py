@@ -130,7 +130,8 @@ def each(build: Callable[..., Embed], *args: Any) -> Callable[[list[str], bool],
 def main(file: str = "", threads: int = 2) -> None:
     torch.set_num_threads(threads)
     texts = Path(file).read_text("utf-8").splitlines() if file else sentences()
-    others = [f for f in (onnxruntime, sentence_transformers) if find_spec(f.__name__)]
+    wanted = {onnxruntime: ("onnxruntime", "onnx"), sentence_transformers: ("sentence_transformers",)}
+    others = [build for build, packages in wanted.items() if all(map(find_spec, packages))]
     work = {"regard_int8": Contender(each, regard, threads, True), "regard": Contender(each, regard, threads)}
     work |= {f.__name__: Contender(each, f, threads) for f in (transformers, *others)}
     want = work["transformers"](texts, False)

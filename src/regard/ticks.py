@@ -1,9 +1,11 @@
-"""How far long work has come: who works says so, and who watches hears it. Mostly nobody does."""
+"""What a person at the terminal hears: remarks, passing lines, and how far long work has come."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+WIPE = "\r\x1b[K"
 _hear: ContextVar[Callable[[int], None] | None] = ContextVar("hear", default=None)
 
 
@@ -21,3 +23,21 @@ def hearing(hear: Callable[[int], None]) -> Iterator[None]:
         yield
     finally:
         _hear.reset(before)
+
+
+_open = False  # whether the last line may be written over
+
+
+def say(text: str, passing: bool = False) -> None:
+    """A line on stderr, out of the way of results. A `passing` one is written over by what is said next."""
+    global _open
+    start, _open = WIPE if _open else "", passing
+    print(start + text, end="" if passing else "\n", file=sys.stderr, flush=True)
+
+
+def settle(wipe: bool = False) -> None:
+    """A passing line passes no more: it stays, or is wiped out."""
+    global _open
+    if _open:
+        print(WIPE if wipe else "\n", end="", file=sys.stderr, flush=True)
+    _open = False

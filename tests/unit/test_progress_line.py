@@ -5,6 +5,7 @@ import time
 import pytest
 
 from regard.cli.common import MOMENT, PATIENT, Flags
+from regard.data.folders import to_stderr
 from regard.ticks import tick
 
 
@@ -42,10 +43,19 @@ def test_a_terminal_gets_one_line_that_goes_away(clock, capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     with Flags().progress("passages"):
         clock((4.0, 8), (1.0, 2))
-    assert capsys.readouterr().err == "\r\x1b[Kpassages · 8 · 2.0/s\r\x1b[Kpassages · 10 · 2.0/s\r\x1b[K"
+    assert capsys.readouterr().err == "passages · 8 · 2.0/s\r\x1b[Kpassages · 10 · 2.0/s\r\x1b[K"
 
 
 def test_quiet_is_quiet(clock, capsys):
     with Flags(quiet=True).progress("texts", 10):
         clock((60.0, 5))
     assert capsys.readouterr().err == ""
+
+
+def test_a_remark_does_not_stick_to_the_line(clock, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    with Flags().progress("texts"):
+        clock((4.0, 8))
+        Flags().say("one is empty")
+        to_stderr("another too")
+    assert capsys.readouterr().err == "\r\x1b[K".join(["texts · 8 · 2.0/s", "one is empty\nanother too\n"])

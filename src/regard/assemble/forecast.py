@@ -45,9 +45,10 @@ def default_run(arch: str, size: str, data: HistoryConfig, device: str) -> Run:
 
 def follows(run: Run) -> dict[str, Any]:
     """What the model takes from the settings of its data."""
-    data = run.data
-    assert isinstance(data, HistoryConfig)
-    return dict(lookback=data.lookback, horizon=data.horizon, columns=data.target or ("value",))
+    data, config = run.data, run.model
+    assert isinstance(data, HistoryConfig) and isinstance(config, ForecasterConfig)
+    patch = min(config.patch, data.lookback)
+    return dict(lookback=data.lookback, horizon=data.horizon, columns=data.target or ("value",), patch=patch)
 
 
 def make_task(_: Run) -> Forecast:

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard.errors import ConfigError, DataError
-from regard.ticks import hearing
+from regard.ticks import hearing, say, settle
 
 MOMENT, PATIENT = 2.0, 10.0  # seconds before progress is told, and between two lines that cannot be overwritten
 
@@ -28,7 +28,7 @@ class Flags:
     def say(self, text: str) -> None:
         """A remark for the person watching: on stderr, so that results can be piped."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            say(text)
 
     @contextlib.contextmanager
     def progress(self, what: str, total: int = 0) -> Iterator[None]:
@@ -38,7 +38,7 @@ class Flags:
             try:
                 yield
             finally:
-                line.close()
+                settle(wipe=True)
 
 
 class Line:
@@ -46,7 +46,7 @@ class Line:
 
     def __init__(self, what: str, total: int):
         self.what, self.total, self.done = what, total, 0
-        self.live, self.open = sys.stderr.isatty(), False
+        self.live = sys.stderr.isatty()
         self.start = time.monotonic()
         self.next = self.start + MOMENT
 
@@ -56,8 +56,7 @@ class Line:
         if now < self.next or not self.done:
             return
         self.next = now + (MOMENT / 10 if self.live else PATIENT)
-        print(self.text(now - self.start), end="" if self.live else "\n", file=sys.stderr, flush=True)
-        self.open = self.live
+        say(self.text(now - self.start), passing=self.live)
 
     def text(self, seconds: float) -> str:
         rate = self.done / seconds
@@ -66,11 +65,7 @@ class Line:
         if self.total:
             minutes, left = divmod(round(max(0, self.total - self.done) / rate), 60)
             parts.append(f"{minutes}:{left:02d} left")
-        return ("\r\x1b[K" if self.live else "") + " · ".join(parts)
-
-    def close(self) -> None:
-        if self.open:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+        return " · ".join(parts)
 
 
 ANYWHERE = {"-q": "-q", "--quiet": "-q", "-v": "-v", "--verbose": "-v"}

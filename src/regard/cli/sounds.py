@@ -152,7 +152,8 @@ def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, j
     heard = [(clip, sound) for clip, sound in sounds_of(clips, flags) if sound is not None]
     if not heard:
         raise DataError(f"{data}: no clips to score on")
-    texts = [text_of(passages) for passages in model.transcribe([sound for _, sound in heard], beam=beam)]
+    with flags.progress("passages"):
+        texts = [text_of(passages) for passages in model.transcribe([sound for _, sound in heard], beam=beam)]
     found = word_errors([clip.label for clip, _ in heard], texts)
     noted = {"on": data, "beam": beam, "wer": found.rate, "clips": len(heard), **dataclasses.asdict(found)}
     note(Path(run), noted)
@@ -169,11 +170,13 @@ def predict_clips(
 ) -> None:
     """Every clip of a folder, an archive or a table, or one, with its label and probabilities, or with its text."""
     from regard.data.clips import list_clips
+    from regard.predictors import Transcriber
 
     clips = list_clips(file, labelled=False)
     if not clips:
         raise DataError(f"{file} holds no WAV files")
-    write_rows(answers(model, clips, beam, flags), out, json, flags, "clips", len(clips))
+    what, total = ("passages", 0) if isinstance(model, Transcriber) else ("clips", len(clips))
+    write_rows(answers(model, clips, beam, flags), out, json, flags, what, total)
 
 
 def answers(

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -11,13 +10,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import RegardError, WorkFailed
+from regard.ticks import say
 
 Say = Callable[[str], None]
 
 
 def to_stderr(line: str) -> None:
     """The usual `say`: progress is for people, so it stays out of the results on stdout."""
-    print(line, file=sys.stderr, flush=True)
+    say(line)
 
 
 def cache_folder() -> Path:

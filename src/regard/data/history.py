@@ -142,6 +142,14 @@ class HistoryParts:
         return np.where(np.ptp(rows, 0) > 0, rows.std(0), 1.0)  # the spread of 0.1 alone is not quite 0
 
 
+def _shorter(config: HistoryConfig, borders: list[tuple[int, int]]) -> str:
+    """What to type so that every part has a few windows; nothing, where it has too few rows for that."""
+    train, *others = (stop - start for start, stop in borders)
+    horizon = min(config.horizon, min(others) // 2)
+    lookback = min(config.lookback, (train - horizon) // 2)
+    return f", or type --horizon {horizon} --set data.lookback={lookback}" if horizon > 0 and lookback > 1 else ""
+
+
 def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     """The table cut in time: the past to train on, then rows to validate and to test on, which may look back over the
     border but are never trained on."""
@@ -160,12 +168,10 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     parts = [Windows(history.values, *border, config.lookback, config.horizon) for border in borders]
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
         if not len(windows):
-            rows, need = stop - start, config.horizon + (config.lookback if what == "train" else 0)
-            room = rows - config.horizon
-            shorter = f"--set data.lookback={room // 2}" if room >= 4 else f"--horizon {max(1, rows // 4)}"
+            need = config.horizon + (config.lookback if what == "train" else 0)
             raise DataError(
-                f"{path}: {rows:,} rows to {what} on, but one window takes {need:,} (horizon {config.horizon}, "
-                f"look-back {config.lookback}); give more rows, or type {shorter}"
+                f"{path}: {stop - start:,} rows to {what} on, but one window takes {need:,} (horizon {config.horizon}, "
+                f"look-back {config.lookback}); give more rows{_shorter(config, borders)}"
             )
     say(
         f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} seen, {config.horizon} told: "

@@ -135,7 +135,6 @@ class Embedder:
         width = self.model.config.width * (4 if layer == LAST4 else 1)
         vectors, padding = np.zeros((len(ids), width), np.float32), 0
         for rows, source, lengths in self.batches(ids, batch):
-            tick(len(rows))
             kept: list[Tensor] = []
             how: dict[str, Any] = {
                 "starts" if self.packs else "lengths": lengths,
@@ -148,6 +147,7 @@ class Embedder:
             found = F.normalize(found, dim=-1) if normalise else found
             vectors[rows] = found.float().cpu().numpy()
             padding += source.numel() - sum(len(ids[r]) for r in rows)
+            tick(len(rows))
         return Features(vectors, cut, sum(map(len, ids)), padding)
 
     def similar(self, query: str, texts: Sequence[str], top: int = 5, batch: int = 32) -> list[Similar]:

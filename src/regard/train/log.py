@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
+from regard.ticks import say, settle
 
 Event = dict[str, Any]
 PATIENT = 10.0  # seconds between progress lines where they cannot be overwritten
@@ -29,7 +30,6 @@ class Log:
         self.quiet, self.on_log = quiet, on_log
         self.live = sys.stderr.isatty()
         self.spoken = 0.0
-        self.open_line = False
 
     def __call__(self, event: Event, text: str = "", passing: bool = False) -> None:
         """Record an event. `text` is for the person; `passing` progress may be overwritten or left out."""
@@ -54,14 +54,10 @@ class Log:
             if time.monotonic() - self.spoken < PATIENT:
                 return
             self.spoken = time.monotonic()
-        start = "\r\x1b[K" if self.open_line else ""
-        self.open_line = passing and self.live
-        print(start + text, end="" if self.open_line else "\n", file=sys.stderr, flush=True)
+        say(text, passing and self.live)
 
     def close(self) -> None:
-        if self.open_line:
-            print(file=sys.stderr)
-            self.open_line = False
+        settle()
         self.file.close()
         if self.board:
             self.board.close()

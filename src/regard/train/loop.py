@@ -125,7 +125,7 @@ def train(
                 tally.add(loss, norm, bad, count)
                 at.targets += count if read is None else world.sum(sum(read(batch) for batch in micros))
 
-                if fixed := at.steps == 0 and (steps := pace.fit(run.minutes, held_out)) > 0:
+                if fixed := at.steps == 0 and (steps := pace.fit(run, held_out)) > 0:
                     at.steps, run = steps, with_steps(run, steps)
                     log.say(f"{run.minutes:g} minutes are {steps} steps on this machine{pace.dear()}")
                 if logged := at.step % run.log_every == 0 or at.step == at.steps:

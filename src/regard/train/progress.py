@@ -107,12 +107,12 @@ class Pace:
         passed = max(time.monotonic() - then, 1e-9)
         return (self.at.targets - targets) / passed, passed / max(1, self.at.step - step)
 
-    def fit(self, minutes: float, held_out: Callable[[], int]) -> int:
+    def fit(self, run: Run, held_out: Callable[[], int]) -> int:
         """How many steps fit into `minutes`, judged by the first ones; 0 while it is too early to say.
 
         `held_out` counts the targets of an evaluation. Where that is dear, the run is content with fewer.
         """
-        step, budget = self.at.step, 60 * minutes
+        step, budget = self.at.step, 60 * run.minutes
         if step not in (WARMING_UP, TIMED_STEPS) and self.seconds() < budget:
             return 0
         if self.device.type == "cuda":
@@ -125,12 +125,16 @@ class Pace:
             return 0
         then, first = self.warm
         each = (now - then) / (TIMED_STEPS - first)
-        self.evaluation = each / LEARNING * held_out() * step / max(1, self.at.targets)
-        spare = EVALUATION_SHARE * budget
-        if EVALUATIONS * self.evaluation > EVALUATION_MOST * budget:
-            self.at.evaluations = max(1, int(EVALUATION_MOST * budget / self.evaluation))
-            spare = min(self.at.evaluations * self.evaluation, (budget - now) / 2)
-        return step + max(0, int((budget - spare - now) / each))
+        left, once = budget - now, each / LEARNING * held_out() * step / max(1, self.at.targets)
+        self.evaluation = once
+        if run.eval_every:
+            steps = min(left - EVALUATION_SHARE * budget, left / (1 + once / each / run.eval_every)) / each
+        else:
+            if EVALUATIONS * once > EVALUATION_MOST * budget:
+                self.at.evaluations = max(1, int(EVALUATION_MOST * budget / once))
+            all_of_them = self.at.evaluations + (run.average and self.at.evaluations > 1)  # the mean is judged too
+            steps = (left - min(max(EVALUATION_SHARE * budget, all_of_them * once), left / 2)) / each
+        return step + max(0, int(steps))
 
     def dear(self) -> str:
         """What is told when there are fewer evaluations than usual."""

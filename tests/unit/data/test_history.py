@@ -1,5 +1,7 @@
 """Tables over time and their windows."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -68,3 +70,20 @@ def test_what_cannot_be_is_refused(tmp_path):
         read_history(path, HistoryConfig())
     with pytest.raises(DataError, match="has no column 'close'; there are: a, b"):
         read_history(path, HistoryConfig(target=("close",)))
+
+
+@pytest.mark.parametrize("rows", [30, 60, 150, 400])
+def test_what_is_told_to_type_works(tmp_path, rows):
+    path = tmp_path / "short.csv"
+    path.write_text("close\n" + "".join(f"{i % 7}\n" for i in range(rows)))
+    with pytest.raises(DataError, match="give more rows") as told:
+        read_parts(HistoryConfig(path=str(path)))
+    horizon, lookback = map(int, re.search(r"--horizon (\d+) --set data.lookback=(\d+)", str(told.value)).groups())
+    parts = read_parts(HistoryConfig(path=str(path), horizon=horizon, lookback=lookback))
+    assert min(len(parts.train), len(parts.valid), len(parts.test)) > 1
+
+
+def test_a_handful_of_rows_is_too_few(tmp_path):
+    (tmp_path / "tiny.csv").write_text("close\n1\n2\n3\n4\n5\n")
+    with pytest.raises(DataError, match=r"give more rows$"):
+        read_parts(HistoryConfig(path=str(tmp_path / "tiny.csv")))

@@ -228,15 +228,16 @@ class Clock:
         return self.now
 
 
-def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, held_out: int = 0) -> Progress:
+def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, held_out: int = 0, **settings) -> Progress:
     clock = Clock()
     monkeypatch.setattr("regard.train.progress.time", clock)
     at = Progress(step=done, seconds=seconds_at(done) if done else 0.0)
+    run = toy_run(steps=0, minutes=minutes, schedule=Schedule(kind="linear", warmup=20), **settings)
     clock.now += at.seconds
     pace = Pace(at, torch.device("cpu"))
     for step in range(done + 1, 21):
         at.step, at.targets, clock.now = step, 50 * step, 100.0 + seconds_at(step)
-        if steps := pace.fit(minutes, lambda: held_out):
+        if steps := pace.fit(run, lambda: held_out):
             at.steps = steps
             return at
     raise AssertionError("the steps were never fixed")
@@ -256,14 +257,19 @@ def test_minutes_become_steps(monkeypatch):
 
 @pytest.mark.parametrize(
     ("held_out", "evaluations", "steps"),
-    [(2_500, 8, 564), (5_000, 4, 600 - 4 * 33), (30_000, 1, 600 - 200), (300_000, 1, 20 + 290)],
-    ids=["cheap", "half as many", "one", "one that is dearer than all else"],
+    [(500, 8, 564), (2_500, 8, 600 - 150), (5_000, 4, 600 - 167), (30_000, 1, 600 - 200), (300_000, 1, 20 + 290)],
+    ids=["cheap", "all eight and that of the mean", "half as many", "one", "one that is dearer than all else"],
 )
 def test_dear_evaluations_are_few(monkeypatch, held_out, evaluations, steps):
     """A step takes 0.1 s and 50 targets; to look at as many takes a third of that. A minute is 600 steps."""
-    at = paced(monkeypatch, 1, lambda step: step * 0.1, held_out=held_out)
+    at = paced(monkeypatch, 1, lambda step: step * 0.1, held_out=held_out, eval_every=0)
     assert (at.evaluations, at.steps) == (evaluations, pytest.approx(steps, abs=2))
     assert at.eval_every(toy_run(steps=at.steps, eval_every=0)) == math.ceil(at.steps / evaluations)
+
+
+def test_evaluations_that_were_asked_for_are_made_and_paid_for(monkeypatch):
+    at = paced(monkeypatch, 1, lambda step: step * 0.1, held_out=2_500, eval_every=10)
+    assert at.evaluations == 8 and at.steps * (0.1 + 5 / 3 / 10) == pytest.approx(60, abs=4)
 
 
 def test_the_fixed_steps_are_written_down(tmp_path):
