@@ -109,12 +109,17 @@ All settings are in `run.json`, the curves in `metrics.jsonl`.
 """
 
 
-def class_scores(labels: tuple[str, ...], say: Say | None, more: Scores = lambda *_: {}) -> Scores | None:
-    """Told of held-out classes beside their accuracy; and an alarm when one of them takes every prediction."""
+def class_scores(
+    labels: tuple[str, ...], say: Say | None, balanced: bool, more: Scores = lambda *_: {}
+) -> Scores | None:
+    """Told of held-out classes beside their accuracy; and, once, an alarm when one of them takes every prediction."""
+    told: set[str] = set()
 
     def scores(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
-        if say is not None and (warning := alarm(true, guessed, labels)):
+        warning = alarm(true, guessed, labels, balanced)
+        if say is not None and warning and warning not in told:
             say(warning)
+            told.add(warning)
         return {**more(true, guessed), "macro_f1": macro_f1(true, guessed, len(labels))}
 
     return scores if labels else None

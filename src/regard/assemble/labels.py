@@ -143,14 +143,14 @@ def make_task(run: Run, prepared: PreparedLabels | None = None, say: Say | None 
     assert isinstance(run.data, LabelledConfig)
     weights = balanced_weights(prepared.counts) if prepared is not None and run.data.balanced else ()
     kind = Tag if run.task == "tag" else Classify
-    return kind(run.smoothing, weights, None if prepared is None else dev_scores(run.task, prepared, say))
+    return kind(run.smoothing, weights, None if prepared is None else dev_scores(run, prepared, say))
 
 
-def dev_scores(task: str, prepared: PreparedLabels, say: Say | None) -> Scores | None:
+def dev_scores(run: Run, prepared: PreparedLabels, say: Say | None) -> Scores | None:
     """What is told of the held-out labels beside accuracy: macro F1 of classes, F1 of entities."""
     labels, valid = prepared.labels, prepared.valid
-    if task != "tag":
-        return class_scores(labels, say)
+    if run.task != "tag":
+        return class_scores(labels, say, getattr(run.data, "balanced", False))
     if not is_iob(labels):
         return None
     sizes = [int((valid[i][2] >= 0).sum()) for i in range(len(valid))]

@@ -39,13 +39,15 @@ def judge_classes(
     """
     import numpy as np
 
-    from regard.evaluate.labels import alarm, by_class, calibration_error, confusion, macro_f1, reliability
+    from regard.evaluate.labels import alarm, by_class, calibration_error, confusion, interval, macro_f1, reliability
 
     guessed = likely.argmax(1)
     counts, bins = confusion(true, guessed, len(labels)), reliability(likely, true)
     classes = by_class(counts, labels)
+    low, high = interval(int((true == guessed).sum()), len(true))
     found: dict[str, Any] = {
         "accuracy": float((true == guessed).mean()),
+        "accuracy_interval": [low, high],
         "macro_f1": macro_f1(true, guessed, len(labels)),
         "ece": calibration_error(bins),
         "loss": float(-np.log(np.maximum(likely[np.arange(len(true)), true], 1e-300)).mean()),
@@ -56,7 +58,7 @@ def judge_classes(
         "reliability": [dataclasses.asdict(b) for b in bins],
     }
     lines = [
-        f"accuracy     {found['accuracy']:.2%}",
+        f"accuracy     {found['accuracy']:.2%} (95 % interval {low:.1%} to {high:.1%})",
         *beside,
         f"macro F1     {found['macro_f1']:.2%}",
         f"ECE          {found['ece']:.2%}",

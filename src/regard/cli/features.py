@@ -109,7 +109,7 @@ def texts_of(file: Path, column: str, flags: Flags) -> list[tuple[int, str]]:
     ending = Path(file.name.removesuffix(".gz")).suffix.lower()
     if is_jsonl(file) or ending in (".csv", *TABS):
         found = read_table(file, [column] if column else [])
-        place = found.place(column, TEXTS, "text", 0)
+        place = found.place(column, TEXTS, "text", 0 if len(found.columns) == 1 or found.columns[0].isdigit() else None)
         name = found.columns[place]
         guessed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
         if guessed and not is_jsonl(file):  # it may have been a text

@@ -72,11 +72,11 @@ def finetune(
         ),
     ] = False,
     minutes: Annotated[
-        float,
+        float | None,
         typer.Option(
             metavar="M", min=0, help="Train that long.", rich_help_panel="Run", show_default="5, or for labels 3 epochs"
         ),
-    ] = 0.0,
+    ] = None,
     steps: Steps = 0,
     seed: Annotated[int | None, typer.Option(metavar="N", help="The seed.", rich_help_panel="Run")] = None,
     set_: Settings = None,

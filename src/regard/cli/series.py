@@ -91,7 +91,14 @@ def told(model: "ForecastPredictor", file: Path, flags: Flags) -> tuple["History
     history = model.read(file)
     for line in history.told():
         flags.say(line)
-    return history, rows_of(model.forecast(history), history.dated)
+    outlook = model.forecast(history)
+    band = outlook.quantiles if outlook.levels else outlook.mean[..., None]
+    if outside := int(((outlook.mean < band[..., 0]) | (outlook.mean > band[..., -1])).sum()):
+        flags.say(
+            f"{outside:,} of {outlook.mean.size:,} means lie outside their own quantiles: learned from too little, or "
+            "for too short a time"
+        )
+    return history, rows_of(outlook, history.dated)
 
 
 def predict_rows(model: "ForecastPredictor", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
@@ -282,4 +289,4 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     print(table([*lines, *((row.name, f"{row.mse:.4f}", f"{row.mae:.4f}") for row in rows)], right=[1, 2]))
     if "inside" in scores:
         low, *_, high = model.config.quantiles
-        print(f"between its {low:.0%} and {high:.0%} quantiles lie {scores['inside']:.1%}")
+        print(f"between its {low:.0%} and {high:.0%} quantiles lie {scores['inside']:.1%}, wanted {high - low:.0%}")

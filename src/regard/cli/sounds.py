@@ -102,7 +102,7 @@ def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, j
     at = {label: i for i, label in enumerate(model.labels)}
     true = np.array([at[clip.label] for clip, _ in heard])
     common = float(np.bincount(true).max() / len(true))
-    beside = [f"of the commonest class {common:.2%}"]
+    beside = [f"commonest    {common:.2%} by always naming the commonest class"]
     with flags.progress("clips", len(heard)):
         likely = model.probabilities([sound for _, sound in heard])
     found, text = judge_classes(likely, true, model.labels, beside, [], "clips", picture, flags)

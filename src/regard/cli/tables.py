@@ -55,7 +55,7 @@ def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, jso
         what, true = "its own held-out rows", held.labels
         likely = model.of_features(held.features)
     common = float(np.bincount(true).max() / len(true))
-    beside = [f"of the commonest class {common:.2%}"]
+    beside = [f"commonest    {common:.2%} by always naming the commonest class"]
     found, text = judge_classes(likely, true, model.labels, beside, [], "rows", picture, flags)
     noted = {"on": what, "majority": common, **found}
     note(Path(run), {k: v for k, v in noted.items() if isinstance(v, int | float | str)})

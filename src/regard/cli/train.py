@@ -204,7 +204,7 @@ def train(
         ),
     ] = "",
     minutes: Annotated[
-        float,
+        float | None,
         typer.Option(
             metavar="M",
             min=0,
@@ -212,7 +212,7 @@ def train(
             rich_help_panel="Run",
             show_default="3 to 4 on a CPU",
         ),
-    ] = 0.0,
+    ] = None,
     steps: Steps = 0,
     seeds: Annotated[
         int, typer.Option(metavar="N", min=1, help="Train that many times, for a spread.", rich_help_panel="Run")
@@ -350,15 +350,17 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
     return from_dict(DATA[task], values)
 
 
-def adjusted(run: "Run", *, minutes: float, steps: int, seed: int | None, settings: list[str]) -> "Run":
+def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None, settings: list[str]) -> "Run":
     """The run with the flags of the command line applied, `--set` last."""
     from regard.assemble import settled
     from regard.config import override
 
+    if minutes == 0:
+        raise ConfigError("--minutes 0 is no time at all; type a number above it, as --minutes 0.5")
     if minutes and steps:
         raise ConfigError("--minutes or --steps, not both")
     if minutes or steps:
-        run = dataclasses.replace(run, minutes=minutes, steps=steps, epochs=0.0)
+        run = dataclasses.replace(run, minutes=minutes or 0.0, steps=steps, epochs=0.0)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
     first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends

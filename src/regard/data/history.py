@@ -64,7 +64,12 @@ class History:
         ahead = np.arange(1, steps + 1)
         if self.times is None:
             return ahead.astype(float)
-        return self.times[-1] + ahead * float(np.median(np.diff(self.times)))
+        step = float(np.median(np.diff(self.times)))
+        days = np.floor(self.times).astype(np.int64)
+        if self.dated and step == 1 and len(days) > 10 and np.is_busday(days.astype("datetime64[D]")).all():
+            later = np.busday_offset(days[-1].astype("datetime64[D]"), ahead)  # a table without weekends goes on so
+            return later.astype(np.int64) + self.times[-1] % 1
+        return self.times[-1] + ahead * step
 
 
 def read_history(path: Path, config: HistoryConfig) -> History:

@@ -241,7 +241,13 @@ def list_parts(path: Path, label: str = "") -> dict[str, Sequence[Listed]]:
 def list_images(path: Path, label: str = "") -> list[Listed]:
     if path.is_dir():
         classes = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-        return [Listed(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
+        listed = [Listed(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
+        if not listed and (loose := sum(1 for _ in files_of(path))):
+            raise DataError(
+                f"{path} holds {loose:,} images and no folder for each class; wanted the folder above them, or a table "
+                "of paths and labels"
+            )
+        return listed
     if not path.is_file():
         raise DataError(f"no file or folder {path}; wanted a folder for each class, or a table of paths and labels")
     table = read_table(path, (label,))

@@ -45,7 +45,7 @@ def read_lines(path: Path) -> Iterator[str]:
                 except UnicodeDecodeError as e:
                     raise DataError(_not_utf8(path, number, line, e)) from None
             if number == 0:
-                raise DataError(f"{path} is empty; wanted text, one sentence per line")
+                raise DataError(f"{path} is empty; wanted at least one line")
     except FileNotFoundError:
         raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
     except IsADirectoryError:

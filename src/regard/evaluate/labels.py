@@ -57,14 +57,23 @@ def macro_f1(true: np.ndarray, guessed: np.ndarray, labels: int) -> float:
     return float(np.mean([s.f1 for s, m in zip(by_class(table, [""] * labels), met, strict=True) if m]))
 
 
-def alarm(true: np.ndarray, guessed: np.ndarray, labels: Sequence[str]) -> str:
+def alarm(true: np.ndarray, guessed: np.ndarray, labels: Sequence[str], balanced: bool = False) -> str:
     """What to say when a single class takes every prediction, the sign of a classifier that has learned nothing."""
     if len(np.unique(guessed)) != 1 or len(np.unique(true)) < 2:
         return ""
     return (
         f"ALARM: all {len(guessed):,} held-out examples are called {labels[int(guessed[0])]!r}; the model tells "
-        "nothing apart yet. If that goes on, try longer training, a lower --set optim.lr=…, or --set data.balanced=true"
+        "nothing apart yet. If that goes on, try longer training, or a lower --set optim.lr=…"
+        + ("" if balanced else ", or --set data.balanced=true")
     )
+
+
+def interval(right: int, count: int) -> tuple[float, float]:
+    """Where a share that was seen as right/count truly lies, 95 times of 100 (Wilson 1927)."""
+    z2, p = 1.959964**2, right / count
+    middle = (p + z2 / (2 * count)) / (1 + z2 / count)
+    half = (z2 * (p * (1 - p) + z2 / (4 * count)) / count) ** 0.5 / (1 + z2 / count)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 # -- calibration --------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binomtest
 
 from regard.errors import DataError
 from regard.evaluate.labels import (
@@ -14,6 +15,7 @@ from regard.evaluate.labels import (
     confusion,
     entities,
     entity_score,
+    interval,
     is_iob,
     macro_f1,
     reliability,
@@ -45,6 +47,13 @@ def test_the_alarm_is_for_one_guess_where_there_is_more_to_tell():
     assert told.startswith("ALARM: all 3 held-out examples are called 'c'; ")
     assert not alarm(np.array([0, 1, 1]), np.array([2, 2, 1]), ["a", "b", "c"])
     assert not alarm(np.array([1, 1]), np.array([1, 1]), ["a", "b"]), "all of them are"
+    assert told.endswith("balanced=true") and "balanced" not in alarm(np.array([0, 1]), np.array([1, 1]), "ab", True)
+
+
+@pytest.mark.parametrize(("right", "count"), [(3, 3), (0, 7), (45, 59), (9_412, 10_000)])
+def test_the_interval_is_scipys(right, count):
+    theirs = binomtest(right, count).proportion_ci(method="wilson")
+    assert interval(right, count) == pytest.approx((theirs.low, theirs.high), abs=1e-7)
 
 
 def test_calibration_by_hand():
