@@ -100,8 +100,9 @@ def train(
         plain = device.type == "cuda" and run.accumulate == 1 and not (run.compile or run.minutes)
         work = RecordedPass(share, model) if plain and getattr(task, "replays", False) else share
 
-        def held_out() -> int:
-            return sum(map(read or task.count, valid_batches()))
+        def evaluation() -> float:
+            """Its seconds; on a GPU they hardly count, and compiling for a look ahead would."""
+            return judge.seconds(model) if device.type == "cpu" and not run.compile else 0.0
 
         def save() -> None:
             at.seconds = pace.seconds()
@@ -125,7 +126,7 @@ def train(
                 tally.add(loss, norm, bad, count)
                 at.targets += count if read is None else world.sum(sum(read(batch) for batch in micros))
 
-                if fixed := at.steps == 0 and (steps := pace.fit(run, held_out)) > 0:
+                if fixed := at.steps == 0 and (steps := pace.fit(run, evaluation)) > 0:
                     at.steps, run = steps, with_steps(run, steps)
                     log.say(f"{run.minutes:g} minutes are {steps} steps on this machine{pace.dear()}")
                 if logged := at.step % run.log_every == 0 or at.step == at.steps:

@@ -20,7 +20,6 @@ STATE = "state.safetensors"
 EVALUATIONS = 8  # in a run, when eval_every does not say
 EVALUATION_SHARE = 0.06  # of `minutes`, left for evaluations
 EVALUATION_MOST = 0.25  # of `minutes`: if eight would take more, there are fewer of them
-LEARNING = 3  # times what it takes to look: gradients cost as much as two looks
 WARMING_UP = 3  # first steps that are slower than the others and are not timed
 
 
@@ -90,7 +89,7 @@ class Pace:
     def __init__(self, at: Progress, device: torch.device):
         self.at, self.device = at, device
         self.start = time.monotonic() - at.seconds
-        self.evaluation = 0.0  # seconds that one takes, as far as is known
+        self.evaluation = 0.0  # seconds that one takes, once that is known
         self.warm = at.seconds, at.step  # when timing begins: here, if a stopped run is past its warming up
         self.restart()
 
@@ -107,10 +106,10 @@ class Pace:
         passed = max(time.monotonic() - then, 1e-9)
         return (self.at.targets - targets) / passed, passed / max(1, self.at.step - step)
 
-    def fit(self, run: Run, held_out: Callable[[], int]) -> int:
+    def fit(self, run: Run, evaluation: Callable[[], float]) -> int:
         """How many steps fit into `minutes`, judged by the first ones; 0 while it is too early to say.
 
-        `held_out` counts the targets of an evaluation. Where that is dear, the run is content with fewer.
+        `evaluation` says how many seconds one takes. Where that is dear, the run is content with fewer.
         """
         step, budget = self.at.step, 60 * run.minutes
         if step not in (WARMING_UP, TIMED_STEPS) and self.seconds() < budget:
@@ -125,8 +124,8 @@ class Pace:
             return 0
         then, first = self.warm
         each = (now - then) / (TIMED_STEPS - first)
-        left, once = budget - now, each / LEARNING * held_out() * step / max(1, self.at.targets)
-        self.evaluation = once
+        self.evaluation = once = evaluation()
+        left = budget - self.seconds()
         if run.eval_every:
             steps = min(left - EVALUATION_SHARE * budget, left / (1 + once / each / run.eval_every)) / each
         else:

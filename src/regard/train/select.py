@@ -6,6 +6,7 @@ done again, with the same result.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from regard.train.run import Run
 
 Metrics = dict[str, float]
 WANTED = ("bleu", "entity_f1", "accuracy")
+TIMED = 4  # batches whose pace tells how long an evaluation takes
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,23 @@ class Judge:
                 found |= self.metric(model)
         model.train()
         return found
+
+    def seconds(self, model: nn.Module) -> float:
+        """How long the held-out loss takes, judged by the first batches; on a CPU."""
+        total = timed = 0
+        passed = 0.0
+        model.eval()
+        with torch.no_grad(), self.precision:
+            for number, batch in enumerate(self.valid_batches()):
+                total += self.task.count(batch)
+                if number < TIMED:
+                    for _ in range(2 if number == 0 else 1):  # the very first pass is slower than the others
+                        start = time.monotonic()
+                        self.task.loss_sum(model, batch)
+                    passed += time.monotonic() - start
+                    timed += self.task.count(batch)
+        model.train()
+        return passed * total / max(1, timed)
 
     def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
         """Keep the weights if they are among the best few; publish them if they are the best. The state comes next."""

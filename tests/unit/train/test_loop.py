@@ -2,11 +2,12 @@
 
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
-from tests.unit.train.toy import Batch, Loader, Model, Task, toy_run, toy_train, valid_batches
+from tests.unit.train.toy import Batch, Loader, Model, Task, save_model, toy_run, toy_train, valid_batches
 from torch.testing import assert_close
 
 from regard import checkpoint
@@ -15,6 +16,7 @@ from regard.train.memory import pieces, size
 from regard.train.progress import Pace, Progress, Tally
 from regard.train.run import read_run
 from regard.train.schedule import Schedule
+from regard.train.select import TIMED, Judge
 
 
 @pytest.fixture(autouse=True)
@@ -228,7 +230,7 @@ class Clock:
         return self.now
 
 
-def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, held_out: int = 0, **settings) -> Progress:
+def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, dear: float = 0.0, **settings) -> Progress:
     clock = Clock()
     monkeypatch.setattr("regard.train.progress.time", clock)
     at = Progress(step=done, seconds=seconds_at(done) if done else 0.0)
@@ -236,8 +238,8 @@ def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, held_out: int 
     clock.now += at.seconds
     pace = Pace(at, torch.device("cpu"))
     for step in range(done + 1, 21):
-        at.step, at.targets, clock.now = step, 50 * step, 100.0 + seconds_at(step)
-        if steps := pace.fit(run, lambda: held_out):
+        at.step, clock.now = step, 100.0 + seconds_at(step)
+        if steps := pace.fit(run, lambda: dear):
             at.steps = steps
             return at
     raise AssertionError("the steps were never fixed")
@@ -256,20 +258,38 @@ def test_minutes_become_steps(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("held_out", "evaluations", "steps"),
-    [(500, 8, 564), (2_500, 8, 600 - 150), (5_000, 4, 600 - 167), (30_000, 1, 600 - 200), (300_000, 1, 20 + 290)],
+    ("dear", "evaluations", "steps"),
+    [(0.3, 8, 564), (1.5, 8, 600 - 135), (3.5, 4, 600 - 175), (20, 1, 600 - 200), (200, 1, 20 + 290)],
     ids=["cheap", "all eight and that of the mean", "half as many", "one", "one that is dearer than all else"],
 )
-def test_dear_evaluations_are_few(monkeypatch, held_out, evaluations, steps):
-    """A step takes 0.1 s and 50 targets; to look at as many takes a third of that. A minute is 600 steps."""
-    at = paced(monkeypatch, 1, lambda step: step * 0.1, held_out=held_out, eval_every=0)
+def test_dear_evaluations_are_few(monkeypatch, dear, evaluations, steps):
+    """A step takes 0.1 s: a minute is 600 of them."""
+    at = paced(monkeypatch, 1, lambda step: step * 0.1, dear=dear, eval_every=0)
     assert (at.evaluations, at.steps) == (evaluations, pytest.approx(steps, abs=2))
     assert at.eval_every(toy_run(steps=at.steps, eval_every=0)) == math.ceil(at.steps / evaluations)
 
 
 def test_evaluations_that_were_asked_for_are_made_and_paid_for(monkeypatch):
-    at = paced(monkeypatch, 1, lambda step: step * 0.1, held_out=2_500, eval_every=10)
-    assert at.evaluations == 8 and at.steps * (0.1 + 5 / 3 / 10) == pytest.approx(60, abs=4)
+    at = paced(monkeypatch, 1, lambda step: step * 0.1, dear=2.0, eval_every=10)
+    assert at.evaluations == 8 and at.steps * (0.1 + 2.0 / 10) == pytest.approx(60, abs=5)
+
+
+def test_how_long_an_evaluation_takes_is_found_out_without_a_trace(monkeypatch):
+    clock, calls = Clock(), []
+    monkeypatch.setattr("regard.train.select.time", clock)
+
+    class Slow(Task):
+        def loss_sum(self, model, batch):
+            assert not model.training and not torch.is_grad_enabled()
+            calls.append(batch)
+            clock.now += 0.02 * self.count(batch) + (5.0 if len(calls) == 1 else 0.0)  # the first is slow
+            return super().loss_sum(model, batch)
+
+    batches = valid_batches() * 50
+    model, state = Model(), torch.get_rng_state()
+    judge = Judge(Slow(), lambda: iter(batches), None, save_model, nullcontext())
+    assert judge.seconds(model) == pytest.approx(0.02 * sum(map(Slow().count, batches)))
+    assert len(calls) == TIMED + 1 and model.training and torch.equal(torch.get_rng_state(), state)
 
 
 def test_the_fixed_steps_are_written_down(tmp_path):
