@@ -243,6 +243,8 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
         ("next runs/x hello --temperature=0", "above 0"),
         ("next runs/x hello --lens --surprisal", "not both"),
         ("export runs/x --to=onnxx", "no format"),
+        ("evaluate runs/x --data=empty.txt", "empty.txt is empty"),
+        ("train lm --data=my.txt --minutes=0 --name=e", "--minutes 0 is no time at all"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):

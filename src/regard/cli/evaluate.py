@@ -16,7 +16,7 @@ from regard.cli.series import evaluate_forecast, evaluate_series
 from regard.cli.sounds import evaluate_clips, evaluate_transcripts
 from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from regard.data.store import TokenFile
@@ -232,6 +232,8 @@ def held_out_text(model: "Writer", folder: Path, data: str, context: int) -> tup
 
     if data and not is_jsonl(Path(data)):
         text = "".join(read_text(Path(data)))
+        if not text.strip():
+            raise DataError(f"{data} is empty; wanted a text")
         tokens, size, words = TokenFile.of(model.encode(text)), len(text.encode()), len(text.split())
     else:
         if data:
