@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 WIPE = "\r\x1b[K"
+PATIENT = 10.0  # seconds between passing lines where they cannot be written over
 _hear: ContextVar[Callable[[int], None] | None] = ContextVar("hear", default=None)
 
 
@@ -41,3 +42,9 @@ def settle(wipe: bool = False) -> None:
     if _open:
         print(WIPE if wipe else "\n", end="", file=sys.stderr, flush=True)
     _open = False
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

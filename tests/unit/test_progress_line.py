@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from regard.cli.common import MOMENT, PATIENT, Flags
+from regard.cli.common import MOMENT, Flags
 from regard.data.folders import to_stderr
-from regard.ticks import tick
+from regard.ticks import PATIENT, tick
 
 
 @pytest.fixture

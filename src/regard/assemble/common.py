@@ -109,14 +109,13 @@ All settings are in `run.json`, the curves in `metrics.jsonl`.
 """
 
 
-def class_scores(
-    labels: tuple[str, ...], say: Say | None, balanced: bool, more: Scores = lambda *_: {}
-) -> Scores | None:
+def class_scores(run: Run, labels: tuple[str, ...], say: Say | None, more: Scores = lambda *_: {}) -> Scores | None:
     """Told of held-out classes beside their accuracy; and, once, an alarm when one of them takes every prediction."""
+    data: Any = run.data
     told: set[str] = set()
 
     def scores(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
-        warning = alarm(true, guessed, labels, balanced)
+        warning = alarm(true, guessed, labels, data.balanced)
         if say is not None and warning and warning not in told:
             say(warning)
             told.add(warning)

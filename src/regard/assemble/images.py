@@ -144,7 +144,7 @@ def fitted(config: ImageConfig, data: ImageData) -> ImageConfig:
 
 
 def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifyImages:
-    return ClassifyImages(run.smoothing, scores=class_scores(labels, say, getattr(run.data, "balanced", False)))
+    return ClassifyImages(run.smoothing, scores=class_scores(run, labels, say))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:

@@ -150,7 +150,7 @@ def dev_scores(run: Run, prepared: PreparedLabels, say: Say | None) -> Scores | 
     """What is told of the held-out labels beside accuracy: macro F1 of classes, F1 of entities."""
     labels, valid = prepared.labels, prepared.valid
     if run.task != "tag":
-        return class_scores(labels, say, getattr(run.data, "balanced", False))
+        return class_scores(run, labels, say)
     if not is_iob(labels):
         return None
     sizes = [int((valid[i][2] >= 0).sum()) for i in range(len(valid))]

@@ -73,7 +73,7 @@ def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) ->
     def more(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
         return {"balanced_accuracy": balanced_accuracy(true, guessed)}
 
-    return ClassifySamples(run.smoothing, scores=class_scores(labels, say, getattr(run.data, "balanced", False), more))
+    return ClassifySamples(run.smoothing, scores=class_scores(run, labels, say, more))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:

@@ -48,7 +48,7 @@ def follows(_run: Run) -> dict[str, Any]:
 
 
 def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifySamples:
-    return ClassifySamples(run.smoothing, scores=class_scores(labels, say, getattr(run.data, "balanced", False)))
+    return ClassifySamples(run.smoothing, scores=class_scores(run, labels, say))
 
 
 def assemble(run: Run, device: str, say: Say) -> Parts:

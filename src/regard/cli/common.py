@@ -14,9 +14,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard.errors import ConfigError, DataError
-from regard.ticks import hearing, say, settle
+from regard.ticks import PATIENT, duration, hearing, say, settle
 
-MOMENT, PATIENT = 2.0, 10.0  # seconds before progress is told, and between two lines that cannot be overwritten
+MOMENT = 2.0  # seconds before progress is told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,7 @@ class Line:
         parts = [self.what, f"{self.done:,}" + (f" of {self.total:,}" if self.total else "")]
         parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
         if self.total:
-            minutes, left = divmod(round(max(0, self.total - self.done) / rate), 60)
-            parts.append(f"{minutes}:{left:02d} left")
+            parts.append(f"{duration((self.total - self.done) / rate)} left")
         return " · ".join(parts)
 
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
-from regard.ticks import say, settle
+from regard.ticks import PATIENT, duration, say, settle
 
 Event = dict[str, Any]
-PATIENT = 10.0  # seconds between progress lines where they cannot be overwritten
 
 
 class Log:
@@ -106,9 +105,3 @@ def metrics_text(event: Event) -> str:
     hidden = ("step", "seconds", "final", "best", "kept")
     shown = [f"{k.replace('_', ' ')} {v:.3f}" for k, v in event.items() if k not in hidden and isinstance(v, float)]
     return " · ".join(shown)
-
-
-def duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(max(seconds, 0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoint import load_state, load_weights, save_state, weights
-from regard.train.log import duration
+from regard.ticks import duration
 from regard.train.optim import Optimiser
 from regard.train.run import TIMED_STEPS, Run
 

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from regard.train.log import Log, duration, keep_until, train_text
+from regard.ticks import duration
+from regard.train.log import Log, keep_until, train_text
 
 
 def lines(folder: Path) -> list[dict]:
