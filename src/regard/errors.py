@@ -23,6 +23,10 @@ class CheckpointError(RegardError):
     """A run or model folder that cannot be read."""
 
 
+class LimitError(RegardError):
+    """Something that needs more memory or time than it may take."""
+
+
 class MissingExtra(RegardError):
     """An optional package that is not installed."""
 

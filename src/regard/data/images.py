@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard import limits
 from regard.config import at_least
 from regard.data import store
 from regard.data.augment import GREY, Augment, augmented
@@ -389,8 +390,4 @@ def free_memory(device: str) -> int:
     """Bytes."""
     if device.startswith("cuda"):
         return torch.cuda.mem_get_info(device)[0]
-    try:
-        told = Path("/proc/meminfo").read_text()
-        return 1024 * int(next(line for line in told.splitlines() if line.startswith("MemAvailable")).split()[1])
-    except (OSError, StopIteration):
-        return 4 << 30  # not told on this system; most have as much
+    return limits.free()

@@ -1,0 +1,133 @@
+"""How much memory a piece of work may take, and the refusal of what needs more.
+
+Sizes read from a file are a claim until something of that size exists. Check them before allocating:
+
+    limits.require(rows * columns * 4, f"{path}: {rows:,} x {columns:,} numbers", hint="forecast fewer columns")
+    text = limits.read_limited(stream, limits.budget(), str(path))
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import BinaryIO
+
+from regard.errors import ConfigError, LimitError
+
+VARIABLE = "REGARD_MEMORY"
+FRACTION = (
+    0.5  # of the free memory; the rest is for what a size in a file does not tell: copies, activations, libraries
+)
+UNKNOWN = 4 << 30  # where the system does not tell what is free
+CHUNK = 1 << 20  # bytes at once: nothing larger is allocated before it was read
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+PROC = Path("/proc")
+CGROUP = Path("/sys/fs/cgroup")
+# folder below CGROUP, limit, usage, and the part of memory.stat that the kernel gives back when asked
+CGROUPS = {
+    "": ("", "memory.max", "memory.current", "inactive_file"),  # version 2
+    "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
+}
+
+
+def budget() -> int:
+    """Bytes one piece of work may take: $REGARD_MEMORY (such as 8G), or most of what is free."""
+    setting = os.environ.get(VARIABLE, "").strip()
+    return parse_size(setting) if setting else int(FRACTION * free())
+
+
+def require(size: float, what: str, hint: str = "") -> None:
+    """Raise `LimitError` unless `size` bytes fit the budget. `hint`: what to type instead, before the variable."""
+    if not size <= (allowed := budget()):
+        raise LimitError(f"{what} would need {show_size(size)} of memory, and the limit is {raise_hint(allowed, hint)}")
+
+
+def read_limited(stream: BinaryIO, limit: int, what: str, hint: str = "") -> bytes:
+    """All of `stream`, which may be a decompressor; `LimitError` as soon as it proves longer than `limit` bytes."""
+    chunks, size = [], 0
+    while chunk := stream.read(min(CHUNK, limit + 1 - size)):
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            raise LimitError(f"{what} holds more than {raise_hint(limit, hint)}")
+    return b"".join(chunks)
+
+
+def raise_hint(limit: float, hint: str = "") -> str:
+    """The end of a refusal: the limit, then how to get by with it or to raise it."""
+    return f"{show_size(limit)}; {hint + ', or ' if hint else ''}raise it with {VARIABLE}={show_size(2 * limit, '')}"
+
+
+def parse_size(text: str) -> int:
+    """`8G`, `500 MB`, `1.5GiB` or a number of bytes."""
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
+    if match is None:
+        raise ConfigError(f"{VARIABLE} is {text!r}; expected a size such as 8G or 500M")
+    return int(float(match[1]) * UNITS[match[2].upper()])
+
+
+def show_size(size: float, suffix: str = "B") -> str:
+    """1536 as `1.5 KB`; with an empty suffix as `2K`, rounded up, which `parse_size` reads."""
+    unit = next((u for u in ("", "K", "M", "G") if size < 1000 * UNITS[u]), "T")
+    amount = size / UNITS[unit]
+    if not suffix:
+        return f"{-(-amount // 1):.0f}{unit}"
+    return f"{amount:,.0f} {unit}{suffix}" if not unit or amount >= 100 else f"{amount:.1f} {unit}{suffix}"
+
+
+def free() -> int:
+    """Bytes this process can still take: of the machine, of each control group it is in, of its own limit."""
+    left = [value for value in (machine_free(), *cgroups_free(), process_free()) if value is not None]
+    return max(0, min(left, default=UNKNOWN))
+
+
+def machine_free() -> int | None:
+    try:
+        return 1024 * int(fields(PROC / "meminfo")["MemAvailable:"])
+    except (OSError, KeyError, ValueError):
+        pass
+    try:  # macOS tells what there is, not what is free
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    except (AttributeError, OSError, ValueError):
+        return None
+
+
+def cgroups_free() -> list[int]:
+    """What each control group from the process's own up to the root leaves; those without a limit are left out."""
+    try:
+        memberships = [line.split(":", 2) for line in (PROC / "self/cgroup").read_text().splitlines()]
+    except OSError:
+        return []
+    left = []
+    for _, controllers, path in (m for m in memberships if len(m) == 3):
+        for controller in set(controllers.split(",")) & set(CGROUPS):
+            below, limit, usage, spare = CGROUPS[controller]
+            group = Path(path.lstrip("/"))
+            for folder in (CGROUP / below / g for g in (group, *group.parents)):
+                left += cgroup_free(folder, limit, usage, spare)
+    return left
+
+
+def cgroup_free(folder: Path, limit: str, usage: str, spare: str) -> list[int]:
+    try:
+        allowed, used = int((folder / limit).read_text()), int((folder / usage).read_text())
+        return [allowed - used + int(fields(folder / "memory.stat").get(spare, 0))]
+    except (OSError, ValueError):  # a group that is not visible from inside its container; "max"
+        return []
+
+
+def process_free() -> int | None:
+    """What `ulimit -v` leaves."""
+    try:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if soft == resource.RLIM_INFINITY:
+            return None
+        return soft - int((PROC / "self/statm").read_text().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def fields(path: Path) -> dict[str, str]:
+    """The first two words of each line."""
+    return {words[0]: words[1] for line in path.read_text().splitlines() if len(words := line.split()) > 1}
