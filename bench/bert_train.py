@@ -21,7 +21,7 @@ from _common import report, seconds
 
 from regard.data.masking import MaskedBatch
 from regard.models import build, config_for
-from regard.tasks.masked_token import MaskedToken
+from regard.objectives.masked_token import MaskedToken
 from regard.train.optim import Optim, Optimiser
 
 MASKED, LONGEST, STEPS = 0.15, 128, 4

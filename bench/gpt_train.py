@@ -13,7 +13,7 @@ from _common import RESULTS, report, seconds
 
 from regard.data.batch import Tokens
 from regard.models import build, config_for
-from regard.tasks.next_token import NextToken
+from regard.objectives.next_token import NextToken
 from regard.train.optim import Optim, Optimiser
 
 VOCAB, LENGTH, STEPS = 50257, 1024, 4  # steps between two looks at the clock: training never waits for the device

@@ -25,9 +25,9 @@ import torch
 from _common import RESULTS, machine
 
 import regard
-from regard.assemble import assemble, train_run
 from regard.data.labelled import LabelledConfig, read_parts
 from regard.evaluate.labels import entity_score, is_iob
+from regard.tasks import assemble, train_run
 from regard.train.run import load_recipe
 
 SETS = ("sst2", "wnut17", "ewt")

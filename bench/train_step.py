@@ -8,7 +8,7 @@ import torch
 from _common import pair, report, seconds
 
 from regard.data.batch import Pairs, collate
-from regard.tasks.translate import Translate
+from regard.objectives.translate import Translate
 
 
 def step(loss, optimiser, cuda: bool):

@@ -11,7 +11,7 @@ from train_step import step
 
 from regard.data.samples import Samples
 from regard.models import build, config_for
-from regard.tasks.classify import ClassifyImages
+from regard.objectives.classify import ClassifyImages
 
 CLASSES = 1000
 

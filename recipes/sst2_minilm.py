@@ -15,9 +15,9 @@ nothing 80.5 (sst2_lstm.py).
 import dataclasses
 
 from regard import Run
-from regard.assemble import finetune_run
 from regard.data.labelled import LabelledConfig
 from regard.models.fetched import resolve
+from regard.tasks import finetune_run
 
 
 def recipe() -> Run:

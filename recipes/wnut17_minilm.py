@@ -12,9 +12,9 @@ transformers' Trainer with the same weights and settings: 55.6 ± 0.4.
 import dataclasses
 
 from regard import Run
-from regard.assemble import finetune_run
 from regard.data.labelled import LabelledConfig
 from regard.models.fetched import resolve
+from regard.tasks import finetune_run
 
 
 def recipe() -> Run:

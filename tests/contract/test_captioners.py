@@ -13,7 +13,7 @@ from regard.models import build
 from regard.models.captioner import CaptionerConfig, ShowAttendTellConfig
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.nn.taps import watch
-from regard.tasks.caption import Caption
+from regard.objectives.caption import Caption
 
 close = torch.testing.assert_close
 VOCAB, PAD, EOS = 23, 22, 0

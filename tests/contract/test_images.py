@@ -12,7 +12,7 @@ from regard.models.plain import ConvConfig, MLPConfig
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.vit import ViTConfig
 from regard.nn.taps import watch
-from regard.tasks.classify import ClassifyImages
+from regard.objectives.classify import ClassifyImages
 
 close = torch.testing.assert_close
 LABELS = ("a", "b", "c")

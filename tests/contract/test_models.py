@@ -12,7 +12,7 @@ from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import Transformer, TransformerConfig, TransformerState
 from regard.nn.taps import watch
-from regard.tasks.translate import ConsistentTranslate, Translate
+from regard.objectives.translate import ConsistentTranslate, Translate
 
 from .conftest import EOS, PAD, VOCAB
 

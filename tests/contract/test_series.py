@@ -16,9 +16,9 @@ from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
 from regard.nn.attention import Look
 from regard.nn.taps import watch
-from regard.tasks.classify import ClassifySamples
-from regard.tasks.fill_series import FillSeries
-from regard.tasks.forecast import Forecast
+from regard.objectives.classify import ClassifySamples
+from regard.objectives.fill_series import FillSeries
+from regard.objectives.forecast import Forecast
 
 close = torch.testing.assert_close
 LABELS, BANDS = ("a", "b", "c"), ("g", "r")
@@ -120,9 +120,9 @@ def test_for_a_number_that_is_not_known_the_usual_one_of_training_stands_in(mode
 
 
 def test_what_is_usual_is_measured_on_what_is_known(config):
-    from regard.assemble.series import measure_
     from regard.data.series import Curves
     from regard.data.series_batch import SeriesSource
+    from regard.tasks.series import measure_
 
     curves = Curves(["a", "b", "c"], np.array([0, 2, 4, 6]), np.arange(6.0), np.arange(6.0) ** 2, None,
                     np.arange(6) % 2, BANDS, ["a", "b", "c"], np.array([[1.0], [np.nan], [5.0]]))  # fmt: skip

@@ -13,7 +13,7 @@ from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.sound_classifier import SoundClassifierConfig
 from regard.models.whisper import WhisperConfig
 from regard.nn.taps import watch
-from regard.tasks.classify import ClassifySamples
+from regard.objectives.classify import ClassifySamples
 
 close = torch.testing.assert_close
 VOCAB = 23

@@ -11,9 +11,9 @@ import transformers
 from ctranslate2.converters import TransformersConverter
 
 from regard import predictors
-from regard.assemble import default_run, train_run
 from regard.data.prepare import PairsConfig
 from regard.models.transformer import TransformerConfig
+from regard.tasks import default_run, train_run
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 

@@ -8,14 +8,14 @@ import torch
 import transformers
 
 import regard
-from regard.assemble import assemble, finetune_run, train_run
-from regard.assemble.labels import probe
 from regard.data.labelled import LabelledConfig
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import published_weights, to_published
 from regard.predictors.embedder import Embedder
+from regard.tasks import assemble, finetune_run, train_run
+from regard.tasks.labels import probe
 
 WORDS = ["the", "film", "was", "good", "bad", "and", "plot", "cast", "ada", "met", "grace", "in", "paris"]
 close = torch.testing.assert_close
@@ -102,7 +102,7 @@ def test_the_training_loss_is_transformers(task, encoder, data):
     mask = (torch.arange(batch.ids.size(1)) < lengths[:, None]).long()
     labels = batch.labels.masked_fill(batch.labels < 0, -100)
     wanted = theirs(input_ids=batch.ids, attention_mask=mask, labels=labels).loss
-    loss = parts.task.loss_sum(model, batch) / batch.count
+    loss = parts.objective.loss_sum(model, batch) / batch.count
     close(loss, wanted, atol=1e-5, rtol=1e-5)
     loss.backward()
     wanted.backward()

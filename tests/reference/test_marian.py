@@ -92,7 +92,7 @@ def test_swish_models_are_read_too(tmp_path, batch):
 
 def test_a_bias_of_the_logits_comes_through_the_loss_and_out_again(tmp_path, batch):
     from regard.data.batch import collate
-    from regard.tasks.translate import Translate
+    from regard.objectives.translate import Translate
 
     torch.manual_seed(0)
     settings = dict(vocab=53, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, max_length=40)

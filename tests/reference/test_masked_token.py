@@ -11,7 +11,7 @@ from regard.data.masked import Sentences
 from regard.data.masking import MaskedBatch, MaskedRows, Rules
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import to_published, weights_bytes
-from regard.tasks.masked_token import MaskedToken
+from regard.objectives.masked_token import MaskedToken
 
 VOCAB = 90
 transformers = pytest.importorskip("transformers")

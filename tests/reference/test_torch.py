@@ -12,7 +12,7 @@ from regard.nn.attention import CrossAttention, SelfAttention
 from regard.nn.masks import Causal, Everything, Lengths
 from regard.nn.recurrent import FAST_CELLS, LAYERS, PLAIN_CELLS, unroll
 from regard.nn.taps import watch
-from regard.tasks.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 
 close = torch.testing.assert_close
 WIDTH, HEADS, FFN = 12, 3, 20

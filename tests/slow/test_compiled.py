@@ -12,9 +12,9 @@ from regard.data.masking import MaskedRows, Rules
 from regard.models import build, config_for
 from regard.models.bert import BertConfig
 from regard.models.transformer import TransformerConfig
-from regard.tasks.masked_token import MaskedToken
-from regard.tasks.next_token import NextToken
-from regard.tasks.translate import ConsistentTranslate, Translate
+from regard.objectives.masked_token import MaskedToken
+from regard.objectives.next_token import NextToken
+from regard.objectives.translate import ConsistentTranslate, Translate
 
 PAD = 22
 

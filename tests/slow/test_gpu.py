@@ -13,8 +13,8 @@ from regard.models import build, config_for
 from regard.models.bert import BertConfig
 from regard.nn.attention import packed_attention, plain_attention
 from regard.nn.masks import Packed
-from regard.tasks.masked_token import MaskedToken
-from regard.tasks.next_token import NextToken
+from regard.objectives.masked_token import MaskedToken
+from regard.objectives.next_token import NextToken
 from regard.train.optim import Optim, Optimiser
 from regard.train.recorded import RecordedPass
 

@@ -10,10 +10,10 @@ import torch
 from tests.system.cli_toy import regard, works
 
 import regard as package
-from regard.assemble import train_run
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.models.bert import Bert, BertConfig
 from regard.predictors.embedder import Embedder
+from regard.tasks import train_run
 from regard.train.run import read_run
 
 GOOD, BAD, THINGS = ("good", "great", "lovely"), ("bad", "dull", "awful"), ("film", "plot", "cast", "music")

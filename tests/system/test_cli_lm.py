@@ -8,7 +8,7 @@ import torch
 from tests.system.cli_toy import regard, works
 
 import regard as package
-from regard.assemble import assemble, train_run
+from regard.tasks import assemble, train_run
 from regard.train.run import read_run
 
 OPENING = "Muchos años después, frente al pelotón de fusilamiento, el coronel Aureliano Buendía"
@@ -214,7 +214,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
     def gradient(pieces):
         parts.model.zero_grad()
         for piece in pieces:
-            (parts.task.loss_sum(parts.model, piece) / batch.count).backward()
+            (parts.objective.loss_sum(parts.model, piece) / batch.count).backward()
         return {name: p.grad.clone() for name, p in parts.model.named_parameters()}
 
     whole = gradient([batch])

@@ -9,8 +9,8 @@ import torch
 from tests.system.cli_toy import regard, works
 
 import regard as package
-from regard.assemble import assemble, train_run
 from regard.checkpoint import load_state
+from regard.tasks import assemble, train_run
 from regard.train.run import read_run
 
 SAYS = {"cat": "meows", "dog": "barks", "cow": "moos", "duck": "quacks"}

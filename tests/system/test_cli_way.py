@@ -88,7 +88,7 @@ def test_several_architectures_and_seeds_give_one_table_one_picture_and_can_be_r
 
 def test_a_recipe_is_trained_and_settings_override_it(toy, tmp_path):
     (tmp_path / "small.py").write_text(
-        "from regard.assemble import default_run\n"
+        "from regard.tasks import default_run\n"
         "from regard.data.prepare import PairsConfig\n"
         "def recipe():\n"
         f"    data = PairsConfig(source='{toy}/train.en', target='{toy}/train.fr')\n"

@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 
 import regard
-from regard.assemble import default_run, train_run
 from regard.data.prepare import PairsConfig
+from regard.tasks import default_run, train_run
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 

@@ -145,7 +145,7 @@ def test_minutes_fix_the_steps_once(tmp_path: Path):
 
     run = toy_run(steps=0, minutes=0.02, schedule=toy_run().schedule.__class__(kind="linear", warmup=20), eval_every=0)
     with pytest.raises(Stop):
-        toy_train(tmp_path / "run", run, task=Passing())
+        toy_train(tmp_path / "run", run, objective=Passing())
     steps = read_run(tmp_path / "run").steps
     assert steps > 20 and read_run(tmp_path / "run").minutes == 0.02
     assert toy_train(tmp_path / "run", read_run(tmp_path / "run"), resume=True).steps == steps

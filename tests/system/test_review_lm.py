@@ -13,9 +13,9 @@ from tests.system.cli_toy import regard, works
 from tests.unit.models.tiny_gguf import tiny_llama, write_gguf
 
 import regard as package
-from regard.assemble import finetune_run, train_run
 from regard.checkpoint import load_state
 from regard.data.text import TextConfig, prepare_text
+from regard.tasks import finetune_run, train_run
 from regard.train import progress
 from regard.train.run import read_run
 

@@ -39,7 +39,7 @@ PRETRAINING = [
          f"{MASKING}::test_an_epoch_reads_every_sentence_and_no_batch_is_wider_than_its_longest"),
     ),
     *bugs(
-        "tasks/masked_token.py",
+        "objectives/masked_token.py",
         ("pairs weigh as much as single words", "words + batch.weight * pairs", "words + pairs", LOSS),
         ("padding is looked at", "x = model(ids, lengths, sentences, starts)",
          "x = model(ids, None, sentences, starts)",

@@ -29,7 +29,7 @@ SERIES = [
         ("the straight line speaks at birth", "nn.init.zeros_(self.straight.weight)", "pass", TORCH),
     ),
     *bugs(
-        "tasks/forecast.py",
+        "objectives/forecast.py",
         ("too low costs as much as too high", "torch.maximum(q * x, (q - 1) * x)", "x.abs() / 2", CONTRACT),
     ),
     *bugs(

@@ -322,7 +322,7 @@ SPINE = [
         ),
     ),
     *bugs(
-        "tasks/losses.py",
+        "objectives/losses.py",
         (
             "smoothing is spread over all words but the right one, in the gradient only",
             "error[:, :vocab] -= smoothing / vocab",
@@ -339,17 +339,17 @@ SPINE = [
             "rows that are no words take part in the softmax",
             "logits[:, vocab:] = -torch.inf",
             "pass",
-            "unit/tasks/test_losses.py",
+            "unit/objectives/test_losses.py",
         ),
         (
             "what does not count is learned",
             "(error * real).to(dtype)",
             "error.to(dtype)",
-            "unit/tasks/test_losses.py",
+            "unit/objectives/test_losses.py",
         ),
     ),
     *bugs(
-        "tasks/translate.py",
+        "objectives/translate.py",
         ("R-Drop without its divergence", "* (p - q)).sum()", "* (p - q)).sum() * 0", CONSISTENT),
         ("both losses of R-Drop are counted in full", "return 0.5 * (words", "return (words", CONSISTENT),
     ),

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
     """What a run would be: settings, parameters by part, tokens a step, memory. Nothing is read or written."""
-    from regard.assemble import cost
+    from regard.tasks import cost
 
     parameters, memory = cost(run)
     return {

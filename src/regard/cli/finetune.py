@@ -109,8 +109,8 @@ def finetune(
       regard finetune minilm classify --data reviews.csv --probe --name features
       regard finetune minilm tag --data train.conll --valid dev.conll --name ner
     """
-    from regard.assemble import finetune_run, kit
     from regard.models.fetched import resolve
+    from regard.tasks import finetune_run, kit
 
     flags: Flags = ctx.obj
     if not data:
@@ -120,7 +120,7 @@ def finetune(
     config = data_config(task.lower(), data, dict(valid=valid, text=text, second=second, label=label))
     run = finetune_run(resolve(model, flags.say), task, config, chosen, lora=rank if lora else 0)
     if probe:
-        from regard.assemble import labels
+        from regard.tasks import labels
 
         if task.lower() not in labels.HEADS or lora:
             raise ConfigError(

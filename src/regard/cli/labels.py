@@ -248,7 +248,7 @@ def score_tags(model: "Tagger", rows: "Rows") -> tuple[dict[str, Any], str]:
 def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flags: Flags) -> tuple[dict[str, Any], str]:
     import numpy as np
 
-    from regard.assemble.labels import baseline
+    from regard.tasks.labels import baseline
 
     seconds = [row.second for row in rows] if rows[0].second is not None else None
     with flags.progress("texts", len(rows)):

@@ -16,10 +16,10 @@ TOKENS = 4096  # of a batch
 
 def evaluate_masked(model: "Filler", run: str, data: str, json: bool, flags: Flags) -> None:
     """Loss and accuracy on hidden words and next sentences: the same words hidden each time."""
-    from regard.assemble.masked import make_rules
     from regard.data.masked import MaskedConfig, prepare_masked, read_sentences
     from regard.data.masking import in_order
-    from regard.tasks.masked_token import MaskedToken
+    from regard.objectives.masked_token import MaskedToken
+    from regard.tasks.masked import make_rules
     from regard.train.run import read_run
 
     config, bert = MaskedConfig(), model.model

@@ -188,9 +188,9 @@ def evaluate_series(
     """Accuracy, balanced accuracy, F1, confusion and calibration, beside the nearest by summary."""
     import numpy as np
 
-    from regard.assemble.series import baseline, class_weights
     from regard.data.series import fitting
     from regard.evaluate.series import balanced_accuracy, weighted_log_loss
+    from regard.tasks.series import baseline, class_weights
 
     if picture:
         from regard.explain.picture import check_picture
@@ -255,10 +255,10 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     """Every window of the test part, beside the last season again and a linear map."""
     import torch
 
-    from regard.assemble.forecast import beside
     from regard.data.history import HistoryConfig, read_parts
     from regard.data.samples import in_order
-    from regard.tasks.forecast import Forecast
+    from regard.objectives.forecast import Forecast
+    from regard.tasks.forecast import beside
     from regard.train.run import read_run
 
     if (Path(run) / "run.json").is_file():

@@ -301,8 +301,8 @@ def train(
 
 def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device: str) -> dict[str, "Run"]:
     """The runs asked for, by label: one per architecture, or the recipe's."""
-    from regard.assemble import default_run, kit
     from regard.models import TASK_ARCHS
+    from regard.tasks import default_run, kit
     from regard.train.run import load_recipe
 
     if what.endswith(".py"):
@@ -352,8 +352,8 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
 
 def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None, settings: list[str]) -> "Run":
     """The run with the flags of the command line applied, `--set` last."""
-    from regard.assemble import settled
     from regard.config import override
+    from regard.tasks import settled
 
     if minutes == 0:
         raise ConfigError("--minutes 0 is no time at all; type a number above it, as --minutes 0.5")
@@ -419,9 +419,9 @@ def train_all(
     jobs: list[Job], folder: Path, device: str, flags: Flags, *, resume: bool = False, force: bool = False
 ) -> dict[str, Any]:
     """Train every job, or with `resume` what is left of them, and gather what came out."""
-    from regard.assemble import train_run
     from regard.checkpoint import new_run, write_atomic
     from regard.explain.curves import outcome, read_metrics
+    from regard.tasks import train_run
 
     several = len(jobs) > 1
     if several and not resume:

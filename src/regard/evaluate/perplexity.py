@@ -15,7 +15,7 @@ from regard.data.blocks import in_order
 from regard.data.store import TokenFile
 from regard.errors import ConfigError, DataError
 from regard.models.base import LanguageModel
-from regard.tasks.next_token import picked
+from regard.objectives.next_token import picked
 from regard.ticks import tick
 
 

@@ -1,102 +1,173 @@
-"""Translation: predict each target word from the source and the target words before it."""
+"""Translation: from parallel text to a trained encoder-decoder."""
 
-import math
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from regard.data.batch import Pairs
+from regard.data.batch import Pairs, collate
+from regard.data.catalog import find
+from regard.data.folders import Say
+from regard.data.loader import Loader, in_order
+from regard.data.prepare import PairsConfig, Prepared, prepare
+from regard.data.tokenizers.bpe import Dropout
+from regard.errors import ConfigError
+from regard.evaluate.bleu import quick
+from regard.models import TranslatorConfig, build, config_for
 from regard.models.base import EncoderDecoder
-from regard.tasks.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+from regard.objectives.translate import ConsistentTranslate, Translate
+from regard.predictors import Translator
+from regard.tasks.common import Parts, Preset, model_card, write_folder
+from regard.train.optim import Optim
+from regard.train.run import Run
+from regard.train.schedule import Schedule
+
+ARCH = "transformer"  # unless somebody names another
+LENGTH = 32  # pieces of a sentence, when memory is estimated
+FEW = 50  # held-out sentences; of fewer, BLEU is mostly luck, and the held-out loss chooses the checkpoint
+DEV_SENTENCES = 500  # translated greedily at each evaluation: enough to rank checkpoints, little beside the training
+
+# One obvious place for the defaults. The first key is the kind of device, the second the kind of model.
+PRESETS: dict[tuple[str, str], Preset] = {
+    ("cpu", "transformer"): Preset(
+        size="tiny",  # in four minutes of two cores, shallow and wide in the middle beats deeper and wider models
+        settings=dict(encoder_layers=2, decoder_layers=2, ffn=512),
+        vocab=4000,
+        minutes=4.0,
+        tokens=1536,
+        precision="fp32",
+        dropout=0.0,  # most sentences are seen once
+        optim=Optim(name="muon", lr=0.01, adam_lr=8e-3),
+        schedule=Schedule(kind="linear", warmup=200),
+    ),
+    ("cpu", "recurrent"): Preset(
+        size="tiny",
+        settings={},
+        vocab=4000,
+        minutes=4.0,
+        tokens=1536,
+        precision="fp32",
+        dropout=0.0,
+        optim=Optim(name="muon", lr=0.01, adam_lr=8e-3),  # AdamW learns next to nothing in that time
+        schedule=Schedule(kind="linear", warmup=200),
+    ),
+    ("cuda", "transformer"): Preset(
+        size="small",
+        settings={},
+        vocab=8000,
+        minutes=10.0,
+        tokens=16384,
+        precision="bf16",
+        dropout=0.2,
+        optim=Optim(name="muon", lr=0.01, adam_lr=5e-3),
+        schedule=Schedule(kind="linear", warmup=400),
+    ),
+    ("cuda", "recurrent"): Preset(
+        size="base",
+        settings={},
+        vocab=8000,
+        minutes=10.0,
+        tokens=16384,
+        precision="bf16",
+        dropout=0.3,
+        optim=Optim(name="muon", lr=0.01, adam_lr=5e-3),
+        schedule=Schedule(kind="linear", warmup=400),
+    ),
+}
 
 
-class Translate:
-    """Label-smoothed cross-entropy over the real target positions; padding never reaches the head."""
+def default_run(arch: str, size: str, data: PairsConfig, device: str) -> Run:
+    if not (data.name or data.source):
+        raise ConfigError("train on what? type --data tatoeba-en-fr (see: regard data list), or --source and --target")
+    if data.name:
+        known = find(data.name)
+        data = dataclasses.replace(data, name=known.name, split=known.split)
+    kind = "transformer" if arch == "transformer" else "recurrent"
+    preset = PRESETS[device, kind]
+    data = dataclasses.replace(data, vocab=data.vocab or preset.vocab)
+    settings: dict[str, Any] = {"dropout": preset.dropout} | ({} if size else preset.settings)
+    return Run(
+        task="translate",
+        model=config_for(arch, size or preset.size, data.vocab, **settings),
+        data=data,
+        optim=preset.optim,
+        schedule=preset.schedule,
+        minutes=preset.minutes,
+        tokens=preset.tokens,
+        precision=preset.precision,
+    )
 
-    name = "translate"
 
-    def __init__(self, smoothing: float = 0.1):
-        self.smoothing = smoothing
+def make_objective(run: Run) -> Translate:
+    if run.consistency:
+        return ConsistentTranslate(run.smoothing, run.consistency)
+    return Translate(run.smoothing)
 
-    def count(self, batch: Pairs) -> int:
-        return batch.targets_count
 
-    def loss_sum(self, model: EncoderDecoder, batch: Pairs) -> Tensor:
-        return self.device_loss(model, *tensors(batch))
+def assemble(run: Run, device: str, say: Say) -> Parts:
+    """Prepare the data (or find it prepared) and build the rest. The vocabulary learned decides the model's."""
+    assert isinstance(run.data, PairsConfig) and isinstance(run.model, TranslatorConfig)
+    data = run.data
+    prepared = prepare(data, say)
+    bpe = prepared.tokenizer
+    run = dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=bpe.size))
+    torch.manual_seed(run.seed)
+    model = build(run.model).to(device)
+    dropout = Dropout(bpe, data.bpe_dropout, run.seed, data.max_length) if data.bpe_dropout else None
+    multiple = 8 if run.compile else 1  # few different shapes, so few compilations
+    how: Any = dict(multiple=multiple, dropout=dropout, content=int(prepared.folder.name, 16))
+    loader = Loader(prepared.train, bpe.eos, bpe.pad, run.tokens, run.seed, **how)
+    say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
+    return Parts(
+        run=run,
+        model=model,
+        objective=make_objective(run),
+        loader=loader,
+        valid_batches=lambda: (b.to(device) for b in in_order(prepared.valid, bpe.eos, bpe.pad, run.tokens)),
+        metric=dev_score(prepared, data, device),
+        save_model=lambda folder, model: write_model(folder, model, run, prepared),
+    )
 
-    def device_loss(
-        self,
-        model: EncoderDecoder,
-        source: Tensor,
-        lengths: Tensor | None,
-        inputs: Tensor,
-        chosen: Tensor | None,
-        targets: Tensor,
-    ) -> Tensor:
-        x = pick(model(source, lengths, inputs), chosen)  # M D
-        if model.bias is not None:
-            return plain_cross_entropy_sum(x, model.head, targets, self.smoothing, model.bias)
-        return chunked_cross_entropy_sum(x, model.head, targets, self.smoothing)
 
-    def compile(self) -> None:
-        """From now on model, head and loss run as one compiled graph."""
-        self.device_loss = torch.compile(self.device_loss)
+def example(run: Run) -> Pairs:
+    """A batch as large as training's, for an estimate of its memory."""
+    assert isinstance(run.model, TranslatorConfig)
+    length = min(LENGTH, run.tokens)
+    ids = [[0] * (length - 1)] * (run.tokens // length)
+    return collate(ids, ids, eos=0, pad=run.model.vocab - 1)
 
-    @torch.no_grad()
-    def held_out(self, model: EncoderDecoder, batches: Iterable[Pairs]) -> dict[str, float]:
-        """Cross-entropy per target word, without smoothing."""
+
+def dev_score(
+    prepared: Prepared, data: PairsConfig, device: str
+) -> Callable[[EncoderDecoder], dict[str, float]] | None:
+    """BLEU and chrF of greedy translations of the first held-out sentences: how the best checkpoint is chosen."""
+    texts = zip(*prepared.valid_text(), strict=True)  # those too long for the validation loss are left out here too
+    fitting = (pair for pair in texts if len(prepared.tokenizer.encode(pair[0])) < data.max_length)
+    pairs = list(islice(fitting, DEV_SENTENCES))
+    if len(pairs) < FEW:
+        return None
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    tokenize = "none" if data.split == "spaces" else "13a"
+
+    def metric(model: EncoderDecoder) -> dict[str, float]:
         training = model.training
-        model.eval()
-        total, count = 0.0, 0
-        for batch in batches:
-            source, lengths, inputs, chosen, targets = tensors(batch)
-            x = pick(model(source, lengths, inputs), chosen)
-            total += plain_cross_entropy_sum(x, model.head, targets, bias=model.bias).item()
-            count += batch.targets_count
+        texts = Translator(model, prepared.tokenizer, device).translate(sources, beam=1)
         model.train(training)
-        return {"loss": total / count, "perplexity": math.exp(min(total / count, 700.0))}
+        return quick(texts, references, tokenize)
+
+    return metric
 
 
-class ConsistentTranslate(Translate):
-    """R-Drop (Liang et al. 2021): two passes with different dropout must agree.
-
-    ½ (CE₁ + CE₂ + α · ½ (KL(p₁‖p₂) + KL(p₂‖p₁))), with α = `weight`.
-    """
-
-    def __init__(self, smoothing: float = 0.1, weight: float = 5.0):
-        super().__init__(smoothing)
-        self.weight = weight
-
-    def loss_sum(self, model: EncoderDecoder, batch: Pairs) -> Tensor:
-        return self.device_loss(model, *tensors(batch.twice()))
-
-    def device_loss(
-        self,
-        model: EncoderDecoder,
-        source: Tensor,
-        lengths: Tensor | None,
-        inputs: Tensor,
-        chosen: Tensor | None,
-        targets: Tensor,
-    ) -> Tensor:
-        x = pick(model(source, lengths, inputs), chosen)  # 2M D
-        logits = model.logits(x).float()
-        words = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
-        p, q = logits.log_softmax(-1).chunk(2)
-        apart = ((p.exp() - q.exp()) * (p - q)).sum()  # KL(p‖q) + KL(q‖p)
-        return 0.5 * (words + self.weight * 0.5 * apart)
-
-
-def tensors(batch: Pairs) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, Tensor]:
-    """Source, its lengths (None: no padding), decoder inputs, where the real targets stand, and those targets."""
-    chosen = batch.chosen
-    lengths = None if batch.full_source else batch.source_lengths
-    return batch.source, lengths, batch.inputs, chosen, pick(batch.target, chosen)
-
-
-def pick(x: Tensor, chosen: Tensor | None) -> Tensor:
-    """The real positions of B T …, sentence after sentence: M …"""
-    flat = x.flatten(0, 1)
-    return flat if chosen is None else flat[chosen]
+def write_model(folder: Path, model: EncoderDecoder, run: Run, prepared: Prepared) -> None:
+    bpe, data = prepared.tokenizer, run.data
+    assert isinstance(data, PairsConfig)
+    bpe.save(folder, max_length=data.max_length)
+    generation = {"num_beams": 5, "eos_token_id": bpe.eos, "pad_token_id": bpe.pad, "decoder_start_token_id": bpe.pad,
+                  "bad_words_ids": [[bpe.pad]], "max_length": data.max_length}  # fmt: skip
+    named = data.name or f"{data.source} → {data.target}"
+    card = model_card(run, model, pipeline="translation", what="A translation model", verb="translate", data=named)
+    known = {"name": data.name, "inputs": prepared.manifest["inputs"]}
+    write_folder(folder, run, model, known, generation, card)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from regard import checkpoint
 from regard.errors import WorkFailed
-from regard.tasks.base import Task
+from regard.objectives.base import Objective
 from regard.train import progress
 from regard.train.log import Log, metrics_text, train_text
 from regard.train.memory import fitted
@@ -54,7 +54,7 @@ def train(
     folder: str | Path,
     *,
     model: nn.Module,
-    task: Task,
+    objective: Objective,
     loader: Batches,
     valid_batches: Callable[[], Iterable[Any]],
     metric: Callable[[Any], Metrics] | None = None,
@@ -80,25 +80,25 @@ def train(
         prune(folder, at)
 
         precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
-        judge = Judge(task, valid_batches, metric, save_model, precision)
+        judge = Judge(objective, valid_batches, metric, save_model, precision)
         if run.compile:
             warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
-            task.compile()
+            objective.compile()
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
         pace = Pace(at, device)
-        read = getattr(task, "tokens", None)  # what speed is told in, where only some of the tokens are targets
+        read = getattr(objective, "tokens", None)  # what speed is told in, where only some of the tokens are targets
         log = Log(folder, at.step, quiet, on_log)
 
         def share(batch: Any, count: int) -> Tensor:
             """A micro-batch's part in the mean loss; its gradients are added to the others'."""
             with precision:
-                loss = task.loss_sum(model, batch.to(device)) / count
+                loss = objective.loss_sum(model, batch.to(device)) / count
             (loss * world.size).backward()  # ranks will be averaged over: undo that
             return loss.detach()
 
         plain = device.type == "cuda" and run.accumulate == 1 and not (run.compile or run.minutes)
-        work = RecordedPass(share, model) if plain and getattr(task, "replays", False) else share
+        work = RecordedPass(share, model) if plain and getattr(objective, "replays", False) else share
 
         def evaluation() -> float:
             """Its seconds; on a GPU they hardly count, and compiling for a look ahead would."""
@@ -116,7 +116,7 @@ def train(
                 optimiser.set_lr(lr)
                 micros = [next(loader) for _ in range(run.accumulate)]
                 count = max(
-                    1, world.sum(sum(task.count(batch) for batch in micros))
+                    1, world.sum(sum(objective.count(batch) for batch in micros))
                 )  # targets in this step, on all ranks
                 loss = fitted(partial(work, count=count), micros, at, optimiser.zero_grad, log.say)
                 norm = optimiser.clip()
@@ -133,7 +133,7 @@ def train(
                     speed, each = pace.stretch()
                     now = {"step": at.step, "seconds": pace.seconds(), "lr": lr, "targets_per_second": speed}
                     event: dict[str, Any] = now | tally.read()
-                    if unit := getattr(task, "unit", ""):
+                    if unit := getattr(objective, "unit", ""):
                         event["unit"] = unit
                     if flops_per_target and device.type == "cuda":
                         event["mfu"] = utilisation(torch.cuda.get_device_name(device), speed, flops_per_target)

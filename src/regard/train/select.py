@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from regard.checkpoint import average, load_state, load_weights, publish, save_state, weights
-from regard.tasks.base import Task
+from regard.objectives.base import Objective
 from regard.train.progress import Progress
 from regard.train.run import Run
 
@@ -30,7 +30,7 @@ TIMED = 4  # batches whose pace tells how long an evaluation takes
 class Judge:
     """How a model is judged, and how it is written down when it is the best."""
 
-    task: Task
+    objective: Objective
     valid_batches: Callable[[], Iterable[Any]]
     metric: Callable[[Any], Metrics] | None
     save_model: Callable[[Path, Any], None]
@@ -41,7 +41,7 @@ class Judge:
         model.eval()
         with torch.no_grad():
             with self.precision:
-                held_out = self.task.held_out(model, self.valid_batches())
+                held_out = self.objective.held_out(model, self.valid_batches())
             found = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
             if self.metric:
                 found |= self.metric(model)
@@ -55,13 +55,13 @@ class Judge:
         model.eval()
         with torch.no_grad(), self.precision:
             for number, batch in enumerate(self.valid_batches()):
-                total += self.task.count(batch)
+                total += self.objective.count(batch)
                 if number < TIMED:
                     for _ in range(2 if number == 0 else 1):  # the very first pass is slower than the others
                         start = time.monotonic()
-                        self.task.loss_sum(model, batch)
+                        self.objective.loss_sum(model, batch)
                     passed += time.monotonic() - start
-                    timed += self.task.count(batch)
+                    timed += self.objective.count(batch)
         model.train()
         return passed * total / max(1, timed)
 

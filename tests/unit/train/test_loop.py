@@ -94,7 +94,7 @@ class Failing(Task):
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_a_step_without_a_finite_loss_is_skipped_and_counted(tmp_path, name: str, value: float):
     run = toy_run(name=name, accumulate=1, log_every=4)
-    toy_train(tmp_path, run, task=Failing(range(6, 9), value))
+    toy_train(tmp_path, run, objective=Failing(range(6, 9), value))
     assert [e["skipped"] for e in events(tmp_path, "lr")] == [0, 3, 0, 0, 0, 0]
     assert all(e["loss"] is not None and e["norm"] is not None for e in events(tmp_path, "lr"))
     held_out = [e["held_out_loss"] for e in events(tmp_path, "better")]
@@ -112,7 +112,7 @@ def test_ten_in_a_row_stop_the_run_with_a_state(tmp_path):
             return super().loss_sum(model, batch)
 
     with pytest.raises(WorkFailed, match="not finite for 10 steps in a row, up to step 14"):
-        toy_train(tmp_path, run, task=Watching(range(5, 100), float("nan")))
+        toy_train(tmp_path, run, objective=Watching(range(5, 100), float("nan")))
     tensors, meta = checkpoint.load_state(tmp_path / "state.safetensors")
     assert meta["progress"]["step"] == 14
     assert all(torch.equal(tensors[f"model.{name}"], p) for name, p in before.items())
@@ -120,7 +120,7 @@ def test_ten_in_a_row_stop_the_run_with_a_state(tmp_path):
 
 
 def test_nine_in_a_row_do_not(tmp_path):
-    assert toy_train(tmp_path, toy_run(accumulate=1), task=Failing(range(5, 14), float("nan"))).steps == 24
+    assert toy_train(tmp_path, toy_run(accumulate=1), objective=Failing(range(5, 14), float("nan"))).steps == 24
 
 
 class Small(Task):
@@ -142,7 +142,7 @@ class Small(Task):
 def test_too_little_memory_cuts_batches_and_changes_nothing_else(tmp_path, capsys):
     large, small = still(), still()
     toy_train(tmp_path / "large", toy_run(average=False), model=large)
-    toy_train(tmp_path / "small", toy_run(average=False), model=small, task=Small(room=2), quiet=False)
+    toy_train(tmp_path / "small", toy_run(average=False), model=small, objective=Small(room=2), quiet=False)
     for a, b in zip(large.parameters(), small.parameters(), strict=True):
         assert_close(a, b, rtol=1e-4, atol=1e-6)
     assert "out of memory; from here on batches are cut" in capsys.readouterr().err
@@ -152,7 +152,7 @@ def test_too_little_memory_cuts_batches_and_changes_nothing_else(tmp_path, capsy
 
 def test_one_example_that_does_not_fit_is_named(tmp_path):
     with pytest.raises(WorkFailed, match=r"one example of \d+ padded tokens does not fit"):
-        toy_train(tmp_path, task=Small(room=0))
+        toy_train(tmp_path, objective=Small(room=0))
 
 
 def test_pieces_hold_everything_once():

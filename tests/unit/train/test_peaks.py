@@ -4,8 +4,8 @@ import math
 
 import torch
 
-from regard.assemble.language import flops_per_token
 from regard.models import build, config_for
+from regard.tasks.language import flops_per_token
 from regard.train.peaks import utilisation
 
 

@@ -119,7 +119,7 @@ def toy_train(folder: Path, run: Run | None = None, **settings) -> Result:
     run = run or toy_run()
     torch.manual_seed(run.seed)
     parts = dict(
-        model=Model(), task=Task(), loader=Loader(), valid_batches=valid_batches, save_model=save_model, quiet=True
+        model=Model(), objective=Task(), loader=Loader(), valid_batches=valid_batches, save_model=save_model, quiet=True
     )
     return train(run, folder, **(parts | settings))
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from regard.data.labelled_batch import collate_labelled
 from regard.models import build, config_for
-from regard.tasks.classify import Classify, balanced_weights
-from regard.tasks.tag import Tag
+from regard.objectives.classify import Classify, balanced_weights
+from regard.objectives.tag import Tag
 
 TEXTS = [([2, 7, 8, 3], 4), ([2, 9, 3], 3), ([2, 7, 3, 5, 6, 3], 3)]
 LABELS = ("a", "b", "c")

@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.tasks.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 
 
 def data(words: int = 11, rows: int = 16):

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, class_scores, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.tables import RowSource, TableConfig, TableData, load_table, write_columns
 from regard.errors import ConfigError
 from regard.models import build, config_for
 from regard.models.plain import MLPConfig
-from regard.tasks.classify import ClassifySamples
+from regard.objectives.classify import ClassifySamples
+from regard.tasks.common import Parts, class_scores, model_card, write_folder
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -47,7 +47,7 @@ def follows(_run: Run) -> dict[str, Any]:
     return {}
 
 
-def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifySamples:
+def make_objective(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifySamples:
     return ClassifySamples(run.smoothing, scores=class_scores(run, labels, say))
 
 
@@ -70,7 +70,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, data.labels, say),
+        objective=make_objective(run, data.labels, say),
         loader=SamplesLoader(RowSource(data.train), run.batch, run.seed, odds, content=data.content),
         valid_batches=lambda: (batch.to(device) for batch in in_order(RowSource(data.valid), VALID_BATCH)),
         metric=None,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.data.masking import MaskedBatch
 from regard.models.bert import Bert
-from regard.tasks.losses import plain_cross_entropy_sum
+from regard.objectives.losses import plain_cross_entropy_sum
 
 
 class MaskedToken:

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.masked import MaskedConfig, PreparedMasked, inside_ids, prepare_masked, special_ids
 from regard.data.masking import MaskedBatch, MaskedRows, Rules, in_order
@@ -14,7 +13,8 @@ from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError
 from regard.models import build, config_for
 from regard.models.bert import Bert, BertConfig
-from regard.tasks.masked_token import MaskedToken
+from regard.objectives.masked_token import MaskedToken
+from regard.tasks.common import Parts, Preset, model_card, write_folder
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -73,7 +73,7 @@ def head(data: MaskedConfig) -> str:
     return "pretraining" if data.next_sentence else "masked"
 
 
-def make_task(run: Run) -> MaskedToken:
+def make_objective(run: Run) -> MaskedToken:
     return MaskedToken(run.smoothing)
 
 
@@ -117,7 +117,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=MaskedToken(run.smoothing, prepared.entropy),
+        objective=MaskedToken(run.smoothing, prepared.entropy),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, rules, run.tokens)),
         metric=None,

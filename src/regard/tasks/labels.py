@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.labelled import LabelledConfig, PreparedLabels, Rows, prepare_labels, read_parts
 from regard.data.labelled_batch import Labelled, LabelledLoader, collate_labelled, in_order
@@ -18,8 +17,9 @@ from regard.models import build, config_for
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import load_model, read_config
 from regard.nn.lora import add_lora_
-from regard.tasks.classify import Classify, Scores, balanced_weights
-from regard.tasks.tag import Tag
+from regard.objectives.classify import Classify, Scores, balanced_weights
+from regard.objectives.tag import Tag
+from regard.tasks.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -138,7 +138,7 @@ def probe(run: Run) -> Run:
     return dataclasses.replace(run, frozen=True, model=model, optim=optim, epochs=5.0)
 
 
-def make_task(run: Run, prepared: PreparedLabels | None = None, say: Say | None = None) -> Classify:
+def make_objective(run: Run, prepared: PreparedLabels | None = None, say: Say | None = None) -> Classify:
     """The loss of a run; with its data also the scores that need the labels' names, and the weights of the classes."""
     assert isinstance(run.data, LabelledConfig)
     weights = balanced_weights(prepared.counts) if prepared is not None and run.data.balanced else ()
@@ -201,7 +201,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, prepared, say),
+        objective=make_objective(run, prepared, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, pad, run.tokens)),
         metric=None,
@@ -263,7 +263,7 @@ def write_model(folder: Path, model: Any, run: Run, prepared: PreparedLabels) ->
 
 @dataclass(frozen=True)
 class Kit:
-    """A task as `regard.assemble` asks for it."""
+    """A task as `regard.tasks` asks for it."""
 
     task: str
     ARCH = "transformer"
@@ -273,7 +273,7 @@ class Kit:
 
     finetune_run = staticmethod(finetune_run)
     assemble = staticmethod(assemble)
-    make_task = staticmethod(make_task)
+    make_objective = staticmethod(make_objective)
     example = staticmethod(example)
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from regard.data.labelled import NONE
 from regard.data.labelled_batch import Labelled
-from regard.tasks.classify import Classify
-from regard.tasks.next_token import picked
+from regard.objectives.classify import Classify
+from regard.objectives.next_token import picked
 
 
 class Tag(Classify):

@@ -4,62 +4,62 @@ import dataclasses
 
 import pytest
 
-from regard import assemble
-from regard.assemble import translate
-from regard.assemble.captions import sided
+from regard import tasks
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.errors import ConfigError
 from regard.models import ARCHS
+from regard.tasks import translate
+from regard.tasks.captions import sided
 from regard.train.run import Run
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_every_architecture_has_defaults_that_survive_being_written_down(arch, device):
-    run = assemble.default_run("Translate", arch.upper(), "", PairsConfig(source="a", target="b", vocab=0), device)
+    run = tasks.default_run("Translate", arch.upper(), "", PairsConfig(source="a", target="b", vocab=0), device)
     assert run.model.vocab == run.data.vocab > 1000 and run.minutes > 0
     assert Run.from_dict(run.to_dict()) == run
 
 
 def test_a_known_data_set_brings_its_own_way_of_splitting():
-    run = assemble.default_run(data=PairsConfig(name="Multi30k-EN-DE-tok"))
+    run = tasks.default_run(data=PairsConfig(name="Multi30k-EN-DE-tok"))
     assert (run.data.name, run.data.split) == ("multi30k-en-de-tok", "spaces")
 
 
 def test_what_is_missing_or_unknown_is_said():
     with pytest.raises(ConfigError, match="--data tatoeba-en-fr"):
-        assemble.default_run(data=PairsConfig())
+        tasks.default_run(data=PairsConfig())
     with pytest.raises(ConfigError, match="did you mean 'translate'"):
-        assemble.default_run("translat", data=PairsConfig(source="a", target="b"))
+        tasks.default_run("translat", data=PairsConfig(source="a", target="b"))
     with pytest.raises(ConfigError, match="did you mean 'tiny'"):
-        assemble.default_run(size="tinny", data=PairsConfig(source="a", target="b"))
+        tasks.default_run(size="tinny", data=PairsConfig(source="a", target="b"))
 
 
 def test_few_examples_are_fine_tuned_on_long_enough_and_no_warm_up_takes_all():
-    run = assemble.default_run(data=PairsConfig(source="a", target="b"))
+    run = tasks.default_run(data=PairsConfig(source="a", target="b"))
     run = dataclasses.replace(run, epochs=3.0, minutes=0, schedule=dataclasses.replace(run.schedule, warmup=50))
     said = []
-    few = assemble.enough(dataclasses.replace(run, start="minilm"), 6, said.append)
+    few = tasks.enough(dataclasses.replace(run, start="minilm"), 6, said.append)
     assert (few.steps, few.schedule.warmup) == (60, 15) and "60 are taken" in said[0]
-    own = assemble.enough(run, 6, said.append)
+    own = tasks.enough(run, 6, said.append)
     assert (own.steps, own.schedule.warmup) == (6, 1), "from nothing, the epochs asked for"
-    many = assemble.enough(dataclasses.replace(run, start="minilm"), 800, said.append)
+    many = tasks.enough(dataclasses.replace(run, start="minilm"), 800, said.append)
     assert (many.steps, many.schedule.warmup, len(said)) == (800, 50, 1)
 
 
 def test_the_cost_grows_with_the_batch_but_the_weights_do_not():
-    run = assemble.default_run(data=PairsConfig(source="a", target="b"))
-    parts, memory = assemble.cost(run)
-    _, twice = assemble.cost(dataclasses.replace(run, tokens=2 * run.tokens))
+    run = tasks.default_run(data=PairsConfig(source="a", target="b"))
+    parts, memory = tasks.cost(run)
+    _, twice = tasks.cost(dataclasses.replace(run, tokens=2 * run.tokens))
     assert memory.weights == 4 * sum(parts.values()) == twice.weights
     assert 1.8 < twice.activations / memory.activations < 2.2
 
 
 def test_two_passes_for_consistency_cost_more():
-    run = assemble.default_run(data=PairsConfig(source="a", target="b"))
-    _, once = assemble.cost(run)
-    _, twice = assemble.cost(dataclasses.replace(run, consistency=1.0))
+    run = tasks.default_run(data=PairsConfig(source="a", target="b"))
+    _, once = tasks.cost(run)
+    _, twice = tasks.cost(dataclasses.replace(run, consistency=1.0))
     assert twice.activations > 1.8 * once.activations
 
 
@@ -89,11 +89,11 @@ def test_few_held_out_sentences_are_judged_by_their_loss(tmp_path):
     ],
 )
 def test_a_compiled_run_of_bert_says_what_packed_rows_go_without(device, settings, says):
-    run = assemble.default_run("mlm", data=MaskedConfig(path="nowhere.txt"), device="cuda")
+    run = tasks.default_run("mlm", data=MaskedConfig(path="nowhere.txt"), device="cuda")
     model = dataclasses.replace(run.model, **settings.get("model", {}))
     run = dataclasses.replace(run, model=model, **settings.get("run", {}))
     with pytest.raises(ConfigError, match=says):
-        assemble.assemble(run, device)
+        tasks.assemble(run, device)
 
 
 def test_captions_that_tell_left_from_right_are_counted():

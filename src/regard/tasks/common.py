@@ -18,8 +18,8 @@ from regard.explain.cost import parameters_by_part
 from regard.models import build, model_type
 from regard.models.published import to_published, weights_bytes
 from regard.nn.init import undrawn
-from regard.tasks.base import Task
-from regard.tasks.classify import Scores
+from regard.objectives.base import Objective
+from regard.objectives.classify import Scores
 from regard.train.loop import Batches
 from regard.train.optim import Optim
 from regard.train.run import Run
@@ -49,7 +49,7 @@ class Parts:
 
     run: Run
     model: nn.Module
-    task: Task
+    objective: Objective
     loader: Batches
     valid_batches: Callable[[], Iterable[Any]]
     metric: Callable[[Any], dict[str, float]] | None

@@ -1,4 +1,4 @@
-"""What the training loop asks of a task."""
+"""What the training loop asks of an objective."""
 
 from collections.abc import Iterable
 from typing import Any, Protocol
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 
-class Task(Protocol):
+class Objective(Protocol):
     name: str
 
     def count(self, batch: Any) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from regard.data.samples import Samples
 from regard.models.base import EncoderDecoder
-from regard.tasks.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 
 
 class Caption:

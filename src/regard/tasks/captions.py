@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, model_card, write_folder
-from regard.assemble.images import patch_for, preprocessor
 from regard.data.augment import Augment
 from regard.data.captions import CaptionData, CaptionsConfig, CaptionSource, load_captions
 from regard.data.folders import Say
@@ -19,8 +17,10 @@ from regard.data.samples import Samples, SamplesLoader, in_order
 from regard.errors import ConfigError
 from regard.evaluate.captions import score_captions
 from regard.models import CaptioningConfig, build, config_for
+from regard.objectives.caption import Caption
 from regard.predictors.captioner import ImageCaptioner
-from regard.tasks.caption import Caption
+from regard.tasks.common import Parts, Preset, model_card, write_folder
+from regard.tasks.images import patch_for, preprocessor
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -90,7 +90,7 @@ def follows(run: Run) -> dict[str, Any]:
     return found
 
 
-def make_task(run: Run) -> Caption:
+def make_objective(run: Run) -> Caption:
     return Caption(run.smoothing)
 
 
@@ -114,7 +114,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run),
+        objective=make_objective(run),
         loader=SamplesLoader(source, run.batch, run.seed, content=data.content),
         valid_batches=lambda: (batch.to(device) for batch in in_order(valid, run.batch)),
         metric=watched(data, device),

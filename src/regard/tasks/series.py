@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, class_scores, model_card, write_folder
 from regard.data.folders import Say
 from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.data.series import Curves, SeriesConfig, read_parts
@@ -20,8 +19,9 @@ from regard.evaluate.series import balanced_accuracy, nearest, weighted_log_loss
 from regard.models import build, config_for
 from regard.models.published import load_model, read_config
 from regard.models.series import SeriesFields, SeriesTokens
-from regard.tasks.classify import ClassifySamples
-from regard.tasks.fill_series import FillSeries
+from regard.objectives.classify import ClassifySamples
+from regard.objectives.fill_series import FillSeries
+from regard.tasks.common import Parts, class_scores, model_card, write_folder
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -66,7 +66,7 @@ def finetune_run(task: str, start: Path, data: SeriesConfig, device: str, lora: 
     return dataclasses.replace(run, model=model, start=str(start.absolute()), optim=optim)
 
 
-def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> Any:
+def make_objective(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> Any:
     if run.task == "fill-series":
         return FillSeries()
 
@@ -105,7 +105,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, labels, say),
+        objective=make_objective(run, labels, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(held, run.batch)),
         metric=metric,
@@ -230,7 +230,7 @@ def write_model(folder: Path, model: Any, run: Run) -> None:
 
 @dataclass(frozen=True)
 class Kit:
-    """A task as `regard.assemble` asks for it."""
+    """A task as `regard.tasks` asks for it."""
 
     task: str
     ARCH = "transformer"
@@ -244,7 +244,7 @@ class Kit:
 
     finetune_run = staticmethod(finetune_run)
     assemble = staticmethod(assemble)
-    make_task = staticmethod(make_task)
+    make_objective = staticmethod(make_objective)
     example = staticmethod(example)
 
 

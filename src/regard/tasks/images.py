@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.assemble.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.data import image_sets
 from regard.data.augment import Augment
 from regard.data.folders import Say
@@ -18,7 +17,8 @@ from regard.errors import ConfigError
 from regard.models import ImageConfig, build, config_for
 from regard.models.plain import MLPConfig
 from regard.models.vit import ViTConfig
-from regard.tasks.classify import ClassifyImages
+from regard.objectives.classify import ClassifyImages
+from regard.tasks.common import Parts, Preset, class_scores, model_card, write_folder
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -143,7 +143,7 @@ def fitted(config: ImageConfig, data: ImageData) -> ImageConfig:
     return dataclasses.replace(config, labels=data.labels, image=side, channels=channels, mean=mean, std=std)
 
 
-def make_task(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifyImages:
+def make_objective(run: Run, labels: tuple[str, ...] = (), say: Say | None = None) -> ClassifyImages:
     return ClassifyImages(run.smoothing, scores=class_scores(run, labels, say))
 
 
@@ -166,7 +166,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run, data.labels, say),
+        objective=make_objective(run, data.labels, say),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(valid, VALID_BATCH)),
         metric=None,

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from regard.assemble.common import Parts, Preset, model_card, write_folder
 from regard.data.batch import Tokens
 from regard.data.blocks import Blocks, in_order
 from regard.data.folders import Say
@@ -17,7 +16,8 @@ from regard.models import LanguageModelConfig, build, config_for
 from regard.models.base import LanguageModel
 from regard.models.published import load_model, read_config
 from regard.nn.lora import add_lora_
-from regard.tasks.next_token import NextToken
+from regard.objectives.next_token import NextToken
+from regard.tasks.common import Parts, Preset, model_card, write_folder
 from regard.train.optim import Optim
 from regard.train.run import Run
 from regard.train.schedule import Schedule
@@ -127,7 +127,7 @@ def finetune_run(task: str, start: Path, data: TextConfig, device: str, lora: in
     )
 
 
-def make_task(run: Run) -> NextToken:
+def make_objective(run: Run) -> NextToken:
     return NextToken(run.smoothing)
 
 
@@ -168,7 +168,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     return Parts(
         run=run,
         model=model,
-        task=make_task(run),
+        objective=make_objective(run),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, length, run.tokens)),
         metric=None,

@@ -1,0 +1,1 @@
+"""Batch to loss: which positions count, and how. Sums and counts, never means."""

@@ -1,0 +1,54 @@
+"""Forecasting: the mean by its squared error, quantiles by the pinball loss, in units of each column's spread."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.samples import Samples
+
+
+class Forecast:
+    name = "forecast"
+    unit = "numbers"
+
+    def count(self, batch: Samples) -> int:
+        return batch.targets.numel()
+
+    def loss_sum(self, model: Any, batch: Samples) -> Tensor:
+        return self.device_loss(model, batch.inputs[0], batch.targets)
+
+    def device_loss(self, model: Any, past: Any, future: Tensor) -> Tensor:
+        miss = (future[..., None] - model(past)) / model.spread[:, None]  # B H C 1+Q
+        total = miss[..., 0].square().sum()
+        if model.config.quantiles:
+            total = total + pinball(miss[..., 1:], model.config.quantiles).sum()
+        return total
+
+    def compile(self) -> None:
+        self.device_loss = torch.compile(self.device_loss)
+
+    @torch.no_grad()
+    def held_out(self, model: Any, batches: Iterable[Samples]) -> dict[str, float]:
+        """Squared and absolute error of the mean, over all windows, steps and columns; how many of the numbers lie
+        between the outer quantiles. The loss is the squared error alone: what models are compared by."""
+        training = model.training
+        model.eval()
+        square, absolute, inside, count = 0.0, 0.0, 0, 0
+        for batch in batches:
+            told, future = model(batch.inputs[0]), batch.targets
+            miss = (future - told[..., 0]) / model.spread
+            square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
+            inside += int(((told[..., 1] <= future) & (future <= told[..., -1])).sum()) if told.size(-1) > 2 else 0
+            count += future.numel()
+        model.train(training)
+        found = {"loss": square / count, "mae": absolute / count}
+        quantiles = model.config.quantiles
+        return found | ({"inside": inside / count} if len(quantiles) > 1 else {})
+
+
+def pinball(miss: Tensor, quantiles: tuple[float, ...]) -> Tensor:
+    """Koenker and Bassett 1978: too low costs q, too high 1 - q; … Q, `miss` being truth minus what was told."""
+    told = zip(quantiles, miss.unbind(-1), strict=True)  # numbers of the host: nothing is copied to the device
+    return torch.stack([torch.maximum(q * x, (q - 1) * x) for q, x in told], -1)
