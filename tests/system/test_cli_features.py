@@ -2,7 +2,10 @@
 
 import csv
 import hashlib
+import io
 import json
+import os
+import threading
 import zipfile
 from dataclasses import replace
 
@@ -49,6 +52,31 @@ def test_lines_become_rows(models, tmp_path):
     assert [r["text"] for r in rows] == LINES and told.err == ""
     want = load(models / "plain").embed(LINES, pooling="cls", layer=0, normalise=False)
     np.testing.assert_allclose([r["vector"] for r in rows], want, rtol=1e-5, atol=1e-6)
+
+
+def test_vectors_and_pictures_go_through_a_link_and_into_a_pipe(models, tmp_path):
+    """--out writes like every other verb's: the link and the pipe are still there, and the vectors are whole."""
+    want = load(models / "plain").embed(LINES)
+    (tmp_path / "v.npy").symlink_to("real.npy")
+    works("embed", models / "plain", models / "lines.txt", "--out", tmp_path / "v.npy")
+    assert (tmp_path / "v.npy").is_symlink() and np.array_equal(np.load(tmp_path / "real.npy"), want)
+    read = {}
+    for name, words in (("pipe", ["embed", models / "plain", models / "lines.txt"]),
+                        ("pipe.svg", ["look", models / "words", "a [MASK] sits"])):  # fmt: skip
+        os.mkfifo(pipe := tmp_path / name)
+        reader = threading.Thread(target=lambda p=pipe: read.update({p.name: p.read_bytes()}))
+        reader.start()
+        works(*words, "--out", pipe)
+        reader.join(timeout=20)
+        assert pipe.is_fifo()
+    assert np.array_equal(np.load(io.BytesIO(read["pipe"])), want) and b"<svg" in read["pipe.svg"]
+
+
+def test_what_is_read_is_not_written_over(models, tmp_path):
+    (text := tmp_path / "lines.txt").write_text("a cat sits\n")
+    said = regard("embed", models / "plain", text, "--out", text)
+    assert said.code == 2 and "is the file that is read; name another one" in said.err
+    assert text.read_text() == "a cat sits\n"
 
 
 def test_a_column_of_a_table_is_read_as_its_lines_would_be(models, tmp_path):

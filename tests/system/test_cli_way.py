@@ -197,6 +197,7 @@ def test_predict_writes_a_whole_file(toy, tmp_path):
     lines = (tmp_path / "out.fr").read_text().splitlines()
     assert lines == works("translate", "runs/demo", typed=(toy / "test.en").read_bytes()).lines
     assert [p.name for p in tmp_path.iterdir()] == ["out.fr"]
+    assert works("predict", "runs/demo", "test.en", "--out=-").out == (tmp_path / "out.fr").read_text()
     first = json.loads(works("predict", "runs/demo", "test.en", "--json").lines[0])
     assert first == {"source": sentences()[0][0], "text": lines[0]}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import write_rows
-from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show, table
+from regard.cli.common import Beam, Device, Flags, Json, Run, pick_device, show, table, write_lines
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
 
@@ -93,8 +93,7 @@ def evaluate_captions(
     found = score_captions(made, part.captions)
     other = score_captions([*made[1:], made[0]], part.captions)  # the same words, to the wrong image
     if out is not None:
-        with new_file(out) as sheet:
-            sheet.writelines(text + "\n" for text in made)
+        write_lines((text + "\n" for text in made), out, flags)
     wrong = {"bleu_of_other_images": other.bleu, "cider_of_other_images": other.cider}
     noted: dict[str, Any] = {"on": what, "beam": beam, "pixels": side, **dataclasses.asdict(found), **wrong}
     note(Path(run), noted)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.common import Flags, new_file, show, table
+from regard.cli.common import Flags, show, table, write_lines
 
 if TYPE_CHECKING:
     from regard.predictors.labeller import Answer
@@ -89,14 +89,8 @@ def write_rows(
 
     `total` of `what` are expected, for who waits for the file.
     """
-    lines = as_lines(rows, json or (out is not None and out.suffix.lower() == ".jsonl"))
-    if out is None:
-        for line in lines:
-            print(line, end="")
-        return
-    with new_file(out) as sheet, flags.progress(what, total):
-        sheet.writelines(lines)
-    flags.say(f"wrote {out}")
+    objects = json or (out is not None and out.suffix.lower() == ".jsonl")
+    write_lines(as_lines(rows, objects), out, flags, what, total)
 
 
 def as_lines(rows: Iterable[dict[str, Any]], objects: bool) -> Iterator[str]:

@@ -2,18 +2,18 @@
 
 import contextlib
 import json
-import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
+from regard.output import STDOUT, is_stdout, open_text
 from regard.ticks import PATIENT, duration, hearing, say, settle
 
 MOMENT = 2.0  # seconds before progress is told
@@ -156,22 +156,15 @@ def show_line(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
-@contextlib.contextmanager
-def new_file(path: Path) -> Iterator[TextIO]:
-    """A text file that appears under its name only when it is complete."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; name a file")
-    if not path.parent.is_dir():
-        raise DataError(f"{path.parent} is not a folder; make it first: mkdir -p {path.parent}")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with open(part, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+def write_lines(lines: Iterable[str], out: Path | None, flags: Flags, unit: str = "lines", total: int = 0) -> None:
+    """Lines of text to the file a user named, or to stdout; `total` of `unit` are expected, for who waits for it."""
+    path = out or Path(STDOUT)
+    if is_stdout(path):
+        sys.stdout.writelines(lines)
+        return
+    with open_text(path) as file, flags.progress(unit, total):
+        file.writelines(lines)
+    flags.say(f"wrote {path}")
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:

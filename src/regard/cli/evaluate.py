@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.captions import evaluate_captions
-from regard.cli.common import Beam, Device, Flags, Json, Run, new_file, pick_device, show
+from regard.cli.common import Beam, Device, Flags, Json, Run, pick_device, show, write_lines
 from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
@@ -17,6 +17,7 @@ from regard.cli.sounds import evaluate_clips, evaluate_transcripts
 from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError, DataError
+from regard.output import check_output
 
 if TYPE_CHECKING:
     from regard.data.store import TokenFile
@@ -124,6 +125,8 @@ def evaluate(
     )
 
     flags: Flags = ctx.obj
+    if out is not None:
+        check_output(out, source, target, data)
     model = load(run, device=pick_device(device))
     if isinstance(model, ImageCaptioner):
         evaluate_captions(model, run, data, beam, json, out, flags)
@@ -166,8 +169,7 @@ def evaluate(
         texts = _best(model, sources, beam, length_penalty)
     result = score(texts, references, sources=sources, tokenize=tokenize)
     if out is not None:
-        with new_file(out) as sheet:
-            sheet.writelines(text + "\n" for text in texts)
+        write_lines((text + "\n" for text in texts), out, flags)
     found = {"run": run, "on": what, "beam": beam, "length_penalty": length_penalty, **dataclasses.asdict(result)}
     note_score(Path(run), found)
     if json:

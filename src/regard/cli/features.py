@@ -9,6 +9,7 @@ import typer
 
 from regard.cli.common import Device, Flags, Json, pick_device, show, show_line, table
 from regard.errors import ConfigError, DataError
+from regard.output import check_output, open_output
 
 if TYPE_CHECKING:
     from regard.data.tokenizers.wordpiece import WordPiece
@@ -70,12 +71,10 @@ def embed(
       regard embed minilm sentences.txt --out cls.npy --pooling cls --layer last4 --no-normalise
       regard embed minilm reviews.csv --text review --json > vectors.jsonl
     """
-    from regard.checkpoint import write_atomic
-
     if out is None and not json:
         raise ConfigError("name a file for the vectors: --out vectors.npy; or type --json")
-    if out is not None and out.is_dir():
-        raise DataError(f"{out} is a folder; name a file")
+    if out is not None:
+        check_output(out, file)
     texts = [text for _, text in texts_of(file, text, ctx.obj)]
     embedder = open_embedder(model, device, int8)
     flags: Flags = ctx.obj
@@ -88,8 +87,9 @@ def embed(
         import numpy as np
 
         data = io.BytesIO()
-        np.save(data, found.vectors)
-        write_atomic(out, data.getvalue())
+        np.save(data, found.vectors)  # NumPy itself cannot write to a pipe
+        with open_output(out) as vectors:
+            vectors.write(data.getvalue())
     rows, width = found.vectors.shape
     flags.say(f"{rows:,} vectors of {width:,} numbers" + (f" in {out}" if out else ""))
     waste = found.padding / max(1, found.tokens + found.padding)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import class_table, judge_classes, show_answer
-from regard.cli.common import Device, Flags, Json, Run, new_file, pick_device, show, table
+from regard.cli.common import Device, Flags, Json, Run, pick_device, show, table, write_lines
 from regard.cli.images import classify_image
 from regard.cli.info import read_json
 from regard.cli.series import classify_file
@@ -325,13 +325,7 @@ def predict_labels(
     else:
         assert isinstance(model, Classifier)
         lines = labelled_rows(model, run, file, out, text, second, json, flags)
-    if out is None:
-        for line in lines:
-            print(line, end="")
-        return
-    with new_file(out) as sheet, flags.progress("texts"):
-        sheet.writelines(lines)
-    flags.say(f"wrote {out}")
+    write_lines(lines, out, flags, "texts")
 
 
 def tagged_lines(model: "Tagger", file: Path, json: bool) -> Iterator[str]:

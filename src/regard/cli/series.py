@@ -10,6 +10,7 @@ from regard.cli.classes import judge_classes, show_answer, write_rows
 from regard.cli.common import Device, Flags, Json, Run, pick_device, show, table
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
+from regard.output import check_output
 
 if TYPE_CHECKING:
     from regard.data.history import History
@@ -52,7 +53,10 @@ def forecast(
         from regard.explain.picture import check_picture
 
         check_picture(plot)
-    history, rows = told(model, table_of(run, data), flags)
+    file = table_of(run, data)
+    if out is not None:
+        check_output(out, file)
+    history, rows = told(model, file, flags)
     if out is not None:
         write_rows(rows, out, json, flags)
     elif json:

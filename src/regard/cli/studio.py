@@ -6,8 +6,9 @@ from urllib.parse import quote
 
 import typer
 
-from regard.cli.common import Device, Flags, Run, new_file, pick_device
+from regard.cli.common import Device, Flags, Run, pick_device
 from regard.errors import ConfigError
+from regard.output import check_output, open_text
 
 
 def studio(
@@ -76,8 +77,7 @@ def look(
     page = out.suffix.lower() == ".html"
     if not page and out.suffix.lower() not in KINDS:
         raise ConfigError(f"--out {out}: its name ends in .html, {', '.join(KINDS)}; try {out.with_suffix('.html')}")
-    if not page:
-        check_picture(out)
+    check_output(out) if page else check_picture(out)
 
     from regard.inside.figure import draw
     from regard.inside.look import look as look_at
@@ -94,7 +94,7 @@ def look(
 
         make_page()
         whole = html(found, resolve(run), question)
-        with new_file(out) as file:
+        with open_text(out) as file:
             file.write(whole)
     else:
         draw(found, out, text if len(text) < 80 else text[:79] + "…")

@@ -16,14 +16,15 @@ from regard.cli.common import (
     Json,
     Run,
     another,
-    new_file,
     pick_device,
     show,
     show_line,
     table,
     visible,
+    write_lines,
 )
 from regard.errors import ConfigError, DataError
+from regard.output import check_output
 
 if TYPE_CHECKING:
     from regard.explain.alignment import Alignment
@@ -288,9 +289,8 @@ def predict(
     )
 
     flags: Flags = ctx.obj
-    out = None if out == Path("-") else out
-    if out is not None and out.exists() and file.exists() and out.samefile(file):
-        raise ConfigError(f"--out {out} is the file that is read; name another one")
+    if out is not None:
+        check_output(out, file)
     lines = read_lines(file)
     model = load(run, device=pick_device(device))
     if isinstance(model, ImageCaptioner):
@@ -347,16 +347,7 @@ def predict(
             for text, best in zip(chunk, found, strict=True):
                 yield jsonlib.dumps({"source": text, "text": best}, ensure_ascii=False) if json else best
 
-    if out is None:
-        for line in answers():
-            print(line)
-        return
-    count = 0
-    with new_file(out) as sheet, flags.progress("lines"):
-        for line in answers():
-            sheet.write(line + "\n")
-            count += 1
-    flags.say(f"wrote {count:,} lines to {out}")
+    write_lines((line + "\n" for line in answers()), out, flags)
 
 
 def tokens(

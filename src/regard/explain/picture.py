@@ -4,8 +4,8 @@ import io
 from pathlib import Path
 from typing import Any
 
-from regard.checkpoint import write_atomic
 from regard.errors import ConfigError, MissingExtra
+from regard.output import check_output, open_output
 
 # Okabe and Ito (2008): eight colours that stay apart for colour-blind readers; dashes tell them apart in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
@@ -14,11 +14,12 @@ KINDS = (".png", ".svg", ".pdf")
 
 
 def check_picture(path: str | Path) -> Path:
-    """`path` if its ending names a picture we can write and matplotlib is here: asked before the work starts."""
+    """`path` if it can hold a picture and matplotlib is installed; to be called before the work starts."""
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         raise ConfigError(f"{path}: a picture's name ends in {', '.join(KINDS)}; try {path.with_suffix('.png')}")
     figure(1, 1)
+    check_output(path)
     return path
 
 
@@ -36,6 +37,6 @@ def save(fig: Any, path: str | Path) -> Path:
     path = check_picture(path)
     data = io.BytesIO()
     fig.savefig(data, format=path.suffix.lower()[1:], dpi=150)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(path, data.getvalue())
+    with open_output(path) as file:
+        file.write(data.getvalue())
     return path
