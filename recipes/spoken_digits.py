@@ -9,12 +9,12 @@ data is CC BY-SA 4.0 and yours to bring: $REGARD_DATA/fsdd/train.tar.gz.
 """
 
 from regard import Run
-from regard.data.clips import ClipsConfig
+from regard.data.clips import AudioConfig
 from regard.models import config_for
 from regard.train.optim import Optim
 from regard.train.schedule import Schedule
 
-DATA = ClipsConfig(name="fsdd", seconds=2.0)
+DATA = AudioConfig(name="fsdd", seconds=2.0)
 
 
 def recipe() -> Run:

@@ -117,11 +117,11 @@ def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, j
 def clip_set(run: str, data: str, flags: Flags) -> tuple[str, "list[Clip]"]:
     """What to score on, and its name."""
     from regard.data import fetch
-    from regard.data.clips import ClipsConfig, list_clips, parts
+    from regard.data.clips import AudioConfig, list_clips, parts
     from regard.train.run import read_run
 
-    config = read_run(run).data if (Path(run) / "run.json").is_file() else ClipsConfig()
-    assert isinstance(config, ClipsConfig)
+    config = read_run(run).data if (Path(run) / "run.json").is_file() else AudioConfig()
+    assert isinstance(config, AudioConfig)
     if data:
         return data, list_clips(Path(data).expanduser(), config.label)
     if not (config.name or config.path):

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.settings import HOP, RATE
 from regard.errors import DataError
 
-RATE = 16_000  # samples a second of all sound in here
-HOP = 160  # samples from frame to frame: 10 ms
 REACH = 400  # samples a frame looks at: 25 ms
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # of a WAV's format tag
 STREAMED = 0x7FFF_0000  # a size as large as this was written before the sound was: what is there counts

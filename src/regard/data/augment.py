@@ -1,38 +1,13 @@
 """Pictures changed by chance, a batch at a time where it lies: bytes in, bytes out, no waiting for the device."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.config import at_least
-from regard.errors import ConfigError
+from regard.data.settings import COLOURS, SHAPES, Augment
 
-SHAPES = ("shear_x", "shear_y", "shift_x", "shift_y", "turn")
-COLOURS = ("brightness", "contrast", "colour", "solarise", "posterise", "sharpness")
 GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Augment:
-    """What training pictures go through; all off to begin with."""
-
-    crop: float = 0.0  # part of the side that is added around, before a crop of the old size is taken anywhere
-    flip: bool = False  # left and right, half of the time
-    operations: int = 0  # of RandAugment (Cubuk et al. 2020), for each picture others
-    strength: float = 0.3  # of them, 0 to 1
-    erase: float = 0.0  # how often a rectangle is replaced by noise (Zhong et al. 2020)
-    mixup: float = 0.0  # α of two pictures blended (Zhang et al. 2018); 0: never
-    cutmix: float = 0.0  # α of a part of one put into another (Yun et al. 2019); 0: never. With both, one or the other
-
-    def __post_init__(self):
-        at_least(self, "data.augment.", crop=0, operations=0, strength=0, erase=0, mixup=0, cutmix=0)
-        if self.operations > len(SHAPES + COLOURS):
-            raise ConfigError(f"data.augment.operations is {self.operations}; there are {len(SHAPES + COLOURS)}")
-        if max(self.crop, self.strength, self.erase) > 1:
-            raise ConfigError("data.augment.crop, data.augment.strength and data.augment.erase are at most 1")
 
 
 def augmented(

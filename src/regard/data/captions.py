@@ -5,13 +5,12 @@ import io
 import tarfile
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from regard.config import at_least
 from regard.data import fetch, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import moved
@@ -21,35 +20,12 @@ from regard.data.images import ENDINGS, PATHS, Chosen, kept, read_image, spread_
 from regard.data.labelled import NONE
 from regard.data.pairs import clean
 from regard.data.samples import Samples
+from regard.data.settings import CaptionsConfig
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
 FORMAT = 1
 CAPTIONS = ("caption", "captions", "text", "sentence", "description")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptionsConfig:
-    """A known `name`, or a table at `path` with a row for each caption, and its `images`."""
-
-    name: str = ""
-    path: str = ""
-    images: str = ""  # the folder, or the tar file, of the images; "": beside the table
-    valid: str = ""  # a table of held-out images; else some images are held out with all their captions
-    valid_images: str = ""  # theirs; "": where the others are
-    held_out: float = 0.1
-    size: int = 96  # pixels a side
-    vocab: int = 4000
-    lower: bool = True  # large letters are written small
-    max_length: int = 40  # pieces of a caption, its end included; the rest is cut
-    augment: Augment = field(default_factory=Augment)
-
-    def __post_init__(self):
-        at_least(self, "data.", size=1, vocab=0, max_length=2)
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
-        if self.augment.mixup or self.augment.cutmix:
-            raise ConfigError("data.augment: mixed images have no caption; mixup and cutmix are for classes")
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.config import at_least
 from regard.data import fetch
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, to_stderr
 from regard.data.samples import Samples
+from regard.data.settings import AudioConfig
 from regard.errors import ConfigError, DataError
 
 FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
@@ -25,33 +25,6 @@ TABLES = (".csv", ".tsv", ".tab", ".jsonl")
 TARS = (".tar", ".tar.gz", ".tgz")
 STEP = 32  # batches are padded to a multiple of so many frames, so that few shapes come
 WANTED = "a folder with a folder of WAV files for each class, names as CLASS_….wav, or a table of files and labels"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClipsConfig:
-    """A known `name`, or a `path`: a folder, a tar archive of one, or a table of files and labels."""
-
-    name: str = ""
-    path: str = ""
-    valid: str = ""  # held-out clips of its own; else some of every class are held out
-    held_out: float = 0.1  # that part
-    label: str = ""  # of a table: the column of the class; "" is one with a usual name, or the last
-    balanced: bool = False  # whether rare classes are drawn as often as common ones
-    seconds: float = 10.0  # what is longer is cut
-    mels: int = 40  # bands of the picture
-    masks: int = 2  # stretches of time, and of frequency, that are hidden while training (Park et al. 2019)
-    widest: float = 0.2  # of the clip, and of the bands, that one such stretch may take
-
-    def __post_init__(self):
-        for name in ("held_out", "widest"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"data.{name} is {getattr(self, name)}; it wants more than 0 and less than 1")
-        at_least(self, "data.", seconds=0.1, mels=1, masks=0)
-
-    @property
-    def frames(self) -> int:
-        """Of the longest clip."""
-        return round(self.seconds * RATE) // HOP
 
 
 @dataclass(frozen=True)
@@ -158,7 +131,7 @@ class ClipData:
         )
 
 
-def load_clips(config: ClipsConfig, say: Say = to_stderr) -> ClipData:
+def load_clips(config: AudioConfig, say: Say = to_stderr) -> ClipData:
     """The clips of `config` as pictures."""
     train, valid = parts(config, say)
     labels = tuple(sorted({clip.label for clip in train}))
@@ -178,7 +151,7 @@ def load_clips(config: ClipsConfig, say: Say = to_stderr) -> ClipData:
     return ClipData(labels, heard, aside, tuple(notes), content)
 
 
-def parts(config: ClipsConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip]]:
+def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip]]:
     """The clips to train and to validate on."""
     if bool(config.name) == bool(config.path):
         raise ConfigError(f"train on what? give --data: {WANTED}; or the name of a set")
@@ -218,7 +191,7 @@ def picture(sound: Tensor, mels: int, frames: int) -> Tensor:
     return log_mel(sound[: frames * HOP], mels)
 
 
-def pictures(clips: Sequence[Clip], labels: Sequence[str], config: ClipsConfig, notes: list[str]) -> Pictures:
+def pictures(clips: Sequence[Clip], labels: Sequence[str], config: AudioConfig, notes: list[str]) -> Pictures:
     """Of the clips that can be read; of the others, and of those that are cut, a line is added to `notes`."""
     number = {label: i for i, label in enumerate(labels)}
     frames, classes, bad, cut = [], [], [], 0

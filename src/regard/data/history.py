@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.config import at_least
 from regard.data.columns import Columns, is_dated, moments_of, numbers, place, read_columns, usable
 from regard.data.fetch_series import get_history
 from regard.data.folders import Say, to_stderr
 from regard.data.samples import Samples
 from regard.data.series import TIMES
+from regard.data.settings import HistoryConfig
 from regard.errors import ConfigError, DataError
 
 TOLD = {
@@ -22,25 +22,6 @@ TOLD = {
     "undated": "{:,} rows dropped: no time",
     "uneven": "{:,} steps are not of the usual length; rows are taken as equally spaced",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class HistoryConfig:
-    """A known `name`, or a CSV, TSV, NPZ or Parquet file at `path`, its rows in time."""
-
-    name: str = ""
-    path: str = ""
-    time: str = ""  # its column; "": one with a usual name, or else the order of the rows
-    target: tuple[str, ...] = ()  # the columns to forecast; none: all that hold numbers
-    lookback: int = 336  # rows seen
-    horizon: int = 96  # rows told
-    parts: tuple[float, ...] = (0.7, 0.1, 0.2)  # of the rows, in time: to train, to validate, to test; or their numbers
-    season: int = 0  # rows after which things come again, for the naive forecast; 0: found in the training part
-
-    def __post_init__(self):
-        at_least(self, "data.", lookback=2, horizon=1, season=0)
-        if len(self.parts) != 3 or min(self.parts) <= 0 or (sum(self.parts) > 1 + 1e-6 and min(self.parts) < 1):
-            raise ConfigError(f"data.parts are {self.parts}; three shares that sum to 1, or three numbers of rows")
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from regard import limits
-from regard.config import at_least
 from regard.data import store
 from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import moved
 from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.data.samples import Samples
+from regard.data.settings import ImagesConfig
 from regard.errors import ConfigError, DataError, MissingExtra
 
 FORMAT = 1
@@ -35,28 +35,6 @@ PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",
 ROOM = 0.5  # of the free memory, that images may take
 AT_ONCE = 1024  # images on their way from a file to where they are kept
 MEASURED = 10_000  # images, at most, whose mean and spread are taken
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImagesConfig:
-    """A known `name`, or a `path`: a folder with a folder for each class, or a table of paths and labels."""
-
-    name: str = ""
-    path: str = ""
-    valid: str = ""  # held-out images of its own; else some of every class are held out
-    held_out: float = 0.1  # that part
-    label: str = ""  # of a table: the column of the class; "" is one with a usual name
-    size: int = 0  # pixels a side; 0: a known set's own, 64 otherwise
-    channels: int = 0  # 1 grey, 3 colours; 0: as the images are
-    balanced: bool = False  # whether rare classes are drawn as often as common ones
-    augment: Augment = field(default_factory=Augment)
-
-    def __post_init__(self):
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
-        at_least(self, "data.", size=0)
-        if self.channels not in (0, 1, 3):
-            raise ConfigError(f"data.channels is {self.channels}; it wants 1 (grey), 3 (colours) or 0 (as they are)")
 
 
 class Chosen:

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import at_least, to_dict
+from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.examples import Example, Tagged, read_examples, read_tagged
 from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.settings import LabelledConfig
 from regard.data.store import Shards, ShardWriter, open_shards
 from regard.data.tokenizers import load
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
@@ -27,29 +28,6 @@ NONE = -1  # of a piece that has no label: it does not count
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged
-
-
-@dataclass(frozen=True, kw_only=True)
-class LabelledConfig:
-    """Texts with their classes, or sentences with a tag for each word: a known `name`, or a file at `path`."""
-
-    name: str = ""
-    path: str = ""
-    valid: str = ""  # held-out examples of its own; else some of the examples are held out, of every class alike
-    held_out: float = 0.1  # that part
-    text: str = ""  # the column of the text; "" is one with a usual name, or the first
-    second: str = ""  # of pairs: the column of the second text
-    label: str = ""  # the column of the label; "" is one with a usual name, or the last
-    vocab: int = 8000
-    lower: bool = True  # whether a vocabulary learned here tells large letters from small
-    tokenizer: str = ""  # the model folder whose tokenizer is used
-    max_length: int = 128  # pieces of a text, or of a pair, [CLS] and [SEP] included; the rest is cut
-    balanced: bool = False  # whether all classes weigh alike in the loss, however rare
-
-    def __post_init__(self):
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
-        at_least(self, "data.", vocab=0, max_length=4)
 
 
 class LabelledFile:

@@ -16,52 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import at_least, to_dict, unknown
+from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.folders import Say, building, cache_folder, to_stderr
-from regard.data.sentences import BORDERS, Corpus, sentences
+from regard.data.sentences import Corpus, sentences
+from regard.data.settings import MaskedConfig
 from regard.data.store import Shards, ShardWriter, open_shards
 from regard.data.tokenizers.wordpiece import INSIDE, SPECIAL, WordPiece
 from regard.errors import ConfigError, DataError
 
 FORMAT = 1
-NEGATIVES = ("random", "swapped")
 ENDINGS = (".txt", ".md", ".jsonl")  # of the files that are read in a folder
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
 GROUP = 64  # documents encoded at a time
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaskedConfig:
-    """Documents to hide words of: a known `name`, or a text, a folder of texts, or a .jsonl at `path`."""
-
-    name: str = ""
-    path: str = ""
-    valid: str = ""  # held-out documents of their own; else some of the documents are held out
-    held_out: float = 0.05  # that part of them; the same text is never on both sides
-    documents: str = ""  # where one ends: files, blank (lines) or lines; "": files in a folder, blank in one text
-    vocab: int = 8000
-    lower: bool = True
-    max_length: int = 128  # tokens of a row, [CLS] and [SEP] among them
-    masked: float = 0.15  # of the tokens
-    whole_words: bool = False  # hide all pieces of a word, or none
-    next_sentence: bool = True  # also learn whether B follows A
-    negatives: str = "random"  # B that does not follow: from another document, or "swapped": A and B change places
-
-    def __post_init__(self):
-        if self.documents and self.documents not in BORDERS:
-            raise unknown("border of documents", self.documents, BORDERS)
-        if self.negatives not in NEGATIVES:
-            raise unknown("kind of negatives", self.negatives, NEGATIVES)
-        for name in ("held_out", "masked"):
-            if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"data.{name} is {getattr(self, name)}; it wants more than 0 and less than 1")
-        at_least(self, "data.", vocab=0, max_length=8)
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a sentence, at most: then any two fit into a row."""
-        return (self.max_length - 3) // 2
 
 
 class Sentences:

@@ -20,8 +20,9 @@ from regard.config import to_dict
 from regard.data import fetch
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.data.pairs import PairFiles, clean, read_pairs
+from regard.data.settings import PairsConfig
 from regard.data.store import id_type, key, open_map, read_manifest, sha256, write_manifest
-from regard.data.tokenizers.bpe import BPE, SPLITS
+from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
 FORMAT = 1
@@ -29,32 +30,6 @@ BLOCK = 10_000  # lines encoded at a time
 LEARN_FROM = 1_000_000  # lines the vocabulary is learned from, at most
 HELD_OUT = 1_000  # sentences held out when no validation files are given, at most; and 1 % of the pairs at most
 SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "Je te salue.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairsConfig:
-    """Parallel text for translation: a known `name`, or the user's own files."""
-
-    name: str = ""
-    source: str = ""
-    target: str = ""
-    valid_source: str = ""
-    valid_target: str = ""
-    vocab: int = 8000
-    split: str = "text"  # "spaces" for text that is tokenised already
-    max_length: int = 256  # pieces on either side, the end mark included
-    max_ratio: float = 4.0  # longer side over shorter side
-    max_words: int = 0  # source words of a training pair; 0 is no limit
-    bpe_dropout: float = 0.0
-
-    def __post_init__(self):
-        if self.split not in SPLITS:
-            raise ConfigError(f"data.split is 'text' or 'spaces', got {self.split!r}")
-        if self.max_length < 2 or self.max_ratio < 1 or self.max_words < 0 or not 0 <= self.bpe_dropout < 1:
-            raise ConfigError(
-                "data wants max_length >= 2, max_ratio >= 1, max_words >= 0 and 0 <= bpe_dropout < 1; "
-                f"got {self.max_length}, {self.max_ratio}, {self.max_words}, {self.bpe_dropout}"
-            )
 
 
 class TokenPairs:

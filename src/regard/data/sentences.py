@@ -13,7 +13,6 @@ from regard.data.documents import is_jsonl, read_text
 from regard.data.pairs import clean
 from regard.data.records import Record, read_records
 
-BORDERS = ("files", "blank", "lines")  # where a document ends
 END = re.compile(r"""(?<=[.!?…])(["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9ÀÁÂÄÅÇÈÉÊËÍÎÑÓÔÖÚÜÆØ¿¡])""")
 SHORT = re.compile(r"(?:^|[\s(\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|cf|No|Fig|Eq|[A-Z])\.$")  # goes on
 

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.config import at_least, fraction
 from regard.data import columns as tables
 from regard.data.columns import Columns, moments_of, numbers, place, usable, words
 from regard.data.examples import LABELS
 from regard.data.fetch_series import SeriesFiles, get_series
 from regard.data.folders import Say, to_stderr
+from regard.data.settings import SeriesConfig
 from regard.errors import ConfigError, DataError
 
 IDS = ("id", "object_id", "object", "oid", "num", "star", "series", "curve", "name")
@@ -38,44 +38,6 @@ TOLD = {  # what may have been dropped or mended, and how that is said
     "unlabelled": "{:,} series dropped: no label",
     "unknown": "{:,} numbers known of objects are missing; the mean of the training part stands in for them",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class SeriesConfig:
-    """Series with their classes: a known `name`, or a file or folder at `path`. "" takes a column by its usual name."""
-
-    name: str = ""
-    path: str = ""
-    valid: str = ""  # held-out series of their own; else part `fold` of `folds` is held out, of every class alike
-    labels: str = ""  # a table of ids and labels, where they stand beside the series
-    folds: int = 10
-    fold: int = 0
-    id: str = ""
-    time: str = ""
-    value: str = ""
-    error: str = ""
-    band: str = ""
-    label: str = ""
-    known: tuple[str, ...] = ()  # columns of numbers known of each object, in the table of labels
-    max_length: int = 512  # points of a series; the rest is not read
-    window: int = 0  # in training, a random stretch of so many points; 0: all of them
-    thin: float = (
-        0.0  # in training, up to that part of the points is left out, anywhere, and so is what exceeds a window
-    )
-    jitter: float = 0.0  # in training, values are moved by chance, with a spread of so many of their errors
-    hide: float = 0.0  # in training, that part of the values is hidden
-    balanced: bool = False  # whether rare classes are drawn as often as common ones
-    weights: tuple[str, ...] = ()  # class=weight of the weighted loss that is told; the others weigh 1
-
-    def __post_init__(self):
-        at_least(self, "data.", folds=2, fold=0, max_length=1, window=0, jitter=0)
-        fraction(self, "hide", "data.")
-        fraction(self, "thin", "data.")
-        if self.fold >= self.folds:
-            raise ConfigError(f"data.fold is {self.fold}; of {self.folds} folds the last is {self.folds - 1}")
-        for weight in self.weights:
-            if "=" not in weight or not tables.is_number(weight.split("=")[-1]):
-                raise ConfigError(f"data.weights wants class=weight, got {weight!r}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,27 +13,13 @@ import torch
 
 from regard.data.examples import LABELS, Table, read_table
 from regard.data.samples import Samples
+from regard.data.settings import TableConfig
 from regard.errors import CheckpointError, ConfigError, DataError
 
 MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
 MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
 LARGEST = 3e38  # what 32 bits can hold
 FILE = "columns.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableConfig:
-    """A CSV, TSV or JSONL file at `path`, whose column `label` is to be told from the others."""
-
-    path: str = ""
-    valid: str = ""  # held-out rows of its own; else some of every class are held out
-    held_out: float = 0.1  # that part
-    label: str = ""  # the column of the class; "" is one with a usual name, or the last
-    balanced: bool = False  # whether rare classes are drawn as often as common ones
-
-    def __post_init__(self):
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
 
 
 @dataclass(frozen=True)

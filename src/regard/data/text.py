@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from regard.config import at_least, to_dict, unknown
+from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.documents import Documents, is_jsonl, pieces
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.data.records import Record, encode_record, plain, read_records
+from regard.data.settings import TextConfig
 from regard.data.store import ShardWriter, TokenFile
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
@@ -26,33 +27,9 @@ from regard.data.tokenizers.chars import Characters
 from regard.errors import ConfigError, DataError
 
 FORMAT = 1
-TOKENS = ("bpe", "chars", "bytes")
 ENDINGS = (".txt", ".md")  # of the files that are read in a folder
 GROUP = 32  # pieces encoded at a time
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextConfig:
-    """Text to learn the next token of: a known `name`, or a file, a folder of .txt and .md, or a .jsonl at `path`."""
-
-    name: str = ""
-    path: str = ""
-    valid: str = ""  # held-out text of its own; else the last part of the text is held out
-    held_out: float = 0.1  # that part: of the characters of a text, of the number of records
-    tokens: str = "bpe"
-    vocab: int = 8000  # of bpe
-    tokenizer: str = ""  # the model folder whose tokenizer is used
-    context: int = 0  # tokens of a row; 0 is all that the model can see
-    max_length: int = 0  # tokens of a record, the rest is cut; 0 is no limit
-    template: str = ""  # how the prompts of records are worded, as in "Summarise: {prompt}"
-
-    def __post_init__(self):
-        if self.tokens not in TOKENS:
-            raise unknown("way to cut text", self.tokens, TOKENS)
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}; it wants more than 0 and less than 1")
-        at_least(self, "data.", vocab=0, context=0, max_length=0)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.clips import ClipsConfig, ClipSource, load_clips
+from regard.data.clips import AudioConfig, ClipSource, load_clips
 from regard.data.folders import Say
 from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
 from regard.errors import ConfigError
@@ -48,7 +48,7 @@ PRESETS = {
 }
 
 
-def default_run(arch: str, size: str, data: ClipsConfig, device: str) -> Run:
+def default_run(arch: str, size: str, data: AudioConfig, device: str) -> Run:
     if not (data.name or data.path):
         raise ConfigError("train on what? type: regard train audio --data clips/, with a folder for each class")
     preset = PRESETS[device]
@@ -71,7 +71,7 @@ def default_run(arch: str, size: str, data: ClipsConfig, device: str) -> Run:
 def follows(run: Run) -> dict[str, Any]:
     """The settings of the model that are the data's."""
     data = run.data
-    assert isinstance(data, ClipsConfig)
+    assert isinstance(data, AudioConfig)
     return {"mels": data.mels, "frames": data.frames}
 
 
@@ -81,7 +81,7 @@ def make_objective(run: Run, labels: tuple[str, ...] = (), say: Say | None = Non
 
 def assemble(run: Run, device: str, say: Say) -> Parts:
     config = run.data
-    assert isinstance(config, ClipsConfig)
+    assert isinstance(config, AudioConfig)
     data = load_clips(config, say)
     say(data.report())
     assert isinstance(run.model, SoundClassifierConfig)
@@ -109,7 +109,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
 
 def example(run: Run) -> Samples:
     data = run.data
-    assert isinstance(data, ClipsConfig)
+    assert isinstance(data, AudioConfig)
     frames = min(FRAMES, data.frames)
     pictures = torch.zeros(run.batch, data.mels, frames)
     lengths = torch.full((run.batch,), frames)
@@ -118,7 +118,7 @@ def example(run: Run) -> Samples:
 
 def write_model(folder: Path, model: Any, run: Run) -> None:
     data = run.data
-    assert isinstance(data, ClipsConfig)
+    assert isinstance(data, AudioConfig)
     what = dict(pipeline="audio-classification", what="A classifier of clips of sound", verb="classify")
     card = model_card(run, model, **what, data=data.name or data.path)
     write_folder(folder, run, model, {"name": data.name}, {}, card)

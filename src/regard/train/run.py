@@ -11,7 +11,7 @@ from typing import Any
 from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
 from regard.data.captions import CaptionsConfig
-from regard.data.clips import ClipsConfig
+from regard.data.clips import AudioConfig
 from regard.data.history import HistoryConfig
 from regard.data.images import ImagesConfig
 from regard.data.labelled import LabelledConfig
@@ -34,7 +34,7 @@ DataConfig = (
     | CaptionsConfig
     | SeriesConfig
     | HistoryConfig
-    | ClipsConfig
+    | AudioConfig
 )
 DATA: dict[str, type[Any]] = {
     "translate": PairsConfig,
@@ -48,7 +48,7 @@ DATA: dict[str, type[Any]] = {
     "series": SeriesConfig,
     "fill-series": SeriesConfig,
     "forecast": HistoryConfig,
-    "audio": ClipsConfig,
+    "audio": AudioConfig,
 }  # what each task is trained on
 PRECISIONS = ("fp32", "bf16")
 TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be

@@ -11,8 +11,8 @@ import torch
 from regard.data.audio import HOP
 from regard.data.clips import (
     STEP,
+    AudioConfig,
     Clip,
-    ClipsConfig,
     ClipSource,
     Pictures,
     list_clips,
@@ -63,7 +63,7 @@ def test_the_class_is_the_folder_or_the_beginning_of_the_name(folder, tmp_path_f
     (flat / "seven.wav").write_bytes(tone(100))
     assert [clip.label for clip in list_clips(flat)] == ["7", ""]
     with pytest.raises(DataError, match=r"seven.wav: of which class\?"):
-        parts(ClipsConfig(path=str(flat)))
+        parts(AudioConfig(path=str(flat)))
     assert list_clips(flat / "seven.wav") == [Clip(str(flat / "seven.wav"))]
 
 
@@ -112,7 +112,7 @@ def test_some_of_every_class_are_held_out_always_the_same():
 def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
     (folder / "low" / "bad.wav").write_bytes(b"RIFF")
     (folder / "low" / "long.wav").write_bytes(tone(200, 1.0))
-    data = load_clips(ClipsConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
+    data = load_clips(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
     assert data.labels == ("high", "low") and len(data.train) + len(data.valid) == 21
     assert "passed over 1 of" in data.report() and "bad.wav is not a WAV file" in data.report()
     assert "cut 1 clips: longer than 0.5 seconds" in data.report()
@@ -135,7 +135,7 @@ def test_nothing_to_tell_apart_is_an_error(tmp_path, make, said):
         for n in range(10):
             path.with_name(f"{n}.wav").write_bytes(tone(100))
     with pytest.raises(DataError, match=said):
-        load_clips(ClipsConfig(path=str(tmp_path)), quiet)
+        load_clips(AudioConfig(path=str(tmp_path)), quiet)
 
 
 def test_a_class_that_was_not_trained_on_is_named(folder, tmp_path_factory):
@@ -143,9 +143,9 @@ def test_a_class_that_was_not_trained_on_is_named(folder, tmp_path_factory):
     (other / "middle").mkdir()
     (other / "middle" / "0.wav").write_bytes(tone(800))
     with pytest.raises(DataError, match="'middle' is not among those trained on: high, low"):
-        load_clips(ClipsConfig(path=str(folder), valid=str(other)), quiet)
+        load_clips(AudioConfig(path=str(folder), valid=str(other)), quiet)
     with pytest.raises(ConfigError, match="train on what"):
-        load_clips(ClipsConfig(), quiet)
+        load_clips(AudioConfig(), quiet)
 
 
 def test_batches_are_padded_with_zeros_and_masked_by_chance_only_in_training():
@@ -174,5 +174,5 @@ def test_masks_are_stretches_of_time_and_of_frequency_of_the_widths_asked_for():
 
 
 def test_frames_are_ten_milliseconds():
-    assert ClipsConfig(seconds=2.0).frames == 200 == 2 * 16000 // HOP
+    assert AudioConfig(seconds=2.0).frames == 200 == 2 * 16000 // HOP
     assert padded([torch.zeros(3, STEP)])[0].size(2) == STEP

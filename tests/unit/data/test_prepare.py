@@ -173,7 +173,7 @@ def test_large_vocabularies_take_wider_ids(corpus, write, quiet, monkeypatch):
         ({"source": "a", "target": "b", "valid_source": "c"}, "both files"),
         ({"name": "tatoba-en-fr"}, "did you mean 'tatoeba-en-fr'"),
         ({"source": "a", "target": "b", "split": "words"}, "'text' or 'spaces'"),
-        ({"source": "a", "target": "b", "max_length": 1}, "max_length >= 2"),
+        ({"source": "a", "target": "b", "max_length": 1}, "data.max_length is 1; "),
     ],
 )
 def test_a_wrong_setting(settings, words):

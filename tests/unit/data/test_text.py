@@ -279,7 +279,7 @@ def test_large_vocabularies_take_wider_ids(book, monkeypatch):
         ({}, "no data; give a text file"),
         ({"name": "shakespeare", "path": "x"}, "not both"),
         ({"path": "x", "tokens": "words"}, "no way to cut text 'words'; there are: bpe, chars, bytes"),
-        ({"path": "x", "held_out": 0.0}, "more than 0 and less than 1"),
+        ({"path": "x", "held_out": 0.0}, r"must be in \(0, 1\)"),
         ({"path": "x", "context": -1}, "data.context is -1"),
         ({"name": "tatoeba-en-fr"}, "is pairs; for text there are: shakespeare"),
         ({"name": "shakespear"}, "did you mean 'shakespeare'"),
