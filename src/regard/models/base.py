@@ -5,10 +5,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from regard import limits
 from regard.errors import ConfigError
 from regard.nn.blocks import compute_dtype
 from regard.nn.cache import Cache, Past, Step
 from regard.nn.linear import linear
+from regard.nn.positions import reach_
 from regard.shapes import check
 
 
@@ -137,10 +139,14 @@ class Decoder(LanguageModel):
                 f"a text of {tokens} tokens, but this model has {self.config.context} positions; "
                 f"cut the text, or train with --set model.context={tokens}"
             )
+        reach_(self, tokens)
 
     def new_past(self, layers: int, rows: int, heads: int, head_width: int, capacity: int) -> Past:
         self.check_length(capacity)
         like = compute_dtype(self.token.weight[:0].detach())
+        if like.device.type == "cpu":
+            size = 2 * layers * rows * heads * (capacity + 1) * head_width * like.element_size()
+            limits.require(size, f"the keys and values of {rows:,} × {capacity:,} tokens", "lower --max-tokens or --n")
         return Past(Cache(layers, rows, heads, capacity + 1, head_width, like))
 
     def read(self, ids: Tensor, state: Past, lengths: Tensor | None = None) -> Tensor:

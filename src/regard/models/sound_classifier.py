@@ -10,7 +10,7 @@ from regard.errors import ConfigError
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Lengths
-from regard.nn.positions import Sinusoidal
+from regard.nn.positions import Sinusoidal, reach_
 from regard.nn.sound import SoundStem
 from regard.shapes import check
 
@@ -54,9 +54,9 @@ class SoundClassifier(nn.Module):
     def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
         """B mels F pictures, of which the first `lengths[b]` frames are real -> B D: what stands for the clip."""
         check(frames, "B mels F", mels=self.config.mels)
-        if frames.size(2) > 2 * len(self.place.table):
-            frames = frames[:, :, : 2 * len(self.place.table)]  # padding alone: no clip is as long
+        frames = frames[:, :, : 2 * self.place.places]  # beyond is padding alone: no clip is as long
         x = self.stem(frames, lengths)  # B S D
+        reach_(self, x.size(1))
         where = torch.arange(x.size(1), device=x.device)
         x = self.drop(compute_dtype(x + self.place(where)))
         sizes = None if lengths is None else (lengths + 1) // 2  # B

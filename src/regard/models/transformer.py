@@ -14,7 +14,7 @@ from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, Decode
 from regard.nn.cache import Cache
 from regard.nn.init import glorot_
 from regard.nn.masks import Causal, Everything, Lengths, Mask, Table
-from regard.nn.positions import POSITIONS
+from regard.nn.positions import POSITIONS, reach_
 from regard.shapes import check
 
 
@@ -97,6 +97,7 @@ class Transformer(EncoderDecoder):
                 f"a sequence of {length} pieces, but this model has {self.config.max_length} positions; "
                 f"split the text, or train with --set model.max_length={length}"
             )
+        reach_(self, length)
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "TransformerState":
         self.check_length(capacity)

@@ -10,6 +10,43 @@ from torch import Tensor, nn
 from regard.nn.masks import Leaning, Mask
 
 Rotation = tuple[Tensor, Tensor]  # cosines and signed sines, T K or B 1 T K
+FIRST = 1 << 14  # places a table of waves begins with, and is extended by at a time
+
+
+class Waves(nn.Module):
+    """Tables of sines and cosines, which `reach` extends up to `places` places.
+
+    A file can claim any context for free; only a text that long is worth the memory.
+    """
+
+    def __init__(self, places: int):
+        super().__init__()
+        self.places, self.size = places, 0
+
+    def rows(self, start: int, stop: int) -> dict[str, Tensor]:
+        """The tables by name, for the places from `start` to `stop`."""
+        raise NotImplementedError
+
+    def reach(self, places: int) -> None:
+        """Extend the tables to at least `places` places; called where the host knows how long a text is."""
+        if places <= self.size:
+            return
+        self.size = size = min(self.places, max(FIRST, 1 << (places - 1).bit_length()))
+        with torch.inference_mode(False):  # a table made while decoding must serve in training too
+            pieces = [self.rows(start, min(start + FIRST, size)) for start in range(0, size, FIRST)]
+            for name in pieces[0]:
+                table = torch.cat([piece[name] for piece in pieces]).float()
+                if name in self._buffers:
+                    table = table.to(self.get_buffer(name))  # where the model is now, and as precise
+                self.register_buffer(name, table, persistent=False)
+
+
+def reach_(model: nn.Module, places: int) -> None:
+    """Let a model's own tables of waves cover `places` places."""
+    if places > FIRST:
+        for part in model.children():
+            if isinstance(part, Waves):
+                part.reach(places)
 
 
 class NoPositions(nn.Module):
@@ -23,7 +60,7 @@ class NoPositions(nn.Module):
         return torch.zeros(*where.shape, self.width, device=where.device)
 
 
-class Sinusoidal(nn.Module):
+class Sinusoidal(Waves):
     """Vaswani et al. 2017, section 3.5, all sines first and then all cosines: the layout of Marian's files.
 
     The same numbers as `Interleaved` in another order of columns, which the layers above cannot tell apart.
@@ -32,8 +69,12 @@ class Sinusoidal(nn.Module):
     table: Tensor
 
     def __init__(self, places: int, width: int):
-        super().__init__()
-        self.register_buffer("table", self.layout(*waves(places, width)).float(), persistent=False)
+        super().__init__(places)
+        self.width = width
+        self.reach(1)
+
+    def rows(self, start: int, stop: int) -> dict[str, Tensor]:
+        return {"table": self.layout(*waves(stop, self.width, start=start))}
 
     @staticmethod
     def layout(sines: Tensor, cosines: Tensor) -> Tensor:
@@ -84,7 +125,7 @@ class Sine2d(nn.Module):
         return self.table[where]
 
 
-class Rotary(nn.Module):
+class Rotary(Waves):
     """Su et al. 2021: pairs of numbers turned by an angle that grows with the place, so that q·k knows distances only.
 
     Column i is paired with column i + K/2, the layout of published llama files; the paper pairs neighbours.
@@ -94,10 +135,13 @@ class Rotary(nn.Module):
     sines: Tensor
 
     def __init__(self, places: int, head_width: int, theta: float = 10000.0):
-        super().__init__()
-        sines, cosines = waves(places, head_width, theta)
-        self.register_buffer("cosines", torch.cat((cosines, cosines), -1).float(), persistent=False)
-        self.register_buffer("sines", torch.cat((-sines, sines), -1).float(), persistent=False)
+        super().__init__(places)
+        self.head_width, self.theta = head_width, theta
+        self.reach(1)
+
+    def rows(self, start: int, stop: int) -> dict[str, Tensor]:
+        sines, cosines = waves(stop, self.head_width, self.theta, start)
+        return {"cosines": torch.cat((cosines, cosines), -1), "sines": torch.cat((-sines, sines), -1)}
 
     def forward(self, where: Tensor) -> Rotation:
         rotation = F.embedding(where, self.cosines), F.embedding(where, self.sines)  # T K
@@ -117,7 +161,7 @@ class Alibi(nn.Module):
 
     def __init__(self, heads: int):
         super().__init__()
-        self.register_buffer("slopes", torch.tensor(slopes(heads)), persistent=False)
+        self.register_buffer("slopes", slopes(heads).float(), persistent=False)
 
     def forward(self, mask: Mask, queries: Tensor, keys: Tensor) -> Mask:
         """`mask`, leaning by the distance of queries (T or B T places) to keys (S or B S)."""
@@ -126,11 +170,11 @@ class Alibi(nn.Module):
         return Leaning(mask, -self.slopes[:, None, None] * distance)  # B H T S
 
 
-def slopes(heads: int) -> list[float]:
+def slopes(heads: int) -> Tensor:
     """2^-8/H, 2^-16/H, … 2^-8; for other numbers than powers of two, every second of twice as many fills up."""
-    power = 2 ** math.floor(math.log2(heads))
-    first = [2.0 ** (-8 * (h + 1) / power) for h in range(power)]
-    return first if power == heads else first + slopes(2 * power)[0::2][: heads - power]
+    power = 1 << heads.bit_length() - 1
+    first = torch.exp2(-8 * torch.arange(1, power + 1, dtype=torch.float64) / power)
+    return first if power == heads else torch.cat((first, slopes(2 * power)[0::2][: heads - power]))
 
 
 def restarting(documents: Tensor) -> Tensor:
@@ -141,9 +185,9 @@ def restarting(documents: Tensor) -> Tensor:
     return where - first
 
 
-def waves(places: int, width: int, theta: float = 10000.0) -> tuple[Tensor, Tensor]:
-    """sin(p / θ^(2i/D)) and its cosine, in float64: P ⌈D/2⌉ and P ⌊D/2⌋."""
-    position = torch.arange(places, dtype=torch.float64)[:, None]
+def waves(places: int, width: int, theta: float = 10000.0, start: int = 0) -> tuple[Tensor, Tensor]:
+    """sin(p / θ^(2i/D)) and its cosine, in float64, for p from `start` on: P ⌈D/2⌉ and P ⌊D/2⌋."""
+    position = torch.arange(start, places, dtype=torch.float64)[:, None]
     rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(theta) / width))
     angle = position * rate
     return angle.sin(), angle[:, : width // 2].cos()

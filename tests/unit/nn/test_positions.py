@@ -6,7 +6,18 @@ import pytest
 import torch
 
 from regard.nn.masks import Causal, Everything
-from regard.nn.positions import POSITIONS, Alibi, Interleaved, Learned, NoPositions, Rotary, Sinusoidal, rotate, slopes
+from regard.nn.positions import (
+    FIRST,
+    POSITIONS,
+    Alibi,
+    Interleaved,
+    Learned,
+    NoPositions,
+    Rotary,
+    Sinusoidal,
+    rotate,
+    slopes,
+)
 
 close = torch.testing.assert_close
 
@@ -85,17 +96,16 @@ def test_every_row_may_stand_elsewhere():
 
 def test_slopes_are_those_of_the_paper():
     """Press et al. 2022, section 3: 1/2 … 1/256 for 8 heads; for 12, every second of 16's follow those of 8."""
-    assert slopes(8) == [2.0**-n for n in range(1, 9)]
-    assert slopes(16)[:3] == [2**-0.5, 2**-1.0, 2**-1.5]
-    assert slopes(12) == [*slopes(8), *(2.0**-n for n in (0.5, 1.5, 2.5, 3.5))]
-    assert slopes(1) == [2.0**-8]
+    powers = {8: range(1, 9), 16: [n / 2 for n in range(1, 17)], 12: [*range(1, 9), 0.5, 1.5, 2.5, 3.5], 1: [8]}
+    for heads, expected in powers.items():
+        assert slopes(heads).tolist() == pytest.approx([2.0**-n for n in expected], rel=1e-14)
 
 
 @pytest.mark.parametrize("heads", [1, 2, 6, 8, 12, 20])
 def test_slopes_are_those_of_the_public_models(heads):
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
     theirs = bloom.build_alibi_tensor(torch.ones(1, 2), heads, torch.float32)  # slope times place of the key
-    close(torch.tensor(slopes(heads)), theirs[:, 0, 1])
+    close(slopes(heads).float(), theirs[:, 0, 1])
 
 
 def test_the_lean_is_the_slope_times_the_distance():
@@ -105,3 +115,21 @@ def test_the_lean_is_the_slope_times_the_distance():
     close(bias[0, 0].tril(), -(2.0**-4) * torch.tensor([[0.0, 0, 0], [1, 0, 0], [2, 1, 0]]))
     rows = alibi(Everything(), torch.tensor([[4], [2]]), torch.arange(5)).bias()  # each row at its own place
     close(rows[:, 1, 0], -(2.0**-8) * torch.tensor([[4.0, 3, 2, 1, 0], [2, 1, 0, 1, 2]]))
+
+
+@pytest.mark.parametrize(("make", "wave"), [(Sinusoidal, math.sin), (Rotary, math.cos)])
+def test_a_table_of_waves_grows_to_the_text_and_not_to_the_claim(make, wave):
+    claimed = make(2**31 - 1, 6)
+    assert {len(table) for table in claimed.buffers()} == {FIRST}, "2^31 places cost as much as a few thousand"
+    with torch.inference_mode():
+        claimed.reach(FIRST + 1)
+    table = next(claimed.buffers())
+    assert not table.is_inference(), "training needs it too"
+    for place in (0, 5, FIRST - 1, FIRST, 2 * FIRST - 1):
+        assert table[place, 0].item() == pytest.approx(wave(place), abs=1e-6)
+
+
+def test_a_table_of_waves_never_exceeds_its_places():
+    table = Sinusoidal(FIRST + 7, 4)
+    table.reach(FIRST + 1)
+    assert len(table.table) == FIRST + 7
