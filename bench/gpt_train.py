@@ -37,7 +37,7 @@ def ours():
     task.compile()
 
     def step(ids: torch.Tensor) -> torch.Tensor:
-        batch = Tokens(ids=ids, count=ids.size(0) * LENGTH)
+        batch = Tokens(ids=ids)
         with torch.autocast("cuda", torch.bfloat16):
             loss = task.loss_sum(model, batch) / batch.count
         loss.backward()

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from _common import report, seconds
 from train_step import step
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 from regard.models import build, config_for
 from regard.objectives.classify import ClassifyImages
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 from regard.errors import CheckpointError
 from regard.models import build
 from regard.models.captioner import CaptionerConfig, ShowAttendTellConfig

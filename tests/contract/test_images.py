@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 from regard.models import build
 from regard.models.plain import ConvConfig, MLPConfig
 from regard.models.published import load_model, to_published, weights_bytes

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.overrides import TorchFunctionMode
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 from regard.errors import ConfigError, ShapeError
 from regard.models import build
 from regard.models.forecaster import ForecasterConfig

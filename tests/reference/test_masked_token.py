@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.loader import Loader
 from regard.data.masked import Sentences
 from regard.data.masking import MaskedBatch, MaskedRows, Rules
 from regard.models.bert import Bert, BertConfig
@@ -36,7 +37,8 @@ def batch_of(next_sentence: bool, packed: bool = False) -> MaskedBatch:
     )
     special, inside = np.arange(VOCAB) < 5, np.zeros(VOCAB, bool)
     rules = Rules(24, special, inside, 0, 2, 3, 4, next_sentence=next_sentence)
-    rows = MaskedRows(text, rules, 24 * 12, 0, packed=packed)
+    source = MaskedRows(text, rules, 24 * 12, packed=packed)
+    rows = Loader(source, source.plan, 0)
     ragged = max(islice(rows, rows.batches_per_epoch), key=lambda b: len(set(b.host_lengths.tolist())))
     assert len(set(ragged.host_lengths.tolist())) > 2 and len(ragged) > 5
     return ragged

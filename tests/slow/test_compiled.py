@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from regard.data.batch import Tokens, collate
+from regard.data.loader import Loader
 from regard.data.masked import Sentences
 from regard.data.masking import MaskedRows, Rules
 from regard.models import build, config_for
@@ -64,7 +65,8 @@ def test_compiled_pre_training_equals_eager():
         [[random.integers(5, 90, random.integers(2, 10)).tolist() for _ in range(4)] for _ in range(30)]
     )
     rules = Rules(24, np.arange(90) < 5, np.zeros(90, bool), 0, 2, 3, 4)
-    rows = MaskedRows(text, rules, 24 * 8, 0, packed=True)
+    source = MaskedRows(text, rules, 24 * 8, packed=True)
+    rows = Loader(source, source.plan, 0)
     config = BertConfig(
         vocab=90,
         width=16,

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from regard.data.batch import Tokens
+from regard.data.loader import Loader
 from regard.data.masked import Sentences
 from regard.data.masking import MaskedRows, Rules
 from regard.generate.engine import Engine, Sampling
@@ -121,7 +122,8 @@ def masked_batches():
         [[random.integers(5, 90, random.integers(2, 20)).tolist() for _ in range(6)] for _ in range(60)]
     )
     rules = Rules(48, np.arange(90) < 5, np.zeros(90, bool), 0, 2, 3, 4)
-    rows = MaskedRows(text, rules, 512, 0, packed=True)
+    source = MaskedRows(text, rules, 512, packed=True)
+    rows = Loader(source, source.plan, 0)
     return [next(rows) for _ in range(4)]
 
 

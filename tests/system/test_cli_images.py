@@ -13,7 +13,7 @@ from tests.system.cli_toy import regard, works
 
 import regard as package
 from regard.checkpoint import load_state
-from regard.data.samples import SamplesLoader
+from regard.data.loader import Loader
 from regard.train.run import read_run
 
 FAST = ["--device=cpu", "--set=schedule.warmup=5", "--set=batch=16", "--set=data.size=8"]
@@ -128,9 +128,9 @@ def test_a_stopped_run_with_mixed_and_moved_pictures_resumes_exactly(place, tmp_
     how = ["train", "image", "--data=photos", *FAST, "--set=data.augment.crop=0.1", "--set=data.augment.mixup=0.4",
            "--set=data.augment.operations=1", "--set=save_every=3", "--steps=10"]  # fmt: skip
     works(*how, f"--name={tmp_path}/whole")
-    given = SamplesLoader.__next__
+    given = Loader.__next__
     with monkeypatch.context() as patch:
-        patch.setattr(SamplesLoader, "__next__", lambda self: given(self) if self.position < 5 else 1 / 0)
+        patch.setattr(Loader, "__next__", lambda self: given(self) if self.position < 5 else 1 / 0)
         assert regard(*how, f"--name={tmp_path}/parts").code == 1
     works("train", "--resume", f"{tmp_path}/parts", "--device=cpu")
     whole, parts = (load_state(tmp_path / name / "state.safetensors") for name in ("whole", "parts"))

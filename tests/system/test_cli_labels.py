@@ -226,11 +226,11 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
     class Stop(Exception):
         pass
 
-    from regard.data.labelled_batch import LabelledLoader
+    from regard.data.loader import Loader
 
     run = package.Run.from_dict(read_run("runs/sent").to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
     train_run(run, tmp_path / "whole", quiet=True)
-    count, real = [0], LabelledLoader.__next__
+    count, real = [0], Loader.__next__
 
     def stopping(self):
         count[0] += 1
@@ -239,7 +239,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         return real(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LabelledLoader, "__next__", stopping)
+        patch.setattr(Loader, "__next__", stopping)
         with pytest.raises(Stop):
             train_run(run, tmp_path / "parts", quiet=True)
     train_run(run, tmp_path / "parts", quiet=True, resume=True)

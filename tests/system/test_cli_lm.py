@@ -186,9 +186,9 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
     run = read_run("runs/x")
     run = package.Run.from_dict(run.to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
     train_run(run, tmp_path / "whole", quiet=True)
-    from regard.data.blocks import Blocks
+    from regard.data.loader import Loader
 
-    count, real = [0], Blocks.__next__
+    count, real = [0], Loader.__next__
 
     def stopping(self):
         count[0] += 1
@@ -197,7 +197,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         return real(self)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Blocks, "__next__", stopping)
+        patch.setattr(Loader, "__next__", stopping)
         with pytest.raises(Stop):
             train_run(run, tmp_path / "parts", quiet=True)
     train_run(run, tmp_path / "parts", quiet=True, resume=True)

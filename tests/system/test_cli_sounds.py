@@ -11,7 +11,7 @@ import torch
 from tests.system.cli_toy import regard, works
 
 from regard.checkpoint import load_state
-from regard.data.samples import SamplesLoader
+from regard.data.loader import Loader
 from regard.data.tokenizers.tiktoken import END, START, whisper_tokenizer
 from regard.models import build
 from regard.models.published import to_published, weights_bytes
@@ -138,9 +138,9 @@ def test_a_stopped_run_resumes_exactly(place, monkeypatch):
     """Masks and order are functions of the step, so the weights come out bit for bit."""
     how = ["train", "audio", "--data=clips", *FAST, "--set=save_every=3", "--steps=8", "--set=batch=4"]
     works(*how, "--name=whole")
-    given = SamplesLoader.__next__
+    given = Loader.__next__
     with monkeypatch.context() as patch:
-        patch.setattr(SamplesLoader, "__next__", lambda self: given(self) if self.position < 5 else 1 / 0)
+        patch.setattr(Loader, "__next__", lambda self: given(self) if self.position < 5 else 1 / 0)
         assert regard(*how, "--name=halves").code == 1
     works("train", "--resume", "runs/halves", "--device=cpu")
     whole, halves = (load_state(place / "runs" / name / "state.safetensors") for name in ("whole", "halves"))

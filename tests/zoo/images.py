@@ -53,7 +53,7 @@ IMAGES = [
         ("the rest of a file is not kept", "range(0, len(pixels), AT_ONCE)", "range(0, AT_ONCE, AT_ONCE)", DATA),
         ("a photograph lies on its side", "image = ImageOps.exif_transpose(image)", "pass", DATA),
         ("what is transparent is black", '"white"', '"black"', DATA),
-        ("chance comes from elsewhere", "self.augment, chance)", "self.augment, np.random.default_rng())", DATA),
+        ("chance comes from elsewhere", "self.augment, rng)", "self.augment, np.random.default_rng())", DATA),
     ),
     *bugs(
         "data/tables.py",

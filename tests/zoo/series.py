@@ -44,7 +44,7 @@ SERIES = [
         "data/series_batch.py",
         ("thinned points lose their order", "np.sort(np.where(stays, order, real.shape[1]), 1)",
          "np.where(stays, order, real.shape[1])", BATCHES),
-        ("padding stays and points go", "np.where(real, chance.random(real.shape), 2.0)", "chance.random(real.shape)",
+        ("padding stays and points go", "np.where(real, rng.random(real.shape), 2.0)", "rng.random(real.shape)",
          BATCHES),
     ),
     *bugs(

@@ -283,8 +283,8 @@ SPINE = [
         ),
         (
             "padding is counted in the loss",
-            "real = np.arange(self.target.size(1)) < self.host_lengths[:, 1:]",
-            "real = np.arange(self.target.size(1)) < 0 * self.host_lengths[:, 1:] + self.target.size(1)",
+            "np.arange(self.target.size(1)) < self.host_lengths[:, 1:]",
+            "np.arange(self.target.size(1)) < 0 * self.host_lengths[:, 1:] + self.target.size(1)",
             BY_HAND,
         ),
         (
@@ -304,8 +304,8 @@ SPINE = [
         ),
         (
             "every epoch has the same order",
-            "default_rng((seed, epoch))",
-            "default_rng((seed, 0))",
+            "default_rng((self.seed, epoch))",
+            "default_rng((self.seed, 0))",
             "unit/data/test_loader.py",
         ),
         (
@@ -316,8 +316,8 @@ SPINE = [
         ),
         (
             "a budget of less than a text gives empty batches",
-            "some = min(len(chunk), max(1, round(len(chunk) * sorted_together / size)))",
-            "some = max(1, round(len(chunk) * sorted_together / size))",
+            "few = min(len(chunk), max(1, round(len(chunk) * self.sorted_together / size)))",
+            "few = max(1, round(len(chunk) * self.sorted_together / size))",
             "unit/data/test_loader.py",
         ),
     ),

@@ -16,8 +16,9 @@ TOKENS = 4096  # of a batch
 
 def evaluate_masked(model: "Filler", run: str, data: str, json: bool, flags: Flags) -> None:
     """Loss and accuracy on hidden words and next sentences: the same words hidden each time."""
+    from regard.data.loader import in_order
     from regard.data.masked import MaskedConfig, prepare_masked, read_sentences
-    from regard.data.masking import in_order
+    from regard.data.masking import MaskedRows
     from regard.objectives.masked_token import MaskedToken
     from regard.tasks.masked import make_rules
     from regard.train.run import read_run
@@ -39,7 +40,8 @@ def evaluate_masked(model: "Filler", run: str, data: str, json: bool, flags: Fla
         prepared = prepare_masked(config, lambda _: None)
         what, text, entropy = "its own held-out text", prepared.valid, prepared.entropy
     flags.say(f"reading {len(text.ids):,} tokens of {what}")
-    batches = in_order(text, make_rules(config, model.tokenizer), max(TOKENS, longest))
+    source = MaskedRows(text, make_rules(config, model.tokenizer), max(TOKENS, longest))
+    batches = in_order(source, source.plan)
     found = MaskedToken(entropy=entropy).held_out(bert, (batch.to(model.device) for batch in batches))
     note(Path(run), {"on": what, **found})
     if json:

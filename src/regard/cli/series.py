@@ -260,7 +260,7 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     import torch
 
     from regard.data.history import HistoryConfig, read_parts
-    from regard.data.samples import in_order
+    from regard.data.loader import FixedSize, in_order
     from regard.objectives.forecast import Forecast
     from regard.tasks.forecast import beside
     from regard.train.run import read_run
@@ -276,7 +276,7 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
         config = dataclasses.replace(config, name="", path=data, target=model.config.columns)
     parts = read_parts(config, flags.say)
     with torch.inference_mode():
-        scores = Forecast().held_out(model.model, (b.to(model.device) for b in in_order(parts.test, 256)))
+        scores = Forecast().held_out(model.model, (b.to(model.device) for b in in_order(parts.test, FixedSize(256))))
     rows = beside(parts, parts.test, config, model.model.spread.double().cpu().numpy())
     what = f"{data or 'its own table'} (test)"
     found: dict[str, Any] = {"on": what, "mse": scores["loss"], "mae": scores["mae"]}

@@ -1,4 +1,4 @@
-"""Pictures changed by chance, a batch at a time where it lies: bytes in, bytes out, no waiting for the device."""
+"""Random image augmentation, a batch at a time where it lies: bytes in, bytes out, no waiting for the device."""
 
 import numpy as np
 import torch
@@ -11,30 +11,30 @@ GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.60
 
 
 def augmented(
-    pixels: Tensor, labels: Tensor, classes: int, how: Augment, chance: np.random.Generator
+    pixels: Tensor, labels: Tensor, classes: int, how: Augment, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
     """B C H W bytes and B labels, changed; where pictures are mixed, labels are B L: how much of each class there is.
 
-    All draws come from `chance`: those on the device through a seed of its own.
+    All draws come from `rng`: those on the device through a seed of its own.
     """
-    draw = torch.Generator(pixels.device).manual_seed(int(chance.integers(2**62)))
+    generator = torch.Generator(pixels.device).manual_seed(int(rng.integers(2**62)))
     if how.crop:
-        pixels = cropped(pixels, max(1, round(how.crop * pixels.size(3))), draw)
+        pixels = cropped(pixels, max(1, round(how.crop * pixels.size(3))), generator)
     if how.flip:
-        mirrored = torch.rand(len(pixels), 1, 1, 1, generator=draw, device=pixels.device) < 0.5
+        mirrored = torch.rand(len(pixels), 1, 1, 1, generator=generator, device=pixels.device) < 0.5
         pixels = torch.where(mirrored, pixels.flip(3), pixels)
     if how.operations:
-        pixels = operated(pixels, how.operations, how.strength, draw)
+        pixels = operated(pixels, how.operations, how.strength, generator)
     if how.erase:
-        pixels = erased(pixels, how.erase, draw)
+        pixels = erased(pixels, how.erase, generator)
     if not (how.mixup or how.cutmix):
         return pixels, labels
     shares = F.one_hot(labels, classes).float()  # B L
-    cut = how.cutmix > 0 and (how.mixup == 0 or chance.random() < 0.5)
+    cut = how.cutmix > 0 and (how.mixup == 0 or rng.random() < 0.5)
     alpha = how.cutmix if cut else how.mixup
-    keep = float(chance.beta(alpha, alpha))
+    keep = float(rng.beta(alpha, alpha))
     if cut:
-        pixels, keep = cut_in(pixels, keep, chance)
+        pixels, keep = cut_in(pixels, keep, rng)
     else:
         pixels = bytes_of(pixels.float().lerp(pixels.flip(0).float(), 1 - keep))
     return pixels, shares.lerp(shares.flip(0), 1 - keep)
@@ -44,37 +44,37 @@ def bytes_of(x: Tensor) -> Tensor:
     return x.round().clamp(0, 255).to(torch.uint8)
 
 
-def cropped(pixels: Tensor, margin: int, draw: torch.Generator) -> Tensor:
+def cropped(pixels: Tensor, margin: int, generator: torch.Generator) -> Tensor:
     """Each picture moved by up to `margin` pixels either way; black comes in."""
     B, C, H, W = pixels.shape
     device = pixels.device
     wide = F.pad(pixels, (margin,) * 4)
-    start = torch.randint(0, 2 * margin + 1, (2, B, 1), generator=draw, device=device)
+    start = torch.randint(0, 2 * margin + 1, (2, B, 1), generator=generator, device=device)
     y, x = (start[i] + torch.arange(n, device=device) for i, n in ((0, H), (1, W)))  # B H, B W
     rows, channels = torch.arange(B, device=device), torch.arange(C, device=device)
     return wide[rows[:, None, None, None], channels[:, None, None], y[:, None, :, None], x[:, None, None, :]]
 
 
-def erased(pixels: Tensor, often: float, draw: torch.Generator) -> Tensor:
+def erased(pixels: Tensor, often: float, generator: torch.Generator) -> Tensor:
     """Noise in a rectangle of 2 % to 33 % of the picture, 1:3 to 3:1."""
     B, _, H, W = pixels.shape
     device = pixels.device
-    u = torch.rand(5, B, generator=draw, device=device)
+    u = torch.rand(5, B, generator=generator, device=device)
     area, ratio = (0.02 + 0.31 * u[0]) * H * W, torch.exp((2 * u[1] - 1) * np.log(3.0))
     high, wide = (area * ratio).sqrt().clamp(max=H), (area / ratio).sqrt().clamp(max=W)
     top, left = u[2] * (H - high), u[3] * (W - wide)
     y, x = torch.arange(H, device=device)[:, None], torch.arange(W, device=device)
     box = [t[:, None, None] for t in (top, top + high, left, left + wide)]
     inside = (y >= box[0]) & (y < box[1]) & (x >= box[2]) & (x < box[3]) & (u[4] < often)[:, None, None]  # B H W
-    noise = torch.randint(0, 256, pixels.shape, generator=draw, device=device, dtype=torch.uint8)
+    noise = torch.randint(0, 256, pixels.shape, generator=generator, device=device, dtype=torch.uint8)
     return torch.where(inside[:, None], noise, pixels)
 
 
-def cut_in(pixels: Tensor, keep: float, chance: np.random.Generator) -> tuple[Tensor, float]:
+def cut_in(pixels: Tensor, keep: float, rng: np.random.Generator) -> tuple[Tensor, float]:
     """A rectangle of about 1 - `keep` of each picture taken from its partner, and how much was really kept."""
     _, _, H, W = pixels.shape
     side = (1 - keep) ** 0.5
-    y, x = chance.integers(H), chance.integers(W)
+    y, x = rng.integers(H), rng.integers(W)
     top, bottom = max(0, int(y - side * H / 2)), min(H, int(y + side * H / 2))
     left, right = max(0, int(x - side * W / 2)), min(W, int(x + side * W / 2))
     pixels, partner = pixels.clone(), pixels.flip(0)
@@ -85,12 +85,12 @@ def cut_in(pixels: Tensor, keep: float, chance: np.random.Generator) -> tuple[Te
 # -- RandAugment --------------------------------------------------------------------------------------------------
 
 
-def operated(pixels: Tensor, count: int, strength: float, draw: torch.Generator) -> Tensor:
+def operated(pixels: Tensor, count: int, strength: float, generator: torch.Generator) -> Tensor:
     """`count` operations on each picture, others on each: all run on all, where not chosen with no effect."""
     B, device = len(pixels), pixels.device
     names = SHAPES + COLOURS
-    chosen = torch.rand(B, len(names), generator=draw, device=device).argsort(1).argsort(1) < count  # B O
-    sign = torch.randint(0, 2, (B, len(names)), generator=draw, device=device) * 2 - 1
+    chosen = torch.rand(B, len(names), generator=generator, device=device).argsort(1).argsort(1) < count  # B O
+    sign = torch.randint(0, 2, (B, len(names)), generator=generator, device=device) * 2 - 1
     amount = chosen * sign * strength  # B O, -1 to 1
     by_name = dict(zip(names, amount.unbind(1), strict=True))
     x = warped(pixels.float(), {name: by_name[name] for name in SHAPES})

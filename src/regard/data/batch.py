@@ -1,32 +1,104 @@
-"""Batches of sentence pairs and of running text: padded tensors, with what the host must know kept on the host."""
+"""Batches: padded tensors, with what the host must know kept on the host.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+A batch class describes its fields (`on_device`, `on_host`); moving, cutting and repeating follow from that.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.labelled import NONE
+
+Ids = Sequence[int] | np.ndarray
+
+
+def on_device(longest: int | None = None, per_row: bool = True) -> dict[str, Any]:
+    """Describes a field that `to` moves: a tensor, a tuple of tensors, or None.
+
+    `per_row`: its first axis is the examples of the batch. `longest`: its second axis, where it has one, is padded to
+    the longest example; their lengths are this column of `host_lengths`.
+    """
+    return {"moves": True, "per_row": per_row, "longest": longest}
+
+
+def on_host(longest: int | None = None) -> dict[str, Any]:
+    """The same for an array that stays on the host."""
+    return {"moves": False, "per_row": True, "longest": longest}
+
+
+def moved(x: Tensor, device: torch.device | str) -> Tensor:
+    """`x` on `device`, without waiting where that is a GPU."""
+    device = torch.device(device)
+    pin = device.type == "cuda" and x.device.type == "cpu"
+    return (x.pin_memory() if pin else x).to(device, non_blocking=pin)
+
+
+def true_places(mask: np.ndarray, device: torch.device) -> Tensor | None:
+    """Where `mask` is true in its flattened form, on `device`; None where it is true everywhere."""
+    return None if mask.all() else moved(torch.from_numpy(np.flatnonzero(mask)), device)
+
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
-    """Sources and targets of B sentence pairs, each ending in `</s>` and padded at the end."""
+class Batch:
+    """Examples side by side; `rows` are their numbers in the source, -1 for padding.
 
-    source: Tensor  # B S
-    source_lengths: Tensor  # B
-    target: Tensor  # B T
-    target_lengths: Tensor  # B
-    rows: np.ndarray  # B: where each pair stands in its corpus
-    pad: int
-    host_lengths: np.ndarray = field(default=None)  # type: ignore[assignment]  # B 2: both lengths, known without asking the device
-
-    def __post_init__(self):
-        if self.host_lengths is None:
-            lengths = torch.stack([self.source_lengths, self.target_lengths], 1).cpu().numpy()
-            object.__setattr__(self, "host_lengths", lengths)
+    A field that is not described is the same for every part of the batch.
+    """
 
     def __len__(self) -> int:
-        return self.source.size(0)
+        return len(vars(self)["rows"])
+
+    def to(self, device: torch.device | str) -> Self:
+        """The batch on `device`; a copy to a GPU overlaps with computation."""
+        return self._changed("moves", lambda x, _: moved(x, device))
+
+    def split(self) -> list[Self]:
+        """Two halves, for a device that cannot hold the whole; a single example stays whole."""
+        middle = len(self) // 2
+        return [self.part(slice(0, middle)), self.part(slice(middle, len(self)))] if middle else [self]
+
+    def part(self, rows: slice) -> Self:
+        """Some of the examples, without the padding they no longer need."""
+
+        def cut(x: Any, longest: int | None) -> Any:
+            if longest is None or x.ndim < 2:
+                return x[rows]
+            lengths: Any = vars(self)["host_lengths"][rows]
+            return x[rows, : int((lengths if lengths.ndim == 1 else lengths[:, longest]).max())]
+
+        return self._changed("per_row", cut)
+
+    def _changed(self, which: str, change: Callable[[Any, int | None], Any]) -> Self:
+        """A copy with `change` applied to the tensors and arrays of all fields described as `which`."""
+        new = {}
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not None and f.metadata.get(which):
+                longest = f.metadata["longest"]
+                new[f.name] = (
+                    tuple(None if x is None else change(x, longest) for x in value)
+                    if isinstance(value, tuple)
+                    else change(value, longest)
+                )
+        return replace(self, **new)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Batch):
+    """Sources and targets of B sentence pairs, each ending in `</s>` and padded at the end."""
+
+    source: Tensor = field(metadata=on_device(longest=0))  # B S
+    source_lengths: Tensor = field(metadata=on_device())  # B
+    target: Tensor = field(metadata=on_device(longest=1))  # B T
+    target_lengths: Tensor = field(metadata=on_device())  # B
+    rows: np.ndarray = field(metadata=on_host())  # B
+    host_lengths: np.ndarray = field(metadata=on_host())  # B 2: both lengths, known without asking the device
+    pad: int
 
     @property
     def inputs(self) -> Tensor:
@@ -49,65 +121,37 @@ class Pairs:
 
         Made on the host, so there is no wait for the device.
         """
-        real = np.arange(self.target.size(1)) < self.host_lengths[:, 1:]
-        if real.all():
-            return None
-        return moved(torch.from_numpy(np.flatnonzero(real)), self.target.device)
+        return true_places(np.arange(self.target.size(1)) < self.host_lengths[:, 1:], self.target.device)
 
     def twice(self) -> "Pairs":
-        """Every pair once more, after all of them: one pass, two draws of dropout."""
-        doubled = {name: getattr(self, name).repeat(2, 1) for name in ("source", "target")}
-        doubled |= {name: getattr(self, name).repeat(2) for name in ("source_lengths", "target_lengths")}
-        return replace(self, **doubled, rows=np.tile(self.rows, 2), host_lengths=np.tile(self.host_lengths, (2, 1)))
-
-    def to(self, device: torch.device | str) -> "Pairs":
-        """The batch on `device`; towards a GPU the copy runs beside the computation."""
-        names = ("source", "source_lengths", "target", "target_lengths")
-        return replace(self, **{name: moved(getattr(self, name), device) for name in names})
-
-    def split(self) -> list["Pairs"]:
-        """Two halves, for a device that cannot hold the whole; a single pair stays whole."""
-        if len(self) < 2:
-            return [self]
-        return [self.part(slice(None, len(self) // 2)), self.part(slice(len(self) // 2, None))]
-
-    def part(self, rows: slice) -> "Pairs":
-        """Some of the pairs, without the padding they no longer need."""
-        lengths = self.host_lengths[rows]
-        s, t = lengths.max(0)
-        return Pairs(
-            source=self.source[rows, :s],
-            source_lengths=self.source_lengths[rows],
-            target=self.target[rows, :t],
-            target_lengths=self.target_lengths[rows],
-            rows=self.rows[rows],
-            pad=self.pad,
-            host_lengths=lengths,
-        )
+        """Every pair once more, after all of them: one pass, two samples of dropout."""
+        return self._changed("per_row", lambda x, _: (torch.cat if isinstance(x, Tensor) else np.concatenate)([x, x]))
 
 
 @dataclass(frozen=True, eq=False)
-class Tokens:
+class Tokens(Batch):
     """B rows of T inputs and their T targets, the same ids shifted by one. `None` means all count, all one document."""
 
-    ids: Tensor  # B T+1
-    counts: Tensor | None = None  # B T: which targets count
-    documents: Tensor | None = None  # B T: numbers; inputs of another number are not to be seen
-    rows: np.ndarray = field(default=None)  # type: ignore[assignment]  # B: which row of the epoch's plan; -1 is padding
-    host_counts: np.ndarray | None = None  # B T: `counts`, known without asking the device
-    count: int = -1  # targets that count
+    ids: Tensor = field(metadata=on_device())  # B T+1
+    counts: Tensor | None = field(default=None, metadata=on_device())  # B T: which targets count
+    documents: Tensor | None = field(
+        default=None, metadata=on_device()
+    )  # B T: inputs of another number are not to be seen
+    rows: np.ndarray = field(default=None, metadata=on_host())  # pyrefly: ignore[bad-assignment]
+    host_counts: np.ndarray | None = field(
+        default=None, metadata=on_host()
+    )  # B T: `counts`, known without asking the device
 
     def __post_init__(self):
         if self.rows is None:
-            object.__setattr__(self, "rows", np.arange(len(self)))
+            object.__setattr__(self, "rows", np.arange(self.ids.size(0)))
         if self.host_counts is None and self.counts is not None:
             object.__setattr__(self, "host_counts", self.counts.cpu().numpy())
-        if self.count < 0:
-            real = self.targets.numel() if self.host_counts is None else int(self.host_counts.sum())
-            object.__setattr__(self, "count", real)
 
-    def __len__(self) -> int:
-        return self.ids.size(0)
+    @cached_property
+    def count(self) -> int:
+        """Targets that count."""
+        return self.targets.numel() if self.host_counts is None else int(self.host_counts.sum())
 
     @property
     def inputs(self) -> Tensor:
@@ -124,29 +168,47 @@ class Tokens:
             return None
         return moved(torch.from_numpy(np.flatnonzero(self.host_counts)), self.ids.device)
 
-    def to(self, device: torch.device | str) -> "Tokens":
-        """The batch on `device`; towards a GPU the copy runs beside the computation."""
-        names = ("ids", "counts", "documents")
-        there = {name: moved(x, device) for name in names if (x := getattr(self, name)) is not None}
-        return replace(self, **there)
 
-    def split(self) -> list["Tokens"]:
-        """Two halves, for a device that cannot hold the whole; a single row stays whole."""
-        if len(self) < 2:
-            return [self]
-        return [self.part(slice(None, len(self) // 2)), self.part(slice(len(self) // 2, None))]
+@dataclass(frozen=True, eq=False)
+class Labelled(Batch):
+    """B texts with a label each, or one for each of their pieces."""
 
-    def part(self, rows: slice) -> "Tokens":
-        """Some of the rows."""
-        names = ("ids", "counts", "documents", "rows", "host_counts")
-        return Tokens(**{name: x[rows] for name in names if (x := getattr(self, name)) is not None})
+    ids: Tensor = field(metadata=on_device(longest=0))  # B T
+    lengths: Tensor | None = field(metadata=on_device())  # B; None: no padding
+    sentences: Tensor | None = field(metadata=on_device(longest=0))  # B T; None: no second texts
+    labels: Tensor = field(metadata=on_device(longest=0))  # B, or B T with `NONE` where nothing counts
+    rows: np.ndarray = field(metadata=on_host())  # B
+    host_lengths: np.ndarray = field(metadata=on_host())  # B: known without asking the device
+    host_labels: np.ndarray = field(metadata=on_host(longest=0))  # as `labels`
+
+    def __post_init__(self):
+        if (self.host_lengths == self.ids.size(1)).all():
+            object.__setattr__(self, "lengths", None)
+
+    @property
+    def count(self) -> int:
+        """Labels that count."""
+        return int((self.host_labels != NONE).sum())
+
+    @property
+    def chosen(self) -> Tensor | None:
+        """Where the labels that count stand in the flattened labels, M; None where all count. Made on the host."""
+        return true_places(self.host_labels != NONE, self.ids.device)
 
 
-def moved(x: Tensor, device: torch.device | str) -> Tensor:
-    """`x` on `device`, without waiting where that is a GPU."""
-    device = torch.device(device)
-    pin = device.type == "cuda" and x.device.type == "cpu"
-    return (x.pin_memory() if pin else x).to(device, non_blocking=pin)
+@dataclass(frozen=True, eq=False)
+class Samples(Batch):
+    """B images, clips, series or rows of a table: what is known of each in `inputs`, what is to be predicted in
+    `targets`."""
+
+    inputs: tuple[Tensor | None, ...] = field(
+        metadata=on_device()
+    )  # B … each: the model's arguments; None: this one is missing
+    targets: Tensor = field(metadata=on_device())  # B classes, or B … numbers
+    rows: np.ndarray = field(metadata=on_host())  # B
+
+
+# Lists of ids to batches
 
 
 def packed(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
@@ -156,12 +218,12 @@ def packed(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def collate(
-    sources: Sequence[np.ndarray | Sequence[int]],
-    targets: Sequence[np.ndarray | Sequence[int]],
+    sources: Sequence[Ids],
+    targets: Sequence[Ids],
     eos: int,
     pad: int,
     multiple: int = 1,
-    rows: Sequence[int] | np.ndarray | None = None,
+    rows: Ids | None = None,
 ) -> Pairs:
     """A batch of ids without end marks: `</s>` is added, lengths are padded up to a multiple of `multiple`."""
     source, source_lengths = _padded(sources, eos, pad, multiple)
@@ -172,12 +234,12 @@ def collate(
         target=torch.from_numpy(target),
         target_lengths=torch.from_numpy(target_lengths),
         rows=np.arange(len(sources)) if rows is None else np.asarray(rows),
-        pad=pad,
         host_lengths=np.stack([source_lengths, target_lengths], 1),
+        pad=pad,
     )
 
 
-def _padded(sentences: Sequence[np.ndarray | Sequence[int]], eos: int, pad: int, multiple: int):
+def _padded(sentences: Sequence[Ids], eos: int, pad: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:
     lengths = np.array([len(s) for s in sentences], np.int64) + 1
     width = -(-int(lengths.max()) // multiple) * multiple
     out = np.full((len(sentences), width), pad, np.int64)
@@ -185,3 +247,29 @@ def _padded(sentences: Sequence[np.ndarray | Sequence[int]], eos: int, pad: int,
     out[inside] = np.concatenate(sentences) if lengths.sum() > len(lengths) else []
     out[np.arange(len(sentences)), lengths - 1] = eos
     return out, lengths
+
+
+def collate_labelled(
+    texts: Sequence[tuple[Ids, int, Ids]], pad: int, per_piece: bool, rows: np.ndarray | None = None
+) -> Labelled:
+    """A batch of (ids, where the second text begins, label or labels)."""
+    sizes = np.array([len(ids) for ids, _, _ in texts], np.int64)
+    seconds = np.array([second for _, second, _ in texts], np.int64)
+    width = int(sizes.max())
+    ids = np.full((len(texts), width), pad, np.int64)
+    labels = np.full((len(texts), width if per_piece else 1), NONE, np.int64)
+    for i, (pieces, _, marks) in enumerate(texts):
+        ids[i, : len(pieces)] = pieces
+        labels[i, : len(marks)] = marks
+    labels = labels if per_piece else labels[:, 0]
+    places = np.arange(width)
+    second = (places >= seconds[:, None]) & (places < sizes[:, None])  # B T
+    return Labelled(
+        ids=torch.from_numpy(ids),
+        lengths=torch.from_numpy(sizes),
+        sentences=torch.from_numpy(second.astype(np.int64)) if (seconds < sizes).any() else None,
+        labels=torch.from_numpy(labels),
+        rows=np.arange(len(texts)) if rows is None else rows,
+        host_lengths=sizes,
+        host_labels=labels,
+    )

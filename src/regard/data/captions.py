@@ -13,13 +13,13 @@ import torch
 
 from regard.data import fetch, store
 from regard.data.augment import Augment, augmented
-from regard.data.batch import moved
+from regard.data.batch import Samples, moved
 from regard.data.examples import read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.data.images import ENDINGS, PATHS, Chosen, kept, read_image, spread_of, stat
 from regard.data.labelled import NONE
+from regard.data.loader import Source
 from regard.data.pairs import clean
-from regard.data.samples import Samples
 from regard.data.settings import CaptionsConfig
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
@@ -185,7 +185,7 @@ def split(part: Captioned, held_out: float) -> tuple[Captioned, Captioned]:
     return train, valid
 
 
-class CaptionSource:
+class CaptionSource(Source):
     """Captions by number, each with its image; all are filled up to one length."""
 
     def __init__(
@@ -203,14 +203,14 @@ class CaptionSource:
     def __len__(self) -> int:
         return len(self.image)
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         which = self.image[rows]
         if self.pixels is None:
             pixels = torch.from_numpy(self.part.pixels[which])
         else:
             pixels = self.pixels[moved(torch.from_numpy(which), self.pixels.device)]
-        if chance is not None and self.augment != Augment():
-            pixels, _ = augmented(pixels, torch.zeros(len(rows)), 1, self.augment, chance)
+        if rng is not None and self.augment != Augment():
+            pixels, _ = augmented(pixels, torch.zeros(len(rows)), 1, self.augment, rng)
         targets = torch.from_numpy(self.targets[rows])  # B T
         inputs = torch.cat((torch.full_like(targets[:, :1], self.pad), targets[:, :-1]), 1)
         return Samples((pixels, inputs.masked_fill(inputs == NONE, self.pad)), targets, rows)

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from regard.data import fetch
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
+from regard.data.batch import Samples
 from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, to_stderr
-from regard.data.samples import Samples
+from regard.data.loader import Source
 from regard.data.settings import AudioConfig
 from regard.errors import ConfigError, DataError
 
@@ -165,7 +166,7 @@ def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[C
 
 
 def split(clips: Sequence[Clip], held_out: float) -> tuple[list[Clip], list[Clip]]:
-    """Some clips of every class held out: by chance, but always the same."""
+    """Some clips of every class held out: by rng, but always the same."""
     groups: dict[str, list[Clip]] = defaultdict(list)
     for clip in clips:
         groups[clip.label].append(clip)
@@ -218,8 +219,8 @@ def padded(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return torch.stack([F.pad(x, (0, size - x.size(1))) for x in frames]), lengths
 
 
-class ClipSource:
-    """Clips by number, for a `SamplesLoader`."""
+class ClipSource(Source):
+    """Clips by number, for a `Loader`."""
 
     def __init__(self, clips: Pictures, masks: int = 0, widest: float = 0.0):
         self.clips, self.masks, self.widest = clips, masks, widest
@@ -228,19 +229,19 @@ class ClipSource:
     def __len__(self) -> int:
         return len(self.clips)
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         frames = [self.clips.frames[i] for i in rows]
-        if chance is not None:
-            frames = [masked(x, self.masks, self.widest, chance) for x in frames]
+        if rng is not None:
+            frames = [masked(x, self.masks, self.widest, rng) for x in frames]
         return Samples(padded(frames), self.labels[torch.from_numpy(rows)], rows)
 
 
-def masked(frames: Tensor, masks: int, widest: float, chance: np.random.Generator) -> Tensor:
+def masked(frames: Tensor, masks: int, widest: float, rng: np.random.Generator) -> Tensor:
     """SpecAugment (Park et al. 2019): `masks` stretches of time and as many of frequency hidden by the clip's mean."""
     frames, middle = frames.clone(), float(frames.mean())
     for axis in (0, 1) * masks:
         size = frames.size(axis)
-        width = int(chance.integers(0, int(widest * size) + 1))
-        start = int(chance.integers(0, size - width + 1))
+        width = int(rng.integers(0, int(widest * size) + 1))
+        start = int(rng.integers(0, size - width + 1))
         frames.narrow(axis, start, width).fill_(middle)
     return frames

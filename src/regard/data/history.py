@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.columns import Columns, is_dated, moments_of, numbers, place, read_columns, usable
 from regard.data.fetch_series import get_history
 from regard.data.folders import Say, to_stderr
-from regard.data.samples import Samples
+from regard.data.loader import Source
 from regard.data.series import TIMES
 from regard.data.settings import HistoryConfig
 from regard.errors import ConfigError, DataError
@@ -96,7 +97,7 @@ def _filled(values: np.ndarray, path: Path) -> tuple[np.ndarray, int]:
     return np.take_along_axis(values, np.where(last < 0, first, last), 0), int(gone.sum())
 
 
-class Windows:
+class Windows(Source):
     """Every window whose future lies in rows `start` to `stop`: what was seen before it, and what came."""
 
     def __init__(self, values: np.ndarray, start: int, stop: int, lookback: int, horizon: int):
@@ -107,7 +108,7 @@ class Windows:
     def __len__(self) -> int:
         return self.count
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         at = (self.first - self.lookback + rows)[:, None] + np.arange(self.lookback + self.horizon)
         both = torch.from_numpy(self.values[at])  # B L+H C
         return Samples((both[:, : self.lookback],), both[:, self.lookback :], rows)

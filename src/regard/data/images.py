@@ -19,10 +19,10 @@ from torch import Tensor
 from regard import limits
 from regard.data import store
 from regard.data.augment import GREY, Augment, augmented
-from regard.data.batch import moved
+from regard.data.batch import Samples, moved
 from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
-from regard.data.samples import Samples
+from regard.data.loader import Source
 from regard.data.settings import ImagesConfig
 from regard.errors import ConfigError, DataError, MissingExtra
 
@@ -132,7 +132,7 @@ def spread_of(pixels: np.ndarray | Chosen) -> tuple[tuple[float, ...], tuple[flo
 
 
 def split(part: Part, held_out: float) -> tuple[Part, Part]:
-    """Some images of every class held out: by chance, but always the same, and equal images on the same side."""
+    """Some images of every class held out: by rng, but always the same, and equal images on the same side."""
     keys = [hashlib.sha256(np.ascontiguousarray(x).data).digest() for x in part.pixels]
     groups: dict[int, set[bytes]] = defaultdict(set)
     for key, label in zip(keys, part.labels.tolist(), strict=True):
@@ -331,8 +331,8 @@ def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
 # Batches
 
 
-class ImageSource:
-    """Images by number, for a `SamplesLoader`. They are kept whole where they fit: on `device`, else in memory."""
+class ImageSource(Source):
+    """Images by number, for a `Loader`. They are kept whole where they fit: on `device`, else in memory."""
 
     def __init__(self, part: Part, classes: int, augment: Augment | None = None, device: str = "cpu"):
         self.part, self.classes, self.augment = part, classes, augment or Augment()
@@ -342,12 +342,12 @@ class ImageSource:
     def __len__(self) -> int:
         return len(self.part)
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         where = moved(torch.from_numpy(rows), self.labels.device)
         pixels = torch.from_numpy(self.part.pixels[rows]) if self.pixels is None else self.pixels[where]
         labels = self.labels[where]
-        if chance is not None and self.augment != Augment():
-            pixels, labels = augmented(pixels, labels, self.classes, self.augment, chance)
+        if rng is not None and self.augment != Augment():
+            pixels, labels = augmented(pixels, labels, self.classes, self.augment, rng)
         return Samples((pixels,), labels, rows)
 
 

@@ -1,141 +1,244 @@
-"""The order of training: which pairs form a batch, and which batch comes when.
+"""The order of training: which examples form a batch, and which batch comes when.
 
-An epoch's plan is a pure function of (seed, epoch), so a position in the data is two integers.
+A source gives batches of examples by number; a plan says which numbers an epoch's batches have. An epoch is a pure
+function of (seed, epoch), so a position in the data is two integers.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from regard.data.batch import Pairs, collate
-from regard.data.tokenizers.bpe import Dropout
 from regard.errors import CheckpointError, ConfigError, DataError
 
-CHUNK = 200  # batches sorted together: enough for little padding, while sentences still meet new company each epoch
+SORTED_TOGETHER = 200  # batches: enough for little padding, while sentences still meet new company each epoch
 
 
-class PairSource(Protocol):
-    """What a loader needs: `TokenPairs`, or anything like it."""
+class Source(ABC):
+    """Examples by number.
 
+    A source may be another one in each epoch (`for_epoch`), and has one form that never changes (`fixed`). For plans
+    that sort by length `widths` are N K, the padded sizes of its K sides, of which `lengths` are real.
+    """
+
+    unit = "samples"  # what an example is called in a saved state
+    widths: np.ndarray
+    lengths: np.ndarray
+
+    @abstractmethod
     def __len__(self) -> int: ...
-    def __getitem__(self, i: int, /) -> tuple[np.ndarray, np.ndarray]: ...
-    def lengths(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+    @abstractmethod
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Any:
+        """The examples of these numbers. With `rng` they may be augmented; without, they are as they are."""
+
+    def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator) -> "Source":
+        """The examples of a training epoch; `rng` is the one that the plan goes on with."""
+        return self
+
+    def fixed(self) -> "Source":
+        """The examples of a validation pass."""
+        return self
+
+    def settings(self) -> dict[str, int]:
+        """What a position in the data depends on."""
+        return {self.unit: len(self)}
+
+
+class Plan(ABC):
+    """How the examples of an epoch are cut into batches."""
+
+    @abstractmethod
+    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+        """The epoch's batches in order; their number is a multiple of `world`."""
+
+    @abstractmethod
+    def in_order(self, source: Source) -> list[np.ndarray]:
+        """The batches of a validation pass: every example once, always the same."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, int]:
+        """What a position in the data depends on."""
+
+    def room(self, source: Source, rows: np.ndarray) -> int:
+        """Positions of a batch, padding included."""
+        return int(source.widths[rows].max(0).sum()) * len(rows)
 
 
 class Loader:
-    """Batches of pairs of like length, without end: `next(loader)`.
+    """Batches without end: `next(loader)`. Every rank of `world` gets as many in an epoch."""
 
-    A batch holds at most `tokens` padded tokens on its larger side, B * max(S, T); a pair longer than that comes alone.
-    Each epoch visits every pair exactly once, over all ranks together, and gives every rank as many batches.
-    With `dropout` the sentences are cut anew each time, and grow somewhat beyond what was planned.
-    """
-
-    def __init__(
-        self,
-        pairs: PairSource,
-        eos: int,
-        pad: int,
-        tokens: int,
-        seed: int,
-        rank: int = 0,
-        world: int = 1,
-        multiple: int = 1,
-        dropout: Dropout | None = None,
-        content: int = 0,
-    ):
-        if tokens < 1 or multiple < 1:
-            raise ConfigError(f"a batch holds at least one token, got tokens={tokens}, multiple={multiple}")
-        if len(pairs) < world:
-            raise DataError(f"{len(pairs)} pairs cannot be shared by {world} processes; start fewer")
-        self.pairs, self.eos, self.pad, self.dropout = pairs, eos, pad, dropout
-        self.tokens, self.seed, self.rank, self.world, self.multiple = tokens, seed, rank, world, multiple
-        self.content = content  # a number that is another one for other text
-        self._widths = widths(pairs, multiple)
+    def __init__(self, source: Source, plan: Plan, seed: int, rank: int = 0, world: int = 1, content: int = 0):
+        self.source, self.plan, self.seed, self.rank, self.world = source, plan, seed, rank, world
+        self.content = content  # a fingerprint of the data
         self._begin(0, 0)
 
     def __iter__(self) -> "Loader":
         return self
 
-    def __next__(self) -> Pairs:
-        if self.position == len(self._plan):
+    def __next__(self) -> Any:
+        if self.position == len(self._batches):
             self._begin(self.epoch + 1, 0)
-        rows = self._plan[self.position]
+        rows = self._batches[self.position]
+        rng = np.random.default_rng((self.seed, self.epoch, self.position, self.rank, 1))
         self.position += 1
-        return _load(self.pairs, rows, self.eos, self.pad, self.multiple, self.dropout, self.epoch)
+        return self._examples.batch(rows, rng)
 
     @property
     def batches_per_epoch(self) -> int:
         """Batches this rank sees in the current epoch; another epoch may have a few more or less."""
-        return len(self._plan)
+        return len(self._batches)
 
     @property
     def padding(self) -> float:
-        """The part of this rank's current epoch that is padding, both sides together."""
-        return padding(self._plan, self._widths, self.pairs)
+        """The share of this rank's current epoch that is padding."""
+        room = sum(self.plan.room(self._examples, rows) for rows in self._batches)
+        return 1 - sum(int(self._examples.lengths[rows].sum()) for rows in self._batches) / room
 
     def state(self) -> dict[str, int]:
-        """Where we are, and what the plan depends on."""
-        return {"epoch": self.epoch, "position": self.position} | self._depends()
+        """Where we are, and what that depends on."""
+        return {"epoch": self.epoch, "position": self.position} | self._settings()
 
     def restore(self, state: dict[str, int]) -> None:
         """Continue from `state`: the next batch is the one that would have come."""
-        check_same(state, self._depends())
+        check_same(state, self._settings())
         self._begin(state["epoch"], state["position"])
 
-    def _depends(self) -> dict[str, int]:
-        names = ("seed", "tokens", "world", "multiple", "content")
-        return {"pairs": len(self.pairs)} | {name: getattr(self, name) for name in names}
+    def _settings(self) -> dict[str, int]:
+        own = {"seed": self.seed, "world": self.world, "content": self.content}
+        return self.source.settings() | self.plan.settings() | own
 
     def _begin(self, epoch: int, position: int) -> None:
         self.epoch, self.position = epoch, position
-        self._plan = plan(self._widths, self.tokens, self.seed, epoch, self.world)[self.rank :: self.world]
+        rng = np.random.default_rng((self.seed, epoch))
+        self._examples = self.source.for_epoch(self.seed, epoch, rng)
+        if len(self._examples) < self.world:
+            count = f"{len(self._examples)} {self._examples.unit}"
+            raise DataError(f"{count} cannot be shared by {self.world} processes; start fewer")
+        self._batches = self.plan.batches(self._examples, rng, self.world)[self.rank :: self.world]
 
 
-def check_same(state: dict[str, int], depends: dict[str, int]) -> None:
-    """`CheckpointError` when a saved position was for another plan than the one that `depends` on these numbers."""
-    for name, now in depends.items():
-        if name in state and state[name] != now:
+def in_order(source: Source, plan: Plan) -> Iterator[Any]:
+    """One pass over all examples, always the same and unchanged: for validation."""
+    examples = source.fixed()
+    for rows in plan.in_order(examples):
+        yield examples.batch(rows)
+
+
+def check_same(state: dict[str, int], settings: dict[str, int]) -> None:
+    """`CheckpointError` when a saved position was for other data or other settings."""
+    for name, value in settings.items():
+        if name in state and state[name] != value:
             raise CheckpointError(
-                f"the saved data position was for {name}={state[name]}, this run has {name}={now}; "
+                f"the saved data position was for {name}={state[name]}, this run has {name}={value}; "
                 "resume with the data and settings it was started with"
             )
 
 
-def in_order(pairs: PairSource, eos: int, pad: int, tokens: int) -> Iterator[Pairs]:
-    """One pass over all pairs, sorted by length, always the same: for validation."""
-    w = widths(pairs)
-    for rows in cut(np.lexsort((w[:, 0], w[:, 1])), w, tokens):
-        yield _load(pairs, rows, eos, pad)
+@dataclass(frozen=True, eq=False)
+class FixedSize(Plan):
+    """Batches of `size` examples in random order, but for the last; with several ranks, a few at the end are left out.
+
+    Every epoch visits each example once. With `odds` (one an example, of any sum) it draws as many by them instead.
+    """
+
+    size: int
+    odds: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.size < 1:
+            raise ConfigError(f"a batch holds at least one sample, got batch={self.size}")
+
+    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+        count = len(source)
+        if self.odds is None:
+            order = rng.permutation(count)
+        else:
+            order = rng.choice(count, count, p=self.odds / self.odds.sum())
+        batches = slices(order, self.size)
+        if len(batches) < world:
+            raise DataError(f"{len(batches)} batches cannot be shared by {world} processes; start fewer")
+        return batches[: len(batches) // world * world]
+
+    def in_order(self, source: Source) -> list[np.ndarray]:
+        return slices(np.arange(len(source)), self.size)
+
+    def settings(self) -> dict[str, int]:
+        return {"batch": self.size}
 
 
-def widths(pairs: PairSource, multiple: int = 1) -> np.ndarray:
-    """N 2: source and target lengths with the end mark, rounded up to `multiple`."""
-    lengths = np.stack(pairs.lengths(), 1) + 1
-    return -(-lengths // multiple) * multiple
+@dataclass(frozen=True)
+class EvenSize(Plan):
+    """Batches in random order of `size` examples, or so many fewer that all ranks get as many batches."""
+
+    size: int
+
+    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+        order = rng.permutation(len(source))
+        return np.array_split(order, -(-len(order) // (self.size * world)) * world)
+
+    def in_order(self, source: Source) -> list[np.ndarray]:
+        return slices(np.arange(len(source)), self.size)
+
+    def settings(self) -> dict[str, int]:
+        return {}
 
 
-def plan(
-    widths: np.ndarray,
-    tokens: int,
-    seed: int,
-    epoch: int,
-    world: int = 1,
-    sorted_together: int = CHUNK,
-    evenly: bool = False,
-) -> list[np.ndarray]:
-    """The epoch's batches as rows, in order; their number is a multiple of `world`. `evenly`: all have as many rows."""
-    random = np.random.default_rng((seed, epoch))
-    shuffled = random.permutation(len(widths))
-    size = max(1, int(sorted_together * tokens / widths.max(1).mean()))
-    batches: list[np.ndarray] = []
-    for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
-        w = widths[chunk]
-        ordered = chunk[np.lexsort((w[:, 0], w[:, 1]))]
-        some = min(len(chunk), max(1, round(len(chunk) * sorted_together / size)))  # no batch is empty
-        batches += np.array_split(ordered, some) if evenly else cut(ordered, widths, tokens)
-    even_out(batches, widths, world)
-    return [batches[i] for i in random.permutation(len(batches))]
+def slices(order: np.ndarray, size: int) -> list[np.ndarray]:
+    return [order[i : i + size] for i in range(0, len(order), size)]
+
+
+def class_odds(labels: np.ndarray) -> np.ndarray:
+    """One for each example, so that all classes are drawn alike."""
+    return 1.0 / np.bincount(labels)[labels]
+
+
+@dataclass(frozen=True)
+class TokenBudget(Plan):
+    """Batches of examples of like length, with at most `tokens` padded tokens on the larger side, B * max(S, T).
+
+    An example longer than that comes alone. `evenly`: batches hold that many tokens on average, and all as many
+    examples. Each epoch visits every example exactly once, over all ranks together.
+    """
+
+    tokens: int
+    sorted_together: int = SORTED_TOGETHER
+    evenly: bool = False
+
+    def __post_init__(self):
+        if self.tokens < 1:
+            raise ConfigError(f"a batch holds at least one token, got tokens={self.tokens}")
+
+    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+        widths = source.widths
+        shuffled = rng.permutation(len(widths))
+        size = max(1, int(self.sorted_together * self.tokens / widths.max(1).mean()))
+        batches: list[np.ndarray] = []
+        for chunk in np.array_split(shuffled, max(1, round(len(shuffled) / size))):
+            ordered = chunk[np.lexsort(widths[chunk].T)]
+            few = min(len(chunk), max(1, round(len(chunk) * self.sorted_together / size)))  # no batch is empty
+            batches += np.array_split(ordered, few) if self.evenly else self._cut(ordered, widths)
+        even_out(batches, widths, world)
+        return [batches[i] for i in rng.permutation(len(batches))]
+
+    def in_order(self, source: Source) -> list[np.ndarray]:
+        return self._cut(np.lexsort(source.widths.T), source.widths)
+
+    def settings(self) -> dict[str, int]:
+        return {"tokens": self.tokens}
+
+    def _cut(self, rows: np.ndarray, widths: np.ndarray) -> list[np.ndarray]:
+        """Cut sorted rows into the longest runs with (number of rows) * (largest width) <= tokens."""
+        cuts, start, widest = [], 0, 0
+        for i, width in enumerate(widths[rows].max(1).tolist()):
+            wider = max(widest, width)
+            if i > start and (i + 1 - start) * wider > self.tokens:
+                cuts.append(i)
+                start, wider = i, width
+            widest = wider
+        return np.split(rows, cuts)
 
 
 def even_out(batches: list[np.ndarray], widths: np.ndarray, world: int) -> None:
@@ -147,40 +250,6 @@ def even_out(batches: list[np.ndarray], widths: np.ndarray, world: int) -> None:
             middle = len(batches[i]) // 2
             batches[i : i + 1] = [batches[i][:middle], batches[i][middle:]]
         return
-    for _ in range(len(batches) % world):  # hardly a pair per rank: join the smallest, whatever the budget
+    for _ in range(len(batches) % world):  # hardly an example per rank: join the smallest, whatever the budget
         batches.sort(key=lambda rows: len(rows) * int(widths[rows].max()))
         batches[:2] = [np.concatenate(batches[:2])]
-
-
-def padding(batches: list[np.ndarray], widths: np.ndarray, pairs: PairSource) -> float:
-    """The part of all padded positions, both sides, that holds no token."""
-    room = sum(int(widths[rows].max(0).sum()) * len(rows) for rows in batches)
-    used = np.stack(pairs.lengths(), 1) + 1
-    return 1 - sum(int(used[rows].sum()) for rows in batches) / room
-
-
-def cut(rows: np.ndarray, widths: np.ndarray, tokens: int) -> list[np.ndarray]:
-    """Cut sorted rows into the longest runs with (number of rows) * (largest width) <= tokens."""
-    cuts, start, widest = [], 0, 0
-    for i, width in enumerate(widths[rows].max(1).tolist()):
-        wider = max(widest, width)
-        if i > start and (i + 1 - start) * wider > tokens:
-            cuts.append(i)
-            start, wider = i, width
-        widest = wider
-    return np.split(rows, cuts)
-
-
-def _load(
-    pairs: PairSource,
-    rows: np.ndarray,
-    eos: int,
-    pad: int,
-    multiple: int = 1,
-    dropout: Dropout | None = None,
-    epoch: int = 0,
-) -> Pairs:
-    sources, targets = zip(*(pairs[i] for i in rows.tolist()), strict=True)
-    if dropout is not None:
-        sources, targets = (dropout(side, rows, epoch, i) for i, side in enumerate((sources, targets)))
-    return collate(sources, targets, eos, pad, multiple, rows)

@@ -7,15 +7,14 @@ stored, everything is fresh each epoch, and a position in the data is two intege
 import math
 import random
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import moved
-from regard.data.loader import check_same, cut, even_out, plan
+from regard.data.batch import Batch, moved, on_device, on_host
+from regard.data.loader import Plan, Source, TokenBudget, even_out
 from regard.data.masked import Sentences
 from regard.errors import ConfigError, DataError
 
@@ -50,26 +49,24 @@ class Rules:
 
 
 @dataclass(frozen=True, eq=False)
-class MaskedBatch:
+class MaskedBatch(Batch):
     """Rows of ids with words hidden: B T, padded; or packed, one after the other, 1 T.
 
     `chosen` are the M hidden places in the flattened ids, the only targets.
     """
 
-    ids: Tensor  # B T
-    sentences: Tensor  # B T: 0 in A, 1 in B
-    lengths: Tensor | None  # B; None: packed
-    starts: Tensor | None  # R+1: where packed rows begin, and the end, in 32 bits; None: padded
-    chosen: Tensor  # M
-    targets: Tensor  # M: what stood there; below 0 where M was filled up
-    follows: Tensor | None  # B or R: 0 B came next, 1 it did not, below 0 no B; None: nothing is asked
-    rows: np.ndarray  # which row of the epoch; -1 is padding
-    host_targets: np.ndarray  # B T: below 0 where nothing is hidden
-    host_lengths: np.ndarray  # of each row, known without asking the device; 0 for padding
+    ids: Tensor = field(metadata=on_device())  # B T
+    sentences: Tensor = field(metadata=on_device())  # B T: 0 in A, 1 in B
+    lengths: Tensor | None = field(metadata=on_device())  # B; None: packed
+    starts: Tensor | None = field(metadata=on_device(per_row=False))  # R+1: of packed rows, and the end, in 32 bits
+    chosen: Tensor = field(metadata=on_device(per_row=False))  # M
+    targets: Tensor = field(metadata=on_device(per_row=False))  # M: what stood there; below 0 where M was filled up
+    follows: Tensor | None = field(metadata=on_device())  # B or R: `FOLLOWS`, `ELSE` or `ALONE`; None: not asked
+    rows: np.ndarray = field(metadata=on_host())  # which row of the epoch; -1 is padding
+    host_targets: np.ndarray = field(metadata=on_host())  # B T: below 0 where nothing is hidden
+    host_lengths: np.ndarray = field(metadata=on_host())  # of each row, known without asking the device; 0 for padding
     count: int  # hidden words
-    weight: float = (
-        0.0  # of a pair, in hidden words: that a batch's pairs weigh as much as its words, however it is cut
-    )
+    weight: float = 0.0  # of a pair, in hidden words: a batch's pairs weigh as much as its words, however it is cut
 
     def __len__(self) -> int:
         return int((self.rows >= 0).sum())
@@ -79,128 +76,105 @@ class MaskedBatch:
         """All that is read, hidden or not, without padding."""
         return int(self.host_lengths.sum())
 
-    def to(self, device: torch.device | str) -> "MaskedBatch":
-        """The batch on `device`; towards a GPU the copy runs beside the computation."""
-        names = ("ids", "sentences", "lengths", "starts", "chosen", "targets", "follows")
-        return replace(self, **{n: moved(x, device) for n in names if (x := getattr(self, n)) is not None})
-
-    def split(self) -> list["MaskedBatch"]:
-        """Two halves, for a device that cannot hold the whole; a single row stays whole."""
-        middle = len(self) // 2
-        return [self.part(0, middle), self.part(middle, len(self))] if middle else [self]
-
-    def part(self, first: int, last: int) -> "MaskedBatch":
-        """The rows from `first` to before `last`."""
-        rows, at = slice(first, last), (slice(first, last), slice(None))
-        starts = None
-        if self.starts is not None:
-            ends = np.concatenate([[0], np.cumsum(self.host_lengths[rows])])
-            begin = int(self.host_lengths[:first].sum())
-            at = (slice(None), slice(begin, begin + int(ends[-1])))
-            starts = moved(torch.from_numpy(ends.astype(np.int32)), self.ids.device)
-        host = self.host_targets[at]
-        chosen, targets = picked(host)
-        return replace(
-            self,
-            ids=self.ids[at],
-            sentences=self.sentences[at],
-            lengths=None if self.lengths is None else self.lengths[rows],
-            starts=starts,
-            chosen=moved(torch.from_numpy(chosen), self.ids.device),
-            targets=moved(torch.from_numpy(targets), self.ids.device),
-            follows=None if self.follows is None else self.follows[rows],
-            rows=self.rows[rows],
-            host_targets=host,
-            host_lengths=self.host_lengths[rows],
-            count=len(chosen),
-        )
+    def part(self, rows: slice) -> "MaskedBatch":
+        """Some of the rows, and what is hidden in them."""
+        batch = super().part(rows)
+        if self.starts is not None:  # packed: rows are stretches of the one row of ids
+            ends = np.concatenate([[0], np.cumsum(batch.host_lengths)])
+            begin = int(self.host_lengths[: rows.start].sum())
+            stretch = slice(begin, begin + int(ends[-1]))
+            flat = {name: getattr(self, name)[:, stretch] for name in ("ids", "sentences", "host_targets")}
+            batch = replace(batch, **flat, starts=moved(torch.from_numpy(ends.astype(np.int32)), self.ids.device))
+        chosen, targets = (moved(torch.from_numpy(x), self.ids.device) for x in picked(batch.host_targets))
+        return replace(batch, chosen=chosen, targets=targets, count=len(chosen))
 
 
-class MaskedRows:
-    """Batches without end: `next(rows)`. Each epoch goes through every document once, over all ranks together.
+@dataclass(frozen=True, eq=False)
+class MaskedRows(Source):
+    """BERT's examples. Each epoch goes through every document once, over all ranks together.
 
     Rows of like length are padded, to at most `tokens` together. Or they are `packed`, any rows one after the other:
-    then all batches are of `tokens` and of one shape, as compiled code wants them, and hardly any of it is padding.
+    then all batches are of `tokens` and of one shape, as compiled code expects them, and hardly any of it is padding.
     """
 
-    def __init__(
-        self,
-        text: Sentences,
-        rules: Rules,
-        tokens: int,
-        seed: int,
-        rank: int = 0,
-        world: int = 1,
-        packed: bool = False,
-        content: int = 0,
-    ):
-        if tokens < rules.length:
-            raise ConfigError(f"tokens is {tokens}, less than one row of {rules.length}; type: --set tokens=4096")
-        self.text, self.rules, self.tokens, self.seed, self.packed = text, rules, tokens, seed, packed
-        self.rank, self.world = rank, world
-        self.content = content  # a number that is another one for other text
-        self._begin(0, 0)
+    text: Sentences
+    rules: Rules
+    tokens: int
+    packed: bool = False
+    seed: int = 0
+    epoch: int = 0
+    rows: np.ndarray = field(default_factory=lambda: np.zeros((0, 5), np.int64))  # N 5, of the epoch
+    unit = "rows"
 
-    def __iter__(self) -> "MaskedRows":
-        return self
+    def __post_init__(self):
+        if self.tokens < self.rules.length:
+            raise ConfigError(
+                f"tokens is {self.tokens}, less than one row of {self.rules.length}; type: --set tokens=4096"
+            )
+        sizes = widths(self.rows)[:, None]
+        object.__setattr__(self, "lengths", sizes)
+        object.__setattr__(self, "widths", sizes)
 
-    def __next__(self) -> MaskedBatch:
-        if self.position == len(self._plan):
-            self._begin(self.epoch + 1, 0)
-        numbers = self._plan[self.position]
-        self.position += 1
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def plan(self) -> Plan:
+        return Packed(self.tokens, self.rules.length) if self.packed else TokenBudget(self.tokens)
+
+    def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator | None = None) -> "MaskedRows":
+        return replace(self, seed=seed, epoch=epoch, rows=draw_rows(self.text, self.rules, seed, epoch))
+
+    def fixed(self) -> "MaskedRows":
+        return self.for_epoch(VALID, 0)
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> MaskedBatch:
         tokens = self.tokens if self.packed else 0
-        return load(self.text, self.rules, self._rows[numbers], numbers, self.seed, self.epoch, tokens)
+        return load(self.text, self.rules, self.rows[rows], rows, self.seed, self.epoch, tokens)
 
-    @property
-    def batches_per_epoch(self) -> int:
-        """Batches this rank sees in the current epoch; another epoch may have a few more or less."""
-        return len(self._plan)
-
-    @property
-    def padding(self) -> float:
-        """The part of this rank's current epoch that is padding."""
-        lengths = widths(self._rows)
-        room = sum(self.tokens if self.packed else len(n) * int(lengths[n].max()) for n in self._plan)
-        return 1 - sum(int(lengths[n].sum()) for n in self._plan) / room
-
-    def state(self) -> dict[str, int]:
-        """Where we are, and what the plan depends on."""
-        return {"epoch": self.epoch, "position": self.position} | self._depends()
-
-    def restore(self, state: dict[str, int]) -> None:
-        """Continue from `state`: the next batch is the one that would have come."""
-        check_same(state, self._depends())
-        self._begin(state["epoch"], state["position"])
-
-    def _depends(self) -> dict[str, int]:
-        names = ("seed", "tokens", "world", "packed", "content")
+    def settings(self) -> dict[str, int]:
         rules = self.rules
-        about = {name: int(getattr(self, name)) for name in names}
-        about |= {"max_length": rules.length, "next_sentence": int(rules.next_sentence)}
-        about |= {"swapped": int(rules.negatives == "swapped"), "whole_words": int(rules.whole_words)}
-        return {"documents": len(self.text), "masked_in_10000": round(1e4 * rules.masked)} | about
-
-    def _begin(self, epoch: int, position: int) -> None:
-        self.epoch, self.position = epoch, position
-        self._rows = draw_rows(self.text, self.rules, self.seed, epoch)
-        if len(self._rows) < self.world:
-            raise DataError(f"{len(self._rows)} rows cannot be shared by {self.world} processes; start fewer")
-        w = widths(self._rows)
-        if self.packed:
-            batches = filled(w, self.rules, self.tokens, np.random.default_rng((self.seed, epoch)))
-            even_out(batches, w[:, None], self.world)
-        else:
-            batches = plan(np.stack([w, w], 1), self.tokens, self.seed, epoch, self.world)
-        self._plan = batches[self.rank :: self.world]
+        return {
+            "documents": len(self.text),
+            "masked_in_10000": round(1e4 * rules.masked),
+            "packed": int(self.packed),
+            "max_length": rules.length,
+            "next_sentence": int(rules.next_sentence),
+            "swapped": int(rules.negatives == "swapped"),
+            "whole_words": int(rules.whole_words),
+        }
 
 
-def in_order(text: Sentences, rules: Rules, tokens: int) -> Iterator[MaskedBatch]:
-    """One pass over all documents, sorted by length, the same rows and the same words hidden always: for validation."""
-    rows = draw_rows(text, rules, VALID, 0)
-    w = widths(rows)
-    for numbers in cut(np.argsort(w, kind="stable"), np.stack([w, w], 1), tokens):
-        yield load(text, rules, rows[numbers], numbers, VALID, 0)
+@dataclass(frozen=True)
+class Packed(Plan):
+    """Rows in random order, each batch as many as come before `tokens` or the number of rows would be too many."""
+
+    tokens: int
+    longest: int  # row
+
+    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+        batches = self._cut(rng.permutation(len(source)), source.widths)
+        even_out(batches, source.widths, world)
+        return batches
+
+    def in_order(self, source: Source) -> list[np.ndarray]:
+        return self._cut(np.arange(len(source)), source.widths)
+
+    def settings(self) -> dict[str, int]:
+        return {"tokens": self.tokens}
+
+    def room(self, source: Source, rows: np.ndarray) -> int:
+        return self.tokens
+
+    def _cut(self, order: np.ndarray, widths: np.ndarray) -> list[np.ndarray]:
+        most = most_rows(self.longest, self.tokens) - -(-self.tokens // self.longest)  # the rest is for padding
+        cuts, start, room = [], 0, self.tokens
+        for i, width in enumerate(widths[order, 0].tolist()):
+            if width > room or i - start == most:
+                cuts.append(i)
+                start, room = i, self.tokens
+            room -= width
+        return np.split(order, cuts)
 
 
 # Rows
@@ -213,7 +187,7 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
     stretch is parted somewhere into A and B, and half of the time B is given up for as many sentences of another
     document, which, like a true B, do not open it; reading then goes on after A. A last sentence alone has no B.
     """
-    chance = random.Random(f"{seed} {epoch}").random
+    rand = random.Random(f"{seed} {epoch}").random
     # Views whose entries are Python's own numbers: this loop is what an epoch waits for.
     places, borders, room = text.sentences.data, text.documents.data, rules.length - rules.marks
     donors = np.flatnonzero(np.diff(text.documents) >= 2).data
@@ -226,7 +200,7 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
     rows: list[tuple[int, int, int, int, int]] = []
     for document in range(len(text)):
         start, stop = borders[document], borders[document + 1]
-        fits = room if chance() < 0.5 else int(room * (0.5 + 0.5 * chance()))  # other borders in another epoch
+        fits = room if rand() < 0.5 else int(room * (0.5 + 0.5 * rand()))  # other borders in another epoch
         while start < stop:
             end = bisect_right(places, places[start] + fits, start, stop + 1) - 1
             end, fits = max(end, min(start + 2, stop)), room  # any two sentences fit
@@ -235,17 +209,17 @@ def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarra
                 rows.append((a, z, 0, 0, ALONE))
                 start = end
                 continue
-            middle = start + 1 + int(chance() * (end - start - 1))
+            middle = start + 1 + int(rand() * (end - start - 1))
             m = places[middle]
-            if chance() < 0.5:
+            if rand() < 0.5:
                 rows.append((a, m, m, z, FOLLOWS))
             elif not others:
                 rows.append((m, z, a, m, ELSE))
             else:
-                other = donors[int(chance() * (len(donors) - 1))]
+                other = donors[int(rand() * (len(donors) - 1))]
                 other = donors[-1] if other == document else other  # all but this one, equally likely
                 low, high = borders[other] + 1, borders[other + 1]
-                first = low + int(chance() * (high - low))
+                first = low + int(rand() * (high - low))
                 last = min(first + end - middle, high)
                 b = places[first]
                 rows.append((a, m, b, min(places[last], b + room - (m - a)), ELSE))
@@ -260,22 +234,9 @@ def widths(rows: np.ndarray) -> np.ndarray:
     return a + b + 2 + (rows[:, LABEL] != ALONE)
 
 
-def most_rows(rules: Rules, tokens: int) -> int:
+def most_rows(longest: int, tokens: int) -> int:
     """Of a packed batch, what fills it up counted in."""
-    return max(2, SHORT * tokens // rules.length)
-
-
-def filled(widths: np.ndarray, rules: Rules, tokens: int, random: np.random.Generator) -> list[np.ndarray]:
-    """The rows by chance, each batch as many as come before `tokens` or the number of rows would be too many."""
-    order = random.permutation(len(widths))
-    most = most_rows(rules, tokens) - -(-tokens // rules.length)  # the rest is for padding
-    cuts, start, room = [], 0, tokens
-    for i, width in enumerate(widths[order].tolist()):
-        if width > room or i - start == most:
-            cuts.append(i)
-            start, room = i, tokens
-        room -= width
-    return np.split(order, cuts)
+    return max(2, SHORT * tokens // longest)
 
 
 # Hiding
@@ -348,7 +309,7 @@ def hide(
 
 def most_hidden(rules: Rules, tokens: int) -> int:
     """Of a packed batch: its share, and what chance may add to it, once in a thousand million batches more."""
-    return math.ceil(rules.masked * tokens + 3 * math.sqrt(most_rows(rules, tokens)))
+    return math.ceil(rules.masked * tokens + 3 * math.sqrt(most_rows(rules.length, tokens)))
 
 
 def picked(targets: np.ndarray, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -390,7 +351,7 @@ def load(
     if tokens:
         targets[np.flatnonzero(targets >= 0)[room:]] = NO_TARGET
     chosen, wanted = picked(targets, room)
-    labels = np.append(rows[:, LABEL], np.full(most_rows(rules, tokens) - len(rows), ALONE) if tokens else fills)
+    labels = np.append(rows[:, LABEL], np.full(most_rows(rules.length, tokens) - len(rows), ALONE) if tokens else fills)
     pairs, count = int((labels != ALONE).sum()), int((targets >= 0).sum())
     shape = (1, tokens) if tokens else (len(rows), -1)
     starts = np.pad(at, (0, len(labels) + 1 - len(at)), constant_values=at[-1]).astype(np.int32) if tokens else None

@@ -4,13 +4,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
+from regard.data.loader import Source
 from regard.data.series import Curves
 
 HIDDEN = 0.3  # of the points, in masked pre-training
 
 
-class SeriesSource:
+class SeriesSource(Source):
     """The series of a part by number. In training a random stretch of `window` points is read, else the first
     `max_length`; with `thin`, points are left out anywhere instead; values are moved by `jitter` of their errors, and
     the part `hide` of them is hidden. Targets are the numbers of the labels."""
@@ -34,27 +35,27 @@ class SeriesSource:
     def __len__(self) -> int:
         return len(self.curves)
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         known = None if self.known is None else torch.from_numpy(self.known[rows])
-        inputs = (*self.points(rows, chance), known)
-        if chance is not None and self.hide:
-            inputs = (*inputs, hidden(inputs, chance, self.hide))
+        inputs = (*self.points(rows, rng), known)
+        if rng is not None and self.hide:
+            inputs = (*inputs, hidden(inputs, rng, self.hide))
         return Samples(inputs, torch.from_numpy(self.targets[rows]), rows)
 
-    def points(self, rows: np.ndarray, chance: np.random.Generator | None) -> tuple[Tensor | None, ...]:
+    def points(self, rows: np.ndarray, rng: np.random.Generator | None) -> tuple[Tensor | None, ...]:
         """Times, values, errors, bands, B T each, and lengths, B; times count from the first point of each series.
 
         Errors and bands are None where there are none, lengths where all are alike.
         """
         c, starts = self.curves, self.curves.offsets[rows]
         lengths = np.minimum(c.lengths[rows], self.max_length)
-        if chance is not None and self.window and not self.thin:
+        if rng is not None and self.window and not self.thin:
             whole, lengths = c.lengths[rows], np.minimum(lengths, self.window)
-            starts = starts + (chance.random(len(rows)) * (whole - lengths + 1)).astype(int)
+            starts = starts + (rng.random(len(rows)) * (whole - lengths + 1)).astype(int)
         places = np.arange(lengths.max())
         real = places < lengths[:, None]
-        if chance is not None and self.thin:
-            places, lengths = thinned(real, lengths, self.thin, self.window, chance)
+        if rng is not None and self.thin:
+            places, lengths = thinned(real, lengths, self.thin, self.window, rng)
             real = np.arange(lengths.max()) < lengths[:, None]
         at = np.where(real, starts[:, None] + places, starts[:, None])  # B T
 
@@ -65,19 +66,19 @@ class SeriesSource:
         clock = torch.from_numpy(np.where(real, times, 0.0).astype(np.float32))
         sizes = None if real.all() else torch.from_numpy(lengths)
         values, errors = (padded(x, np.float32) for x in (c.values, c.errors))
-        if chance is not None and self.jitter and values is not None and errors is not None:
-            values += self.jitter * errors * torch.from_numpy(chance.normal(size=real.shape).astype(np.float32))
+        if rng is not None and self.jitter and values is not None and errors is not None:
+            values += self.jitter * errors * torch.from_numpy(rng.normal(size=real.shape).astype(np.float32))
         return clock, values, errors, padded(c.bands, np.int64), sizes
 
 
 def thinned(
-    real: np.ndarray, lengths: np.ndarray, thin: float, window: int, chance: np.random.Generator
+    real: np.ndarray, lengths: np.ndarray, thin: float, window: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """The places of the points that stay, B T in order, and how many: up to `thin` of a series goes, and at least what
     exceeds the `window`."""
     few = np.minimum(lengths, window or lengths.max())
-    few = np.maximum(1, np.rint(few * (1 - thin * chance.random(len(few))))).astype(int)
-    order = np.argsort(np.where(real, chance.random(real.shape), 2.0), 1)[:, : few.max()]  # real ones first, by chance
+    few = np.maximum(1, np.rint(few * (1 - thin * rng.random(len(few))))).astype(int)
+    order = np.argsort(np.where(real, rng.random(real.shape), 2.0), 1)[:, : few.max()]  # real ones first, by chance
     stays = np.arange(few.max()) < few[:, None]
     return np.sort(np.where(stays, order, real.shape[1]), 1), few
 
@@ -86,16 +87,16 @@ class HiddenSource(SeriesSource):
     """The same for masked pre-training: held-out series hide points too, and always the same. Targets are how many
     points each series hides."""
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
-        found = super().batch(rows, chance)
-        dice = np.random.default_rng(int(rows[0])) if chance is None else chance
-        which = hidden(found.inputs, dice, self.hide or HIDDEN)
-        return Samples((*found.inputs[:6], which), which.sum(1), rows)
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
+        batch = super().batch(rows, rng)
+        rng = np.random.default_rng(int(rows[0])) if rng is None else rng
+        which = hidden(batch.inputs, rng, self.hide or HIDDEN)
+        return Samples((*batch.inputs[:6], which), which.sum(1), rows)
 
 
-def hidden(inputs: tuple[Tensor | None, ...], chance: np.random.Generator, part: float) -> Tensor:
+def hidden(inputs: tuple[Tensor | None, ...], rng: np.random.Generator, part: float) -> Tensor:
     """B T: which points hide their value; padding never does."""
     values, lengths = inputs[1], inputs[4]
     assert values is not None
     real = np.arange(values.size(1)) < (np.inf if lengths is None else lengths.numpy()[:, None])
-    return torch.from_numpy((chance.random(values.shape) < part) & real)
+    return torch.from_numpy((rng.random(values.shape) < part) & real)

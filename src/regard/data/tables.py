@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.examples import LABELS, Table, read_table
-from regard.data.samples import Samples
+from regard.data.loader import Source
 from regard.data.settings import TableConfig
 from regard.errors import CheckpointError, ConfigError, DataError
 
@@ -154,7 +155,7 @@ def reordered(table: Table, rows: list[list[str]], wanted: Sequence[str]) -> lis
 
 
 def held_out(rows: list[list[str]], names: list[str], share: float) -> list[bool]:
-    """Some rows of every class: by chance, but always the same, and equal rows on the same side."""
+    """Some rows of every class: by rng, but always the same, and equal rows on the same side."""
     keys = [hashlib.sha256("\t".join(row).encode()).digest() for row in rows]
     groups: dict[str, set[bytes]] = defaultdict(set)
     for key, name in zip(keys, names, strict=True):
@@ -220,8 +221,8 @@ def read_columns(folder: Path) -> tuple[str, tuple[Column, ...]]:
         raise CheckpointError(f"{folder / FILE}: cannot be read ({e})") from None
 
 
-class RowSource:
-    """Rows by number, for a `SamplesLoader`."""
+class RowSource(Source):
+    """Rows by number, for a `Loader`."""
 
     def __init__(self, rows: Rows):
         self.features, self.labels = torch.from_numpy(rows.features), torch.from_numpy(rows.labels)
@@ -229,5 +230,5 @@ class RowSource:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batch(self, rows: np.ndarray, chance: np.random.Generator | None = None) -> Samples:
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         return Samples((self.features[rows],), self.labels[rows], rows)

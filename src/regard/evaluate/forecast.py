@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.history import Windows
-from regard.data.samples import Samples, in_order
+from regard.data.loader import FixedSize, in_order
 
 MOST = 20_000  # windows the linear map is fitted on, spread evenly over all
 RIDGE = 1e-3  # of the mean square of an input
@@ -89,4 +90,4 @@ def to_beat(train: Windows, windows: Windows, spread: np.ndarray, season: int) -
         ),
         ("a linear map of the past", linear),
     )
-    return [errors_of(name, tell, in_order(windows, 256), spread) for name, tell in rows]
+    return [errors_of(name, tell, in_order(windows, FixedSize(256)), spread) for name, tell in rows]

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.blocks import in_order
+from regard.data.blocks import TextRows
+from regard.data.loader import in_order
 from regard.data.store import TokenFile
 from regard.errors import ConfigError, DataError
 from regard.models.base import LanguageModel
@@ -96,7 +97,8 @@ def perplexity_of_answers(
     training = model.training
     model.eval()
     total, count = torch.zeros((), dtype=torch.float64, device=device), 0
-    for batch in (batch.to(device) for batch in in_order(records, context, tokens_per_batch)):
+    rows = TextRows(records, context, tokens_per_batch)
+    for batch in (batch.to(device) for batch in in_order(rows, rows.plan)):
         hidden = picked(model(batch.inputs, batch.documents), batch.chosen)
         total += loss_sum(model, hidden, picked(batch.targets, batch.chosen))
         count += batch.count

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 from regard.models.base import EncoderDecoder
 from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 

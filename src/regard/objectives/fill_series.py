@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 from regard.models.series import norm, real_points
 
 FAR = 1.0  # spreads: beyond it a miss counts by its size, not by its square (Huber 1964), as outliers are many

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.samples import Samples
+from regard.data.batch import Samples
 
 
 class Forecast:

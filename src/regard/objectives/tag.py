@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from regard.data.batch import Labelled
 from regard.data.labelled import NONE
-from regard.data.labelled_batch import Labelled
 from regard.objectives.classify import Classify
 from regard.objectives.next_token import picked
 

@@ -9,9 +9,8 @@ import torch
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor
 
-from regard.data.batch import packed
+from regard.data.batch import collate_labelled, packed
 from regard.data.labelled import NONE, first_pieces, second_from
-from regard.data.labelled_batch import collate_labelled
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert

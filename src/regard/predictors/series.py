@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.data.history import History, HistoryConfig, read_history
-from regard.data.samples import in_order
+from regard.data.loader import FixedSize, in_order
 from regard.data.series import Curves, SeriesConfig, read_series, with_bands
 from regard.data.series_batch import SeriesSource
 from regard.errors import ConfigError, DataError
@@ -49,7 +49,7 @@ class SeriesClassifier:
             return np.zeros((0, len(self.labels)))
         source = SeriesSource(curves, self.labels, self.max_length)
         found = []
-        for batch in in_order(source, BATCH):
+        for batch in in_order(source, FixedSize(BATCH)):
             found.append(self.model.scores(self.model(*batch.to(self.device).inputs)))
             tick(len(batch))
         return torch.cat(found).double().softmax(-1).cpu().numpy()

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.clips import AudioConfig, ClipSource, load_clips
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
+from regard.data.loader import FixedSize, Loader, class_odds, in_order
 from regard.errors import ConfigError
 from regard.models import build, config_for
 from regard.models.sound_classifier import SoundClassifierConfig
@@ -90,7 +91,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = build(run.model).to(device)
     source, valid = ClipSource(data.train, config.masks, config.widest), ClipSource(data.valid)
     odds = class_odds(data.train.labels) if config.balanced else None
-    loader = SamplesLoader(source, run.batch, run.seed, odds, content=data.content)
+    loader = Loader(source, FixedSize(run.batch, odds), run.seed, content=data.content)
     common = np.bincount(data.train.labels).argmax()
     say(
         f"an epoch is {loader.batches_per_epoch:,} batches; to beat: accuracy "
@@ -101,7 +102,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model=model,
         objective=make_objective(run, data.labels, say),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, VALID_BATCH)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, FixedSize(VALID_BATCH))),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run),
     )

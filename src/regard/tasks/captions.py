@@ -11,9 +11,10 @@ import numpy as np
 import torch
 
 from regard.data.augment import Augment
+from regard.data.batch import Samples
 from regard.data.captions import CaptionData, CaptionsConfig, CaptionSource, load_captions
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.loader import FixedSize, Loader, in_order
 from regard.errors import ConfigError
 from regard.evaluate.captions import score_captions
 from regard.models import CaptioningConfig, build, config_for
@@ -115,8 +116,8 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         run=run,
         model=model,
         objective=make_objective(run),
-        loader=SamplesLoader(source, run.batch, run.seed, content=data.content),
-        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, run.batch)),
+        loader=Loader(source, FixedSize(run.batch), run.seed, content=data.content),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, FixedSize(run.batch))),
         metric=watched(data, device),
         save_model=lambda folder, model: write_model(folder, model, run, data),
     )

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.folders import Say
 from regard.data.history import HistoryConfig, HistoryParts, Windows, read_parts
-from regard.data.samples import Samples, SamplesLoader, in_order
+from regard.data.loader import FixedSize, Loader, in_order
 from regard.errors import ConfigError
 from regard.evaluate.forecast import Errors, season_of, to_beat
 from regard.models import build, config_for
@@ -67,7 +68,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model.spread.copy_(torch.from_numpy(parts.spread))
     model = model.to(device)
     content = zlib.crc32(np.ascontiguousarray(parts.history.values[: parts.rows]).tobytes())
-    loader = SamplesLoader(parts.train, run.batch, run.seed, content=content)
+    loader = Loader(parts.train, FixedSize(run.batch), run.seed, content=content)
     for row in beside(parts, parts.valid, data, parts.spread):
         say(f"to beat on the validation windows: {row.name}, squared error {row.mse:.4f}, absolute {row.mae:.4f}")
     return Parts(
@@ -75,7 +76,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model=model,
         objective=make_objective(run),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(parts.valid, 256)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(parts.valid, FixedSize(256))),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run),
     )

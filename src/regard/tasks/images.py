@@ -10,9 +10,10 @@ import torch
 
 from regard.data import image_sets
 from regard.data.augment import Augment
+from regard.data.batch import Samples
 from regard.data.folders import Say
 from regard.data.images import OWN_SIZE, ImageData, ImagesConfig, ImageSource, load_images
-from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
+from regard.data.loader import FixedSize, Loader, class_odds, in_order
 from regard.errors import ConfigError
 from regard.models import ImageConfig, build, config_for
 from regard.models.plain import MLPConfig
@@ -159,7 +160,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     counts = np.bincount(data.train.labels, minlength=len(data.labels))
     odds = class_odds(data.train.labels) if config.balanced else None
     source = ImageSource(data.train, len(data.labels), config.augment, device)
-    loader = SamplesLoader(source, run.batch, run.seed, odds, content=data.content)
+    loader = Loader(source, FixedSize(run.batch, odds), run.seed, content=data.content)
     valid = ImageSource(data.valid, len(data.labels), None, device)
     common = float((data.valid.labels == counts.argmax()).mean())
     say(f"an epoch is {loader.batches_per_epoch:,} batches; to beat: accuracy {common:.1%} of the commonest class")
@@ -168,7 +169,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model=model,
         objective=make_objective(run, data.labels, say),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, VALID_BATCH)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, FixedSize(VALID_BATCH))),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run),
         flops_per_target=flops(model),

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.batch import Labelled, collate_labelled
 from regard.data.folders import Say
 from regard.data.labelled import LabelledConfig, PreparedLabels, Rows, prepare_labels, read_parts
-from regard.data.labelled_batch import Labelled, LabelledLoader, collate_labelled, in_order
+from regard.data.loader import Loader, in_order
+from regard.data.sources import LabelledSource
 from regard.errors import ConfigError
 from regard.evaluate.labels import BagOfWords, entity_score, is_iob
 from regard.models import build, config_for
@@ -192,7 +194,9 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         say("the encoder stays as it is; a linear map of its states is learned")
     model = model.to(device)
     pad = prepared.tokenizer.pad
-    loader = LabelledLoader(prepared.train, pad, run.tokens, run.seed, content=int(prepared.folder.name, 16))
+    source, valid_source = (LabelledSource(file, pad) for file in (prepared.train, prepared.valid))
+    plan = source.plan(run.tokens)
+    loader = Loader(source, plan, run.seed, content=int(prepared.folder.name, 16))
     say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
     if run.task != "tag":
         train, valid, _ = read_parts(data, run.task, say)
@@ -203,7 +207,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model=model,
         objective=make_objective(run, prepared, say),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, pad, run.tokens)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(valid_source, plan)),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
     )

@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from regard.data.batch import Tokens
-from regard.data.blocks import Blocks, in_order
+from regard.data.blocks import TextRows
 from regard.data.folders import Say
+from regard.data.loader import Loader, in_order
 from regard.data.records import PROMPT
 from regard.data.text import PreparedText, TextConfig, prepare_text
 from regard.errors import ConfigError, DataError
@@ -163,14 +164,15 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         say(f"LoRA of rank {run.lora} beside {len(named)} maps; all else stays as it is")
     assert isinstance(model, LanguageModel)
     model = model.to(device)
-    loader = Blocks(prepared.train, length, run.tokens, run.seed, content=int(prepared.folder.name, 16))
+    source, valid = (TextRows(part, length, run.tokens) for part in (prepared.train, prepared.valid))
+    loader = Loader(source, source.plan, run.seed, content=int(prepared.folder.name, 16))
     say(f"an epoch is {loader.batches_per_epoch:,} batches of {run.tokens:,} tokens in rows of {length:,}")
     return Parts(
         run=run,
         model=model,
         objective=make_objective(run),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, length, run.tokens)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, valid.plan)),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
         flops_per_target=flops_per_token(model, length),
@@ -190,7 +192,7 @@ def flops_per_token(model: LanguageModel, length: int) -> float:
 def example(run: Run) -> Tokens:
     length = min(block_length(run), run.tokens)
     ids = torch.zeros(max(1, run.tokens // length), length + 1, dtype=torch.long)
-    return Tokens(ids=ids, count=ids.size(0) * length)
+    return Tokens(ids=ids)
 
 
 def write_model(folder: Path, model: LanguageModel, run: Run, prepared: PreparedText) -> None:

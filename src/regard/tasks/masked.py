@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from regard.data.folders import Say
+from regard.data.loader import Loader, in_order
 from regard.data.masked import MaskedConfig, PreparedMasked, inside_ids, prepare_masked, special_ids
-from regard.data.masking import MaskedBatch, MaskedRows, Rules, in_order
+from regard.data.masking import MaskedBatch, MaskedRows, Rules
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError
 from regard.models import build, config_for
@@ -108,7 +109,11 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = build(config).to(device)
     rules = make_rules(data, prepared.tokenizer)
     content = int(prepared.folder.name, 16)
-    loader = MaskedRows(prepared.train, rules, run.tokens, run.seed, packed=run.compile, content=content)
+    source, valid = (
+        MaskedRows(prepared.train, rules, run.tokens, run.compile),
+        MaskedRows(prepared.valid, rules, run.tokens),
+    )
+    loader = Loader(source, source.plan, run.seed, content=content)
     size = f"{run.tokens:,}" if run.compile else f"at most {run.tokens:,}"
     say(
         f"an epoch is {loader.batches_per_epoch:,} batches of {size} tokens, "
@@ -119,7 +124,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model=model,
         objective=MaskedToken(run.smoothing, prepared.entropy),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(prepared.valid, rules, run.tokens)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(valid, valid.plan)),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
         flops_per_target=flops_per_token(model, data),

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
+from regard.data.loader import FixedSize, Loader, class_odds, in_order
 from regard.data.series import Curves, SeriesConfig, read_parts
 from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.errors import ConfigError
@@ -96,7 +97,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = model.to(device)
     odds = class_odds(source.targets) if data.balanced else None
     content = zlib.crc32(train.values.tobytes(), zlib.crc32("\t".join([*train.ids, *train.labels]).encode()))
-    loader = SamplesLoader(source, run.batch, run.seed, odds, content=content)
+    loader = Loader(source, FixedSize(run.batch, odds), run.seed, content=content)
     metric = None
     if run.task == "series":
         say(f"to beat on the held-out part: {baseline(train, valid)}")
@@ -107,7 +108,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         model=model,
         objective=make_objective(run, labels, say),
         loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(held, run.batch)),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(held, FixedSize(run.batch))),
         metric=metric,
         save_model=lambda folder, model: write_model(folder, model, run),
     )
@@ -145,7 +146,7 @@ def fitted(run: Run, train: Curves, labels: tuple[str, ...]) -> Any:
 def measure_(tokens: SeriesTokens, source: SeriesSource) -> None:
     """Tell the first token what is usual: mean and spread of what it reads, over the training part."""
     found = []
-    for batch in in_order(source, 256):
+    for batch in in_order(source, FixedSize(256)):
         found.append(tokens.told(*batch.inputs))
     every = torch.cat(found)
     mean = every.nanmean(0).nan_to_num(0.0)  # of a number known of no object, whatever
@@ -203,7 +204,9 @@ def weighted(data: SeriesConfig, labels: tuple[str, ...], held: SeriesSource, ba
 @torch.no_grad()
 def probabilities(model: Any, source: SeriesSource, batch: int, device: str) -> np.ndarray:
     """N L of the classes."""
-    found = [model.scores(model(*b.to(device).inputs)).double().softmax(-1).cpu() for b in in_order(source, batch)]
+    found = [
+        model.scores(model(*b.to(device).inputs)).double().softmax(-1).cpu() for b in in_order(source, FixedSize(batch))
+    ]
     return torch.cat(found).numpy()
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.batch import Samples
 from regard.data.folders import Say
-from regard.data.samples import Samples, SamplesLoader, class_odds, in_order
+from regard.data.loader import FixedSize, Loader, class_odds, in_order
 from regard.data.tables import RowSource, TableConfig, TableData, load_table, write_columns
 from regard.errors import ConfigError
 from regard.models import build, config_for
@@ -71,8 +72,8 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         run=run,
         model=model,
         objective=make_objective(run, data.labels, say),
-        loader=SamplesLoader(RowSource(data.train), run.batch, run.seed, odds, content=data.content),
-        valid_batches=lambda: (batch.to(device) for batch in in_order(RowSource(data.valid), VALID_BATCH)),
+        loader=Loader(RowSource(data.train), FixedSize(run.batch, odds), run.seed, content=data.content),
+        valid_batches=lambda: (batch.to(device) for batch in in_order(RowSource(data.valid), FixedSize(VALID_BATCH))),
         metric=None,
         save_model=lambda folder, model: write_model(folder, model, run, data),
     )

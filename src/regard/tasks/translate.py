@@ -11,8 +11,9 @@ import torch
 from regard.data.batch import Pairs, collate
 from regard.data.catalog import find
 from regard.data.folders import Say
-from regard.data.loader import Loader, in_order
+from regard.data.loader import Loader, TokenBudget, in_order
 from regard.data.prepare import PairsConfig, Prepared, prepare
+from regard.data.sources import PairSource
 from regard.data.tokenizers.bpe import Dropout
 from regard.errors import ConfigError
 from regard.evaluate.bleu import quick
@@ -118,15 +119,16 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = build(run.model).to(device)
     dropout = Dropout(bpe, data.bpe_dropout, run.seed, data.max_length) if data.bpe_dropout else None
     multiple = 8 if run.compile else 1  # few different shapes, so few compilations
-    how: Any = dict(multiple=multiple, dropout=dropout, content=int(prepared.folder.name, 16))
-    loader = Loader(prepared.train, bpe.eos, bpe.pad, run.tokens, run.seed, **how)
+    source, plan = PairSource(prepared.train, bpe.eos, bpe.pad, multiple, dropout), TokenBudget(run.tokens)
+    loader = Loader(source, plan, run.seed, content=int(prepared.folder.name, 16))
+    valid = PairSource(prepared.valid, bpe.eos, bpe.pad)
     say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
     return Parts(
         run=run,
         model=model,
         objective=make_objective(run),
         loader=loader,
-        valid_batches=lambda: (b.to(device) for b in in_order(prepared.valid, bpe.eos, bpe.pad, run.tokens)),
+        valid_batches=lambda: (b.to(device) for b in in_order(valid, plan)),
         metric=dev_score(prepared, data, device),
         save_model=lambda folder, model: write_model(folder, model, run, prepared),
     )

@@ -50,12 +50,6 @@ def test_halves_are_what_collate_would_make(batch):
     assert first.full_source and first.split() == [first]
 
 
-def test_a_batch_made_by_hand_knows_its_lengths():
-    one = torch.tensor([[1, 0]])
-    batch = Pairs(one, torch.tensor([2]), one, torch.tensor([2]), np.array([0]), 9)
-    assert batch.targets_count == 2 and batch.full_source
-
-
 def test_moving_changes_nothing(batch):
     moved = batch.to("meta")
     assert moved.source.device.type == moved.target_lengths.device.type == "meta"

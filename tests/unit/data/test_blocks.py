@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.batch import Tokens
-from regard.data.blocks import Blocks, in_order
+from regard.data.blocks import TextRows
+from regard.data.loader import Loader, in_order
 from regard.data.store import Shards, TokenFile
 from regard.errors import CheckpointError, ConfigError, DataError
 
@@ -28,7 +29,17 @@ def records(lengths: list[int]) -> TokenFile:
     return TokenFile.of(ids, np.concatenate([[0], np.cumsum(lengths)]), answers)
 
 
-def epoch(blocks: Blocks) -> list[Tokens]:
+def blocks_of(tokens: TokenFile, context: int, tokens_per_batch: int, seed: int, *rank, **more) -> Loader:
+    rows = TextRows(tokens, context, tokens_per_batch)
+    return Loader(rows, rows.plan, seed, *rank, **more)
+
+
+def valid(tokens: TokenFile, context: int, tokens_per_batch: int) -> list[Tokens]:
+    rows = TextRows(tokens, context, tokens_per_batch)
+    return list(in_order(rows, rows.plan))
+
+
+def epoch(blocks: Loader) -> list[Tokens]:
     return list(islice(blocks, blocks.batches_per_epoch))
 
 
@@ -46,7 +57,7 @@ def counted(batch: Tokens) -> list[tuple[int, int]]:
     world=st.integers(1, 3), seed=st.integers(0, 3), number=st.integers(0, 2),
 )  # fmt: skip
 def test_an_epoch_visits_every_target_once(length, context, per_batch, world, seed, number):
-    ranks = [Blocks(numbered(length), context, per_batch, seed, rank, world) for rank in range(world)]
+    ranks = [blocks_of(numbered(length), context, per_batch, seed, rank, world) for rank in range(world)]
     for blocks in ranks:
         blocks.restore(blocks.state() | {"epoch": number})
     assert len({blocks.batches_per_epoch for blocks in ranks}) == 1
@@ -59,7 +70,7 @@ def test_an_epoch_visits_every_target_once(length, context, per_batch, world, se
 
 @given(length=st.integers(2, 300), context=st.integers(1, 20), per_batch=st.integers(1, 90))
 def test_validation_visits_every_target_once_in_order(length, context, per_batch):
-    first, second = (list(in_order(numbered(length), context, per_batch)) for _ in range(2))
+    first, second = (valid(numbered(length), context, per_batch) for _ in range(2))
     assert [pair for batch in first for pair in counted(batch)] == [(i, i + 1) for i in range(length - 1)]
     assert {tuple(batch.ids.shape) for batch in first} == {(max(1, per_batch // context), context + 1)}
     assert all(torch.equal(a.ids, b.ids) for a, b in zip(first, second, strict=True))
@@ -67,7 +78,7 @@ def test_validation_visits_every_target_once_in_order(length, context, per_batch
 
 
 def test_rows_are_stretches_of_the_text_and_begin_elsewhere_each_epoch():
-    blocks = Blocks(numbered(1000), 10, 50, seed=1)
+    blocks = blocks_of(numbered(1000), 10, 50, seed=1)
     starts = []
     for _ in range(4):
         rows = [row[counts].tolist() for b in epoch(blocks) for row, counts in zip(b.inputs, masks(b), strict=True)]
@@ -83,7 +94,7 @@ def masks(batch: Tokens) -> torch.Tensor:
 
 def test_the_order_is_a_function_of_seed_and_epoch():
     def text(seed: int) -> list[list[list[int]]]:
-        blocks = Blocks(numbered(500), 10, 50, seed)
+        blocks = blocks_of(numbered(500), 10, 50, seed)
         return [[batch.ids.tolist() for batch in epoch(blocks)] for _ in range(2)]
 
     assert text(1) == text(1)
@@ -93,10 +104,10 @@ def test_the_order_is_a_function_of_seed_and_epoch():
 @pytest.mark.parametrize("tokens", [numbered(400), records([5, 9, 3] * 30)], ids=["text", "records"])
 @pytest.mark.parametrize("steps", [0, 3, 40])
 def test_resuming_gives_the_batch_that_would_have_come(tokens, steps):
-    one = Blocks(tokens, 12, 40, seed=3, content=5)
+    one = blocks_of(tokens, 12, 40, seed=3, content=5)
     for _ in range(steps):
         next(one)
-    other = Blocks(tokens, 12, 40, seed=3, content=5)
+    other = blocks_of(tokens, 12, 40, seed=3, content=5)
     other.restore(one.state())
     for _ in range(10):
         a, b = next(one), next(other)
@@ -106,19 +117,19 @@ def test_resuming_gives_the_batch_that_would_have_come(tokens, steps):
 
 @pytest.mark.parametrize("changed", ["context", "tokens_per_batch", "seed", "content", "length"])
 def test_resuming_with_other_data_is_refused(changed):
-    blocks = Blocks(numbered(400), 12, 40, seed=3)
+    blocks = blocks_of(numbered(400), 12, 40, seed=3)
     with pytest.raises(CheckpointError, match=f"{changed}=.*resume with the data and settings"):
         blocks.restore(blocks.state() | {changed: 999})
 
 
 def test_text_that_is_too_short():
-    with pytest.raises(DataError, match=r"has 20 tokens to train on, one row wants 21; .* a context of at most 19"):
-        Blocks(numbered(20), 20, 100, seed=0)
-    assert len(epoch(Blocks(numbered(20), 19, 100, seed=0))) == 1
+    with pytest.raises(DataError, match=r"has 20 tokens to train on, one row needs 21; .* a context of at most 19"):
+        blocks_of(numbered(20), 20, 100, seed=0)
+    assert len(epoch(blocks_of(numbered(20), 19, 100, seed=0))) == 1
     with pytest.raises(ConfigError, match="at least one token"):
-        Blocks(numbered(20), 4, 0, seed=0)
+        blocks_of(numbered(20), 4, 0, seed=0)
     with pytest.raises(DataError, match="cannot be shared by 9 processes"):
-        Blocks(numbered(20), 10, 10, seed=0, world=9)
+        blocks_of(numbered(20), 10, 10, seed=0, world=9)
 
 
 # Records
@@ -137,7 +148,7 @@ def test_every_answer_is_learned_once_and_documents_are_apart(lengths, context, 
         for t in range(min(n, context + 1) - 1)
         if t + 1 >= n // 2
     ]
-    for batches in (epoch(Blocks(tokens, context, per_batch, seed=0)), list(in_order(tokens, context, per_batch))):
+    for batches in (epoch(blocks_of(tokens, context, per_batch, seed=0)), valid(tokens, context, per_batch)):
         assert sorted(pair for batch in batches for pair in counted(batch)) == expected
         assert sum(batch.count for batch in batches) == len(expected)
         for batch in batches:
@@ -149,7 +160,7 @@ def test_every_answer_is_learned_once_and_documents_are_apart(lengths, context, 
 
 def test_packing_worked_out_by_hand():
     tokens = records([4, 5, 3, 2, 6])
-    (batch,) = in_order(tokens, context=7, tokens_per_batch=21)  # rows of 8 ids
+    (batch,) = valid(tokens, context=7, tokens_per_batch=21)  # rows of 8 ids
     assert batch.ids.tolist() == [
         [0, 1, 2, 3, 200, 201, 202, 0],
         [100, 101, 102, 103, 104, 300, 301, 0],
@@ -161,9 +172,9 @@ def test_packing_worked_out_by_hand():
 
 
 def test_little_is_wasted():
-    draw = np.random.default_rng(0)
-    tokens = records(draw.integers(5, 60, 1000).tolist())
-    blocks = Blocks(tokens, 127, 8 * 127, seed=0)
+    rng = np.random.default_rng(0)
+    tokens = records(rng.integers(5, 60, 1000).tolist())
+    blocks = blocks_of(tokens, 127, 8 * 127, seed=0)
     room = blocks.batches_per_epoch * 8 * 128
     assert len(tokens) / room > 0.95
 
@@ -182,7 +193,7 @@ def test_a_batch_says_what_counts():
 
 
 def test_halves_make_the_whole():
-    (batch,) = in_order(records([4, 5, 3, 2, 6]), 7, 21)
+    (batch,) = valid(records([4, 5, 3, 2, 6]), 7, 21)
     parts = batch.split()
     assert [len(p) for p in parts] == [1, 2]
     assert sum(p.count for p in parts) == batch.count

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from regard.data.history import HistoryConfig, Windows, read_history, read_parts
-from regard.data.samples import in_order
+from regard.data.loader import FixedSize, in_order
 from regard.errors import ConfigError, DataError
 
 
@@ -29,7 +29,7 @@ def test_every_window_comes_once_and_tells_what_followed():
     values = np.arange(40.0)[:, None] * [1, 100]
     for start, stop, first, count in ((0, 20, 4, 14), (20, 33, 20, 11)):
         windows = Windows(values, start, stop, lookback=4, horizon=3)
-        batches = list(in_order(windows, 5))
+        batches = list(in_order(windows, FixedSize(5)))
         past = np.concatenate([b.inputs[0] for b in batches])
         future = np.concatenate([b.targets for b in batches])
         assert len(windows) == len(past) == count and future[0, 0, 0] == first and future[-1, -1, 0] == stop - 1

@@ -11,7 +11,7 @@ from PIL import Image
 from regard.data import image_sets, images
 from regard.data.augment import Augment
 from regard.data.images import ImagesConfig, ImageSource, Part, load_images, read_image, split, spread_of
-from regard.data.samples import SamplesLoader
+from regard.data.loader import FixedSize, Loader
 from regard.errors import ConfigError, DataError
 
 quiet = lambda _: None  # noqa: E731
@@ -19,8 +19,8 @@ quiet = lambda _: None  # noqa: E731
 
 def picture(path, colour, size=(20, 12), mode="RGB"):
     path.parent.mkdir(parents=True, exist_ok=True)
-    chance = np.random.default_rng(abs(hash(str(path.name))) % 2**32)
-    noise = (np.array(colour) + chance.integers(0, 30, (size[1], size[0], 3))).clip(0, 255).astype(np.uint8)
+    rng = np.random.default_rng(abs(hash(str(path.name))) % 2**32)
+    noise = (np.array(colour) + rng.integers(0, 30, (size[1], size[0], 3))).clip(0, 255).astype(np.uint8)
     Image.fromarray(noise).convert(mode).save(path)
     return path
 
@@ -140,8 +140,8 @@ def test_grey_images_stay_grey_unless_some_have_colours(tmp_path):
 
 
 def test_mean_and_spread_are_those_of_pixels_from_all_over():
-    chance = np.random.default_rng(0)
-    pixels = chance.integers(0, 256, (300, 2, 3, 3)).astype(np.uint8)
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (300, 2, 3, 3)).astype(np.uint8)
     pixels[150:, 0] //= 4  # as if sorted by class
     mean, std = spread_of(pixels)
     assert mean == pytest.approx((pixels / 255).mean((0, 2, 3)), abs=1e-4)
@@ -166,7 +166,7 @@ def test_a_batch_is_the_images_asked_for_and_chance_comes_from_the_loader():
     found = plain.batch(rows, np.random.default_rng(0))
     assert np.array_equal(found.inputs[0].numpy(), pixels[rows]) and found.targets.tolist() == [3, 0, 3]
     changing = ImageSource(part, 4, Augment(crop=0.25, flip=True, mixup=0.5))
-    loaders = [SamplesLoader(changing, 8, seed=5) for _ in range(2)]
+    loaders = [Loader(changing, FixedSize(8), seed=5) for _ in range(2)]
     for _ in range(7):
         next(loaders[0])
     loaders[1].restore(loaders[0].state())
@@ -216,11 +216,9 @@ def write_idx(path, array, zipped=False):
 
 @pytest.fixture
 def fashion(tmp_path, monkeypatch):
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for i, count in ((0, 40), (2, 10)):
-        write_idx(
-            tmp_path / "fashion-mnist" / f"{image_sets.IDX[i]}.gz", chance.integers(0, 256, (count, 28, 28)), True
-        )
+        write_idx(tmp_path / "fashion-mnist" / f"{image_sets.IDX[i]}.gz", rng.integers(0, 256, (count, 28, 28)), True)
         write_idx(tmp_path / "fashion-mnist" / f"{image_sets.IDX[i + 1]}.gz", np.arange(count) % 10, True)
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
     return tmp_path / "fashion-mnist"

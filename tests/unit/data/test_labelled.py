@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.batch import collate_labelled
 from regard.data.examples import Example
 from regard.data.labelled import LabelledConfig, first_pieces, prepare_labels, read_parts, split
-from regard.data.labelled_batch import LabelledLoader, collate_labelled, in_order
+from regard.data.loader import Loader, in_order
+from regard.data.sources import LabelledSource
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError, DataError
 
@@ -108,13 +110,13 @@ def test_collate_pads_and_numbers_the_second_text():
 
 def test_an_epoch_visits_every_text_once_and_resumes(reviews):
     file = prepare_labels(reviews, "classify").train
-    loader = LabelledLoader(file, 0, 64, seed=1)
+    source = LabelledSource(file, 0)
+    loader, other = (Loader(source, source.plan(64), seed=1) for _ in range(2))
     first = [next(loader) for _ in range(loader.batches_per_epoch)]
     assert sorted(np.concatenate([b.rows for b in first]).tolist()) == list(range(len(file)))
     assert all(b.ids.numel() <= 64 for b in first) and 0 <= loader.padding < 0.3
-    assert sorted(r for b in in_order(file, 0, 64) for r in b.rows) == list(range(len(file)))
+    assert sorted(r for b in in_order(source, source.plan(64)) for r in b.rows) == list(range(len(file)))
     state = loader.state()
     ahead = [next(loader).ids for _ in range(3)]
-    other = LabelledLoader(file, 0, 64, seed=1)
     other.restore(state)
     assert all(torch.equal(a, next(other).ids) for a in ahead)

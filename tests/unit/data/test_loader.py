@@ -4,11 +4,16 @@ from itertools import islice
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.loader import Loader, in_order, plan, widths
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.data.batch import Samples
+from regard.data.loader import FixedSize, Loader, Source, TokenBudget, in_order
+from regard.data.sources import PairSource
+from regard.errors import CheckpointError, ConfigError, DataError, WorkFailed
+from regard.train.memory import fitted
+from regard.train.progress import Progress
 
 EOS, PAD = 0, 999
 
@@ -17,8 +22,7 @@ class Toy:
     """Pairs of random lengths; the first source id names the row."""
 
     def __init__(self, count: int, seed: int = 0, longest: int = 40):
-        draw = np.random.default_rng(seed)
-        self.sizes = draw.integers(1, longest, (count, 2))
+        self.sizes = np.random.default_rng(seed).integers(1, longest, (count, 2))
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -29,6 +33,18 @@ class Toy:
 
     def lengths(self) -> tuple[np.ndarray, np.ndarray]:
         return self.sizes[:, 0], self.sizes[:, 1]
+
+
+def source(pairs: Toy, multiple: int = 1, dropout=None) -> PairSource:
+    return PairSource(pairs, EOS, PAD, multiple, dropout)
+
+
+def loader_of(pairs: Toy, tokens: int, seed: int, **more) -> Loader:
+    return Loader(source(pairs), TokenBudget(tokens), seed, **more)
+
+
+def plan(pairs: PairSource, tokens: int, seed: int, epoch: int, world: int = 1, **more) -> list[np.ndarray]:
+    return TokenBudget(tokens, **more).batches(pairs, np.random.default_rng((seed, epoch)), world)
 
 
 def epoch(loader: Loader) -> list:
@@ -43,19 +59,19 @@ def epoch(loader: Loader) -> list:
     number=st.integers(0, 3),
 )
 def test_an_epoch_visits_every_pair_once_within_the_budget(count, tokens, world, multiple, number):
-    toy = Toy(count)
-    batches = plan(widths(toy, multiple), tokens, seed=1, epoch=number, world=world)
+    toy = source(Toy(count), multiple)
+    batches = plan(toy, tokens, seed=1, epoch=number, world=world)
     assert sorted(np.concatenate(batches)) == list(range(count))
     assert len(batches) % world == 0
-    budgeted = len(batches) if len(plan(widths(toy, multiple), tokens, 1, number)) + world <= count else 0
+    budgeted = len(batches) if len(plan(toy, tokens, 1, number)) + world <= count else 0
     for rows in batches[:budgeted]:
-        assert len(rows) == 1 or len(rows) * widths(toy, multiple)[rows].max() <= tokens
+        assert len(rows) == 1 or len(rows) * toy.widths[rows].max() <= tokens
 
 
 @given(count=st.integers(8, 400), tokens=st.integers(1, 600), world=st.integers(1, 8))
 def test_an_even_epoch_visits_every_pair_once_in_batches_of_as_many(count, tokens, world):
     """Also where the budget is less than a pair."""
-    batches = plan(widths(Toy(count)), tokens, seed=1, epoch=0, world=world, sorted_together=4, evenly=True)
+    batches = plan(source(Toy(count)), tokens, seed=1, epoch=0, world=world, sorted_together=4, evenly=True)
     assert sorted(np.concatenate(batches)) == list(range(count)) and len(batches) % world == 0
     sizes = [len(rows) for rows in batches]
     assert min(sizes) > 0 and (world > 1 or max(sizes) <= 2 * min(sizes))
@@ -63,7 +79,7 @@ def test_an_even_epoch_visits_every_pair_once_in_batches_of_as_many(count, token
 
 def test_batches_hold_what_the_plan_says():
     toy = Toy(300)
-    loader = Loader(toy, EOS, PAD, 200, seed=0)
+    loader = loader_of(toy, 200, seed=0)
     seen = []
     for batch in epoch(loader):
         assert len(batch) == 1 or len(batch) * max(batch.source.size(1), batch.target.size(1)) <= 200
@@ -80,54 +96,54 @@ def test_batches_hold_what_the_plan_says():
 
 def test_ranks_share_an_epoch():
     toy = Toy(301)
-    loaders = [Loader(toy, EOS, PAD, 150, seed=4, rank=rank, world=3) for rank in range(3)]
+    loaders = [loader_of(toy, 150, seed=4, rank=rank, world=3) for rank in range(3)]
     assert len({loader.batches_per_epoch for loader in loaders}) == 1
     rows = [row for loader in loaders for batch in epoch(loader) for row in batch.rows]
     assert sorted(rows) == list(range(301))
 
 
 def test_hardly_a_pair_per_rank():
-    batches = plan(widths(Toy(8)), tokens=1, seed=0, epoch=0, world=3)
+    batches = plan(source(Toy(8)), tokens=1, seed=0, epoch=0, world=3)
     assert sorted(map(len, batches)) == [1, 1, 1, 1, 2, 2]
     assert sorted(np.concatenate(batches)) == list(range(8))
 
 
 def test_order_is_a_function_of_seed_and_epoch():
     def rows(seed: int, count: int) -> list[tuple[int, ...]]:
-        return [tuple(b.rows) for b in islice(Loader(Toy(200), EOS, PAD, 200, seed), count)]
+        return [tuple(b.rows) for b in islice(loader_of(Toy(200), 200, seed), count)]
 
     assert rows(0, 100) == rows(0, 100)
     assert rows(0, 20) != rows(1, 20)
-    per_epoch = Loader(Toy(200), EOS, PAD, 200, 0).batches_per_epoch
+    per_epoch = loader_of(Toy(200), 200, 0).batches_per_epoch
     assert rows(0, 2 * per_epoch)[per_epoch:] != rows(0, per_epoch)
 
 
 @pytest.mark.parametrize("after", [0, 1, 17, 18, 19, 55])
 def test_resuming_anywhere_continues_the_same_run(after):
     toy = Toy(200)
-    whole = [batch.rows.tolist() for batch in islice(Loader(toy, EOS, PAD, 400, 7), after + 40)]
-    first = Loader(toy, EOS, PAD, 400, 7)
+    whole = [batch.rows.tolist() for batch in islice(loader_of(toy, 400, 7), after + 40)]
+    first = loader_of(toy, 400, 7)
     for _ in range(after):
         next(first)
     state = first.state()
     assert all(type(value) is int for value in state.values())
-    second = Loader(toy, EOS, PAD, 400, 7)
+    second = loader_of(toy, 400, 7)
     second.restore(state)
     assert [batch.rows.tolist() for batch in islice(second, 40)] == whole[after:]
 
 
 def test_a_position_of_another_run_is_refused():
-    state = Loader(Toy(200), EOS, PAD, 400, 7).state()
+    state = loader_of(Toy(200), 400, 7).state()
     with pytest.raises(CheckpointError, match="tokens=400, this run has tokens=300"):
-        Loader(Toy(200), EOS, PAD, 300, 7).restore(state)
+        loader_of(Toy(200), 300, 7).restore(state)
     with pytest.raises(CheckpointError, match="pairs=200"):
-        Loader(Toy(201), EOS, PAD, 400, 7).restore(state)
+        loader_of(Toy(201), 400, 7).restore(state)
 
 
 def test_sorting_leaves_little_padding():
     toy = Toy(20_000, longest=30)
     toy.sizes[:, 1] = toy.sizes[:, 0] + np.random.default_rng(1).integers(0, 4, 20_000)  # translations: alike in length
-    loader = Loader(toy, EOS, PAD, 2000, 0)
+    loader = loader_of(toy, 2000, 0)
     room = used = 0
     for batch in epoch(loader):
         room += batch.source.numel() + batch.target.numel()
@@ -139,24 +155,24 @@ def test_sorting_leaves_little_padding():
 def test_a_pair_beyond_the_budget_comes_alone():
     toy = Toy(50)
     toy.sizes[13] = 2000, 3
-    batches = epoch(Loader(toy, EOS, PAD, 100, 0))
+    batches = epoch(loader_of(toy, 100, 0))
     assert [len(b) for b in batches if 13 in b.rows] == [1]
 
 
 def test_in_order_is_one_sorted_pass():
     toy = Toy(150)
-    batches = list(in_order(toy, EOS, PAD, 120))
+    batches = list(in_order(source(toy), TokenBudget(120)))
     assert sorted(row for b in batches for row in b.rows) == list(range(150))
     longest = [b.target.size(1) for b in batches]
     assert longest == sorted(longest)
-    assert [b.rows.tolist() for b in in_order(toy, EOS, PAD, 120)] == [b.rows.tolist() for b in batches]
+    assert [b.rows.tolist() for b in in_order(source(toy), TokenBudget(120))] == [b.rows.tolist() for b in batches]
 
 
 def test_impossible_requests():
     with pytest.raises(DataError, match="2 pairs cannot be shared by 3"):
-        Loader(Toy(2), EOS, PAD, 100, 0, world=3)
+        loader_of(Toy(2), 100, 0, world=3)
     with pytest.raises(ConfigError, match="at least one token"):
-        Loader(Toy(2), EOS, PAD, 0, 0)
+        loader_of(Toy(2), 0, 0)
 
 
 def test_dropout_sees_row_epoch_and_side():
@@ -166,8 +182,105 @@ def test_dropout_sees_row_epoch_and_side():
         calls.append((rows.tolist(), epoch, side))
         return [s[:1] for s in sentences]
 
-    loader = Loader(Toy(30), EOS, PAD, 10_000, 0, dropout=spy)
+    loader = Loader(source(Toy(30), dropout=spy), TokenBudget(10_000), 0)
     for expected in (0, 1):
         batch = next(loader)
         assert calls[-2:] == [(batch.rows.tolist(), expected, 0), (batch.rows.tolist(), expected, 1)]
         assert batch.source.shape == (30, 2)
+
+
+# Batches of a fixed size
+
+
+class Numbers(Source):
+    """Example i is the number i; augmented, it has a fraction."""
+
+    def __init__(self, count: int):
+        self.count = count
+
+    def __len__(self) -> int:
+        return self.count
+
+    def batch(self, rows, rng=None):
+        x = torch.from_numpy(rows.astype(np.float32))
+        extra = 0.0 if rng is None else float(rng.random()) / 2
+        return Samples((x + extra, None), torch.from_numpy(rows % 3), rows)
+
+
+def taken(loader: Loader, batches: int) -> list[np.ndarray]:
+    return [next(loader).rows for _ in range(batches)]
+
+
+def test_fixed_size_visits_each_example_once_in_a_new_order():
+    loader = Loader(Numbers(10), FixedSize(4), seed=1)
+    one, two = taken(loader, 3), taken(loader, 3)
+    assert [len(rows) for rows in one] == [4, 4, 2]
+    assert sorted(np.concatenate(one)) == sorted(np.concatenate(two)) == list(range(10))
+    assert not np.array_equal(np.concatenate(one), np.concatenate(two))
+
+
+def test_restored_loader_repeats_augmentation():
+    loader = Loader(Numbers(10), FixedSize(4), seed=1)
+    taken(loader, 4)
+    state = loader.state()
+    wanted = [next(loader) for _ in range(5)]
+    other = Loader(Numbers(10), FixedSize(4), seed=1)
+    other.restore(state)
+    for batch in wanted:
+        found = next(other)
+        assert np.array_equal(batch.rows, found.rows) and torch.equal(batch.inputs[0], found.inputs[0])
+    with pytest.raises(CheckpointError, match="batch=4"):
+        Loader(Numbers(10), FixedSize(5), seed=1).restore(state)
+
+
+def test_ranks_share_an_epoch_of_fixed_size():
+    loaders = [Loader(Numbers(12), FixedSize(2), seed=3, rank=rank, world=3) for rank in range(3)]
+    seen = [np.concatenate(taken(loader, loader.batches_per_epoch)) for loader in loaders]
+    assert sorted(np.concatenate(seen)) == list(range(12))
+
+
+def test_odds_draw_the_rare_as_often_as_the_common():
+    labels = np.array([0] * 90 + [1] * 10)
+    loader = Loader(Numbers(100), FixedSize(10, 1 / np.bincount(labels)[labels]), seed=0)
+    drawn = labels[np.concatenate(taken(loader, 200))]
+    assert abs(drawn.mean() - 0.5) < 4 * 0.5 / np.sqrt(2000)
+
+
+def test_validation_is_in_order_whole_and_unchanged():
+    batches = list(in_order(Numbers(7), FixedSize(3)))
+    assert np.array_equal(np.concatenate([b.rows for b in batches]), np.arange(7))
+    assert torch.equal(torch.cat([b.inputs[0] for b in batches]), torch.arange(7.0))
+
+
+def test_halves_of_samples_hold_the_whole():
+    batch = Numbers(5).batch(np.arange(5))
+    left, right = batch.split()
+    assert torch.equal(torch.cat([left.targets, right.targets]), batch.targets)
+    assert left.inputs[1] is None and len(left) + len(right) == 5
+    assert len(Numbers(1).batch(np.arange(1)).split()) == 1
+
+
+def test_fixed_size_is_at_least_one():
+    with pytest.raises(ConfigError, match="at least one"):
+        Loader(Numbers(3), FixedSize(0), seed=0)
+
+
+def test_samples_that_do_not_fit_into_memory_are_cut_until_they_do():
+    batch, tried = Samples((torch.ones(8, 3, 4, 4), None), torch.zeros(8).long(), np.arange(8)), []
+
+    def work(piece: Samples, room: int) -> torch.Tensor:
+        tried.append(len(piece))
+        assert len(tried) < 20, "it begins again and again"
+        if len(piece) > room:
+            raise torch.OutOfMemoryError("out of memory")
+        return piece.inputs[0].sum()
+
+    total = fitted(lambda piece: work(piece, room=2), [batch], at := Progress(), lambda: None, print)
+    assert total == 8 * 48 and tried == [8, 4, 2, 2, 2, 2] and at.limit == 2 * 48
+    with pytest.raises(WorkFailed, match="one example of 48"):
+        fitted(lambda piece: work(piece, room=0), [batch.part(slice(0, 1))], Progress(), lambda: None, print)
+
+
+def test_fewer_batches_than_ranks_are_refused():
+    with pytest.raises(DataError, match="2 batches cannot be shared by 3 processes"):
+        Loader(Numbers(7), FixedSize(4), seed=0, rank=2, world=3)

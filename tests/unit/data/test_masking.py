@@ -9,8 +9,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from regard.data.loader import Loader, in_order
 from regard.data.masked import Sentences, inside_ids, special_ids
-from regard.data.masking import ALONE, ELSE, FOLLOWS, MaskedBatch, MaskedRows, Rules, draw_rows, hide, in_order, widths
+from regard.data.masking import ALONE, ELSE, FOLLOWS, MaskedBatch, MaskedRows, Rules, draw_rows, hide, widths
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import CheckpointError, ConfigError, DataError
 
@@ -34,7 +35,12 @@ def corpus(documents: int = 40, seed: int = 0, most: int = 12) -> Sentences:
     return Sentences.of([[sentence() for _ in range(random.integers(1, 9))] for _ in range(documents)])
 
 
-def epoch(rows: MaskedRows) -> list[MaskedBatch]:
+def loader_of(text: Sentences, rules: Rules, tokens: int, seed: int, *rank, packed: bool = False, **more) -> Loader:
+    rows = MaskedRows(text, rules, tokens, packed)
+    return Loader(rows, rows.plan, seed, *rank, **more)
+
+
+def epoch(rows: Loader) -> list[MaskedBatch]:
     return list(islice(rows, rows.batches_per_epoch))
 
 
@@ -165,7 +171,7 @@ def test_the_toast_pair_swapped():
     rules = Rules(64, special_ids(tokenizer), inside_ids(tokenizer), *settings, negatives="swapped")
     seen = {}
     for seed in range(20):
-        (batch,) = epoch(MaskedRows(text, rules, 64, seed))
+        (batch,) = epoch(loader_of(text, rules, 64, seed))
         assert batch.follows is not None
         seen[int(batch.follows)] = tokenizer.decode(original(batch)[0].tolist())
         opens = 1 + batch.ids[0].tolist().index(tokenizer.sep)
@@ -178,7 +184,7 @@ def test_the_toast_pair_swapped():
 
 def test_without_next_sentence_rows_are_full_stretches_of_one_text():
     text, rules = corpus(), make_rules(next_sentence=False)
-    batches = epoch(MaskedRows(text, rules, 256, 0))
+    batches = epoch(loader_of(text, rules, 256, 0))
     assert all(b.follows is None and b.weight == 0 and not b.sentences.any() for b in batches)
     read = [i for b in batches for row, n in zip(original(b), b.lengths.tolist(), strict=True) for i in row[1 : n - 1]]
     assert Counter(read) == Counter(text.ids.read(0, len(text.ids)).tolist()), "every token once"
@@ -196,7 +202,7 @@ def test_an_epoch_reads_every_sentence_and_no_batch_is_wider_than_its_longest(
     documents, length, factor, world, seed, negatives
 ):
     text, rules = corpus(documents + 20, seed), make_rules(length, negatives=negatives)
-    ranks = [MaskedRows(text, rules, factor * length, seed, rank, world) for rank in range(world)]
+    ranks = [loader_of(text, rules, factor * length, seed, rank, world) for rank in range(world)]
     batches = [batch for rows in ranks for batch in epoch(rows)]
     assert len({rows.batches_per_epoch for rows in ranks}) == 1
     numbers = [int(n) for b in batches for n in b.rows]
@@ -216,13 +222,13 @@ def test_an_epoch_reads_every_sentence_and_no_batch_is_wider_than_its_longest(
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_packed_batches_have_one_shape_and_the_same_examples(whole_words):
     text, rules = corpus(300), make_rules(whole_words=whole_words)
-    rows = MaskedRows(text, rules, 256, 0, packed=True)
+    rows = loader_of(text, rules, 256, 0, packed=True)
     batches = epoch(rows)
     names = ("ids", "sentences", "starts", "chosen", "targets", "follows")
     assert len({tuple(getattr(b, name).shape for name in names) for b in batches}) == 1
     assert batches[0].ids.shape == (1, 256) and batches[0].lengths is None
     plain = {}
-    for b in epoch(MaskedRows(text, rules, 256, 0)):
+    for b in epoch(loader_of(text, rules, 256, 0)):
         for n, *row in zip(b.rows, b.ids, b.sentences, torch.from_numpy(b.host_targets), b.follows, strict=True):
             plain[int(n)] = row
     met = []
@@ -246,23 +252,23 @@ def test_packed_batches_have_one_shape_and_the_same_examples(whole_words):
         flat = torch.from_numpy(b.host_targets).flatten()
         assert torch.equal(flat[b.chosen[: b.count]], b.targets[: b.count]) and (b.targets[b.count :] < 0).all()
     assert sorted(met) == sorted(plain)
-    assert 0 < rows.padding < 0.1 < MaskedRows(text, rules, 256, 0).padding + 0.1
+    assert 0 < rows.padding < 0.1 < loader_of(text, rules, 256, 0).padding + 0.1
     assert sum(b.tokens for b in batches) == sum(int(b.host_lengths.sum()) for b in batches) < 256 * len(batches)
 
 
 def test_a_packed_batch_asks_for_no_more_than_it_has_room_for():
     """Of texts of one word each one word is hidden, far more than the share there is room for."""
     text, rules = Sentences.of([[[7]] for _ in range(400)]), make_rules(8, next_sentence=False, masked=0.05)
-    full = next(MaskedRows(text, rules, 512, 0, packed=True))
+    full = next(loader_of(text, rules, 512, 0, packed=True))
     assert len(full) == 170 and full.count == len(full.targets) < 100
     assert full.count == int((full.targets >= 0).sum()) == int((full.host_targets >= 0).sum())
-    few = next(MaskedRows(text, make_rules(next_sentence=False), 64, 0, packed=True))
+    few = next(loader_of(text, make_rules(next_sentence=False), 64, 0, packed=True))
     assert len(few) == 6, "8 rows, four times 64 / 32, two of them left for padding"
 
 
 def test_rows_differ_from_epoch_to_epoch_and_not_from_run_to_run():
     def text(seed: int) -> list[list[list[int]]]:
-        rows = MaskedRows(corpus(), make_rules(), 128, seed)
+        rows = loader_of(corpus(), make_rules(), 128, seed)
         return [[batch.ids.tolist() for batch in epoch(rows)] for _ in range(2)]
 
     assert text(1) == text(1)
@@ -271,8 +277,8 @@ def test_rows_differ_from_epoch_to_epoch_and_not_from_run_to_run():
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_resuming_gives_the_batches_that_would_have_come(packed):
-    def make(**settings) -> MaskedRows:
-        return MaskedRows(corpus(), make_rules(**settings), 128, 3, packed=packed, content=9)
+    def make(**settings) -> Loader:
+        return loader_of(corpus(), make_rules(**settings), 128, 3, packed=packed, content=9)
 
     rows = make()
     for steps in (0, 3, rows.batches_per_epoch, 2):
@@ -290,31 +296,31 @@ def test_resuming_gives_the_batches_that_would_have_come(packed):
         make(negatives="swapped").restore(rows.state())
 
 
-def _after(rows: MaskedRows, state: dict[str, int]) -> MaskedBatch:
+def _after(rows: Loader, state: dict[str, int]) -> MaskedBatch:
     """The batch that came just before `state`."""
     rows.restore(state | {"position": state["position"] - 1})
     return next(rows)
 
 
 def test_validation_is_always_the_same_and_sorted():
-    text, rules = corpus(), make_rules()
-    first, second = (list(in_order(text, rules, 128)) for _ in range(2))
+    source = MaskedRows(corpus(), make_rules(), 128)
+    first, second = (list(in_order(source, source.plan)) for _ in range(2))
     assert all(torch.equal(a.ids, b.ids) for a, b in zip(first, second, strict=True))
     lengths = [n for b in first for n in b.lengths.tolist()]
     assert lengths == sorted(lengths) and sorted(n for b in first for n in b.rows) == list(range(len(lengths)))
 
 
 def test_halves_hold_what_the_whole_held():
-    batch = next(MaskedRows(corpus(), make_rules(), 512, 0))
+    batch = next(loader_of(corpus(), make_rules(), 512, 0))
     left, right = batch.split()
     assert left.tokens + right.tokens == batch.tokens == int(batch.lengths.sum())
     assert left.count + right.count == batch.count and left.weight == right.weight == batch.weight
     assert torch.equal(torch.cat([left.targets, right.targets]), batch.targets)
     assert torch.equal(torch.cat([left.chosen, right.chosen + left.ids.numel()]), batch.chosen)
-    (alone,) = left.part(0, 1).split()
+    (alone,) = left.part(slice(0, 1)).split()
     assert len(alone) == 1
 
 
 def test_a_batch_smaller_than_a_row_is_refused():
     with pytest.raises(ConfigError, match="less than one row of 32"):
-        MaskedRows(corpus(), make_rules(), 16, 0)
+        loader_of(corpus(), make_rules(), 16, 0)

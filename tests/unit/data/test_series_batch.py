@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import torch
 
-from regard.data.samples import SamplesLoader, class_odds
+from regard.data.loader import FixedSize, Loader, class_odds
 from regard.data.series import Curves
 from regard.data.series_batch import HiddenSource, SeriesSource
 
@@ -39,18 +39,18 @@ def test_what_is_not_there_is_none():
 
 
 def test_a_window_is_a_stretch_and_every_stretch_comes():
-    source, chance = SeriesSource(curves(), ("a", "b"), 9, window=2), np.random.default_rng(0)
-    seen = Counter(tuple(source.batch(np.array([1]), chance).inputs[1][0].tolist()) for _ in range(400))
+    source, rng = SeriesSource(curves(), ("a", "b"), 9, window=2), np.random.default_rng(0)
+    seen = Counter(tuple(source.batch(np.array([1]), rng).inputs[1][0].tolist()) for _ in range(400))
     assert set(seen) == {(30, 40), (40, 50), (50, 60), (60, 70)} and min(seen.values()) > 60
     assert source.batch(np.array([1])).inputs[1].size(1) == 5, "held-out series are whole"
 
 
 def test_thinned_series_lose_points_anywhere_but_no_order():
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     source = SeriesSource(curves((40, 4, 3)), ("a", "b"), 30, window=20, thin=0.5)
     counts, first = [], Counter()
     for _ in range(300):
-        times, values, _, bands, lengths, _ = source.batch(np.array([0, 1]), chance).inputs
+        times, values, _, bands, lengths, _ = source.batch(np.array([0, 1]), rng).inputs
         long, short = values[0, : lengths[0]].tolist(), values[1, : lengths[1]].tolist()
         assert long == sorted(set(long)) and max(long) < 300, "in order, none twice, within max_length"
         assert times[0, 0] == 0 and (times[0, : lengths[0]] * 10 == values[0, : lengths[0]] - values[0, 0]).all()
@@ -87,6 +87,6 @@ def test_odds_make_rare_classes_frequent():
     targets = np.array([0] * 90 + [1] * 10)
     source = SeriesSource(curves((1,) * 100), ("a", "b"), 1)
     source.targets = targets
-    loader = SamplesLoader(source, 10, 0, class_odds(targets))
+    loader = Loader(source, FixedSize(10, class_odds(targets)), 0)
     drawn = np.concatenate([next(loader).targets.numpy() for _ in range(200)])
     assert abs(drawn.mean() - 0.5) < 4 * 0.5 / np.sqrt(2000)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.data.labelled_batch import collate_labelled
+from regard.data.batch import collate_labelled
 from regard.models import build, config_for
 from regard.objectives.classify import Classify, balanced_weights
 from regard.objectives.tag import Tag

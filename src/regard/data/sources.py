@@ -1,0 +1,80 @@
+"""Prepared sentence pairs and labelled texts as sources of batches."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from regard.data.batch import Labelled, Pairs, collate, collate_labelled
+from regard.data.labelled import LabelledFile
+from regard.data.loader import Source, TokenBudget
+from regard.errors import ConfigError
+
+Dropout = Callable[[Sequence[np.ndarray], np.ndarray, int, int], list[np.ndarray]]  # sentences, rows, epoch, side
+LABELLED_TOGETHER = 20  # batches: texts meet new company each epoch, at the price of a little padding
+
+
+class TokenPairs(Protocol):
+    """Ids of pairs without end marks."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, i: int, /) -> tuple[np.ndarray, np.ndarray]: ...
+    def lengths(self) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+@dataclass(frozen=True, eq=False)
+class PairSource(Source):
+    """Pairs, their lengths padded up to a `multiple`. With `dropout` the sentences of training are segmented anew each
+    time, and grow somewhat beyond what was planned."""
+
+    pairs: TokenPairs
+    eos: int
+    pad: int
+    multiple: int = 1
+    dropout: Dropout | None = None
+    epoch: int = 0
+    unit = "pairs"
+
+    def __post_init__(self):
+        if self.multiple < 1:
+            raise ConfigError(f"lengths are padded to a multiple of at least 1, got multiple={self.multiple}")
+        lengths = np.stack(self.pairs.lengths(), 1) + 1  # with the end mark
+        object.__setattr__(self, "lengths", lengths)
+        object.__setattr__(self, "widths", -(-lengths // self.multiple) * self.multiple)
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator) -> "PairSource":
+        return replace(self, epoch=epoch)
+
+    def settings(self) -> dict[str, int]:
+        return {"pairs": len(self), "multiple": self.multiple}
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Pairs:
+        source, target = zip(*(self.pairs[i] for i in rows.tolist()), strict=True)
+        if self.dropout is not None and rng is not None:
+            source, target = (self.dropout(side, rows, self.epoch, i) for i, side in enumerate((source, target)))
+        return collate(source, target, self.eos, self.pad, self.multiple, rows)
+
+
+class LabelledSource(Source):
+    """Texts with a label each, or one for each word."""
+
+    unit = "texts"
+
+    def __init__(self, file: LabelledFile, pad: int):
+        self.file, self.pad = file, pad
+        self.lengths = self.widths = file.lengths()[:, None]
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def plan(self, tokens: int) -> TokenBudget:
+        """With a label for each word a batch has at most `tokens` padded tokens. With one for each text it has that
+        many on average, and always as many texts: else one in a batch of few would count for more."""
+        return TokenBudget(tokens, LABELLED_TOGETHER, evenly=not self.file.per_piece)
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Labelled:
+        return collate_labelled([self.file[i] for i in rows.tolist()], self.pad, self.file.per_piece, rows)
