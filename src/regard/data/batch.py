@@ -260,7 +260,7 @@ def collate_labelled(
     labels = np.full((len(texts), width if per_piece else 1), NONE, np.int64)
     for i, (pieces, _, marks) in enumerate(texts):
         ids[i, : len(pieces)] = pieces
-        labels[i, : len(marks)] = marks
+        labels[i, : len(pieces)] = marks if per_piece else marks[0]
     labels = labels if per_piece else labels[:, 0]
     places = np.arange(width)
     second = (places >= seconds[:, None]) & (places < sizes[:, None])  # B T
