@@ -7,16 +7,13 @@ or `text` alone, which is plain text to be learned whole.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from regard.data.chat import Message, conversations
 from regard.data.pairs import read_lines
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
-
-if TYPE_CHECKING:
-    from jinja2 import Template
 
 FORMS = (
     ("prompt", "completion"),
@@ -28,8 +25,6 @@ FORMS = (
 )
 ROLES = ("system", "user", "assistant")
 PROMPT = "{prompt}"  # its place in a template
-
-Message = dict[str, str]  # role and content
 
 
 @dataclass(frozen=True)
@@ -61,22 +56,18 @@ def read_records(path: Path, template: str = "") -> Iterator[str | Record]:
 
 
 def render(messages: Sequence[Message], tokenizer: TextTokenizer, add_generation_prompt: bool = False) -> str:
-    """A conversation as text, special tokens included: encode it with `special=True`.
+    """A conversation as text, special tokens included: encode it with `special=True`."""
+    return render_all([(messages, add_generation_prompt)], tokenizer)[0]
 
-    In the form of the tokenizer's chat template; where it has none, under the headings of Alpaca (Taori et al. 2023).
-    """
-    if not tokenizer.chat_template:
-        begin = "" if tokenizer.bos is None else tokenizer.token_bytes(tokenizer.bos).decode()
-        end = "\n\n" if tokenizer.eos is None else tokenizer.token_bytes(tokenizer.eos).decode()
-        return begin + _plain(messages, end, add_generation_prompt)
-    import jinja2
 
-    try:
-        return _template(tokenizer.chat_template).render(
-            messages=list(messages), add_generation_prompt=add_generation_prompt, **tokenizer.special
-        )
-    except jinja2.TemplateError as e:
-        raise CheckpointError(f"the model's chat template cannot write these messages: {e}") from None
+def render_all(talks: Sequence[tuple[Sequence[Message], bool]], tokenizer: TextTokenizer) -> list[str]:
+    """`render` for many: in the form of the tokenizer's chat template, or under the headings of Alpaca (Taori et al.
+    2023) where it has none."""
+    if tokenizer.chat_template:
+        return conversations(tokenizer.chat_template, talks, tokenizer.special)
+    begin = "" if tokenizer.bos is None else tokenizer.token_bytes(tokenizer.bos).decode()
+    end = "\n\n" if tokenizer.eos is None else tokenizer.token_bytes(tokenizer.eos).decode()
+    return [begin + _plain(messages, end, ask) for messages, ask in talks]
 
 
 def encode_record(record: Record, tokenizer: TextTokenizer) -> tuple[list[int], list[bool]]:
@@ -86,11 +77,10 @@ def encode_record(record: Record, tokenizer: TextTokenizer) -> tuple[list[int], 
     """
     messages, done = record.messages, 0
     segments: list[tuple[str, bool]] = []
-    whole = render(messages, tokenizer)
-    for i, message in enumerate(messages):
-        if message["role"] != "assistant":
-            continue
-        before, after = render(messages[:i], tokenizer, True), render(messages[: i + 1], tokenizer)
+    answers = [i for i, message in enumerate(messages) if message["role"] == "assistant"]
+    parts = [part for i in answers for part in ((messages[:i], True), (messages[: i + 1], False))]
+    whole, *rendered = render_all([(messages, False), *parts], tokenizer)
+    for before, after in zip(rendered[::2], rendered[1::2], strict=True):
         if not (after.startswith(before) and whole.startswith(after) and done <= len(before)):
             raise CheckpointError(
                 "the model's chat template rewrites earlier turns, so it cannot be told which text is an answer; "
@@ -176,34 +166,3 @@ def _plain(messages: Sequence[Message], end: str, add_generation_prompt: bool) -
         else:
             out.append(f"{message['content']}\n\n")
     return "".join(out) + "### Response:\n" * add_generation_prompt
-
-
-@lru_cache(maxsize=8)
-def _template(text: str) -> "Template":
-    """A chat template, ready to be filled in; it is someone else's program, so it runs in a sandbox."""
-    from datetime import datetime
-
-    import jinja2
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    class Generation(Extension):
-        """`{% generation %}` marks answers for other tools; here it is only its content."""
-
-        tags = {"generation"}  # noqa: RUF012 - as jinja2 wants it
-
-        def parse(self, parser: Any) -> Any:
-            next(parser.stream)
-            return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-    def refuse(message: str) -> None:
-        raise jinja2.TemplateError(message)
-
-    place = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
-    place.filters["tojson"] = lambda x, **how: json.dumps(x, ensure_ascii=False, **how)  # jinja2's own escapes HTML
-    given: dict[str, Any] = {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    place.globals.update(given)
-    try:
-        return place.from_string(text)
-    except jinja2.TemplateError as e:
-        raise CheckpointError(f"the model's chat template is no valid Jinja: {e}") from None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.data.records import PROMPT, render
+from regard.data.records import PROMPT, render, render_all
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import ConfigError, DataError
 from regard.generate.engine import Engine, Sampling
@@ -97,7 +97,7 @@ class Writer:
         if not self.template:
             return list(texts)
         asked = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
-        return [render(messages, self.tokenizer, True) for messages in asked]
+        return render_all([(messages, True) for messages in asked], self.tokenizer)
 
     def beam(self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256) -> list[list[Written]]:
         """The `n` likeliest continuations of each prompt, by beam search, best first."""

@@ -9,7 +9,7 @@ from regard.data.records import Record, encode_record, read_records, render
 from regard.data.tokenizers import load
 from regard.data.tokenizers.bytelevel import EOS, ByteLevel
 from regard.data.tokenizers.chars import Characters
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard.errors import CheckpointError, ConfigError, DataError, LimitError
 
 CHATML = """{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}\
 {{ '<|im_start|>system\nYou help.<|im_end|>\n' }}{% endif %}\
@@ -142,12 +142,33 @@ def test_without_a_template_there_are_headings():
 def test_a_template_that_fails_or_reaches_out():
     for template, words in [
         ("{{ raise_exception('no tools') }}", "no tools"),
-        ("{% if %}", "no valid Jinja"),
+        ("{% if %}", "not valid Jinja"),
         ("{{ messages.__class__.__mro__[1].__subclasses__() }}", "unsafe"),
         ("{{ messages.append(1) }}", "unsafe"),
     ]:
         with pytest.raises(CheckpointError, match=f"(?s)chat template.*{words}"):
             render(TALK, chatting(template))
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+        "{{ 'x' * 10 ** 8 }}",
+        "{{ 10 ** (10 ** 10) }}",
+        "{{ 'x' * 10 ** 12 }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ 'x'.center(2 * 10 ** 9) }}",
+        "{% set n = namespace(x='x') %}{% for a in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}{{ n.x }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+        "{{ '" + "(" * 3000 + "' }}" + "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}",
+    ],
+    ids=["loops", "output", "power", "memory", "format", "method", "doubling", "recursion", "nesting"],
+)
+def test_a_template_that_takes_too_long_or_too_much_is_stopped(template):
+    with pytest.raises((LimitError, CheckpointError), match="chat template"):
+        render(TALK, chatting(template))
+    assert render(TALK[:1], chatting("{{ messages[0].role }}")) == "user", "and others work as before"
 
 
 # What is learned
