@@ -1,13 +1,10 @@
-"""Files that survive a crash: written beside their place, flushed to the disk, then moved into it in one go.
-
-A run folder is also the model folder: `state.safetensors` holds all that a resume needs, `checkpoints/` the weights
-of the best evaluations, and the rest is the best model so far, in the layout other tools read.
-"""
+"""Files that survive a crash: written beside their place, flushed to the disk, then moved into it in one go."""
 
 import errno
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,9 +21,6 @@ from torch import Tensor, nn
 from regard.errors import CheckpointError, ConfigError, WorkFailed
 
 FORMAT_VERSION = 1  # of state.safetensors, checkpoints/ and run.json; raise it when an older regard could not read them
-DRAFT = ".new"  # a model folder in the making
-OF_A_RUN = ("state.safetensors", "checkpoints", "metrics.jsonl", "tensorboard", "model.safetensors", "plan.json",
-            "run.json")  # fmt: skip
 UNFINISHED = ".tmp"  # what a file is called until it is whole
 
 
@@ -47,55 +41,30 @@ def write_atomic(path: str | Path, data: bytes) -> None:
             os.fsync(file)
         finally:
             os.close(file)
-        _move(draft, path)
+        move(draft, path)
     except OSError as e:
         raise write_failed(path, e) from e
     finally:
         draft.unlink(missing_ok=True)  # not there any more when all went well
 
 
-def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a folder, then move its files into `folder` one by one, each of them whole."""
+def write_new_folder(folder: str | Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a folder that appears under its name when it is complete. One that holds files is refused."""
     folder = Path(folder)
-    draft = folder / DRAFT
-    shutil.rmtree(draft, ignore_errors=True)
+    place = folder.resolve()  # a link to an empty folder stays one
+    draft = place.with_name(f".{place.name}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError(f"{folder} is there already and is not empty; choose another folder, or remove it first")
         draft.mkdir(parents=True)
         write(draft)
-        for path in sorted(p for p in draft.rglob("*") if p.is_file()):
-            file = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
-            place = folder / path.relative_to(draft)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _move(path, place)
+        for path in sorted(draft.rglob("*")):
+            sync(path)
+        move(draft, place)
     except OSError as e:
         raise write_failed(folder, e) from e
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
-
-
-def new_run(folder: str | Path, force: bool = False) -> None:
-    """Make room for a run. One that is there already is not touched, unless `force`: then it is removed."""
-    folder = Path(folder)
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file; a run wants a folder, choose another --name")
-    if any((folder / name).exists() for name in ("run.json", "plan.json")):
-        if not force:
-            raise ConfigError(
-                f"{folder}: holds a run already; go on with it (regard train --resume {folder}), "
-                "choose another --name, or replace it with --force"
-            )
-        with alone(folder):  # whoever trains there keeps it
-            for name in OF_A_RUN:
-                path = folder / name
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise write_failed(folder, e) from e
+        shutil.rmtree(draft, ignore_errors=True)  # not there any more when all went well
 
 
 @contextmanager
@@ -115,21 +84,17 @@ def alone(folder: str | Path) -> Iterator[None]:
         os.close(file)
 
 
-def sweep(folder: str | Path) -> None:
-    """Remove what a killed process left unfinished."""
-    folder = Path(folder)
-    shutil.rmtree(folder / DRAFT, ignore_errors=True)
-    for path in folder.rglob(f".*{UNFINISHED}"):
-        path.unlink(missing_ok=True)
-
-
-def _move(draft: Path, path: Path) -> None:
+def move(draft: Path, path: Path) -> None:
     os.replace(draft, path)
-    folder = os.open(path.parent, os.O_RDONLY)  # the new name is safe only once the folder itself is on the disk
+    sync(path.parent)  # the new name is safe only once the folder itself is on the disk
+
+
+def sync(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(folder)
+        os.fsync(file)
     finally:
-        os.close(folder)
+        os.close(file)
 
 
 def write_failed(path: Path, error: OSError) -> WorkFailed:

@@ -35,6 +35,18 @@ def no_run(folder: Path) -> CheckpointError:
     return CheckpointError(f"no run or model folder '{folder}'; {hint}")
 
 
+def inside(folder: Path, name: str, source: Path) -> Path:
+    """`folder / name`, for a name that the file `source` holds; `CheckpointError` if it leads out of the folder."""
+    path = folder / name
+    try:
+        stays = not Path(name).is_absolute() and path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError, ValueError):  # a loop of links, a name no file can have
+        stays = False
+    if not stays:
+        raise CheckpointError(f"{source}: the path {name!r} leads out of {folder}; it must be one inside that folder")
+    return path
+
+
 def at_least(config: Any, group: str = "", **least: float) -> None:
     """Raise `ConfigError` for the first field below its least value; not a number is below any."""
     for name, low in least.items():

@@ -38,8 +38,8 @@ def test_the_run_learned_its_language(toy):
 def test_the_run_folder_is_a_hugging_face_folder_and_nothing_is_left_over(toy):
     names = {p.name for p in (toy / "runs/demo").iterdir()} - {"scores.jsonl", "tensorboard"}
     assert names == {
-        "README.md", "checkpoints", "config.json", "generation_config.json", "metrics.jsonl", "model.safetensors",
-        "regard.json", "run.json", "state.safetensors", "tokenizer.json", "tokenizer_config.json",
+        ".regard-manifest.json", "README.md", "checkpoints", "config.json", "generation_config.json", "metrics.jsonl",
+        "model.safetensors", "regard.json", "run.json", "state.safetensors", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     known = json.loads((toy / "runs/demo/regard.json").read_text())
     assert known["task"] == "translate" and known["data"]["inputs"] and known["versions"]["torch"]
@@ -81,7 +81,7 @@ def test_several_architectures_and_seeds_give_one_table_one_picture_and_can_be_r
     assert [r[:2] for r in rows[1:]] == [["transformer", "2"], ["gru", "2"]] and "±" in rows[1]
     names = {p.name for p in (toy / "runs/many").iterdir()}
     runs = {f"{arch}-seed{seed}" for arch in ("transformer", "gru") for seed in (5, 6)}
-    assert names == runs | {"plan.json", "curves.png"}
+    assert names == runs | {"plan.json", "curves.png", ".regard-manifest.json"}
     assert works("train", "--resume=runs/many").out == said.out, "what is finished is not trained again"
     assert "gru-seed6" in works("info", "runs/many").out
 

@@ -8,7 +8,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from cli_toy import regard, train_words, works, write_toy
 
-from regard import checkpoint
+from regard import checkpoint, run_folder
 from regard.config import override
 from regard.errors import WorkFailed
 from regard.train.run import read_run
@@ -40,7 +40,7 @@ def test_data_longer_than_the_model_is_refused_before_anything_is_done(toy):
 def test_force_does_not_touch_a_run_that_is_being_trained(toy):
     short(toy, "--name=x")
     with checkpoint.alone("runs/x"), pytest.raises(WorkFailed):
-        checkpoint.new_run("runs/x", force=True)
+        run_folder.new_run("runs/x", force=True)
     assert Path("runs/x/run.json").exists() and Path("runs/x/state.safetensors").exists()
 
 

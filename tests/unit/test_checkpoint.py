@@ -1,5 +1,6 @@
 """Files that survive: whole or not at all, whatever fails and whenever."""
 
+import contextlib
 import json
 import os
 import struct
@@ -69,29 +70,35 @@ def test_short_writes_are_carried_on(tmp_path, monkeypatch):
     assert (tmp_path / "state").read_bytes() == bytes(range(256))
 
 
-@pytest.mark.parametrize("name", ["fsync", "replace"])
-def test_publishing_is_whole_file_by_file(tmp_path, monkeypatch, name):
-    def model(folder: Path, text: str) -> None:
+@pytest.mark.parametrize("name", ["fsync", "replace", "mkdir"])
+def test_a_new_folder_appears_whole_or_not_at_all(tmp_path, monkeypatch, name):
+    def write(folder: Path) -> None:
+        (folder / "sub").mkdir()
         for file in ("config.json", "model.safetensors", "sub/notes"):
-            (folder / file).parent.mkdir(exist_ok=True)
-            (folder / file).write_text(text)
+            (folder / file).write_text("new")
 
-    checkpoint.publish(tmp_path, lambda f: model(f, "old"))
-    failures = 0
     for call in range(1, 20):
+        place = tmp_path / f"new{call}"
         seen = fail_at(monkeypatch, name, call, OSError(5, "I/O error"))
-        try:
-            checkpoint.publish(tmp_path, lambda f: model(f, "new"))
-        except WorkFailed:
-            failures += 1
-        monkeypatch.undo()
-        found = {str(p.relative_to(tmp_path)): p.read_text() for p in tmp_path.rglob("*") if p.is_file()}
-        assert found.keys() == {"config.json", "model.safetensors", "sub/notes"}
-        assert set(found.values()) <= {"old", "new"}
         if len(seen) < call:
-            assert set(found.values()) == {"new"}
+            with contextlib.suppress(WorkFailed):
+                checkpoint.write_new_folder(place, write)
+        monkeypatch.undo()
+        assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == [], "a draft is left behind"
+        if place.exists():
+            assert {p.name for p in place.rglob("*")} == {"config.json", "model.safetensors", "sub", "notes"}
+        if len(seen) < call:
             break
-    assert failures >= 3
+    assert call > 1 and (place / "sub/notes").read_text() == "new"
+
+
+def test_a_folder_with_files_is_not_written_into(tmp_path):
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(ConfigError, match="not empty"):
+        checkpoint.write_new_folder(tmp_path, lambda draft: None)
+    with pytest.raises(ConfigError, match="there already"):
+        checkpoint.write_new_folder(tmp_path / "mine", lambda draft: None)
+    assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 
 
 def test_what_is_saved_comes_back(tmp_path):
@@ -184,29 +191,3 @@ def test_the_average_is_numpys(tmp_path):
     mean = checkpoint.average([tmp_path / str(i) for i in range(3)])
     np.testing.assert_allclose(mean["w"].numpy(), np.mean([m["w"].numpy() for m in many], 0), atol=1e-6)
     assert mean["n"] == 0 and mean["w"].dtype == torch.float32
-
-
-def test_a_run_makes_room_only_when_told(tmp_path):
-    run = tmp_path / "runs/a"
-    checkpoint.new_run(run)
-    (run / "checkpoints").mkdir()
-    for name in ("run.json", "state.safetensors", "metrics.jsonl", "checkpoints/step-0000001.safetensors", "my notes"):
-        (run / name).write_text("x")
-    with pytest.raises(ConfigError, match=f"regard train --resume {run}"):
-        checkpoint.new_run(run)
-    assert (run / "state.safetensors").exists()
-    checkpoint.new_run(run, force=True)
-    assert list(run.iterdir()) == [run / "my notes"], "a run's own files go, a person's stay"
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(ConfigError, match="is a file"):
-        checkpoint.new_run(tmp_path / "file")
-
-
-def test_sweeping_removes_drafts_only(tmp_path):
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / ".new").mkdir()
-    for name in (".state.safetensors.tmp", "checkpoints/.step-1.tmp", ".new/config.json", "notes.tmp", "config.json"):
-        (tmp_path / name).write_text("x")
-    checkpoint.sweep(tmp_path)
-    left = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*"))
-    assert left == ["checkpoints", "config.json", "notes.tmp"]

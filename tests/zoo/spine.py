@@ -493,4 +493,19 @@ SPINE = [
             "unit/test_checkpoint.py",
         ),
     ),
+    *bugs(
+        "run_folder.py",
+        (
+            "the weights are published before the words",
+            "key=lambda p: (p == draft / WEIGHTS, p)",
+            "key=lambda p: p",
+            "unit/test_run_folder.py::test_killed_at_any_moment_a_reader_finds_no_model_the_old_or_the_new_one",
+        ),
+        (
+            "a file of the user's is claimed",
+            "if theirs := [name for name in new if os.path.lexists(folder / name)]:",
+            "if theirs := []:",
+            "unit/test_run_folder.py::test_a_file_put_there_meanwhile_is_not_replaced",
+        ),
+    ),
 ]

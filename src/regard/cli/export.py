@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.common import Flags, Json, show
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError
 
 FORMATS = ("hf",)
 
@@ -32,7 +32,7 @@ def export(
     """
     import shutil
 
-    from regard.checkpoint import publish
+    from regard.checkpoint import write_new_folder
     from regard.config import unknown
     from regard.models.fetched import resolve
     from regard.models.published import load_model
@@ -43,8 +43,6 @@ def export(
     source = resolve(model, flags.say)
     load_model(source)  # says what is wrong before anything is written
     target = Path(out or f"{str(model).rstrip('/')}-hf").expanduser()
-    if target.exists() and any(target.iterdir() if target.is_dir() else [target]):
-        raise ConfigError(f"{target} is there already; choose another with --out")
     shards = [path.name for path in source.glob("model-*.safetensors")]
     files = [name for name in sorted({*KEPT, *shards}) if (source / name).is_file()]
 
@@ -53,7 +51,7 @@ def export(
             (draft / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(source / name, draft / name)
 
-    publish(target, copy)
+    write_new_folder(target, copy)
     try:
         load_model(target)
     except CheckpointError as e:

@@ -134,6 +134,6 @@ def finetune(
         show(found) if json else print(as_text(found))
         return
     folder = pick_folder(name, label, Path(model).stem, [label], force)
-    if folder.absolute() == Path(run.start):
+    if folder.resolve() == Path(run.start).resolve():
         raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
     report(train_all(spread({label: run}, folder, 1), folder, chosen, flags, force=force), json, flags)

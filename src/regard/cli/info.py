@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.common import Json, Run, show, table
-from regard.cli.train import PLAN, to_score
+from regard.cli.train import to_score
 from regard.errors import CheckpointError
 
 TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
@@ -27,6 +27,7 @@ def info(run: Run, json: Json = False) -> None:
       regard info runs/demo --json
     """
     from regard.models.fetched import resolve
+    from regard.train.plan import PLAN
 
     folder = resolve(run)
     if (folder / PLAN).is_file():
@@ -60,19 +61,19 @@ def info(run: Run, json: Json = False) -> None:
 def several(folder: Path, json: bool) -> None:
     """The runs that belong together, in a table."""
     from regard.explain.curves import results_table
+    from regard.train.plan import read_plan
 
     groups: dict[str, list[dict[str, Any]]] = {}
-    jobs = jsonlib.loads((folder / PLAN).read_text(encoding="utf-8"))
-    for job in jobs:
-        place = folder / job["folder"]
+    jobs = read_plan(folder)
+    for label, place, _ in jobs:
         metrics = {k: v for k, v in held_out(place).items() if isinstance(v, float)}
-        groups.setdefault(job["label"], []).append(metrics)
+        groups.setdefault(label, []).append(metrics)
     if json:
-        show({"folder": str(folder), "runs": [str(folder / job["folder"]) for job in jobs], "held_out": groups})
+        show({"folder": str(folder), "runs": [str(place) for _, place, _ in jobs], "held_out": groups})
         return
     print(f"{folder}: {len(jobs)} runs, held-out scores as mean ± standard deviation over the seeds\n")
     print(results_table(groups))
-    print("\n" + "\n".join(f"regard info {folder / job['folder']}" for job in jobs))
+    print("\n" + "\n".join(f"regard info {place}" for _, place, _ in jobs))
 
 
 def describe(folder: Path) -> dict[str, Any]:

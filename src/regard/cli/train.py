@@ -14,9 +14,9 @@ from regard.cli.studio import live
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
+    from regard.train.plan import Job
     from regard.train.run import DataConfig, Run
 
-Job = tuple[str, Path, "Run"]  # a label for the table, where it is trained, what is trained
 COLUMNS = ("text", "second", "label")
 FILES = ("path", "valid", "labels", "images", "valid_images", "tokenizer")
 PAIRS = ("source", "target", "valid_source", "valid_target")
@@ -47,7 +47,6 @@ NEXT = {  # what one does with a run
     "forecast": "forecast {} --plot next.png",
     "audio": "classify {} clip.wav",
 }
-PLAN = "plan.json"  # what a folder of several runs holds: which runs belong to it, so that it can be resumed
 
 # Options that `regard finetune` has too.
 TextColumn = Annotated[
@@ -88,7 +87,12 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Remove the run that is there first.", rich_help_panel="Run")]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Replace the run that is there; files that regard did not write stay.", rich_help_panel="Run"
+    ),
+]
 Studio = Annotated[
     bool, typer.Option("--studio", help="Watch the curves in the browser meanwhile.", rich_help_panel="Run")
 ]
@@ -379,13 +383,11 @@ def anywhere(data: "DataConfig") -> "DataConfig":
 
 def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
     """runs/NAME, which must be free unless forced; a name we made up is numbered until it is."""
+    from regard.run_folder import check_free
+
     if name:
         folder = Path(name) if "/" in name else Path("runs") / name
-        if not force and any((folder / known).exists() for known in ("run.json", PLAN)):
-            raise ConfigError(
-                f"{folder} holds a run already; go on with it (regard train --resume {folder}), "
-                "choose another --name, or replace it with --force"
-            )
+        check_free(folder, force)
         return folder
     recipe = Path(what).stem if what.endswith(".py") else ""
     base = recipe or "-".join([Path(data).stem.lower() or what.lower(), *labels])
@@ -416,18 +418,16 @@ def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:
 
 
 def train_all(
-    jobs: list[Job], folder: Path, device: str, flags: Flags, *, resume: bool = False, force: bool = False
+    jobs: list["Job"], folder: Path, device: str, flags: Flags, *, resume: bool = False, force: bool = False
 ) -> dict[str, Any]:
     """Train every job, or with `resume` what is left of them, and gather what came out."""
-    from regard.checkpoint import new_run, write_atomic
     from regard.explain.curves import outcome, read_metrics
     from regard.tasks import train_run
+    from regard.train.plan import write_plan
 
     several = len(jobs) > 1
     if several and not resume:
-        new_run(folder, force)
-        known = [{"label": label, "folder": place.name, "run": run.to_dict()} for label, place, run in jobs]
-        write_atomic(folder / PLAN, (jsonlib.dumps(known, indent=2) + "\n").encode())
+        write_plan(folder, jobs, force)
     results = []
     for number, (label, place, run) in enumerate(jobs, 1):
         started = resume and (place / "run.json").is_file()
@@ -453,12 +453,11 @@ def train_all(
 
 def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
     """Go on with one run, or with all that is left of several."""
-    from regard.train.run import Run, read_run
+    from regard.train.plan import PLAN, read_plan
+    from regard.train.run import read_run
 
     if (folder / PLAN).is_file():
-        known = jsonlib.loads((folder / PLAN).read_text(encoding="utf-8"))
-        jobs = [(job["label"], folder / job["folder"], Run.from_dict(job["run"])) for job in known]
-        return train_all(jobs, folder, device, flags, resume=True)
+        return train_all(read_plan(folder), folder, device, flags, resume=True)
     return train_all([(folder.name, folder, read_run(folder))], folder, device, flags, resume=True)
 
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.checkpoint import FORMAT_VERSION, publish
+from regard.checkpoint import FORMAT_VERSION, write_new_folder
 from regard.data.batch import packed as packed_texts
 from regard.data.tokenizers.wordpiece import MASK, WordPiece
 from regard.errors import ConfigError, DataError
@@ -205,7 +205,7 @@ class Embedder:
     # -- files ----------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """A folder that transformers' AutoModel and sentence-transformers load."""
+        """A new folder, or an empty one, that transformers' AutoModel and sentence-transformers load."""
         if self.small:
             raise ConfigError("a model in int8 cannot be saved; load it again without int8")
         folder, settings, width = Path(folder), self.settings, self.model.config.width
@@ -220,7 +220,7 @@ class Embedder:
             self.tokenizer.save(draft, self.model.config.max_length)
             settings.save(draft, width)
 
-        publish(folder, write)
+        write_new_folder(folder, write)
 
 
 class Filler(Embedder):

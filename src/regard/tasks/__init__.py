@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from regard import checkpoint
+from regard import run_folder
 from regard.config import unknown
 from regard.data.folders import Say, to_stderr
 from regard.errors import ConfigError
@@ -90,17 +90,17 @@ def train_run(
     force: bool = False,
     quiet: bool = False,
 ) -> Result:
-    """Train a run into a folder that holds the finished model.
+    """Train a run into a new or empty folder, which then holds the finished model.
 
-    `resume` goes on with the very run found there, as it was started; `force` replaces one that is there.
+    `resume` goes on with the very run found there, as it was started; `force` replaces one that is there: the files
+    that regard wrote, and no others.
     """
+    if not resume:
+        run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
     run = read_run(folder) if resume else run
     parts = assemble(at_home(run, Path(folder)) if resume else run, device, _silent if quiet else to_stderr)
     if parts.run.start != run.start:  # what it began with is told as it was
         parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
-    if force:
-        checkpoint.new_run(folder, force=True)  # only now: data that cannot be read must not cost the old run
-        (Path(folder) / "scores.jsonl").unlink(missing_ok=True)
     return train(
         parts.run,
         folder,
@@ -113,6 +113,7 @@ def train_run(
         flops_per_target=parts.flops_per_target,
         device=device,
         resume=resume,
+        force=force,
         quiet=quiet,
     )
 

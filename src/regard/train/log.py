@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
+from regard.run_folder import claim_written
 from regard.ticks import PATIENT, duration, say, settle
 
 Event = dict[str, Any]
@@ -87,7 +88,11 @@ def _board(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    return SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+    place = folder / "tensorboard"
+    before = set(place.iterdir()) if place.is_dir() else set()
+    board = SummaryWriter(str(place), purge_step=step + 1)
+    claim_written(folder, (f"{place.name}/{path.name}" for path in set(place.iterdir()) - before))
+    return board
 
 
 def train_text(event: Event, steps: int, seconds_per_step: float) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from regard import checkpoint
+from regard import run_folder
+from regard.checkpoint import alone
 from regard.errors import WorkFailed
 from regard.objectives.base import Objective
 from regard.train import progress
@@ -62,21 +63,25 @@ def train(
     flops_per_target: float = 0.0,
     device: torch.device | str = "cpu",
     resume: bool = False,
+    force: bool = False,
     quiet: bool = False,
     on_log: Callable[[dict[str, Any]], None] | None = None,
 ) -> Result:
-    """Train `model`, which is on `device` already, into `folder`. `resume` goes on exactly where the folder stopped."""
+    """Train `model`, which is on `device` already, into `folder`: a new or empty one, or with `force` that of another
+    run. `resume` goes on exactly where the folder stopped."""
     folder, device, world = Path(folder), torch.device(device), World()
     if not resume:
-        checkpoint.new_run(folder)
-    with checkpoint.alone(folder), Interrupts() as stop:
+        run_folder.new_run(folder, force)
+    with alone(folder), Interrupts() as stop:
+        run_folder.adopt(folder)
         torch.manual_seed(run.seed)
         model.train()
         optimiser, tally = build(model, run.optim), Tally(device)
         at = progress.restore(folder, model, optimiser, loader, tally) if resume else Progress()
         at.steps = run.steps or at.steps
+        run_folder.claim(folder, run_folder.OF_A_RUN)
+        run_folder.sweep(folder)
         write_run(folder, run := with_steps(run, at.steps))
-        checkpoint.sweep(folder)
         prune(folder, at)
 
         precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from regard.checkpoint import average, load_state, load_weights, publish, save_state, weights
+from regard.checkpoint import average, load_state, load_weights, save_state, weights
 from regard.objectives.base import Objective
+from regard.run_folder import CHECKPOINTS, claim, owned, publish, release
 from regard.train.progress import Progress
 from regard.train.run import Run
 
@@ -72,6 +73,7 @@ class Judge:
         at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
         at.stale = 0 if better else at.stale + 1
         if mine in at.best:
+            claim(folder, [weights_name(at.step)])
             save_state(weights_path(folder, at.step), weights(model), {"step": at.step, "metrics": metrics})
         if better:
             publish(folder, lambda draft: self.save_model(draft, model))
@@ -104,13 +106,15 @@ def rank(kept: dict[str, Any]) -> tuple[float, float]:
     return -kept["score"], math.inf if math.isnan(loss) else loss
 
 
+def weights_name(step: int) -> str:
+    return f"{CHECKPOINTS}/step-{step:07d}.safetensors"
+
+
 def weights_path(folder: Path, step: int) -> Path:
-    return folder / "checkpoints" / f"step-{step:07d}.safetensors"
+    return folder / weights_name(step)
 
 
 def prune(folder: Path, at: Progress) -> None:
     """Remove weights that the saved state does not name."""
-    wanted = {weights_path(folder, kept["step"]) for kept in at.best}
-    for path in (folder / "checkpoints").glob("step-*.safetensors"):
-        if path not in wanted:
-            path.unlink()
+    wanted = {weights_name(kept["step"]) for kept in at.best}
+    release(folder, [n for n in owned(folder) or [] if n.startswith(f"{CHECKPOINTS}/") and n not in wanted])

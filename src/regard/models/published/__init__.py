@@ -121,8 +121,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.exists() and index.is_file():
         try:
             shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+            odd = [name for name in shards if name in ("", "..") or "\0" in name or Path(name).name != name]
         except (ValueError, KeyError, AttributeError, TypeError) as e:
             raise CheckpointError(f"{index} is not the index of a model ({type(e).__name__}: {e})") from None
+        if odd:  # a file beside the index may be a link, as in a cache of downloads
+            raise CheckpointError(f"{index}: {odd[0]!r} is not the name of a file beside it; fetch the folder again")
         return {name: tensor for shard in shards for name, tensor in read_file(path.with_name(shard)).items()}
     return read_file(path)
 
@@ -150,7 +153,6 @@ def missing(path: Path) -> CheckpointError:
         )
     if path.name != "model.safetensors":
         return CheckpointError(f"{folder} has no {path.name}, which its index names; fetch the folder again")
-    return CheckpointError(
-        f"{folder} has no model.safetensors yet; if a training run was stopped early, type: "
-        f"regard train --resume {folder}"
-    )
+    if (folder / "run.json").is_file():
+        return no_run(folder)
+    return CheckpointError(f"{folder} has no model.safetensors; fetch or export the folder again")

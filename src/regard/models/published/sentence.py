@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.config import inside
 from regard.errors import CheckpointError
 from regard.models.bert import POOLINGS
 
@@ -28,7 +29,7 @@ class Sentences:
         path = folder / MODULES
         try:
             modules = {m["type"].rsplit(".", 1)[-1]: m["path"] for m in _read(path)}
-            pooling = _read(path := folder / modules.get("Pooling", POOLING) / "config.json")
+            pooling = _read(path := inside(folder, modules.get("Pooling", POOLING), path) / "config.json")
             about = _read(path := folder / LENGTH)
             tokenizer = _read(path := folder / "tokenizer_config.json")
             prompt = _read(path := folder / "config_sentence_transformers.json").get("default_prompt_name")

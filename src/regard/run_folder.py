@@ -1,0 +1,256 @@
+"""The folder of a run, and which of the files in it are regard's.
+
+It is also the model folder: `state.safetensors` holds all that a resume needs, `checkpoints/` the weights of the best
+evaluations, and the rest is the best model so far, in the layout other tools read. A manifest lists every file before
+it is written. Whatever it does not list belongs to the user: it is neither replaced nor removed, and clean-up never
+goes by pattern.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from regard.checkpoint import UNFINISHED, alone, move, sync, write_atomic, write_failed
+from regard.config import inside
+from regard.errors import CheckpointError, ConfigError
+
+MANIFEST = ".regard-manifest.json"
+MANIFEST_VERSION = 1
+DRAFT = ".draft"  # a model in the making
+WEIGHTS = "model.safetensors"  # published last: without it there is no model yet
+OF_A_RUN = ("run.json", "state.safetensors", "metrics.jsonl", "scores.jsonl", DRAFT)
+OF_SEVERAL = ("plan.json", "curves.png")
+OF_A_MODEL = ("README.md", "chat_template.jinja", "columns.json", "config.json", "generation_config.json", WEIGHTS,
+              "preprocessor_config.json", "regard.json", "tokenizer.json", "tokenizer_config.json",
+              "vocab.txt")  # fmt: skip
+CHECKPOINTS = "checkpoints"
+OLD_DRAFT = ".new"  # before there was a manifest
+
+
+# -- the manifest -------------------------------------------------------------------------------------------------
+
+
+def owned(folder: Path) -> list[str] | None:
+    """The files in `folder` that are regard's, as paths below it; None where regard wrote nothing."""
+    path = folder / MANIFEST
+    try:
+        names = json.loads(path.read_bytes())["files"]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError("expected a list of names")
+    except FileNotFoundError:
+        return _before_manifests(folder)
+    except (ValueError, KeyError, TypeError, OSError) as e:
+        raise CheckpointError(
+            f"{path}: cannot be read ({e}), so nobody can tell which files are regard's; if it is damaged, remove it"
+        ) from None
+    for name in names:
+        inside(folder, str(PurePosixPath(name).parent), path)  # a file that is a link is removed as a link
+    return names
+
+
+def claim(folder: Path, names: Iterable[str]) -> None:
+    """List `names`, which are about to be written. A file of the user's that has one of them is an error."""
+    known = owned(folder) or []
+    new = [name for name in names if name not in known]
+    if theirs := [name for name in new if os.path.lexists(folder / name)]:
+        raise CheckpointError(
+            f"{folder / theirs[0]}: regard did not write this file, and does not replace it; move it elsewhere, then "
+            f"type: regard train --resume {folder}"
+        )
+    if new or not (folder / MANIFEST).exists():
+        _write(folder, [*known, *new])
+
+
+def claim_written(folder: Path, names: Iterable[str]) -> None:
+    """List files that another library chose the names of, and has just created."""
+    _write(folder, [*(owned(folder) or []), *names])
+
+
+def release(folder: Path, names: Iterable[str]) -> None:
+    """Remove those of regard's files, and the folders that this leaves empty."""
+    known, gone = owned(folder) or [], set(names)
+    chosen = [name for name in known if name in gone]
+    try:
+        for name in sorted(chosen, key=lambda name: name != WEIGHTS):  # first of all it is a model no more
+            _remove(folder / name)
+            _remove(unfinished(folder / name))
+        for parent in {(folder / name).parent for name in chosen} - {folder}:
+            if parent.is_dir() and not any(parent.iterdir()):
+                parent.rmdir()
+    except OSError as e:
+        raise write_failed(folder, e) from e
+    if chosen:
+        _write(folder, [name for name in known if name not in gone])
+
+
+def sweep(folder: Path) -> None:
+    """Remove what a killed process left unfinished."""
+    _remove(unfinished(folder / MANIFEST))
+    for name in owned(folder) or []:
+        _remove(folder / name if name in (DRAFT, OLD_DRAFT) else unfinished(folder / name))
+
+
+def unfinished(path: Path) -> Path:
+    """What `write_atomic` calls a file until it is whole."""
+    return path.with_name(f".{path.name}{UNFINISHED}")
+
+
+def _write(folder: Path, names: list[str]) -> None:
+    known = {"format_version": MANIFEST_VERSION, "about": "the files that regard wrote here", "files": sorted(names)}
+    write_atomic(folder / MANIFEST, (json.dumps(known, indent=2) + "\n").encode())
+
+
+def _remove(path: Path) -> None:
+    """A file or a link; of folders only a draft, which is made and filled by regard alone."""
+    if path.is_dir() and not path.is_symlink():
+        if path.name in (DRAFT, OLD_DRAFT):
+            shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _before_manifests(folder: Path) -> list[str] | None:
+    """What a regard that kept no manifest wrote, by the names it used; None where its settings are not there."""
+    if _is_plan(folder / "plan.json"):
+        return [name for name in OF_SEVERAL if (folder / name).is_file()]
+    if not _is_run(folder / "run.json"):
+        return None
+    names = [*OF_A_RUN, OLD_DRAFT]
+    if (folder / "regard.json").is_file():  # it has published a model
+        names += OF_A_MODEL
+    for place, pattern in (
+        (CHECKPOINTS, rf"\.?(step-\d{{7,}}\.safetensors)({re.escape(UNFINISHED)})?"),
+        ("tensorboard", r"(events\.out\.tfevents\..+)"),
+    ):
+        found = (re.fullmatch(pattern, file) for file in _contents(folder / place))
+        names += {f"{place}/{match[1]}" for match in found if match}
+    return sorted(name for name in names if any(map(os.path.lexists, (folder / name, unfinished(folder / name)))))
+
+
+def _is_run(path: Path) -> bool:
+    known = _json(path)
+    return isinstance(known, dict) and {"format_version", "versions", "task", "model", "data"} <= known.keys()
+
+
+def _is_plan(path: Path) -> bool:
+    known = _json(path)
+    ours = {"label", "folder", "run"}
+    return (
+        isinstance(known, list) and bool(known) and all(isinstance(job, dict) and ours <= job.keys() for job in known)
+    )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _contents(folder: Path) -> list[str]:
+    try:
+        return sorted(path.name for path in folder.iterdir())
+    except FileNotFoundError:
+        return []
+    except NotADirectoryError:
+        raise ConfigError(f"{folder} is a file; a run needs a folder, choose another --name") from None
+    except OSError as e:
+        raise ConfigError(f"{folder}: cannot be read ({e.strerror}); choose another --name") from None
+
+
+# -- a new run ----------------------------------------------------------------------------------------------------
+
+
+def check_free(folder: str | Path, force: bool = False) -> None:
+    """Raise `ConfigError` unless a run may begin in `folder`: one that is empty or not there, or with `force` one
+    that regard wrote."""
+    folder = Path(folder)
+    contents, names = _contents(folder), owned(folder)
+    passing = {MANIFEST, unfinished(Path(MANIFEST)).name, *(unfinished(Path(name)).name for name in names or [])}
+    if not (there := [name for name in contents if name not in passing]):
+        return
+    if names is None:
+        raise ConfigError(
+            f"{folder} is not empty, and regard did not write what is there: {_some(there)}; a new run needs a folder "
+            "of its own, choose another --name"
+        )
+    if taken := [name for name in there if name not in names and name in (*OF_A_RUN, *OF_A_MODEL)]:
+        raise ConfigError(
+            f"{folder}: regard did not write {_some(taken)}, and a run there would; move it elsewhere, or choose "
+            "another --name"
+        )
+    if force:
+        return
+    if any((folder / name).exists() for name in names):
+        raise ConfigError(
+            f"{folder} holds a run already; go on with it (regard train --resume {folder}), "
+            "choose another --name, or replace it with --force"
+        )
+    raise ConfigError(f"{folder} is not empty: {_some(there)}; choose another --name, or leave them there with --force")
+
+
+def new_run(folder: str | Path, force: bool = False, names: Iterable[str] = OF_A_RUN) -> None:
+    """Make room for a run, whose files have these `names` at least.
+
+    One that is there already is not touched, unless `force`: then its files are removed.
+    """
+    folder = Path(folder)
+    check_free(folder, force)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise write_failed(folder, e) from e
+    with alone(folder):  # whoever trains there keeps it
+        check_free(folder, force)  # still: somebody else may have been faster
+        if owned(folder) is not None:
+            adopt(folder)  # if the removal is cut short, the rest is still known as regard's
+        sweep(folder)
+        release(folder, owned(folder) or [])
+        claim(folder, names)
+
+
+def adopt(folder: str | Path) -> None:
+    """Give a run folder of a regard that kept no manifest, or one that was killed before it wrote any, its manifest."""
+    folder = Path(folder)
+    names = owned(folder)
+    if names is None:
+        check_free(folder)
+    if not (folder / MANIFEST).exists():
+        _write(folder, names or [])
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# -- the model ----------------------------------------------------------------------------------------------------
+
+
+def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a draft, then move its files into the run's `folder`, each of them whole and the weights last.
+
+    Only the weights differ from one publication of a run to the next. So a reader finds no model yet, the old one or
+    the new one, whenever this is cut short.
+    """
+    folder = Path(folder)
+    draft = folder / DRAFT
+    try:
+        _remove(draft)
+        draft.mkdir()
+        write(draft)
+        files = sorted((p for p in draft.rglob("*") if p.is_file()), key=lambda p: (p == draft / WEIGHTS, p))
+        names = [path.relative_to(draft).as_posix() for path in files]
+        for path in files:
+            sync(path)
+        claim(folder, names)
+        for path, name in zip(files, names, strict=True):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            move(path, folder / name)
+    except OSError as e:
+        raise write_failed(folder, e) from e
+    finally:
+        _remove(draft)
