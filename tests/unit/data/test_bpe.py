@@ -219,3 +219,13 @@ def test_a_sentence_that_would_grow_too_long_stays(bpe):
     for a, b in zip(sentences, Dropout(bpe, 0.9, max_length=longest + 1)(sentences, np.arange(4), 0, 0), strict=True):
         assert len(b) <= longest
         assert bpe.decode(a) == bpe.decode(b)
+
+
+def test_a_sentence_cut_anew_leaves_room_for_its_end_mark(bpe):
+    """Of L pieces, it is taken where L and an end mark fit, and not where they do not."""
+    (sentence,), rows = encoded(bpe, LINES[:1]), np.arange(1)
+    (free,) = Dropout(bpe, 0.5, max_length=10_000)([sentence], rows, 0, 0)
+    assert len(free) > len(sentence), "nothing was left out: nothing is compared"
+    (fits,) = Dropout(bpe, 0.5, max_length=len(free) + 1)([sentence], rows, 0, 0)
+    (stays,) = Dropout(bpe, 0.5, max_length=len(free))([sentence], rows, 0, 0)
+    assert fits.tolist() == free.tolist() and stays.tolist() == sentence.tolist()

@@ -173,6 +173,37 @@ def test_masks_are_stretches_of_time_and_of_frequency_of_the_widths_asked_for():
     assert max(w for w, _ in widths) == 8 and max(w for _, w in widths) == 20 and min(widths)[0] == 0
 
 
+def test_what_a_mask_hides_becomes_the_mean_of_the_clip():
+    picture = torch.rand(20, 50) + 3.0
+    for seed in range(20):
+        changed = masked(picture, 2, 0.4, np.random.default_rng(seed))
+        hidden = changed != picture
+        assert torch.allclose(changed[hidden], picture.mean().expand(int(hidden.sum())))
+
+
+@pytest.mark.parametrize(("samples", "cut"), [(-1, 0), (0, 0), (1, 1)])
+def test_a_clip_of_exactly_the_limit_is_not_cut(folder, samples, cut):
+    """At half a second: one sample more is told of, and not heard."""
+    (folder / "low" / "new.wav").write_bytes(tone(200, (8000.5 + samples) / 16000, rate=16000))
+    data = load_clips(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
+    assert ("cut 1 clips" in data.report()) == bool(cut)
+    longest = max(x.size(1) for part in (data.train, data.valid) for x in part.frames)
+    assert longest == (50 if samples >= 0 else 49)
+
+
+def test_a_link_in_an_archive_is_no_clip(tmp_path):
+    (tmp_path / "secret.wav").write_bytes(tone(100))
+    with tarfile.open(tmp_path / "clips.tar", "w") as tar:
+        for name, kind in (("high/soft.wav", tarfile.SYMTYPE), ("high/hard.wav", tarfile.LNKTYPE)):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, str(tmp_path / "secret.wav")
+            tar.addfile(link)
+        member, data = tarfile.TarInfo("high/real.wav"), tone(200)
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+    assert [clip.file for clip in list_clips(tmp_path / "clips.tar")] == ["high/real.wav"]
+
+
 def test_frames_are_ten_milliseconds():
     assert AudioConfig(seconds=2.0).frames == 200 == 2 * 16000 // HOP
     assert padded([torch.zeros(3, STEP)])[0].size(2) == STEP

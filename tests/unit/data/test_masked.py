@@ -109,6 +109,16 @@ def test_long_sentences_are_cut_and_nothing_is_lost(tmp_path):
     assert words.count("moon") >= 60 * len(made.train)
 
 
+@pytest.mark.parametrize(("room", "cut"), [(23, 0), (22, 10), (21, 10)])
+def test_two_sentences_of_exactly_the_limit_fill_a_row(tmp_path, room, cut):
+    """[CLS] A [SEP] B [SEP] with ten pieces each take 23 tokens: with one less, a sentence is cut in two."""
+    (tmp_path / "x.txt").write_text("\n\n".join(f"{'sun ' * (10 - i)}{'moon ' * i}\nsun" for i in range(10)))
+    made = prepare(tmp_path / "x.txt", max_length=room, vocab=90)
+    sizes = np.concatenate([np.diff(part.sentences) for part in (made.train, made.valid)])
+    assert made.manifest["report"]["cut"] == cut and sizes.max() == (10 if cut == 0 else 9)
+    assert sizes.sum() == 110, "every piece is there"
+
+
 @pytest.mark.parametrize(
     ("content", "settings", "said"),
     [

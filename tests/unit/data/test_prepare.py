@@ -116,9 +116,16 @@ def test_what_is_dropped_is_counted_and_told(corpus, write):
         assert words in told
 
 
-def test_max_length_counts_the_end_mark(write, corpus, quiet):
-    pairs = [("a " * n, "b " * n) for n in range(1, 12)] + corpus(50)
-    done = prepare(config(write(pairs), write(corpus(5, 1), "valid"), max_length=8, split="spaces"), quiet)
+@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
+def test_max_length_counts_the_end_mark(write, corpus, quiet, side):
+    """Of 8 pieces the last is the end mark, in training and in validation, on either side."""
+    long = ["word " * n for n in (6, 7, 8, 9)]
+    pairs = [(text, "word") if side == 0 else ("word", text) for text in long]
+    how = dict(max_length=8, max_ratio=100, split="spaces", vocab=330)
+    done = prepare(config(write(pairs + corpus(50)), write(pairs, "valid"), **how), quiet)
+    assert [len(pair[side]) for pair in (done.valid[i] for i in range(len(done.valid)))] == [6, 7]
+    assert done.manifest["report"]["valid_dropped"] == 2
+    assert [len(pair[side]) for pair in (done.train[i] for i in range(2))] == [6, 7]
     assert max(map(max, done.train.lengths())) == 7
 
 

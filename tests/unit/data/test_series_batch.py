@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 import torch
 
 from regard.data.loader import FixedSize, Loader, class_odds
@@ -31,6 +32,13 @@ def test_padding_is_zero_and_times_count_from_the_first_point():
     assert values.tolist() == [[0, 10, 20, 0], [30, 40, 50, 60]] and lengths.tolist() == [3, 4]
     assert errors.shape == bands.shape == (2, 4) and bands[1].tolist() == [1, 0, 1, 0] and known is None
     assert batch.targets.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(("limit", "read"), [(4, 4), (5, 5), (6, 5), (9, 5)])
+def test_a_series_is_read_up_to_exactly_the_limit(limit, read):
+    long = Curves(["a"], np.array([0, 5]), np.arange(5.0), np.arange(5.0), None, None, ("value",), ["a"])
+    clock, values, *_ = SeriesSource(long, ("a", "b"), max_length=limit).batch(np.array([0])).inputs
+    assert values[0].tolist() == clock[0].tolist() == list(range(read))
 
 
 def test_what_is_not_there_is_none():

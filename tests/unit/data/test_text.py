@@ -202,6 +202,17 @@ def test_records_longer_than_allowed_are_cut_and_told(tmp_path):
         make(chat(tmp_path), tokens="bytes", max_length=20)  # no answer is left
 
 
+def test_a_record_of_exactly_the_limit_is_whole(tmp_path):
+    path = tmp_path / "two.jsonl"
+    path.write_text((json.dumps({"prompt": "Q", "completion": "seven"}) + "\n") * 4)
+    whole = make(path, tokens="bytes")
+    size = int(whole.train.offsets[1])
+    fits, short = make(path, tokens="bytes", max_length=size), make(path, tokens="bytes", max_length=size - 1)
+    assert shown(fits, "train") == shown(whole, "train") and fits.manifest["report"]["cut"] == 0
+    assert int(short.train.offsets[1]) == size - 1 and short.manifest["report"]["cut"] == 4
+    assert answers(fits, "train")[0] == "seven<|endoftext|>" and answers(short, "train")[0] == "seven"
+
+
 def test_unanswered_records_are_dropped(tmp_path):
     path = chat(tmp_path)
     path.write_text(json.dumps({"prompt": "a", "completion": " "}) + "\n" + path.read_text())

@@ -81,6 +81,25 @@ def test_ids_alone_are_the_same_and_the_cut_texts_are_counted(pieces):
     assert pieces.encode_batch(texts, max_length=8)[3].cut == len(pieces.encode(texts[3]).ids) - 8
 
 
+@pytest.mark.parametrize("how", ["text", "words", "pair"])
+def test_a_text_of_exactly_the_limit_is_not_cut(pieces, how):
+    """[CLS] and [SEP] count: one piece less of room, and one piece is cut."""
+
+    def encode(room: int):
+        if how == "words":
+            return pieces.encode_words(["low"] * 6, room)
+        return pieces.encode("low " * 6, "low " * 3 if how == "pair" else None, room)
+
+    whole = encode(0)
+    assert encode(len(whole.ids)) == whole and whole.cut == 0
+    short = encode(len(whole.ids) - 1)
+    assert short.cut == 1 and len(short.ids) == len(whole.ids) - 1 and short.ids[-1] == pieces.sep
+    if how == "text":
+        room = len(whole.ids)
+        assert pieces.encode_ids(["low " * 6], room) == ([whole.ids], 0)
+        assert pieces.encode_ids(["low " * 6], room - 1) == ([short.ids], 1)
+
+
 @pytest.mark.parametrize(("lengths", "room", "kept"), [
     ((3, 9), 10, (3, 4)), ((9, 3), 10, (4, 3)), ((9, 9), 10, (3, 4)), ((9, 8), 10, (4, 3)), ((1, 1), 5, (1, 1)),
 ])  # fmt: skip
