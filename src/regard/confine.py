@@ -29,11 +29,11 @@ ANSWER = 32 << 20  # bytes of one answer
 class Confined:
     """A function of ours, by module and name, that runs in a child. Arguments and result are what JSON can say.
 
-    One question may take `seconds` of the processor's time.
+    One question may take `seconds` of the processor's time, and all of them `memory` bytes.
     """
 
-    def __init__(self, function: str, seconds: float = 1.0):
-        self.function, self.seconds = function, seconds
+    def __init__(self, function: str, seconds: float = 1.0, memory: int = MEMORY):
+        self.function, self.seconds, self.memory = function, seconds, memory
         self.lock = threading.Lock()
         self.child: subprocess.Popen[bytes] | None = None
         self.owner = 0  # the process whose child it is: a fork must not talk into its parent's pipe
@@ -54,7 +54,7 @@ class Confined:
         if self.child is None or self.owner != os.getpid() or self.child.poll() is not None:
             known = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TOKENIZERS_PARALLELISM": "false"}
             self.child = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, self.function, str(self.seconds)],
+                [sys.executable, "-P", "-m", __name__, self.function, str(self.seconds), str(self.memory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -88,7 +88,9 @@ class Confined:
         if code == -signal.SIGPROF:
             return LimitError(f"it takes longer than {self.seconds:g} s")
         if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):  # how libraries end without memory, or a bug
-            return LimitError(f"it breaks the program that reads it, or needs more than {show_size(MEMORY)} of memory")
+            return LimitError(
+                f"it breaks the program that reads it, or needs more than {show_size(self.memory)} of memory"
+            )
         return CheckpointError(f"the process that reads it ended with code {code}")
 
     def stop(self) -> None:
@@ -99,13 +101,13 @@ class Confined:
             atexit.unregister(self.stop)
 
 
-def answer_questions(function: str, seconds: float) -> None:
+def answer_questions(function: str, seconds: float, memory: int) -> None:
     """The child: a question a line on stdin, an answer a line on stdout."""
     import resource
 
     module, _, name = function.partition(":")
     work = getattr(importlib.import_module(module), name)
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin.buffer:
         question = json.loads(line)
@@ -113,7 +115,7 @@ def answer_questions(function: str, seconds: float) -> None:
         try:
             answer = json.dumps({"result": work(**question)})
         except (MemoryError, RecursionError) as e:
-            what = f"more than {show_size(MEMORY)} of memory" if isinstance(e, MemoryError) else "too deep a nesting"
+            what = f"more than {show_size(memory)} of memory" if isinstance(e, MemoryError) else "too deep a nesting"
             answer = json.dumps({"error": "LimitError", "text": f"it needs {what}"})
         except BaseException as e:  # a panic of a library in Rust is not an Exception
             known = str(e) if isinstance(e, RegardError) else f"{type(e).__name__}: {e}"
@@ -124,4 +126,4 @@ def answer_questions(function: str, seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    answer_questions(sys.argv[1], float(sys.argv[2]))
+    answer_questions(sys.argv[1], float(sys.argv[2]), int(sys.argv[3]))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
 
+from regard.data.tokenizers import opened
 from regard.errors import CheckpointError, MissingExtra
 
 if TYPE_CHECKING:
@@ -44,13 +45,7 @@ GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the expression of Rad
 DIGITS = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2])  # each digit alone
 LLAMA3 = pre_tokenizers.Sequence(
     [
-        pre_tokenizers.Split(
-            Regex(
-                r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
-                r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-            ),
-            behavior="isolated",
-        ),
+        pre_tokenizers.Split(Regex(opened.LLAMA3), behavior="isolated"),
         pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
     ]
 )

@@ -232,7 +232,7 @@ def test_the_right_class_is_found(tmp_path):
         ),
         (
             {"tokenizer.json": '{"model": {"type": "WordLevel", "vocab": {"ab": 0}}, "decoder": null}'},
-            "cannot be read as a list",
+            "single characters",
         ),
         ({"tokenizer.json": '{"model": {"type": "WordLevel", "vocab": {}}, "decoder": null}'}, "cannot be read"),
     ],

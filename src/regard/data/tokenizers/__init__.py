@@ -1,9 +1,11 @@
 """Text to pieces and back."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from regard.errors import CheckpointError
+from regard.jsonfile import read_json
 
 
 class Tokenizer(Protocol):
@@ -51,9 +53,9 @@ def load(folder: Path) -> Any:
     if MarianPieces.found_in(folder):
         return MarianPieces.load(folder)
     try:
-        known = json.loads((Path(folder) / "tokenizer.json").read_bytes())
+        known = read_json(Path(folder) / "tokenizer.json")
         kind, decoder = known["model"]["type"], (known["decoder"] or {}).get("type")
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, CheckpointError, TypeError, KeyError, AttributeError):
         kind, decoder = "BPE", ""  # whose `load` says what is wrong
     if kind == "WordLevel":
         return Characters.load(folder)

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.config import no_run
+from regard.data.tokenizers.opened import OURS, guarded, open_tokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
 
 SPACE = "▁"
@@ -24,10 +24,7 @@ COMMON = 0.9999  # part of the running text whose characters get a piece of thei
 
 # Where no merge may cross. "text": words, numbers and punctuation come apart, but an apostrophe stays with the letters
 # before it and a hyphen with those after it (l'|homme, est|-ce, don'|t). "spaces": text that is tokenised already.
-SPLITS = {
-    "text": r"[▁-]?\p{L}[\p{L}\p{M}]*(?:['’](?=\p{L}))?|▁?\p{N}+|▁?[^\p{L}\p{N}▁]+|▁",
-    "spaces": r"▁?[^▁]+|▁",
-}
+SPLITS = dict(zip(("text", "spaces"), OURS, strict=True))
 
 
 class BPE:
@@ -46,7 +43,7 @@ class BPE:
         self.pad = self.size - 1
         self.pieces = [tokenizer.id_to_token(i) or "" for i in range(self.size)]
         self.starts = np.array([piece.startswith(SPACE) for piece in self.pieces])  # V: does the piece open a word?
-        if (self.pieces[self.eos], self.pieces[self.unk], self.pieces[self.pad]) != (EOS, UNK, PAD):
+        if [*self.pieces[:2], *self.pieces[2:][-1:]] != [EOS, UNK, PAD]:
             raise CheckpointError(f"wanted a tokenizer with {EOS} first, {UNK} second and {PAD} last")
 
     @classmethod
@@ -75,16 +72,11 @@ class BPE:
     def load(cls, folder: Path) -> "BPE":
         """The tokenizer of a model folder or prepared folder."""
         path = Path(folder) / "tokenizer.json"
+        tokenizer = open_tokenizer(path)
         try:
-            return cls(Tokenizer.from_str(path.read_text("utf-8")))
-        except FileNotFoundError:
-            if (path.parent / "config.json").is_file():
-                raise CheckpointError(f"{folder} is a model folder without its tokenizer.json; copy that too") from None
-            raise no_run(path.parent) from None
+            return cls(tokenizer)
         except CheckpointError as e:
             raise CheckpointError(f"{path}: {e}") from None
-        except Exception as e:  # the library raises plain Exception for a file it cannot read
-            raise CheckpointError(f"{path} cannot be read as a tokenizer ({e})") from None
 
     def save(self, folder: Path, max_length: int = 512) -> None:
         """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""
@@ -103,16 +95,19 @@ class BPE:
         (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), "utf-8")
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
 
+    @guarded
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without `</s>`."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
+    @guarded
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` for many texts, on all cores."""
         return [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     encode_targets = encode_batch  # one vocabulary for both sides
 
+    @guarded
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -1,6 +1,5 @@
 """A token per character: nothing to learn, nothing hidden, and no way to write a character never seen."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from regard.config import no_run
 from regard.data.tokenizers.pretrained import printable, write_files
 from regard.errors import CheckpointError, DataError
+from regard.jsonfile import read_json
 
 
 class Characters:
@@ -35,15 +35,15 @@ class Characters:
         """The tokenizer of a model folder or prepared folder."""
         path = Path(folder) / "tokenizer.json"
         try:
-            vocab = json.loads(path.read_bytes())["model"]["vocab"]
-            ours = cls(vocab)
+            vocab = read_json(path)["model"]["vocab"]
+            single = all(len(c) == 1 for c in vocab)
+            if not single or [vocab[c] for c in sorted(vocab)] != list(range(len(vocab))):
+                raise CheckpointError(f"{path}: expected single characters, numbered in order")
+            return cls(vocab)
         except FileNotFoundError:
             raise no_run(path.parent) from None
-        except (OSError, ValueError, TypeError, KeyError, DataError) as e:
+        except (TypeError, KeyError, DataError) as e:
             raise CheckpointError(f"{path} cannot be read as a list of characters ({e})") from None
-        if any(len(c) != 1 for c in vocab) or [vocab[c] for c in ours.characters] != list(range(ours.size)):
-            raise CheckpointError(f"{path}: wanted single characters, numbered in order")
-        return ours
 
     def save(self, folder: Path, max_length: int = 1024) -> None:
         """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""

@@ -9,8 +9,9 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders
 
-from regard.config import no_run
-from regard.errors import CheckpointError
+from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size
+from regard.errors import CheckpointError, DataError
+from regard.jsonfile import read_json_if_any
 
 TEMPLATE_FILE = "chat_template.jinja"
 
@@ -36,13 +37,11 @@ class Pretrained:
         if not isinstance(tokenizer.decoder, decoders.ByteLevel):
             raise CheckpointError("wanted a byte-level tokenizer, as gpt2, Llama 3 and SmolLM2 have; this one is not")
         self.tokenizer, self.config, self.chat_template = tokenizer, config, chat_template
-        tokenizer.no_truncation()
-        tokenizer.no_padding()
         tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
         self._special = {id for id, token in added.items() if token.special}
         pieces = {id: piece for piece, id in tokenizer.get_vocab(with_added_tokens=False).items()}
-        self.size = max([*pieces, *added]) + 1
+        self.size = vocabulary_size(tokenizer)
         self._bytes = [
             added[id].content.encode() if id in added else _to_bytes(pieces.get(id, "")) for id in range(self.size)
         ]
@@ -50,30 +49,25 @@ class Pretrained:
         eos = tokenizer.token_to_id(self.special.get("eos_token", ""))
         self.ends = tuple(dict.fromkeys([*([] if eos is None else [eos]), *ends]))
         self.eos = self.ends[0] if self.ends else None
-        with_special, plain = (tokenizer.encode("a", add_special_tokens=yes).ids for yes in (True, False))
-        self.bos = with_special[0] if with_special[: len(plain)] != plain else None
+        self.bos = self._before()
+
+    @guarded
+    def _before(self) -> int | None:
+        """What the published tokenizer puts before a text."""
+        with_special, plain = (self.tokenizer.encode("a", add_special_tokens=yes).ids for yes in (True, False))
+        return with_special[0] if with_special[: len(plain)] != plain else None
 
     @classmethod
     def load(cls, folder: Path) -> "Pretrained":
         """The tokenizer of a model folder or prepared folder."""
         folder = Path(folder)
-        path = folder / "tokenizer.json"
+        tokenizer = open_tokenizer(path := folder / "tokenizer.json")
+        config = read_json_if_any(folder / "tokenizer_config.json")
+        others = [read_json_if_any(folder / name) for name in ("generation_config.json", "config.json")]
         try:
-            tokenizer = Tokenizer.from_str(path.read_text("utf-8"))
-            config = _read(path := folder / "tokenizer_config.json")
-            ends = [
-                *_ids(_read(path := folder / "generation_config.json")),
-                *_ids(_read(path := folder / "config.json")),
-            ]
-            return cls(tokenizer, config, ends, _template(folder, config))
-        except FileNotFoundError:
-            if (folder / "config.json").is_file():
-                raise CheckpointError(f"{folder} is a model folder without its tokenizer.json; copy that too") from None
-            raise no_run(folder) from None
-        except CheckpointError as e:
-            raise CheckpointError(f"{folder}: {e}") from None
-        except Exception as e:  # the library raises plain Exception for a file it cannot read
-            raise CheckpointError(f"{path} cannot be read ({e})") from None
+            return cls(tokenizer, config, [id for other in others for id in _ids(other)], _template(folder, config))
+        except (CheckpointError, DataError) as e:
+            raise CheckpointError(f"{path}: {e}") from None
 
     def save(self, folder: Path, max_length: int = 1024) -> None:
         """Write the files this was read from, for models that see `max_length` tokens."""
@@ -89,10 +83,12 @@ class Pretrained:
         """Another one that finds special tokens: the switch belongs to the object, and threads may share ours."""
         return Tokenizer.from_str(self.tokenizer.to_str())
 
+    @guarded
     def encode(self, text: str, special: bool = False) -> list[int]:
         """The ids of `text`, with nothing put before or after it."""
         return (self._reading_special if special else self.tokenizer).encode(text, add_special_tokens=False).ids
 
+    @guarded
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> list[list[int]]:
         """`encode` for many texts, on all cores."""
         tokenizer = self._reading_special if special else self.tokenizer
@@ -152,14 +148,6 @@ def _content(token: Any) -> str:
     return token if isinstance(token, str) else ""
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON file that may be missing."""
-    known = json.loads(path.read_bytes()) if path.is_file() else {}
-    if not isinstance(known, dict):
-        raise ValueError("wanted a JSON object")
-    return known
-
-
 def _ids(config: dict[str, Any]) -> list[int]:
     """`eos_token_id`: one, several or none."""
     ids = config.get("eos_token_id")
@@ -169,8 +157,11 @@ def _ids(config: dict[str, Any]) -> list[int]:
 def _template(folder: Path, config: dict[str, Any]) -> str:
     """The chat template: a file of its own, or text in tokenizer_config.json, or the `default` of several there."""
     if (path := folder / TEMPLATE_FILE).is_file():
-        return path.read_text("utf-8")
+        return path.read_bytes().decode("utf-8", "replace")
     template = config.get("chat_template") or ""
     if isinstance(template, list):
-        template = next((t["template"] for t in template if t["name"] == "default"), "")
+        named = [t for t in template if isinstance(t, dict) and t.get("name") == "default"]
+        template = named[0].get("template") if named else ""
+    if not isinstance(template, str):
+        raise CheckpointError(f"the chat template in tokenizer_config.json is a {type(template).__name__}, not text")
     return template

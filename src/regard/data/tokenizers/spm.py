@@ -1,12 +1,12 @@
 """The pieces of public Marian folders (OPUS-MT): a SentencePiece model for each side, and one list of ids for both."""
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.data.tokenizers.bpe import EOS, PAD, SPACE, UNK
 from regard.errors import CheckpointError, MissingExtra
+from regard.jsonfile import read_json
 
 SOURCE, TARGET, VOCAB = "source.spm", "target.spm", "vocab.json"
 
@@ -37,7 +37,7 @@ class MarianPieces:
         folder = Path(folder)
         path = folder / VOCAB
         try:
-            ids = json.loads(path.read_text("utf-8"))
+            ids = read_json(path)
             source = SentencePieceProcessor(model_proto=(path := folder / SOURCE).read_bytes())
             target = SentencePieceProcessor(model_proto=(path := folder / TARGET).read_bytes())
             return cls(source, target, ids)

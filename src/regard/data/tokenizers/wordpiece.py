@@ -23,8 +23,9 @@ from tokenizers import (
     trainers,
 )
 
-from regard.config import no_run
+from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.jsonfile import read_json_if_any
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSIDE = "##"
@@ -47,10 +48,8 @@ class WordPiece:
     """Pieces of words. `[MASK]` and the other special tokens are found in a text, as transformers finds them."""
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any] | None = None):
-        tokenizer.no_truncation()  # published files have the lengths of somebody's last batch in them
-        tokenizer.no_padding()
         self.tokenizer, self.config = tokenizer, config or {}
-        self.size = max(tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        self.size = vocabulary_size(tokenizer)
         self.pad, self.unk, self.cls, self.sep, self.mask = (self._id(token) for token in SPECIAL)
 
     def _id(self, token: str) -> int:
@@ -94,23 +93,14 @@ class WordPiece:
     @classmethod
     def load(cls, folder: Path) -> "WordPiece":
         """The tokenizer of a model folder: tokenizer.json, or vocab.txt and what tokenizer_config.json says of it."""
-        path = folder = Path(folder)
+        folder = Path(folder)
+        config = read_json_if_any(folder / "tokenizer_config.json")
+        path = folder / (VOCABULARY if cls.found_in(folder) else "tokenizer.json")
+        tokenizer = _from_list(path, config) if path.name == VOCABULARY else open_tokenizer(path)
         try:
-            config = _read(path := folder / "tokenizer_config.json")
-            if not cls.found_in(folder):
-                return cls(Tokenizer.from_str((path := folder / "tokenizer.json").read_text("utf-8")), config)
-            pieces = (path := folder / VOCABULARY).read_text("utf-8").split("\n")
-            vocab = {piece.rstrip("\r"): id for id, piece in enumerate(pieces[:-1] if pieces[-1] == "" else pieces)}
-            how = config.get("do_lower_case", True), config.get("strip_accents"), config.get("tokenize_chinese_chars")
-            return cls(_empty(how[0], how[1], how[2] is not False, vocab), config)
-        except FileNotFoundError:
-            if (folder / "config.json").is_file():
-                raise CheckpointError(f"{folder} is a model folder without its tokenizer.json; copy that too") from None
-            raise no_run(folder) from None
+            return cls(tokenizer, config)
         except CheckpointError as e:
             raise CheckpointError(f"{path}: {e}") from None
-        except Exception as e:  # the library raises plain Exception for a file it cannot read
-            raise CheckpointError(f"{path} cannot be read as a tokenizer ({e})") from None
 
     def save(self, folder: Path, max_length: int = 512) -> None:
         """Write tokenizer.json, tokenizer_config.json and vocab.txt, as `transformers.AutoTokenizer` reads them."""
@@ -132,6 +122,7 @@ class WordPiece:
         """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP]; at most `max_length` tokens (0: all there are)."""
         return self.encode_batch([text], None if pair is None else [pair], max_length)[0]
 
+    @guarded
     def encode_batch(
         self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 0
     ) -> list[Encoded]:
@@ -142,11 +133,13 @@ class WordPiece:
         second = self.tokenizer.encode_batch(list(pairs), add_special_tokens=False)
         return [self._assembled([a, b], max_length) for a, b in zip(first, second, strict=True)]
 
+    @guarded
     def encode_words(self, words: Sequence[str], max_length: int = 0) -> Encoded:
         """A text that is cut into words already: `Encoded.words` counts these, and offsets are within a word."""
         found = self.tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
         return self._assembled([found], max_length)
 
+    @guarded
     def encode_ids(self, texts: Sequence[str], max_length: int = 0) -> tuple[list[list[int]], int]:
         """The ids alone of each text, which is quicker, and how many texts were cut to fit."""
         found = [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
@@ -165,6 +158,7 @@ class WordPiece:
             words += [*part.word_ids[:n], None]
         return Encoded(ids, sentences, offsets, words, sum(sizes) - sum(kept))
 
+    @guarded
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, lower-cased and spaced as the pieces are; special tokens are left out."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
@@ -191,6 +185,18 @@ def _empty(lower: bool, accents: bool | None, chinese: bool, vocab: dict[str, in
             special_tokens=[(CLS, vocab[CLS]), (SEP, vocab[SEP])],
         )
     return tokenizer
+
+
+def _from_list(path: Path, config: dict[str, Any]) -> Tokenizer:
+    """vocab.txt, read as tokenizer_config.json says."""
+    try:
+        pieces = path.read_text("utf-8").split("\n")
+    except UnicodeDecodeError as e:
+        raise CheckpointError(f"{path} cannot be read ({e})") from None
+    vocab = {piece.rstrip("\r"): id for id, piece in enumerate(pieces[:-1] if pieces[-1] == "" else pieces)}
+    accents = config.get("strip_accents")
+    chinese = config.get("tokenize_chinese_chars") is not False
+    return _empty(bool(config.get("do_lower_case", True)), None if accents is None else bool(accents), chinese, vocab)
 
 
 def _settings(lower: bool) -> dict[str, Any]:
@@ -220,11 +226,3 @@ def _fitting(sizes: list[int], room: int) -> list[int]:
         return [room]
     short = min(*sizes, room // 2)
     return [short, room - short] if sizes[0] <= sizes[1] else [room - short, short]
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON file that may be missing."""
-    known = json.loads(path.read_bytes()) if path.is_file() else {}
-    if not isinstance(known, dict):
-        raise ValueError("wanted a JSON object")
-    return known

@@ -1,0 +1,156 @@
+"""tokenizer.json, opened with the care that somebody else's file needs.
+
+The library trusts its files: a regular expression that never ends, a normaliser that doubles a text forty times or a
+number out of range ends in a hang, in all of the memory, in a panic, or with the process. Files made only of parts
+that cannot do so are opened at once; any other is tried out in a child process first.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from tokenizers import Tokenizer
+
+from regard.config import no_run
+from regard.confine import MEMORY, Confined
+from regard.errors import CheckpointError, DataError, RegardError
+from regard.jsonfile import read_json
+
+LLAMA3 = (  # where merges may not cross, as several families have it
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+OURS = (  # of `bpe.SPLITS`
+    r"[▁-]?\p{L}[\p{L}\p{M}]*(?:['’](?=\p{L}))?|▁?\p{N}+|▁?[^\p{L}\p{N}▁]+|▁",
+    r"▁?[^▁]+|▁",
+)
+HARMLESS = {
+    "BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt",
+    "ByteLevel", "BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Digits", "Punctuation", "UnicodeScripts",
+    "WordPiece", "ByteFallback", "Fuse", "BertProcessing", "RobertaProcessing",
+}  # fmt: skip
+KNOWN: tuple[dict[str, Any], ...] = (
+    *(
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in (LLAMA3, *OURS)
+    ),
+    {"type": "Prepend", "prepend": "▁"},
+    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+    {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+)
+INSIDE = ("normalizers", "pretokenizers", "processors", "decoders")  # the parts of a sequence
+PROBE = "The 3 cats' café — 東京 🙂\n\tdon't  stop: https://x.org/?a=1&b=2 </s> [MASK] <|endoftext|>"
+LONG, SIGNS = 2_000, 40  # characters in a row, of how many kinds, to try a pattern on
+SPARE = 1 << 16  # ids that a vocabulary may leave out
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def open_tokenizer(path: Path) -> Tokenizer:
+    """The tokenizer of a model's or prepared folder; `CheckpointError` for one that cannot or should not be read."""
+    if not path.is_file():
+        if (path.parent / "config.json").is_file():
+            raise CheckpointError(f"{path.parent} is a model folder without its {path.name}; copy that too")
+        raise no_run(path.parent)
+    known = read_json(path)
+    if not harmless(known):
+        size = path.stat().st_size
+        try_out = Confined(f"{__name__}:attempt", 1.0 + size / 5_000_000, MEMORY + 16 * size)
+        try:
+            try_out(path=str(path))
+        except RegardError as e:
+            raise CheckpointError(f"{path} cannot be used as a tokenizer: {e}") from None
+        finally:
+            try_out.stop()
+    tokenizer = opened(path)
+    tokenizer.no_truncation()  # published files have the lengths of somebody's last batch in them
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def opened(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(path.read_text("utf-8"))
+    except BaseException as e:
+        if not of_library(e) and not isinstance(e, ValueError):
+            raise
+        raise CheckpointError(f"{path} cannot be read as a tokenizer ({first_line(e)})") from None
+
+
+def attempt(path: str) -> None:
+    """In the child: read the file, then texts made to provoke its patterns, and write them again."""
+    tokenizer = opened(Path(path))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    parts = read_json(Path(path))
+    named = "".join(str(parts.get(part)) for part in ("normalizer", "pre_tokenizer"))
+    signs = list(dict.fromkeys(" a0!\n" + named))
+    tail = "!" + "".join(signs)  # a pattern that cannot end well, and may not know before it is there
+    texts = ["", PROBE, *(sign * LONG + tail for sign in signs[:SIGNS])]
+    for text in texts:
+        try:
+            for special in (True, False):
+                tokenizer.decode(tokenizer.encode(text, add_special_tokens=special).ids)
+        except Exception:  # for a text it has no words for; a panic is not an Exception, and ends this
+            continue
+
+
+def harmless(part: Any) -> bool:
+    """Whether this file, or part of one, is made of what cannot take long, cannot grow, and cannot panic."""
+    if part is None or part in KNOWN:
+        return True
+    if not isinstance(part, dict):
+        return False
+    if "model" in part:
+        model = part["model"]
+        return (
+            isinstance(model, dict)
+            and model.get("type") in ("BPE", "WordPiece", "WordLevel")
+            and (model.get("type") != "BPE" or not model.get("continuing_subword_prefix"))
+            and all(harmless(part.get(name)) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+        )
+    if part.get("type") == "Sequence":
+        return all(harmless(one) for name in INSIDE for one in part.get(name) or ())
+    if part.get("type") == "TemplateProcessing":
+        named = [piece["SpecialToken"]["id"] for piece in pieces(part) if "SpecialToken" in piece]
+        return set(named) <= set(part.get("special_tokens") or ())
+    return part.get("type") in HARMLESS
+
+
+def pieces(template: dict[str, Any]) -> list[dict[str, Any]]:
+    return [*(template.get("single") or ()), *(template.get("pair") or ())]
+
+
+def vocabulary_size(tokenizer: Tokenizer) -> int:
+    """One more than the largest id, so that a table of them has room; `CheckpointError` where it would be empty."""
+    ids = tokenizer.get_vocab(with_added_tokens=True).values()
+    size = max(ids, default=0) + 1
+    if size > 2 * len(ids) + SPARE:
+        raise CheckpointError(f"a vocabulary of {len(ids):,} pieces that are numbered up to {size - 1:,}")
+    return size
+
+
+def guarded(method: Callable[P, T]) -> Callable[P, T]:
+    """A method that hands text to the library, whose failures, panics included, become a `DataError`."""
+
+    @functools.wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except BaseException as e:
+            if not of_library(e):
+                raise
+            raise DataError(f"the model's tokenizer cannot read this text ({first_line(e)})") from None
+
+    return call
+
+
+def of_library(e: BaseException) -> bool:
+    """The library raises plain Exceptions; its panics are not even that."""
+    return type(e) is Exception or type(e).__name__ == "PanicException"
+
+
+def first_line(e: BaseException) -> str:
+    return (str(e).splitlines() or [type(e).__name__])[0][:200]
