@@ -13,7 +13,7 @@ CORE = {"numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "typ
 # What we compare with: a product that imported these would be compared with itself.
 ORACLES = {"ctranslate2", "hypothesis", "pytest", "transformers"}
 # What makes starting slow. Help and lists need none of it.
-HEAVY = ("matplotlib", "numpy", "sacrebleu", "safetensors", "tokenizers", "torch", "transformers")
+HEAVY = ("matplotlib", "numpy", "pyarrow", "sacrebleu", "safetensors", "tokenizers", "torch", "transformers")
 
 
 def imported(tree: ast.AST, anywhere: bool) -> Iterator[str]:

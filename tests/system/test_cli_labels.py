@@ -267,7 +267,6 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("tag runs/sent hello", "is no tagger"),
         ("predict runs/sent new2.csv --text=body", "no column 'body'"),
         ("predict runs/sent new2.csv --out=new2.csv", "--out new2.csv is the file that is read; name another one"),
-        ("predict runs/sent sheet.csv", "these look like semicolons: save it with commas"),
         ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is that the column?"),
     ],
 )
@@ -276,7 +275,6 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
     (place / "broken.conll").write_text("Ada\tB-person\nmet\n")
     (place / "unseen.csv").write_text("id,review,sentiment\n1,good,pos\n2,so so,mixed\n")
     (place / "new2.csv").write_text("review\na film\n")
-    (place / "sheet.csv").write_text("id;review\n1;a film\n")
     before = sorted(p.name for p in (place / "runs").iterdir())
     got = regard(*line.split(), *(["--device=cpu"] if line.startswith(("train", "finetune")) else []))
     assert got.code == 2, got.err

@@ -28,7 +28,6 @@ def place(tmp_path_factory):
     hours = [f"2020-01-{1 + h // 24:02d} {h % 24:02d}:00:00" for h in range(600)]
     prices = [[t, f"{10 + 3 * np.sin(h * np.pi / 12) + chance.normal() * 0.2:.3f}"] for h, t in enumerate(hours)]
     write(folder / "prices.csv", [["date", "close"], *prices])
-    (folder / "semi.csv").write_text("date;close\n2020-01-01;10,5\n2020-01-02;11\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
@@ -208,8 +207,6 @@ def test_parts_of_a_cross_validation_share_a_row(place):
             "there are: date, close; call it 'value', or train with --set data.value",
         ),
         (("evaluate", "runs/s", "--data=curve.csv"), "no labels in a column 'class'; give a table of them: --labels"),
-        (("train", "forecast", "--data=semi.csv", "--target=close"), "these look like semicolons: save it with commas"),
-        (("train", "series", "--data=semi.csv"), "these look like semicolons: save it with commas"),
     ],
 )
 def test_what_went_wrong_is_one_sentence(words, says):

@@ -3,7 +3,7 @@
 from tests.zoo.bug import bugs
 
 VIT, CONTRACT, CAPTIONERS = "reference/test_vit.py", "contract/test_images.py", "contract/test_captioners.py"
-AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_tables.py"
+AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_features.py"
 PLAIN, RECALL = "unit/explain/test_plain_text.py", "unit/explain/test_recall.py"
 CIDER = "unit/evaluate/test_captions.py"
 
@@ -56,9 +56,9 @@ IMAGES = [
         ("chance comes from elsewhere", "self.augment, rng)", "self.augment, np.random.default_rng())", DATA),
     ),
     *bugs(
-        "data/tables.py",
-        ("a missing number is 0", "return [self.usual]", "return [0.0]", TABLES),
-        ("columns go by their order", "table.columns.index(name) if name in table.columns else -1", "0", TABLES),
+        "data/features.py",
+        ("a missing number is 0", "numbers, self.usual)", "numbers, 0.0)", TABLES),
+        ("columns go by their order", 'row.get(c.name, "")', "next(iter(row.values()))", TABLES),
     ),
     *bugs(
         "models/captioner.py",

@@ -27,7 +27,7 @@ Int8 = Annotated[
 ]  # fmt: skip
 Column = Annotated[
     str,
-    typer.Option("--text", metavar="COLUMN", help="Of a CSV, TSV or JSONL: the column of the texts, by name or number.",
+    typer.Option("--text", metavar="COLUMN", help="Of a table: the column of the texts, by name or number.",
                  show_default="text, review, … or the first"),
 ]  # fmt: skip
 PUNCTUATION = re.compile(r"[^\w\s]|_")
@@ -39,7 +39,11 @@ def embed(
     model: Model,
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="Texts, one a line, or a CSV, TSV or JSONL; .gz too.", show_default=False),
+        typer.Argument(
+            metavar="FILE",
+            help="Texts, one a line, or a table (CSV, TSV, JSONL, Parquet, Arrow); .gz and .zst too.",
+            show_default=False,
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the vectors here, as NumPy's .npy.", show_default=False)
@@ -102,19 +106,17 @@ def embed(
 
 def texts_of(file: Path, column: str, flags: Flags) -> list[tuple[int, str]]:
     """The texts of a file with their line numbers: all lines, or one column of a table."""
-    from regard.data.documents import is_jsonl
-    from regard.data.examples import TABS, TEXTS, read_table
     from regard.data.pairs import read_lines
+    from regard.data.tables import TEXTS, is_delimited, is_table, read_table
 
-    ending = Path(file.name.removesuffix(".gz")).suffix.lower()
-    if is_jsonl(file) or ending in (".csv", *TABS):
-        found = read_table(file, [column] if column else [])
-        place = found.place(column, TEXTS, "text", 0 if len(found.columns) == 1 or found.columns[0].isdigit() else None)
-        name = found.columns[place]
+    if is_table(file):
+        table = read_table(file, [column])
+        first = 0 if len(table.columns) == 1 or table.columns[0].isdigit() else None
+        name = table.find(column, TEXTS, "text", first)
         guessed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
-        if guessed and not is_jsonl(file):  # it may have been a text
+        if guessed and is_delimited(file):  # it may have been a text
             flags.say(f"the first line of {file} is taken for a header, and {name!r} for the column of the texts")
-        return [(number, cells[place] if place < len(cells) else "") for number, cells in found.rows]
+        return list(zip(table.lines, table.text(name), strict=True))
     if column:
         raise ConfigError(f"--text names a column of a table, but {file} has lines of text; leave it out")
     return list(enumerate(read_lines(file), 1))

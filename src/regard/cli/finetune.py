@@ -37,7 +37,7 @@ def finetune(
         typer.Option(
             metavar="FILE",
             help="Plain text, or JSONL: chat (messages), instruction (prompt, completion), or text and summary. "
-            "For labels: CSV, TSV, JSONL or CoNLL.",
+            "For labels: a table or CoNLL.",
             rich_help_panel="Data",
             show_default=False,
         ),

@@ -6,6 +6,7 @@ import io
 import json as jsonlib
 import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -206,10 +207,10 @@ def labelled_set(run: str, data: str, tags: bool, flags: Flags) -> tuple[str, "L
 
 def columns_of(config: "LabelledConfig", data: str, kind: str) -> "LabelledConfig":
     """The columns asked for in training, for a file of the same form or with the same names; else the usual ones."""
-    from regard.data.examples import TABS, read_table
+    from regard.data.files import ending
+    from regard.data.tables import is_delimited, read_table
 
-    first, second = (Path(file.removesuffix(".gz")).suffix.lower() for file in (config.path, data))
-    same = first == second or {first, second} <= {".csv", *TABS}
+    same = ending(config.path) == ending(data) or (is_delimited(config.path) and is_delimited(data))
     asked = [name for name in (config.text, config.second, config.label) if name]
     if not same and kind != "tag" and asked:
         there = [name.lower() for name in read_table(Path(data), asked).columns]
@@ -331,10 +332,11 @@ def predict_labels(
 def tagged_lines(model: "Tagger", file: Path, json: bool) -> Iterator[str]:
     """Word, tab, label, and an empty line after each sentence: a line of a text, or a sentence of a CoNLL file."""
     from regard.data.examples import read_tagged
+    from regard.data.files import ending
     from regard.data.pairs import read_lines
 
     def sentences() -> Iterator[list[tuple[str, str]]]:
-        if file.name.removesuffix(".gz").endswith((".conll", ".conllu", ".jsonl")):
+        if ending(file) in (".conll", ".conllu", ".jsonl"):
             rows = read_tagged(file, labelled=False)
             for row, (labels, _) in zip(rows, model.tag_words([row.words for row in rows]), strict=True):
                 yield list(zip(row.words, labels, strict=True))
@@ -353,14 +355,16 @@ def tagged_lines(model: "Tagger", file: Path, json: bool) -> Iterator[str]:
 def labelled_rows(
     model: "Classifier", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Flags
 ) -> Iterator[str]:
-    from regard.data.examples import places, read_table
+    from regard.data.examples import text_columns
+    from regard.data.tables import read_table
 
     known = (read_json(Path(run) / "regard.json") or {}).get("data", {})
     found = read_table(file, (text, second))
     lower = [name.lower() for name in found.columns]
     text = text or (known.get("text", "") if known.get("text", "").lower() in lower else "")
     second = second or (known.get("second", "") if known.get("second", "").lower() in lower else "")
-    column, other, _ = places(found, text, second, "", bool(of_pairs(run)) or bool(second), labelled=False)
+    column, other, _ = text_columns(found, text, second, "", bool(of_pairs(run)) or bool(second), labelled=False)
+    sides = [found.columns.index(name) for name in (column, other) if name]
     names = found.columns
     added = ["label" if "label" not in lower else "predicted_label", *(f"probability_{x}" for x in model.labels)]
     ending = (out or Path("x.csv")).suffix.lower()
@@ -378,10 +382,11 @@ def labelled_rows(
     if not objects:
         yield written([*names, *added])
     empty = cut = 0
-    for start in range(0, len(found.rows), CHUNK):
-        rows = [cells for _, cells in found.rows[start : start + CHUNK]]
-        full = [cells for cells in rows if cells[column].strip() and (other is None or cells[other].strip())]
-        texts, seconds = [c[column] for c in full], None if other is None else [c[other] for c in full]
+    every = found.rows()
+    while rows := list(islice(every, CHUNK)):
+        full = [cells for cells in rows if all(cells[side].strip() for side in sides)]
+        texts, *seconds = ([cells[side] for cells in full] for side in sides)
+        seconds = seconds[0] if seconds else None
         likely = iter(model.probabilities(texts, seconds).tolist())
         cut += model.cut(texts, seconds)
         empty += len(rows) - len(full)

@@ -143,10 +143,11 @@ def sounds_of(clips: "list[Clip]", flags: Flags) -> Iterator[tuple["Clip", Any]]
 
 def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, json: bool, flags: Flags) -> None:
     """The word error rate over a table of files and what is said in them."""
-    from regard.data.clips import TABLES, list_clips
+    from regard.data.clips import list_clips
+    from regard.data.tables import is_table
     from regard.evaluate.wer import word_errors
 
-    if Path(data).suffix.lower() not in TABLES:
+    if not is_table(data):
         raise ConfigError(f"score on what? type: regard evaluate {run} --data clips.csv, a table of file and text")
     clips = list_clips(Path(data).expanduser(), label="text")
     heard = [(clip, sound) for clip, sound in sounds_of(clips, flags) if sound is not None]

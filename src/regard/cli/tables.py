@@ -30,8 +30,8 @@ def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, jso
     """Accuracy, F1, confusion and calibration: on a file of yours, else on the rows held out."""
     import numpy as np
 
-    from regard.data.examples import read_table
-    from regard.data.tables import TableConfig, labelled_rows, load_table
+    from regard.data.features import TableConfig, load_table, named_rows
+    from regard.data.tables import read_table
     from regard.train.run import read_run
 
     if picture:
@@ -40,12 +40,12 @@ def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, jso
         check_picture(picture)
     if data:
         table = read_table(Path(data), (model.label,))
-        rows, names = labelled_rows(table, table.place(model.label, (), "label", None))
+        names = table.labels(table.find(model.label, (), "label"))
         at = {label: i for i, label in enumerate(model.labels)}
         if odd := [name for name in names if name not in at]:
             raise DataError(f"{data}: the label {odd[0]!r} is not among those trained on: {', '.join(model.labels)}")
         what, true = data, np.array([at[name] for name in names])
-        likely = model.probabilities([dict(zip(table.columns, row, strict=True)) for row in rows])
+        likely = model.probabilities(named_rows(table))
     else:
         if not (Path(run) / "run.json").is_file():
             raise ConfigError(f"{run} has no rows of its own; type: regard evaluate {run} --data FILE")
@@ -67,10 +67,11 @@ def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, jso
 
 def predict_rows(model: "RowClassifier", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
     """Every row of a table with its label and probabilities after the other columns."""
-    from regard.data.examples import read_table
+    from regard.data.features import named_rows
+    from regard.data.tables import read_table
 
     table = read_table(file, [c.name for c in model.columns])
-    rows = [dict(zip(table.columns, cells, strict=True)) for _, cells in table.rows]
+    rows = named_rows(table)
     name = f"predicted_{model.label}" if model.label in table.columns else model.label
     answers = (
         {**row, name: model.labels[int(p.argmax())]}

@@ -117,9 +117,9 @@ def train(
         typer.Option(
             metavar="NAME|FILE",
             help="A data set by name (regard data list), or your own: text, a folder or JSONL for lm and mlm, "
-            "CSV, TSV, JSONL or CoNLL for labels, for images a folder with a folder for each class, or a CSV of "
-            "paths and labels, for captions a TSV or CSV of paths and captions, for series and forecasts CSV, TSV, NPZ "
-            "or Parquet, for audio as for images.",
+            "a table or CoNLL for labels, for images and audio a folder with a folder for each class, or a table of "
+            "paths and labels, for captions a table of paths and captions, for series and forecasts a table or NPZ. "
+            "A table is CSV, TSV, JSONL, Parquet or Arrow.",
             rich_help_panel="Data",
             show_default=False,
         ),

@@ -269,9 +269,9 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
       regard predict runs/sent new.csv --out scored.csv
 
-    A classifier reads CSV, TSV or JSONL and adds label and probabilities after the other columns. One of images
-    writes a table: file, label, probabilities; one of series: id, label, probabilities. A forecaster writes the next
-    rows.
+    A classifier reads a table (CSV, TSV, JSONL, Parquet, Arrow) and adds label and probabilities after the other
+    columns. One of images writes a table: file, label, probabilities; one of series: id, label, probabilities. A
+    forecaster writes the next rows.
     """
     from regard.data.pairs import read_lines
     from regard.predictors import (

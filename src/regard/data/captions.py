@@ -14,13 +14,13 @@ import torch
 from regard.data import fetch, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
-from regard.data.examples import read_table
 from regard.data.folders import Say, building, cache_folder, to_stderr
-from regard.data.images import ENDINGS, PATHS, Chosen, kept, read_image, spread_of, stat
+from regard.data.images import PATHS, Chosen, kept, read_image, spread_of, stat
 from regard.data.labelled import NONE
 from regard.data.loader import Source
 from regard.data.pairs import clean
 from regard.data.settings import CaptionsConfig
+from regard.data.tables import read_table
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
@@ -96,15 +96,13 @@ def places(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None
 
 def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tuple[Captioned, list[str]]:
     """The images of a table that can be read, and notes on the others."""
-    rows = read_table(table, ("caption",))
-    image = rows.place("", PATHS, "image", 0)
-    caption = rows.place("", CAPTIONS, "caption", len(rows.columns) - 1)
+    rows = read_table(table)
+    image = rows.find("", PATHS, "image", 0)
+    caption = rows.find("", CAPTIONS, "caption", len(rows.columns) - 1)
     told: dict[str, list[str]] = defaultdict(list)
-    first = [(1, rows.columns)] if rows.columns[image].lower().endswith(ENDINGS) else []  # no header, but an image
-    for _, cells in [*first, *rows.rows]:
-        text = clean(cells[caption].lower() if config.lower else cells[caption])
-        if text:
-            told[cells[image].strip()].append(text)
+    for name, text in zip(rows.names(image), rows.text(caption), strict=True):
+        if text := clean(text.lower() if config.lower else text):
+            told[name].append(text)
     pixels, kept, skipped = pictures(list(told), images, config.size, say)
     if not kept:
         raise DataError(

@@ -15,14 +15,13 @@ from torch import Tensor
 from regard.data import fetch
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
-from regard.data.examples import LABELS, read_table
 from regard.data.folders import Say, to_stderr
 from regard.data.loader import Source
 from regard.data.settings import AudioConfig
+from regard.data.tables import LABELS, is_table, read_table
 from regard.errors import ConfigError, DataError
 
 FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
-TABLES = (".csv", ".tsv", ".tab", ".jsonl")
 TARS = (".tar", ".tar.gz", ".tgz")
 STEP = 32  # batches are padded to a multiple of so many frames, so that few shapes come
 WANTED = "a folder with a folder of WAV files for each class, names as CLASS_….wav, or a table of files and labels"
@@ -53,19 +52,17 @@ def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]
         raise DataError(f"no file or folder {path}; wanted {WANTED}")
     if path.name.lower().endswith(TARS):
         return _from_archive(path)
-    if path.suffix.lower() not in TABLES:
+    if not is_table(path):
         return [Clip(str(path))]
     table = read_table(path, (label,))
-    column = table.place("", FILES, "file", 0)
+    column = table.find("", FILES, "file", 0)
+    files = [str(path.parent / name) for name in table.names(column)]
     if not labelled:
-        return [Clip(str(path.parent / cells[column].strip())) for _, cells in table.rows]
-    given = table.place(label, LABELS, "label", len(table.columns) - 1)
+        return [Clip(file) for file in files]
+    given = table.find(label, LABELS, "label", len(table.columns) - 1)
     if column == given:
         raise DataError(f"{path}: file and label are different columns; there are: {', '.join(table.columns)}")
-    for line, cells in table.rows:
-        if not cells[given].strip():
-            raise DataError(f"{path} line {line}: no label; fill in the column {table.columns[given]!r}")
-    return [Clip(str(path.parent / cells[column].strip()), cells[given].strip()) for _, cells in table.rows]
+    return [Clip(*cells) for cells in zip(files, table.labels(given), strict=True)]
 
 
 def is_clip(name: str) -> bool:

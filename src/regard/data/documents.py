@@ -1,14 +1,12 @@
 """Text files as documents, and documents as pieces that can be encoded one at a time. Nothing is ever held whole."""
 
 import codecs
-import gzip
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.pairs import GZIP_MAGIC
+from regard.data.files import ending, open_bytes
 from regard.data.records import read_records
 from regard.errors import DataError
 
@@ -21,42 +19,34 @@ Flow = Iterable[str | None]  # the text of documents, block by block; None betwe
 
 
 def is_jsonl(path: Path) -> bool:
-    return path.name.removesuffix(".gz").endswith(".jsonl")
+    return ending(path) == ".jsonl"
 
 
 def read_text(path: Path) -> Iterator[str]:
-    """The text of a UTF-8 file, plain or gzipped, block by block. Line ends come as `\\n`, whatever wrote them."""
+    """The text of a UTF-8 file, plain or compressed, in blocks. Line ends come as `\\n`, whatever wrote them."""
     decoder, done, held = codecs.getincrementaldecoder("utf-8")(), 0, ""
-    try:
-        with path.open("rb") as plain:
-            file = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
-            while True:
-                data = file.read(READ)
-                if not done and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                    raise DataError(f"{path} is UTF-16; type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8")
-                if (place := data.find(b"\0")) >= 0:
-                    raise DataError(f"{path} is not text: byte {done + place + 1:,} is zero; wanted UTF-8 text")
-                pending = len(decoder.getstate()[0])  # the first bytes of a character that a block has cut
-                try:
-                    text = decoder.decode(data, final=not data)
-                except UnicodeDecodeError as e:
-                    place = done - pending + e.start + 1
-                    raise DataError(
-                        f"{path} is not UTF-8 (byte 0x{e.object[e.start]:02x} at place {place:,}); "
-                        f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
-                    ) from None
-                text = held + (text if done else text.removeprefix("\ufeff"))
-                held = "\r" if text.endswith("\r") and data else ""
-                yield text.removesuffix(held).replace("\r\n", "\n")
-                done += len(data)
-                if not data:
-                    return
-    except FileNotFoundError:
-        raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise DataError(f"{path} is a damaged gzip file; copy or compress it again") from None
-    except OSError as e:
-        raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+    with open_bytes(path) as file:
+        while True:
+            data = file.read(READ)
+            if not done and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise DataError(f"{path} is UTF-16; type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8")
+            if (place := data.find(b"\0")) >= 0:
+                raise DataError(f"{path} is not text: byte {done + place + 1:,} is zero; expected UTF-8 text")
+            pending = len(decoder.getstate()[0])  # the first bytes of a character that a block has cut
+            try:
+                text = decoder.decode(data, final=not data)
+            except UnicodeDecodeError as e:
+                place = done - pending + e.start + 1
+                raise DataError(
+                    f"{path} is not UTF-8 (byte 0x{e.object[e.start]:02x} at place {place:,}); "
+                    f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
+                ) from None
+            text = held + (text if done else text.removeprefix("\ufeff"))
+            held = "\r" if text.endswith("\r") and data else ""
+            yield text.removesuffix(held).replace("\r\n", "\n")
+            done += len(data)
+            if not data:
+                return
 
 
 @dataclass

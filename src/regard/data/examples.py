@@ -1,23 +1,17 @@
-"""Labelled text as people keep it: CSV, TSV and JSONL tables, and CoNLL files of words and tags."""
+"""Labelled text: tables of texts and labels, and CoNLL files of words and tags."""
 
-import csv
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from regard.data.documents import is_jsonl
+from regard.data.files import ending
 from regard.data.pairs import read_lines
+from regard.data.tables import LABELS, SECONDS, TEXTS, Table, read_object, read_table
 from regard.errors import DataError
 
-TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
-SECONDS = ("sentence2", "text2", "hypothesis", "question2", "second")
-LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", "polarity", "gold_label")
 WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "upos", "labels", "label")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-TABS = (".tsv", ".tab")
-csv.field_size_limit(1 << 27)
 
 
 @dataclass(frozen=True)
@@ -39,145 +33,33 @@ class Tagged:
     line: int = 0
 
 
-@dataclass(frozen=True)
-class Table:
-    """Rows by column, each with its line number. Without a header the columns are called 1, 2 and so on."""
-
-    path: Path
-    columns: list[str]
-    rows: list[tuple[int, list[str]]]
-
-    def place(self, asked: str, usual: Sequence[str], what: str, otherwise: int | None) -> int:
-        """Which column is meant: the one asked for by name or number, else one with a usual name, else `otherwise`."""
-        lower = [name.lower() for name in self.columns]
-        there = ", ".join(self.columns)
-        if asked:
-            if asked in self.columns:
-                return self.columns.index(asked)
-            if asked.lower() in lower:
-                return lower.index(asked.lower())
-            if asked.isdigit() and 1 <= int(asked) <= len(self.columns):
-                return int(asked) - 1
-            raise DataError(f"{self.path} has no column {asked!r}; there are: {there}")
-        for name in usual:
-            if name in lower:
-                return lower.index(name)
-        if otherwise is None or otherwise >= len(self.columns):
-            raise DataError(f"{self.path}: which column is the {what}? there are: {there}; type --{what} NAME")
-        return otherwise
-
-
-def read_table(path: Path, named: Sequence[str] = ()) -> Table:
-    """A CSV, TSV or JSONL file, .gz too. `named` are columns somebody asked for, which tell a header from a row.
-
-    A first line is a header if it holds a column asked for or a usual name, or if its last cell, unlike a label, never
-    comes again. Of a .txt every line is a text.
-    """
-    path = Path(path)
-    if is_jsonl(path):
-        return _objects(path)
-    ending = Path(path.name.removesuffix(".gz")).suffix.lower()
-    if ending == ".txt":
-        return Table(path, ["text"], [(number, [line]) for number, line in enumerate(read_lines(path), 1)])
-    rows = list(_cells(path, tabs=ending in TABS))
-    if not rows:
-        raise DataError(f"{path} is empty; wanted rows of text and label")
-    width = len(rows[0][1])
-    for number, cells in rows:
-        if len(cells) != width:
-            what = "tab" if ending in TABS else "comma (a text with commas wants quotes)" + semicolons(rows[0][1])
-            raise DataError(f"{path} line {number}: {len(cells)} columns, wanted {width}, separated by a {what}")
-    first = [cell.strip() for cell in rows[0][1]]
-    if _is_header(first, [cells[-1].strip() for _, cells in rows[1:]], named):
-        return Table(path, first, rows[1:])
-    return Table(path, [str(i + 1) for i in range(width)], rows)
-
-
-def semicolons(first: list[str]) -> str:
-    """What to do about the CSV of a spreadsheet that writes decimals with a comma."""
-    return "; these look like semicolons: save it with commas" if len(first) == 1 and ";" in first[0] else ""
-
-
-def _is_header(first: list[str], rest: list[str], named: Sequence[str]) -> bool:
-    lower = {cell.lower() for cell in first}
-    names = {name.lower() for name in named if name and not name.isdigit()}
-    if names:
-        return True  # who names columns has a header; a name that is not in it is told as missing
-    return bool(lower & {*TEXTS, *SECONDS, *LABELS}) or (bool(rest) and first[-1] not in set(rest))
-
-
-def _cells(path: Path, tabs: bool) -> Iterator[tuple[int, list[str]]]:
-    lines = (line + "\n" for line in read_lines(path))
-    how: Any = dict(delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else dict(strict=True)
-    reader = csv.reader(lines, **how)
-    try:
-        for cells in reader:
-            if any(cell.strip() for cell in cells):
-                yield reader.line_num, cells
-    except csv.Error as e:
-        raise DataError(f"{path} line {reader.line_num}: not CSV ({e})") from None
-
-
-def _objects(path: Path) -> Table:
-    columns: dict[str, None] = {}
-    found: list[tuple[int, dict[str, Any]]] = []
-    for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            found.append((number, _object(path, number, line)))
-            columns |= dict.fromkeys(found[-1][1])
-    rows = [(number, [_plain(row.get(name)) for name in columns]) for number, row in found]
-    return Table(path, list(columns), rows)
-
-
-def _object(path: Path, number: int, line: str) -> dict[str, Any]:
-    try:
-        row = json.loads(line)
-    except ValueError as e:
-        raise DataError(f"{path} line {number}: not JSON ({e})") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{path} line {number}: wanted an object, as in {{'text': …, 'label': …}}, got {line[:40]!r}")
-    return row
-
-
-def _plain(value: Any) -> str:
-    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
-
-
 def read_examples(
     path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True
 ) -> list[Example]:
-    """The rows of a table; `labelled` wants a label in each."""
+    """The rows of a table; `labelled` requires a label in each."""
     table = read_table(path, (text, second, label))
-    column, other, given = places(table, text, second, label, pairs, labelled)
-    examples = []
-    for number, cells in table.rows:
-        name = cells[given].strip() if given is not None else ""
-        if labelled and not name:
-            raise DataError(f"{path} line {number}: no label; fill in the column {table.columns[given or 0]!r}")
-        examples.append(Example(cells[column], None if other is None else cells[other], name, number))
-    return examples
+    column, other, given = text_columns(table, text, second, label, pairs, labelled)
+    texts = table.text(column)
+    seconds: Sequence[str | None] = table.text(other) if other else [None] * len(table)
+    labels = table.labels(given) if given else [""] * len(table)
+    return [Example(*cells) for cells in zip(texts, seconds, labels, table.lines, strict=True)]
 
 
-def places(
-    table: Table, text: str, second: str, label: str, pairs: bool, labelled: bool
-) -> tuple[int, int | None, int | None]:
-    """The columns of text, second text and label; None where there is none."""
+def text_columns(table: Table, text: str, second: str, label: str, pairs: bool, labelled: bool) -> tuple[str, str, str]:
+    """The columns of text, second text and label; "" for what is not needed."""
     width = len(table.columns)
+    what = f"text{', second text' * pairs}{' and label' * labelled}"
     if width < 1 + pairs + labelled:
-        wanted = f"text{', second text' * pairs}{' and label' * labelled}"
         raise DataError(
-            f"{table.path}: {width} column{'s' * (width > 1)}, wanted {1 + pairs + labelled}: {wanted}, "
-            f"separated by commas, or in a .tsv by tabs{semicolons(table.columns)}"
+            f"{table.path}: {width} column{'s' * (width > 1)}, expected {1 + pairs + labelled}: {what}, "
+            "separated by commas, or in a .tsv by tabs"
         )
-    if (hint := semicolons(table.columns)) and " " not in table.columns[0]:  # names, not a sentence
-        raise DataError(f"{table.path}: one column, {table.columns[0][:40]!r}{hint}")
     few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order tells, where names do not
-    column = table.place(text, TEXTS, "text", 0 if few else None)
-    other = table.place(second, SECONDS, "second", 1 if few else None) if pairs else None
-    given = table.place(label, LABELS, "label", width - 1 if few else None) if labelled else None
-    if len({column, other, given} - {None}) < 1 + pairs + labelled:
-        wanted = "text, second text and label" if pairs else "text and label"
-        raise DataError(f"{table.path}: {wanted} are different columns; there are: {', '.join(table.columns)}")
+    column = table.find(text, TEXTS, "text", 0 if few else None)
+    other = table.find(second, SECONDS, "second", 1 if few else None) if pairs else ""
+    given = table.find(label, LABELS, "label", width - 1 if few else None) if labelled else ""
+    if len({column, other, given} - {""}) < 1 + pairs + labelled:
+        raise DataError(f"{table.path}: {what} are different columns; there are: {', '.join(table.columns)}")
     return column, other, given
 
 
@@ -190,7 +72,7 @@ def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = Tr
     path = Path(path)
     if is_jsonl(path):
         return _tagged_objects(path, text, label, labelled)
-    universal = path.name.removesuffix(".gz").lower().endswith(".conllu")
+    universal = ending(path) == ".conllu"
     sentences: list[Tagged] = []
     words: list[str] = []
     tags: list[str] = []
@@ -242,7 +124,7 @@ def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[T
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
-        row = _object(path, number, line)
+        row = read_object(f"{path} line {number}", line)
         lists = []
         for what, asked, usual in asked_for:
             name = next((n for n in ([asked] if asked else usual) if n in row), None)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from regard.data.catalog import Dataset, find
-from regard.data.columns import DAY, moments_of
+from regard.data.cells import to_days
 from regard.data.fetch import archive_file, read_bytes
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.errors import DataError
@@ -127,12 +127,13 @@ def _prices(archive: Path, dataset: Dataset) -> tuple[list[str], list[list[str]]
 def write_prices(archive: Path, dataset: Dataset, folder: Path) -> None:
     """Dates written year first; the rest as it is."""
     header, rows = _prices(archive, dataset)
-    days = moments_of(np.array([row[0] for row in rows]), dataset.name)
     with (folder / "train.csv").open("w", encoding="utf-8", newline="") as file:
         sheet = csv.writer(file)
         sheet.writerow(header)
-        for day, row in zip(days, rows, strict=True):
-            sheet.writerow([str(np.datetime64(int(day * DAY), "s"))[:10], *row[1:]])
+        for date, *row in rows:
+            days = to_days(date)
+            assert days is not None, f"{dataset.name}: {date!r} is not a date"
+            sheet.writerow([str(np.datetime64(int(days), "D")), *row])
 
 
 def write_directions(archive: Path, dataset: Dataset, folder: Path) -> None:

@@ -8,12 +8,13 @@ import numpy as np
 import torch
 
 from regard.data.batch import Samples
-from regard.data.columns import Columns, is_dated, moments_of, numbers, place, read_columns, usable
+from regard.data.cells import usable
 from regard.data.fetch_series import get_history
 from regard.data.folders import Say, to_stderr
 from regard.data.loader import Source
 from regard.data.series import TIMES
 from regard.data.settings import HistoryConfig
+from regard.data.tables import Table, read_table
 from regard.errors import ConfigError, DataError
 
 TOLD = {
@@ -55,15 +56,15 @@ class History:
 
 
 def read_history(path: Path, config: HistoryConfig) -> History:
-    found = read_columns(path)
-    clock = place(found, path, config.time, TIMES, "time", needed=False)
+    table = read_table(path, spaces=True)
+    clock = table.find(config.time, TIMES, "time", needed=False)
     report: Counter = Counter()
-    names = list(config.target) or [name for name in found if name != clock and _numeric(found, name)]
-    names = [place(found, path, name, (), "target") for name in names]
+    names = list(config.target) or [name for name in table.columns if name != clock and _numeric(table, name)]
+    names = [table.find(name, (), "target") for name in names]
     if not names:
-        raise DataError(f"{path} has no column of numbers; there are: {', '.join(found)}")
-    values = np.stack([numbers(found[name], f"{path} column {name!r}") for name in names], 1)
-    times = moments_of(found[clock], f"{path} column {clock!r}") if clock else None
+        raise DataError(f"{path} has no column of numbers; there are: {', '.join(table.columns)}")
+    values = np.stack([table.numbers(name) for name in names], 1)
+    times = table.moments(clock) if clock else None
     if times is not None:
         dated = np.isfinite(times)
         report["undated"] = int((~dated).sum())
@@ -77,12 +78,12 @@ def read_history(path: Path, config: HistoryConfig) -> History:
         steps = np.diff(times)
         report["uneven"] = int((np.abs(steps - np.median(steps)) > 0.01 * np.median(steps)).sum()) if len(steps) else 0
     values, report["filled"] = _filled(values, path)
-    return History(tuple(names), values, times, bool(clock) and is_dated(found[clock]), report)
+    return History(tuple(names), values, times, bool(clock) and table.is_dated(clock), report)
 
 
-def _numeric(found: Columns, name: str) -> bool:
+def _numeric(table: Table, name: str) -> bool:
     try:
-        return bool(np.isfinite(numbers(found[name], name)).any())
+        return bool(np.isfinite(table.numbers(name)).any())
     except DataError:
         return False
 
@@ -141,7 +142,7 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     """The table cut in time: the past to train on, then rows to validate and to test on, which may look back over the
     border but are never trained on."""
     if bool(config.name) == bool(config.path):
-        raise ConfigError("train on what? give --data FILE, a CSV, TSV, NPZ or Parquet file of rows in time, or a name")
+        raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
     path = get_history(config.name, say).train if config.name else Path(config.path).expanduser()
     history = read_history(path, config)
     for line in history.told():

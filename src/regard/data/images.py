@@ -20,14 +20,14 @@ from regard import limits
 from regard.data import store
 from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import Samples, moved
-from regard.data.examples import LABELS, read_table
+from regard.data.files import IMAGES
 from regard.data.folders import Say, building, cache_folder, to_stderr
 from regard.data.loader import Source
 from regard.data.settings import ImagesConfig
+from regard.data.tables import LABELS, read_table
 from regard.errors import ConfigError, DataError, MissingExtra
 
 FORMAT = 1
-ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
 OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nobody says otherwise
 HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
@@ -230,19 +230,15 @@ def list_images(path: Path, label: str = "") -> list[Listed]:
     if not path.is_file():
         raise DataError(f"no file or folder {path}; wanted a folder for each class, or a table of paths and labels")
     table = read_table(path, (label,))
-    column, given = table.place("", PATHS, "image", 0), table.place(label, LABELS, "label", len(table.columns) - 1)
+    column, given = table.find("", PATHS, "image", 0), table.find(label, LABELS, "label", len(table.columns) - 1)
     if column == given:
         raise DataError(f"{path}: image and label are different columns; there are: {', '.join(table.columns)}")
-    listed = []
-    for line, cells in table.rows:
-        if not cells[given].strip():
-            raise DataError(f"{path} line {line}: no label; fill in the column {table.columns[given]!r}")
-        listed.append(Listed(path.parent / cells[column].strip(), cells[given].strip(), f"{path} line {line}"))
-    return listed
+    cells = enumerate(zip(table.names(column), table.labels(given), strict=True))
+    return [Listed(path.parent / file, name, table.where(row)) for row, (file, name) in cells]
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    return (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in ENDINGS and file.is_file())
+    return (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in IMAGES and file.is_file())
 
 
 def decoded(

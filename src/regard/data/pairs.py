@@ -1,15 +1,13 @@
 """Parallel text: two files whose n-th lines are translations of each other."""
 
-import gzip
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from regard.data.files import open_bytes
 from regard.errors import DataError
 
-GZIP_MAGIC = b"\x1f\x8b"
 BOM = b"\xef\xbb\xbf"
 
 
@@ -31,29 +29,19 @@ def clean(line: str) -> str:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or gzipped, without line ends; one at a time, never the whole file."""
+    """The lines of a UTF-8 text file, plain or compressed, without line ends; one at a time, never the whole file."""
     path = Path(path)
-    try:
-        with path.open("rb") as plain:
-            file = gzip.GzipFile(fileobj=plain) if plain.peek(2)[:2] == GZIP_MAGIC else plain
-            number = 0
-            for number, line in enumerate(file, 1):
-                if number == 1:
-                    line = line.removeprefix(BOM)
-                try:
-                    yield line.decode().removesuffix("\n").removesuffix("\r")
-                except UnicodeDecodeError as e:
-                    raise DataError(_not_utf8(path, number, line, e)) from None
-            if number == 0:
-                raise DataError(f"{path} is empty; wanted at least one line")
-    except FileNotFoundError:
-        raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder; wanted a text file, one sentence per line") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise DataError(f"{path} is a damaged gzip file; copy or compress it again") from None
-    except OSError as e:
-        raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+    with open_bytes(path, "a text file, one sentence per line") as file:
+        number = 0
+        for number, line in enumerate(file, 1):
+            if number == 1:
+                line = line.removeprefix(BOM)
+            try:
+                yield line.decode().removesuffix("\n").removesuffix("\r")
+            except UnicodeDecodeError as e:
+                raise DataError(_not_utf8(path, number, line, e)) from None
+        if number == 0:
+            raise DataError(f"{path} is empty; expected at least one line")
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:

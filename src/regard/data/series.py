@@ -9,16 +9,27 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from regard.data import columns as tables
-from regard.data.columns import Columns, moments_of, numbers, place, usable, words
-from regard.data.examples import LABELS
+from regard import limits
+from regard.data.cells import usable
 from regard.data.fetch_series import SeriesFiles, get_series
+from regard.data.files import ending
 from regard.data.folders import Say, to_stderr
 from regard.data.settings import SeriesConfig
+from regard.data.tables import (
+    COPIES,
+    ENDINGS,
+    LABELS,
+    Table,
+    parse_table,
+    read_arrays,
+    read_data,
+    read_table,
+    table_of_arrays,
+)
 from regard.errors import ConfigError, DataError
 
 IDS = ("id", "object_id", "object", "oid", "num", "star", "series", "curve", "name")
@@ -27,7 +38,7 @@ VALUES = ("value", "flux", "mag", "magnitude", "y")
 ERRORS = ("error", "err", "flux_err", "magerr", "mag_err", "value_err", "sigma", "uncertainty")
 BANDS = ("band", "passband", "filter", "channel", "fid")
 CLASSES = (*LABELS, "type")
-FILES = (".csv", ".tsv", ".txt", ".npz", ".parquet")
+FILES = (*ENDINGS, ".txt", ".npz")
 TARS = (".tar", ".tar.gz", ".tgz")
 UNLABELLED = "name their column (--label NAME) or a table of them (--set data.labels=FILE)"
 TOLD = {  # what may have been dropped or mended, and how that is said
@@ -79,8 +90,7 @@ def read_series(
     if path.is_dir() or path.name.lower().endswith(TARS):
         long = _folder(path, config)
     else:
-        found = tables.read_columns(path)
-        long = _wide(found, path) or _long(found, path, config)
+        long = _read_file(path, config)
     ids = np.full(len(long.times), path.name.split(".")[0]) if long.ids is None else long.ids
     if labelled and long.labels is not None and not (config.labels or labels):
         one_label(ids.tolist(), long.labels.tolist(), path)
@@ -111,52 +121,53 @@ class Long(NamedTuple):
     labels: np.ndarray | None
 
 
-def _long(found: Columns, path: Path, config: SeriesConfig) -> Long:
+def _read_file(path: Path, config: SeriesConfig) -> Long:
+    if ending(path) == ".npz":
+        arrays = read_arrays(path, read_data(path))
+        stacked = "values" in arrays and arrays["values"].ndim in (2, 3)
+        return _stacked(arrays, path) if stacked else _long(table_of_arrays(path, arrays), config)
+    table = read_table(path, spaces=True)
+    return _wide(table) if len(table.columns) > 3 and all(c.isdigit() for c in table.columns) else _long(table, config)
+
+
+def _long(table: Table, config: SeriesConfig) -> Long:
     """A row for each point."""
-    asked = {
-        "id": (config.id, IDS, False),
-        "time": (config.time, TIMES, True),
-        "value": (config.value, VALUES, True),
-        "error": (config.error, ERRORS, False),
-        "band": (config.band, BANDS, False),
-    }
-    names = {what: place(found, path, name, usual, what, needed) for what, (name, usual, needed) in asked.items()}
-    elsewhere = config.labels or (config.label and not _there(config.label, found))
-    label = "" if elsewhere else place(found, path, config.label, CLASSES, "label", False)
-    sizes = {len(found[name]) for name in (*names.values(), label) if name}
-    if len(sizes) > 1:
-        raise DataError(f"{path}: its columns have different lengths; wanted a row for each point")
-
-    def column(what: str, read: Any) -> Any:
-        return read(found[names[what]], f"{path} column {names[what]!r}") if names[what] else None
-
-    texts = [np.array(words(found[name])) if name else None for name in (names["id"], names["band"], label)]
-    return Long(
-        texts[0], column("time", moments_of), column("value", numbers), column("error", numbers), texts[1], texts[2]
+    time, value = table.find(config.time, TIMES, "time"), table.find(config.value, VALUES, "value")
+    optional = {"id": (config.id, IDS), "error": (config.error, ERRORS), "band": (config.band, BANDS)}
+    elsewhere = config.labels or (config.label and not _there(config.label, table))
+    optional |= {} if elsewhere else {"label": (config.label, CLASSES)}
+    names = {what: table.find(asked, usual, what, needed=False) for what, (asked, usual) in optional.items()}
+    ids, bands, labels = (
+        np.array(table.names(names[what])) if names.get(what) else None for what in ("id", "band", "label")
     )
+    errors = table.numbers(names["error"]) if names["error"] else None
+    return Long(ids, table.moments(time), table.numbers(value), errors, bands, labels)
 
 
-def _there(asked: str, found: Columns) -> str:
+def _there(asked: str, table: Table) -> str:
     """The column asked for, if this table has it; it may stand in another one."""
-    return asked if asked.lower() in {name.lower() for name in found} else ""
+    return asked if asked.lower() in {name.lower() for name in table.columns} else ""
 
 
-def _wide(found: Columns, path: Path) -> Long | None:
-    """A row for each series: in a table without a header its label, then its values (the UCR archive's form); in an NPZ
-    `values`, N T or N C T, with `labels` and `times` where they are known."""
-    if "values" in found and found["values"].ndim in (2, 3):
-        values = found["values"].astype(np.float64)
-        values = values[..., None] if values.ndim == 2 else values.transpose(0, 2, 1)  # N T C
-        labels = words(found["labels"]) if "labels" in found else None
-        times = (
-            moments_of(found["times"], f"{path} times") if "times" in found else np.arange(values.shape[1], dtype=float)
-        )
-    elif len(found) > 3 and all(name.isdigit() for name in found):
-        first, *rest = found.values()
-        values = np.stack([numbers(cells, f"{path} column {i}") for i, cells in enumerate(rest, 2)], 1)[..., None]
-        labels, times = words(first), np.arange(len(rest), dtype=float)
-    else:
-        return None
+def _wide(table: Table) -> Long:
+    """A row for each series: its label, then its values (the UCR archive's form)."""
+    first, *rest = table.columns
+    values = np.stack([table.numbers(name) for name in rest], 1)[..., None]
+    return _points(values, np.arange(len(rest), dtype=float), table.names(first), table.path)
+
+
+def _stacked(arrays: dict[str, np.ndarray], path: Path) -> Long:
+    """Arrays by name: `values`, N T or N C T, with `labels` and `times` where they are known."""
+    values = arrays["values"].astype(np.float64)
+    values = values[..., None] if values.ndim == 2 else values.transpose(0, 2, 1)  # N T C
+    column = {name: table_of_arrays(path, {name: array.reshape(-1)}) for name, array in arrays.items()}
+    labels = column["labels"].names("labels") if "labels" in arrays else None
+    times = column["times"].moments("times").reshape(arrays["times"].shape) if "times" in arrays else None
+    return _points(values, np.arange(values.shape[1], dtype=float) if times is None else times, labels, path)
+
+
+def _points(values: np.ndarray, times: np.ndarray, labels: list[str] | None, path: Path) -> Long:
+    """N T C values, NaN where there is none, as points."""
     series, points, bands = values.shape
     if labels is not None and len(labels) != series:
         raise DataError(f"{path}: {len(labels)} labels for {series} series")
@@ -183,8 +194,8 @@ def _folder(path: Path, config: SeriesConfig) -> Long:
     parts: list[Any] = [[] for _ in Long._fields]
     files = list(_files(path))
     alike = Counter(Path(name).name.split(".")[0] for name, _ in files)
-    for name, found in files:
-        long, inside = _long(found, path / name, config), Path(name).parent.name
+    for name, data in files:
+        long, inside = _long(parse_table(path / name, data, spaces=True), config), Path(name).parent.name
         stem = Path(name).name.split(".")[0]
         own = np.full(len(long.times), stem if alike[stem] == 1 else name)
         above = np.full(len(long.times), inside) if inside and not config.labels else None
@@ -197,25 +208,21 @@ def _folder(path: Path, config: SeriesConfig) -> Long:
     return Long(*whole)
 
 
-def _files(path: Path) -> Iterator[tuple[str, Columns]]:
-    """Name below the folder, or inside the tar file, and columns of each file."""
+def _files(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Name below the folder, or inside the tar file, and bytes of each file."""
     if path.is_dir():
-        for file in sorted(p for p in path.rglob("*") if p.is_file() and tables.ending(p) in FILES):
-            yield str(file.relative_to(path)), tables.read_columns(file)
+        for file in sorted(p for p in path.rglob("*") if p.is_file() and ending(p) in FILES):
+            yield str(file.relative_to(path)), read_data(file)
         return
     try:
         with tarfile.open(path) as box:
             for member in sorted(box.getmembers(), key=lambda m: m.name):
                 name = Path(member.name)
-                if (
-                    member.isfile()
-                    and name.suffix.lower() in (".csv", ".tsv", ".txt")
-                    and not name.name.startswith(".")
-                ):
+                if member.isfile() and name.suffix.lower() in FILES and not name.name.startswith("."):
                     file = box.extractfile(member)
                     assert file is not None
-                    yield member.name, tables.read_cells(name, file.read().decode().splitlines())
-    except (tarfile.TarError, EOFError, UnicodeDecodeError, OSError) as e:
+                    yield member.name, limits.read_limited(cast(BinaryIO, file), limits.budget() // COPIES, str(path))
+    except (tarfile.TarError, EOFError, OSError) as e:
         raise DataError(f"{path} cannot be read ({e})") from None
 
 
@@ -274,15 +281,15 @@ def with_labels(
     known = None
     names = list(curves.labels)
     if beside is not None:
-        table = tables.read_columns(beside)
-        ids = words(table[place(table, beside, _there(config.id, table), IDS, "id")])
+        table = read_table(beside, spaces=True)
+        ids = table.names(table.find(_there(config.id, table), IDS, "id"))
         row = {name: i for i, name in enumerate(ids)}
         at = [row.get(name, -1) for name in curves.ids]
         asked = config.label if labelled else _there(config.label, table)
-        column = place(table, beside, asked, CLASSES, "label", labelled)
-        given = one_label(ids, words(table[column]), beside) if column else {}
+        column = table.find(asked, CLASSES, "label", needed=labelled)
+        given = one_label(ids, table.names(column), beside) if column else {}
         names = [given.get(name, "") for name in curves.ids]
-        columns = [numbers(table[place(table, beside, k, (), "known")], f"{beside} column {k!r}") for k in config.known]
+        columns = [table.numbers(table.find(name, (), "known")) for name in config.known]
         if columns:
             found = np.stack(columns, 1)[at]
             known = np.where((np.array(at)[:, None] >= 0) & usable(found), found, np.nan)
@@ -330,7 +337,7 @@ class Parts:
 
 def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
     if bool(config.name) == bool(config.path):
-        raise ConfigError("train on what? give --data FILE, a CSV, TSV, NPZ or Parquet file, a folder, or a name")
+        raise ConfigError("train on what? give --data FILE, a table or an NPZ file, a folder, or a name")
     if config.name:
         return get_series(config.name, say)
     return SeriesFiles(Path(config.path).expanduser())

@@ -1,234 +1,395 @@
-"""Tables of numbers and categories: CSV, TSV or JSONL rows to vectors, and what it takes to read the next row alike."""
+"""Tables, read in one way: CSV, TSV, JSONL, Parquet, Arrow and NPZ, plain or compressed.
 
-import hashlib
+The cells of a text file stay text, so that the id 007 and the label 1.0 remain what they are; whoever needs numbers or
+times asks for them.
+"""
+
+import io
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+import zipfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
-from regard.data.batch import Samples
-from regard.data.examples import LABELS, Table, read_table
-from regard.data.loader import Source
-from regard.data.settings import TableConfig
-from regard.errors import CheckpointError, ConfigError, DataError
+from regard import limits
+from regard.data.cells import DAY, MISSING, is_date, is_missing, is_number, to_days, to_number
+from regard.data.delimited import TABS, Delimited
+from regard.data.files import IMAGES, SOUNDS, ending, open_bytes
+from regard.data.folders import Say, to_stderr
+from regard.errors import DataError
 
-MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
-MISSING = ("", "na", "n/a", "nan", "null", "none", "?")
-LARGEST = 3e38  # what 32 bits can hold
-FILE = "columns.json"
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
+SECONDS = ("sentence2", "text2", "hypothesis", "question2", "second")
+LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", "polarity", "gold_label")
+COPIES = 4  # of a file's bytes that reading it may take
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+ENDINGS = (".csv", *TABS, ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
+OPTIONS = ("text", "second", "label")  # columns with an option of their own on the command line
+DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
+THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A number; or a category, which becomes a number for each of its `values`: 1 for its own, 0 for the others."""
+# A table
 
-    name: str
-    values: tuple[str, ...] = ()  # of a category
-    usual: float = 0.0  # of a number: the mean, for rows where it is missing
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns by name; without a header they are called 1, 2 and so on. `lines` are where the rows begin in the file;
+    where a file has no lines, they are the rows' numbers."""
+
+    path: Path
+    data: "pa.Table"
+    lines: Sequence[int]
+    unit: str = "line"
 
     @property
-    def width(self) -> int:
-        return len(self.values) or 1
+    def columns(self) -> list[str]:
+        return self.data.column_names
 
-    def encode(self, cell: str, where: str = "") -> list[float]:
-        cell = cell.strip()
-        if self.values:
-            return [float(cell == value) for value in self.values]  # one never met: no value of all
-        if is_missing(cell):
-            return [self.usual]
+    def __len__(self) -> int:
+        return self.data.num_rows
+
+    def where(self, row: int) -> str:
+        return f"{self.path} {self.unit} {self.lines[row]}"
+
+    def find(
+        self, asked: str, usual: Sequence[str], what: str, otherwise: int | None = None, needed: bool = True
+    ) -> str:
+        """The column that is meant: the one asked for by name or number, one with a usual name, or number `otherwise`;
+        "" if there is none and none is needed."""
+        lower = {name.lower(): name for name in reversed(self.columns)}
+        there = ", ".join(self.columns)
+        if asked:
+            if asked in self.columns:
+                return asked
+            if asked.lower() in lower:
+                return lower[asked.lower()]
+            if asked.isdecimal() and 1 <= int(asked) <= len(self.columns):
+                return self.columns[int(asked) - 1]
+            raise DataError(f"{self.path} has no column {asked!r}; there are: {there}")
+        if name := next((lower[name] for name in usual if name in lower), ""):
+            return name
+        if otherwise is not None and otherwise < len(self.columns):
+            return self.columns[otherwise]
+        if not needed:
+            return ""
+        way = f"type --{what} NAME" if what in OPTIONS else f"train with --set data.{what}=NAME"
+        raise DataError(f"{self.path}: which column is the {what}? there are: {there}; call it {what!r}, or {way}")
+
+    def text(self, name: str) -> list[str]:
+        """The cells as text; "" where there is none."""
+        return ["" if cell is None else cell for cell in _as_text(self.data.column(name)).to_pylist()]
+
+    def names(self, name: str) -> list[str]:
+        """The cells as names: text without white space around it."""
+        return [cell.strip() for cell in self.text(name)]
+
+    def labels(self, name: str) -> list[str]:
+        """The cells as names, none of which may be empty. (`none` or `?` may well be a class.)"""
+        labels = self.names(name)
+        if "" in labels:
+            raise DataError(f"{self.where(labels.index(''))}: no label; fill in the column {name!r}")
+        return labels
+
+    def rows(self) -> Iterator[list[str]]:
+        """The cells of each row as text."""
+        return (list(cells) for cells in zip(*map(self.text, self.columns), strict=True))
+
+    def numbers(self, name: str) -> np.ndarray:
+        """The cells as float64, NaN where one is missing; a word where a number should be is an error."""
+        import pyarrow as pa
+
+        cells = _present(self.data.column(name))
         try:
-            return [float(cell)]
+            return _float64(cells.cast(pa.float64(), safe=False))
+        except pa.ArrowNotImplementedError:
+            raise DataError(f"{self.path}: the column {name!r} holds {cells.type}, expected numbers") from None
+        except pa.ArrowInvalid:
+            return np.array([self._number(row, name, cell) for row, cell in enumerate(self.text(name))])
+
+    def _number(self, row: int, name: str, cell: str) -> float:
+        try:
+            return to_number(cell)
         except ValueError:
-            raise DataError(f"{where}the column {self.name!r} wants a number, got {cell!r}") from None
+            raise DataError(f"{self.where(row)}, column {name!r}: {cell.strip()[:40]!r} is not a number") from None
+
+    def is_dated(self, name: str) -> bool:
+        """Whether these times are dates."""
+        column = self.data.column(name)
+        return _is_time(column.type) or (_is_text(column.type) and any(map(is_date, self.slice_text(name, 100))))
+
+    def slice_text(self, name: str, rows: int) -> list[str]:
+        return [cell or "" for cell in self.data.column(name).slice(0, rows).to_pylist()]
+
+    def moments(self, name: str) -> np.ndarray:
+        """Times as float64: numbers as they are, dates in days since 1970."""
+        import pyarrow as pa
+
+        if not self.is_dated(name):
+            return self.numbers(name)
+        cells = _present(self.data.column(name))
+        for zone in (None, "UTC"):
+            try:
+                times = cells.cast(pa.timestamp("us", zone), safe=False)
+                return _float64(times.cast(pa.int64()).cast(pa.float64(), safe=False)) / (1e6 * DAY)
+            except pa.ArrowInvalid:
+                continue
+        days = [math.nan if is_missing(cell) else to_days(cell) for cell in self.text(name)]
+        if None in days:
+            row = days.index(None)
+            raise DataError(f"{self.where(row)}, column {name!r}: {self.text(name)[row]!r} is not a date")
+        return np.array(days, np.float64)
 
 
-def is_missing(cell: str) -> bool:
-    if cell.strip().lower() in MISSING:
-        return True
+def _compute() -> Any:
+    """pyarrow's functions over columns, whose names a type checker cannot see."""
+    import pyarrow.compute
+
+    return pyarrow.compute
+
+
+def _is_text(type: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_string(type) or pa.types.is_large_string(type)
+
+
+def _is_time(type: "pa.DataType") -> bool:
+    import pyarrow as pa
+
+    return pa.types.is_timestamp(type) or pa.types.is_date(type)
+
+
+def _present(column: Any) -> Any:
+    """Text without white space around it, null where it is missing; other columns as they are."""
+    import pyarrow as pa
+
+    pc = _compute()
+    if not _is_text(column.type):
+        return column
+    column = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(MISSING, column.type))
+    return pc.if_else(missing, pa.scalar(None, column.type), column)
+
+
+def _float64(column: Any) -> np.ndarray:
+    return column.fill_null(math.nan).to_numpy()
+
+
+def _as_text(column: Any) -> Any:
+    import pyarrow as pa
+
+    pc = _compute()
+    if _is_text(column.type):
+        return column
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     try:
-        return not abs(float(cell)) <= LARGEST  # NaN is not, either
-    except ValueError:
-        return False
+        return column.cast(pa.large_string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs and bytes
+        return pa.array([None if x is None else json.dumps(x, default=str) for x in column.to_pylist()], pa.string())
 
 
-@dataclass(frozen=True)
-class Rows:
-    """N F numbers and N classes."""
-
-    features: np.ndarray
-    labels: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.labels)
+# Reading
 
 
-@dataclass(frozen=True)
-class TableData:
-    labels: tuple[str, ...]
-    label: str  # the column
-    columns: tuple[Column, ...]
-    train: Rows
-    valid: Rows
-    notes: tuple[str, ...]
-    content: int
-
-    def report(self) -> str:
-        counts = Counter(self.train.labels.tolist())
-        shown = ", ".join(f"{name} {counts[i]:,}" for i, name in enumerate(self.labels))
-        numbers = sum(not c.values for c in self.columns)
-        return "\n".join(
-            [
-                f"{len(self.train):,} rows to train on, {len(self.valid):,} for validation; {numbers} numbers and "
-                f"{len(self.columns) - numbers} categories, {self.train.features.shape[1]} inputs in all",
-                f"{len(self.labels)} classes of {self.label!r}: {shown}",
-                *(f"one row only: {name}" for i, name in enumerate(self.labels) if counts[i] == 1),
-                *self.notes,
-            ]
-        )
-
-    def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Mean and standard deviation of every input."""
-        x = self.train.features.astype(np.float64)
-        return tuple(x.mean(0).tolist()), tuple(np.where(x.std(0) > 0, x.std(0), 1.0).tolist())
+def is_table(path: str | Path) -> bool:
+    """Whether the name of a file says that it is a table."""
+    return ending(path) in ENDINGS
 
 
-def load_table(config: TableConfig) -> TableData:
-    if not config.path:
-        raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
-    path = Path(config.path).expanduser()
-    table = read_table(path, (config.label,))
-    given = table.place(config.label, LABELS, "label", len(table.columns) - 1)
-    rows, names = labelled_rows(table, given)
-    if config.valid:
-        other = read_table(Path(config.valid).expanduser(), (table.columns[given],))
-        train, (valid, theirs) = rows, labelled_rows(other, other.place(table.columns[given], (), "label", None))
-        valid = reordered(other, valid, table.columns)
-        train_names, valid_names = names, theirs
+def is_delimited(path: str | Path) -> bool:
+    """Whether it is a table whose first line may be a header or not."""
+    return ending(path) in (".csv", *TABS)
+
+
+def read_table(path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr) -> Table:
+    """The table in a file. `asked` are columns somebody named, who thereby says that there is a header.
+
+    Of a .txt every line is a text; with `spaces` it is a table whose columns tabs or white space separate.
+    """
+    return parse_table(Path(path), read_data(Path(path)), asked, spaces, say)
+
+
+def read_data(path: Path) -> bytes:
+    """What a table's file holds, decompressed."""
+    with open_bytes(path, "a table") as file:
+        return limits.read_limited(file, limits.budget() // COPIES, str(path), "split it into several files")
+
+
+def parse_table(
+    path: Path, data: bytes, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr
+) -> Table:
+    """The table in the bytes of a file called `path`."""
+    if ending(path) in (*PARQUET, *ARROW):
+        table = _from_arrow(path, _arrow(path, data))
+    elif ending(path) == ".npz":
+        table = table_of_arrays(path, read_arrays(path, data))
     else:
-        aside = held_out(rows, names, config.held_out)
-        train, valid = ([r for r, a in zip(rows, aside, strict=True) if a == side] for side in (False, True))
-        train_names, valid_names = (
-            [n for n, a in zip(names, aside, strict=True) if a == side] for side in (False, True)
-        )
-    labels = tuple(sorted(set(train_names)))
-    if len(labels) < 2:
-        raise DataError(
-            f"{path}: all rows have the {table.columns[given]} {labels[0]!r}; there is nothing to tell apart"
-        )
-    if odd := set(valid_names) - set(labels):
-        raise DataError(f"the class {min(odd)!r} is not among those trained on: {', '.join(labels)}")
-    columns, notes = understood(table, given, train)
-    if not columns:
-        raise DataError(f"{path}: no column can be read as numbers or categories; {'; '.join(notes)}")
-    place = {name: table.columns.index(name) for name in (c.name for c in columns)}
-    at = {label: i for i, label in enumerate(labels)}
-    learned, watched = (
-        Rows(
-            encode(columns, [{name: row[i] for name, i in place.items()} for row in part]),
-            np.array([at[n] for n in told], np.int64),
-        )
-        for part, told in ((train, train_names), (valid, valid_names))
-    )
-    content = int(hashlib.sha256(learned.features.tobytes()).hexdigest()[:12], 16)
-    return TableData(labels, table.columns[given], tuple(columns), learned, watched, tuple(notes), content)
-
-
-def labelled_rows(table: Table, given: int) -> tuple[list[list[str]], list[str]]:
-    """The cells of every row, and its class."""
-    for line, cells in table.rows:
-        if is_missing(cells[given]):
-            raise DataError(f"{table.path} line {line}: no label; fill in the column {table.columns[given]!r}")
-    if not table.rows:
-        raise DataError(f"{table.path} has no rows")
-    return [cells for _, cells in table.rows], [cells[given].strip() for _, cells in table.rows]
-
-
-def reordered(table: Table, rows: list[list[str]], wanted: Sequence[str]) -> list[list[str]]:
-    """The same rows in another file's order of columns; what that file does not have is missing."""
-    places = [table.columns.index(name) if name in table.columns else -1 for name in wanted]
-    return [[row[i] if i >= 0 else "" for i in places] for row in rows]
-
-
-def held_out(rows: list[list[str]], names: list[str], share: float) -> list[bool]:
-    """Some rows of every class: by rng, but always the same, and equal rows on the same side."""
-    keys = [hashlib.sha256("\t".join(row).encode()).digest() for row in rows]
-    groups: dict[str, set[bytes]] = defaultdict(set)
-    for key, name in zip(keys, names, strict=True):
-        groups[name].add(key)
-    chosen = {key for group in groups.values() for key in sorted(group)[: round(share * len(group))]}
-    chosen = chosen or {min(max(groups.values(), key=len))}
-    if len(set(keys)) < 2:
-        raise DataError(f"{len(rows)} rows are too few to hold some out; give more, or --valid FILE")
-    return [key in chosen for key in keys]
-
-
-def understood(table: Table, given: int, rows: list[list[str]]) -> tuple[list[Column], list[str]]:
-    """What each column is, judged by the training rows; and what there is to tell."""
-    columns, notes = [], []
-    for i, name in enumerate(table.columns):
-        if i == given:
-            continue
-        cells = [row[i].strip() for row in rows]
-        known = [cell for cell in cells if not is_missing(cell)]
-        values = sorted(set(known))
-        if len(values) < 2:
-            notes.append(f"left out {name!r}: it is the same in every row")
-        elif all(is_number(value) for value in values):
-            if len(known) < len(cells):
-                notes.append(f"{name!r}: {len(cells) - len(known):,} missing, taken for the mean")
-            columns.append(Column(name, usual=float(np.mean([float(cell) for cell in known]))))
-        elif len(values) > MOST:
-            notes.append(f"left out {name!r}: {len(values):,} different values are no category")
+        text = Delimited(path, data)
+        if ending(path) == ".jsonl":
+            table = _from_json(path, text.lines())
+        elif ending(path) == ".txt" and not spaces:
+            lines = [line.rstrip("\r\n") for line in text.lines()]
+            table = _table(path, {"text": lines}, range(1, len(lines) + 1))
         else:
-            columns.append(Column(name, tuple(values)))
-    return columns, notes
+            table = _from_cells(text, [name for name in asked if name and not name.isdecimal()], spaces)
+        if text.notes:
+            say(f"{path}: {', '.join(text.notes)}")
+    if not len(table):
+        raise DataError(f"{path} has no rows")
+    return table
 
 
-def is_number(cell: str) -> bool:
-    try:
-        return math.isfinite(float(cell))
-    except ValueError:
+def _from_cells(text: Delimited, named: Sequence[str], spaces: bool) -> Table:
+    import pyarrow as pa
+
+    split = spaces and ending(text.path) == ".txt" and "\t" not in next(iter(text.lines()), "")
+    columns, lines = text.columns(text.split_rows()) if split else text.read(ending(text.path) in (*TABS, ".txt"))
+    first = [column[0].as_py().strip() for column in columns]
+    if named or _is_header([c.replace(",", ".") for c in first] if text.delimiter == ";" else first, columns[-1]):
+        names = [name or str(i + 1) for i, name in enumerate(first)]
+        columns, lines = [column.slice(1) for column in columns], lines[1:]
+    else:
+        names = [str(i + 1) for i in range(len(first))]
+    if text.delimiter == ";" and any(points := _decimal_commas(columns)):
+        columns = [_with_points(c) if comma else c for c, comma in zip(columns, points, strict=True)]
+        text.notes.append("decimals written with a comma")
+    return Table(text.path, pa.table(columns, names=_unique(text.path, names)), lines)
+
+
+def _is_header(first: list[str], last: Any) -> bool:
+    """Whether the first row names the columns: it holds a usual name; or else no file, its last cell, unlike a label,
+    never comes again, and at least half of its cells are words."""
+    pc = _compute()
+    if {cell.lower() for cell in first} & {*TEXTS, *SECONDS, *LABELS}:
+        return True
+    if any(cell.lower().endswith((*IMAGES, *SOUNDS)) for cell in first):
         return False
+    below = pc.utf8_trim_whitespace(last.slice(1))
+    if not len(below) or pc.any(pc.equal(below, first[-1])).as_py():
+        return False
+    return 2 * sum(not is_number(cell) and not is_date(cell) for cell in first) >= len(first)
 
 
-def encode(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> np.ndarray:
-    """N F numbers of rows by column name."""
-    found = [
-        [x for c in columns for x in c.encode(row.get(c.name, ""), f"row {number}: ")]
-        for number, row in enumerate(rows, 1)
+def _decimal_commas(columns: list[Any]) -> list[bool]:
+    """Which columns hold numbers like 3,5; none where all of them may be thousands, as 1,234 may."""
+    pc = _compute()
+    cells = [_present(column).drop_null() for column in columns]
+    comma = [
+        bool(pc.any(pc.match_substring(c, ",")).as_py()) and pc.all(pc.match_substring_regex(c, DECIMAL)).as_py()
+        for c in cells
     ]
-    return np.array(found, np.float32).reshape(len(rows), sum(c.width for c in columns))
+    found = (c.filter(pc.match_substring(c, ",")) for c, has in zip(cells, comma, strict=True) if has)
+    sure = any(not pc.all(pc.match_substring_regex(c, THOUSANDS)).as_py() for c in found)
+    return [has and sure for has in comma]
 
 
-def write_columns(folder: Path, label: str, columns: Sequence[Column]) -> None:
-    known = {"label": label, "columns": [asdict(c) for c in columns]}
-    (folder / FILE).write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
+def _with_points(column: Any) -> Any:
+    pc = _compute()
+    return pc.replace_substring(column, ",", ".")
 
 
-def read_columns(folder: Path) -> tuple[str, tuple[Column, ...]]:
-    """The label's column and the others, as `write_columns` was given them."""
+def _unique(path: Path, names: list[str]) -> list[str]:
+    name, count = max(Counter(names).items(), key=lambda item: item[1], default=("", 0))
+    if count > 1:
+        raise DataError(f"{path}: two columns have the same name, {name!r}; there are: {', '.join(names)}")
+    return names
+
+
+def _from_json(path: Path, lines: Any) -> Table:
+    columns: dict[str, None] = {}
+    rows: list[tuple[int, dict[str, Any]]] = []
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            rows.append((number, read_object(f"{path} line {number}", line)))
+            columns |= dict.fromkeys(rows[-1][1])
+    cells = {name: [_plain(row.get(name)) for _, row in rows] for name in columns}
+    return _table(path, cells, [number for number, _ in rows])
+
+
+def read_object(where: str, line: str) -> dict[str, Any]:
+    """The JSON object on a line."""
     try:
-        known = json.loads((folder / FILE).read_text("utf-8"))
-        return known["label"], tuple(Column(c["name"], tuple(c["values"]), c["usual"]) for c in known["columns"])
-    except FileNotFoundError:
-        raise CheckpointError(f"{folder} has no {FILE}, which says what its inputs are") from None
-    except (ValueError, KeyError, TypeError) as e:
-        raise CheckpointError(f"{folder / FILE}: cannot be read ({e})") from None
+        row = json.loads(line)
+    except (ValueError, RecursionError) as e:
+        raise DataError(f"{where}: not JSON ({e})") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{where}: expected an object, as {{'text': …, 'label': …}}, got {line[:40]!r}")
+    return row
 
 
-class RowSource(Source):
-    """Rows by number, for a `Loader`."""
+def _plain(value: Any) -> str:
+    return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
-    def __init__(self, rows: Rows):
-        self.features, self.labels = torch.from_numpy(rows.features), torch.from_numpy(rows.labels)
 
-    def __len__(self) -> int:
-        return len(self.labels)
+def _table(path: Path, cells: dict[str, list[str]], lines: Sequence[int]) -> Table:
+    import pyarrow as pa
 
-    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
-        return Samples((self.features[rows],), self.labels[rows], rows)
+    try:
+        columns = {name: pa.array(column, pa.large_string()) for name, column in cells.items()}
+    except UnicodeEncodeError:
+        raise DataError(f"{path} holds half of a surrogate pair; write the file again as UTF-8") from None
+    return Table(path, pa.table(columns), lines)
+
+
+def _arrow(path: Path, data: bytes) -> "pa.Table":
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    kind = "Parquet" if ending(path) in PARQUET else "Arrow"
+    try:
+        if kind == "Parquet":
+            file = parquet.ParquetFile(pa.BufferReader(data))
+            about = file.metadata
+            stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            limits.require(max(stored, 8 * about.num_rows * about.num_columns), str(path))
+            return file.read()
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        batches, size = [], 0
+        for i in range(reader.num_record_batches):
+            batches.append(reader.get_batch(i))
+            limits.require(size := size + batches[-1].nbytes, str(path))
+        return pa.Table.from_batches(batches, reader.schema)
+    except (pa.ArrowException, OSError) as e:
+        raise DataError(f"{path} cannot be read as {kind} ({e})") from None
+
+
+def _from_arrow(path: Path, data: "pa.Table") -> Table:
+    import pyarrow as pa
+
+    names = [name for name in data.column_names if not name.startswith("__index_level_")]  # pandas' own
+    _unique(path, names)
+    columns = {name: data.column(name) for name in names}
+    plain = {n: c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
+    return Table(path, pa.table(plain), range(1, data.num_rows + 1), "row")
+
+
+def read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
+    """The arrays of an NPZ file by name."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as box:
+            limits.require(sum(member.file_size for member in box.infolist()), str(path))
+        with np.load(io.BytesIO(data), allow_pickle=False) as box:
+            return {name: box[name] for name in box.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
+        raise DataError(f"{path} cannot be read as NPZ ({e})") from None
+
+
+def table_of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Table:
+    """A column for each array."""
+    import pyarrow as pa
+
+    if len({array.shape for array in arrays.values()}) > 1 or any(array.ndim != 1 for array in arrays.values()):
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise DataError(f"{path}: its columns have different lengths; expected a row for each point, got {shapes}")
+    columns = {name: pa.array(x.tolist() if x.dtype.kind in "US" else x) for name, x in arrays.items()}
+    return _from_arrow(path, pa.table(columns))

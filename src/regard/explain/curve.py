@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from regard.data.columns import DAY
+from regard.data.cells import DAY
 from regard.data.history import History
 from regard.data.series import Curves
 from regard.explain import picture

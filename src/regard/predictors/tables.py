@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.config import unknown
-from regard.data.tables import encode, read_columns
+from regard.data.features import encode, read_columns
 from regard.predictors.labeller import Answer
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from regard.data.batch import Samples
+from regard.data.features import RowSource, TableConfig, TableData, load_table, write_columns
 from regard.data.folders import Say
 from regard.data.loader import FixedSize, Loader, class_odds, in_order
-from regard.data.tables import RowSource, TableConfig, TableData, load_table, write_columns
 from regard.errors import ConfigError
 from regard.models import build, config_for
 from regard.models.plain import MLPConfig

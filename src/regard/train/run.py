@@ -12,13 +12,13 @@ from regard import checkpoint, models
 from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
 from regard.data.captions import CaptionsConfig
 from regard.data.clips import AudioConfig
+from regard.data.features import TableConfig
 from regard.data.history import HistoryConfig
 from regard.data.images import ImagesConfig
 from regard.data.labelled import LabelledConfig
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.data.series import SeriesConfig
-from regard.data.tables import TableConfig
 from regard.data.text import TextConfig
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.train.optim import Optim

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from regard.data.examples import read_examples, read_table, read_tagged
+from regard.data.examples import read_examples, read_tagged
+from regard.data.tables import read_table
 from regard.errors import DataError
 
 HEADER = "id,review,sentiment\n"
@@ -59,15 +60,25 @@ def test_jsonl_and_pairs(write):
     ("name", "text", "columns", "said"),
     [
         ("r.csv", HEADER + "1,a,b\n", dict(text="body"), "no column 'body'; there are: id, review, sentiment"),
-        ("r.csv", "a,b,c\n1,x,y\n2,z,w\n", {}, "which column is the text? there are: a, b, c; type --text NAME"),
-        ("r.csv", HEADER + "1,good\n", {}, "line 2: 2 columns, wanted 3"),
+        (
+            "r.csv",
+            "a,b,c\n1,x,y\n2,z,w\n",
+            {},
+            "there are: a, b, c; call it 'text', or type --text NAME",
+        ),
+        ("r.csv", HEADER + "1,good\n", {}, "line 2: 2 columns, expected 3"),
         ("r.csv", HEADER + "1,good,\n", {}, "line 2: no label"),
-        ("r.csv", "avis;note\nbon;1\nbof;0\n", {}, "1 column, wanted 2: text and label, separated by commas"),
-        ("r.csv", "avis;note\nbon, oui;1\nbof;0\n", {}, "these look like semicolons: save it with commas"),
+        ("r.csv", "avis\nbon\nbof\n", {}, "1 column, expected 2: text and label, separated by commas"),
+        (
+            "r.csv",
+            "avis;note\nbon;1;2\nbof;0\n",
+            {},
+            "expected 2 as in the first row, separated by a semicolon",
+        ),
         ("r.csv", HEADER + '1,"open,pos\n', {}, "line 2: not CSV"),
         ("r.csv", "", {}, "empty"),
         ("r.jsonl", '{"text": "a", "label": "b"}\n{"text"\n', {}, "line 2: not JSON"),
-        ("r.jsonl", "[1]\n", {}, "line 1: wanted an object"),
+        ("r.jsonl", "[1]\n", {}, "line 1: expected an object"),
         ("r.csv", HEADER + "1,a,b\n", dict(text="review", label="review"), "different columns"),
     ],
 )

@@ -65,7 +65,7 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
         ("text,label\na,pos\nb,pos\n", "all examples have the label 'pos'"),
         ("text,label\na,pos\n,neg\n", "1 examples to train on and 0 held out"),
         ("text,label\na,pos\nb,neg\n", "2 examples to train on and 0 held out"),
-        ("text,label\n", "0 examples to train on and 0 held out"),
+        ("text,label\n", "has no rows"),
     ],
 )
 def test_useless_data_is_refused(tmp_path, text, said):

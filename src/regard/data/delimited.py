@@ -1,0 +1,137 @@
+"""Delimited text as rows of cells: which encoding, which delimiter, which quotes, which line each row stands on.
+
+Python's `csv` cuts the cells: it is strict about quotes and knows its line, which pyarrow's reader is not and does not.
+"""
+
+import codecs
+import csv
+import io
+import re
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.errors import DataError
+
+DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
+TABS = (".tsv", ".tab")
+SAMPLE = 50  # rows that tell the delimiter
+CELLS = 1_000_000  # held as Python strings at once
+ENCODINGS = {"utf-8-sig": "", "cp1252": "not UTF-8, read as Latin-1 (Windows-1252)", "latin-1": "read as Latin-1"}
+LIST_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # one that does not stand between digits
+QUOTED = re.compile(r'(?:^|\t)"((?:[^"\t]|"")+)"(?=\t|\r?\n?$)')
+csv.field_size_limit(1 << 27)
+
+Row = tuple[int, list[str]]  # the line it begins on, and its cells
+
+
+class Delimited:
+    """The cells of a file's bytes: text columns, the line of each row, and notes on what was unusual in the file."""
+
+    def __init__(self, path: Path, data: bytes):
+        self.path, self.data, self.notes = path, data, list[str]()
+        self.delimiter = ""  # known when it was read
+        self.encoding = encoding_of(path, data)
+        if note := ENCODINGS.get(self.encoding, "read as UTF-16"):
+            self.notes.append(note)
+
+    def lines(self) -> Iterable[str]:
+        return io.TextIOWrapper(io.BytesIO(self.data), self.encoding, newline="")
+
+    def rows(self, delimiter: str, quoted: bool) -> Iterator[Row]:
+        """Rows that are not blank."""
+        quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
+        reader, line = csv.reader(self.lines(), delimiter=delimiter, quoting=quoting, strict=True), 1
+        try:
+            for cells in reader:
+                if any(cell.strip() for cell in cells):
+                    yield line, cells
+                line = reader.line_num + 1
+        except csv.Error as e:
+            raise DataError(f"{self.path} line {line}: not CSV ({e})") from None
+
+    def split_rows(self) -> Iterator[Row]:
+        """Rows cut at white space."""
+        return ((number, cells) for number, line in enumerate(self.lines(), 1) if (cells := line.split()))
+
+    def read(self, tabs: bool) -> tuple[list[Any], Sequence[int]]:
+        """A text column each, the first row still among the others, and the line of every row."""
+        usual = "\t" if tabs else ","
+        self.delimiter = delimiter = self.sniff(usual)
+        if delimiter != usual:
+            self.notes.append(f"columns separated by a {DELIMITERS[delimiter]}")
+        if delimiter != "\t":
+            return self.columns(self.rows(delimiter, quoted=True), delimiter)
+        errors = {}
+        for quoted in (True, False) if self.is_quoted() else (False, True):
+            try:
+                return self.columns(self.rows(delimiter, quoted), delimiter)
+            except DataError as e:  # the rows may be even only if a quote is, or is not, a letter
+                errors[quoted] = e
+        raise errors[False]
+
+    def is_quoted(self) -> bool:
+        """Whether a program wrote the quotes in a .tsv: round every cell of the first row, or round doubled ones. Else
+        they are letters."""
+        lines = iter(self.lines())
+        if all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in next(lines, "").strip().split("\t")):
+            return True
+        return any('""' in cell[1] for line in lines if '""' in line for cell in QUOTED.finditer(line))
+
+    def sniff(self, usual: str) -> str:
+        """The delimiter that cuts the first rows into equally many cells; the usual one of the file's ending if it
+        does, unless all commas are within numbers."""
+        widths: dict[str, set[int]] = {}
+        for delimiter in DELIMITERS:
+            try:
+                sample = islice(self.rows(delimiter, quoted=delimiter != "\t"), SAMPLE)
+                widths[delimiter] = {len(cells) for _, cells in sample}
+            except DataError:
+                continue
+        even = [delimiter for delimiter, found in widths.items() if len(found) == 1 and min(found) > 1]
+        if ";" in even and not any(LIST_COMMA.search(line) for line in islice(self.lines(), SAMPLE)):
+            return ";"
+        if even:
+            return usual if usual in even else max(even, key=lambda d: min(widths[d]))
+        first = next(iter(self.lines()), "")
+        return usual if usual in first else max((usual, *DELIMITERS), key=first.count)
+
+    def columns(self, rows: Iterator[Row], delimiter: str = " ") -> tuple[list[Any], Sequence[int]]:
+        import pyarrow as pa
+
+        lines, chunks, width, size = array("q"), [], 0, 1
+        while some := list(islice(rows, size)):
+            width = width or len(some[0][1])
+            size = max(1, CELLS // width)
+            for line, cells in some:
+                if len(cells) != width:
+                    raise DataError(f"{self.path} line {line}: {self.ragged(len(cells), width, delimiter)}")
+            lines.extend(line for line, _ in some)
+            cells = zip(*(cells for _, cells in some), strict=True)
+            chunks.append([pa.array(column, pa.large_string()) for column in cells])
+        if not chunks:
+            raise DataError(f"{self.path} is empty; expected rows of a table")
+        return [pa.chunked_array(column) for column in zip(*chunks, strict=True)], lines
+
+    def ragged(self, count: int, width: int, delimiter: str) -> str:
+        quotes = f" (a text with a {DELIMITERS[delimiter]} needs quotes)" if delimiter in (",", ";", "|") else ""
+        between = f", separated by a {DELIMITERS[delimiter]}{quotes}" if delimiter in DELIMITERS else ""
+        return f"{count} columns, expected {width} as in the first row{between}"
+
+
+def encoding_of(path: Path, data: bytes) -> str:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        names = ["utf-16"]
+    elif b"\0" in data:
+        raise DataError(f"{path} is not text; expected CSV, TSV or JSONL, or a name that ends in .parquet or .arrow")
+    else:
+        names = list(ENCODINGS)
+    for name in names:
+        try:
+            data.decode(name)
+        except UnicodeDecodeError:
+            continue
+        return name
+    raise DataError(f"{path} is damaged UTF-16; write it again as UTF-8")

@@ -1,0 +1,201 @@
+"""Tables of numbers and categories: rows to vectors, and what it takes to read the next row alike."""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from regard.data.batch import Samples
+from regard.data.cells import is_missing, is_number, to_number, usable
+from regard.data.loader import Source
+from regard.data.settings import TableConfig
+from regard.data.tables import LABELS, Table, read_table
+from regard.errors import CheckpointError, ConfigError, DataError
+
+MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
+FILE = "columns.json"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number; or a category, which becomes a number for each of its `values`: 1 for its own, 0 for the others."""
+
+    name: str
+    values: tuple[str, ...] = ()  # of a category
+    usual: float = 0.0  # of a number: the mean, for rows where it is missing
+
+    @property
+    def width(self) -> int:
+        return len(self.values) or 1
+
+    def encode(self, cells: Sequence[str]) -> np.ndarray:
+        """N W numbers; a category never met has none of the values."""
+        if self.values:
+            return np.array([cell.strip() for cell in cells])[:, None] == np.array(self.values)
+        numbers = np.array([self.number(row, cell) for row, cell in enumerate(cells, 1)])
+        return np.where(usable(numbers), numbers, self.usual)[:, None]
+
+    def number(self, row: int, cell: str) -> float:
+        try:
+            return to_number(cell)
+        except ValueError:
+            raise DataError(f"row {row}: the column {self.name!r} expects a number, got {cell.strip()!r}") from None
+
+
+@dataclass(frozen=True)
+class Rows:
+    """N F numbers and N classes."""
+
+    features: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+@dataclass(frozen=True)
+class TableData:
+    labels: tuple[str, ...]
+    label: str  # the column
+    columns: tuple[Column, ...]
+    train: Rows
+    valid: Rows
+    notes: tuple[str, ...]
+    content: int
+
+    def report(self) -> str:
+        counts = Counter(self.train.labels.tolist())
+        shown = ", ".join(f"{name} {counts[i]:,}" for i, name in enumerate(self.labels))
+        numbers = sum(not c.values for c in self.columns)
+        return "\n".join(
+            [
+                f"{len(self.train):,} rows to train on, {len(self.valid):,} for validation; {numbers} numbers and "
+                f"{len(self.columns) - numbers} categories, {self.train.features.shape[1]} inputs in all",
+                f"{len(self.labels)} classes of {self.label!r}: {shown}",
+                *(f"one row only: {name}" for i, name in enumerate(self.labels) if counts[i] == 1),
+                *self.notes,
+            ]
+        )
+
+    def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """Mean and standard deviation of every input."""
+        x = self.train.features.astype(np.float64)
+        return tuple(x.mean(0).tolist()), tuple(np.where(x.std(0) > 0, x.std(0), 1.0).tolist())
+
+
+def load_table(config: TableConfig) -> TableData:
+    if not config.path:
+        raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
+    path = Path(config.path).expanduser()
+    table = read_table(path, (config.label,))
+    label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
+    rows, names = named_rows(table), table.labels(label)
+    if config.valid:
+        other = read_table(Path(config.valid).expanduser(), (label,))
+        train, train_names = rows, names
+        valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"))
+    else:
+        aside = held_out([list(row.values()) for row in rows], names, config.held_out)
+        train, valid = ([r for r, a in zip(rows, aside, strict=True) if a == side] for side in (False, True))
+        train_names, valid_names = (
+            [n for n, a in zip(names, aside, strict=True) if a == side] for side in (False, True)
+        )
+    labels = tuple(sorted(set(train_names)))
+    if len(labels) < 2:
+        raise DataError(f"{path}: all rows have the {label} {labels[0]!r}; there is nothing to tell apart")
+    if odd := set(valid_names) - set(labels):
+        raise DataError(f"the class {min(odd)!r} is not among those trained on: {', '.join(labels)}")
+    columns, notes = infer_columns([name for name in table.columns if name != label], train)
+    if not columns:
+        raise DataError(f"{path}: no column can be read as numbers or categories; {'; '.join(notes)}")
+    at = {name: i for i, name in enumerate(labels)}
+    train_part, valid_part = (
+        Rows(encode(columns, part), np.array([at[name] for name in classes], np.int64))
+        for part, classes in ((train, train_names), (valid, valid_names))
+    )
+    content = int(hashlib.sha256(train_part.features.tobytes()).hexdigest()[:12], 16)
+    return TableData(labels, label, tuple(columns), train_part, valid_part, tuple(notes), content)
+
+
+def named_rows(table: Table) -> list[dict[str, str]]:
+    """The cells of every row by column."""
+    return [dict(zip(table.columns, cells, strict=True)) for cells in table.rows()]
+
+
+def held_out(rows: list[list[str]], names: list[str], share: float) -> list[bool]:
+    """Some rows of every class: by chance, but always the same, and equal rows on the same side."""
+    keys = [hashlib.sha256("\t".join(row).encode()).digest() for row in rows]
+    groups: dict[str, set[bytes]] = defaultdict(set)
+    for key, name in zip(keys, names, strict=True):
+        groups[name].add(key)
+    chosen = {key for group in groups.values() for key in sorted(group)[: round(share * len(group))]}
+    chosen = chosen or {min(max(groups.values(), key=len))}
+    if len(set(keys)) < 2:
+        raise DataError(f"{len(rows)} rows are too few to hold some out; give more, or --valid FILE")
+    return [key in chosen for key in keys]
+
+
+def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tuple[list[Column], list[str]]:
+    """What each column is, judged by the training rows; and what there is to report."""
+    columns, notes = [], []
+    for name in names:
+        cells = [row[name].strip() for row in rows]
+        present = [cell for cell in cells if is_present(cell)]
+        values = sorted(set(present))
+        if len(values) < 2:
+            notes.append(f"left out {name!r}: it is the same in every row")
+        elif all(is_number(value) for value in values):
+            if len(present) < len(cells):
+                notes.append(f"{name!r}: {len(cells) - len(present):,} missing, taken for the mean")
+            columns.append(Column(name, usual=float(np.mean([float(cell) for cell in present]))))
+        elif len(values) > MOST:
+            notes.append(f"left out {name!r}: {len(values):,} different values are no category")
+        else:
+            columns.append(Column(name, tuple(values)))
+    return columns, notes
+
+
+def is_present(cell: str) -> bool:
+    """Whether it is a word, or a number that can be used."""
+    return not is_missing(cell) and (not is_number(cell) or usable(float(cell)))
+
+
+def encode(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> np.ndarray:
+    """N F numbers of rows by column name."""
+    if not rows:
+        return np.zeros((0, sum(c.width for c in columns)), np.float32)
+    return np.concatenate([c.encode([row.get(c.name, "") for row in rows]) for c in columns], 1).astype(np.float32)
+
+
+def write_columns(folder: Path, label: str, columns: Sequence[Column]) -> None:
+    known = {"label": label, "columns": [asdict(c) for c in columns]}
+    (folder / FILE).write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_columns(folder: Path) -> tuple[str, tuple[Column, ...]]:
+    """The label's column and the others, as `write_columns` was given them."""
+    try:
+        known = json.loads((folder / FILE).read_text("utf-8"))
+        return known["label"], tuple(Column(c["name"], tuple(c["values"]), c["usual"]) for c in known["columns"])
+    except FileNotFoundError:
+        raise CheckpointError(f"{folder} has no {FILE}, which says what its inputs are") from None
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(f"{folder / FILE}: cannot be read ({e})") from None
+
+
+class RowSource(Source):
+    """Rows by number, for a `Loader`."""
+
+    def __init__(self, rows: Rows):
+        self.features, self.labels = torch.from_numpy(rows.features), torch.from_numpy(rows.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
+        return Samples((self.features[rows],), self.labels[rows], rows)
