@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from regard.errors import CheckpointError, ConfigError
 
 T = TypeVar("T")
+MAX_SEED = 2**32 - 1  # what every generator of random numbers we use accepts
 
 
 def unknown(what: str, key: str, known: Iterable[str]) -> ConfigError:

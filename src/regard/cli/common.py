@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from regard.config import MAX_SEED
 from regard.errors import ConfigError
 from regard.output import STDOUT, is_stdout, open_text
 from regard.ticks import PATIENT, duration, hearing, say, settle
@@ -78,8 +81,25 @@ def flags_first(args: Sequence[str]) -> list[str]:
     return found + [a for a in args[:end] if a not in ANYWHERE] + args[end:]
 
 
+TYPED = ("TEXT", "PROMPT", "MESSAGE", "THING", "SECOND", "COLUMN")  # what holds words, by the name the help gives it
+SURROGATES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse words that are not UTF-8; the name of a file may be anything."""
+    for text in [value] if isinstance(value, str) else value or []:
+        if SURROGATES.search(text) and not os.path.exists(text):  # noqa: PTH110 - a text may be too long for a path
+            raise ConfigError(f"{name} is not UTF-8: {text[:60]}; check the encoding of the terminal or the script")
+
+
 class Command(TyperCommand):
     """A verb whose help lists its options under headings (`rich_help_panel`), without rich."""
+
+    def invoke(self, ctx: Any) -> Any:
+        for param in self.params:
+            if param.metavar in TYPED:
+                check_text(param.metavar, ctx.params.get(param.name))
+        return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -103,6 +123,7 @@ class Group(TyperGroup):
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+SEED: dict[str, Any] = dict(metavar="N", min=0, max=MAX_SEED)  # of an option; its help is the verb's own
 Beam = Annotated[int, typer.Option(metavar="N", min=1, help="Beams of the search; 1 is greedy.")]
 
 

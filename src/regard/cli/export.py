@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.common import Flags, Json, show
+from regard.data.folders import user_path
 from regard.errors import CheckpointError
 
 FORMATS = ("hf",)
@@ -42,7 +43,7 @@ def export(
         raise unknown("format", to, FORMATS)
     source = resolve(model, flags.say)
     load_model(source)  # says what is wrong before anything is written
-    target = Path(out or f"{str(model).rstrip('/')}-hf").expanduser()
+    target = user_path(out or f"{str(model).rstrip('/')}-hf")
     shards = [path.name for path in source.glob("model-*.safetensors")]
     files = [name for name in sorted({*KEPT, *shards}) if (source / name).is_file()]
 

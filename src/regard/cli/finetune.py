@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show
+from regard.cli.common import SEED, Device, Flags, Json, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.language import Model
 from regard.cli.train import (
@@ -78,7 +78,7 @@ def finetune(
         ),
     ] = None,
     steps: Steps = 0,
-    seed: Annotated[int | None, typer.Option(metavar="N", help="The seed.", rich_help_panel="Run")] = None,
+    seed: Annotated[int | None, typer.Option(**SEED, help="The seed.", rich_help_panel="Run")] = None,
     set_: Settings = None,
     name: Annotated[
         str,

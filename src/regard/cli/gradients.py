@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Flags, Json, pick_device, show_line, table
+from regard.cli.common import SEED, Flags, Json, pick_device, show_line, table
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def gradients(
     out: Annotated[
         str, typer.Option(metavar="FILE", help="Draw it to this .png, .svg or .pdf.", show_default=False)
     ] = "",
-    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Other networks, other inputs.")] = 0,
+    seed: Annotated[int, typer.Option(**SEED, help="Other networks, other inputs.")] = 0,
     device: Annotated[
         str, typer.Option(metavar="NAME", help="For --memory and --speed: auto, cpu, cuda or cuda:N.")
     ] = "cpu",

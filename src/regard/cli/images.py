@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from regard.cli.classes import judge_classes, write_rows
 from regard.cli.common import Flags, show
 from regard.cli.info import note
+from regard.data.folders import user_path
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
         part = loaded.test or loaded.valid
         what = "its test part" if loaded.test else "its own held-out images"
         return f"{what} of {config.name}" if config.name and loaded.test else what, part.pixels, part.labels
-    images = list_images(Path(data).expanduser(), config.label)
+    images = list_images(user_path(data), config.label)
     at = {label: i for i, label in enumerate(model.labels)}
     for image in images:
         if image.label not in at:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, another, pick_device, show, show_line, table, visible
+from regard.cli.common import SEED, Device, Flags, Json, another, pick_device, show, show_line, table, visible
 from regard.cli.translate import read_stdin
 from regard.errors import ConfigError
 
@@ -36,7 +36,7 @@ MinP = Annotated[
 Penalty = Annotated[
     float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="Above 1 avoids what was said already.")
 ]
-Seed = Annotated[int, typer.Option(metavar="N", help="The same seed writes the same.")]
+Seed = Annotated[int, typer.Option(**SEED, help="The same seed writes the same.")]
 Stop = Annotated[
     list[str] | None,
     typer.Option(

@@ -120,9 +120,11 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run one command line; every failure is one sentence on stderr and an exit code."""
     # torch's threads spin while they wait, which halves the pace of a busy machine; a short spin costs nothing
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    for stream in (sys.stdout, sys.stderr):
+    # UTF-8, as text is read: a terminal set otherwise must not break a pipe. A file name that is not UTF-8 leaves as it
+    # came, and in a message with its bytes spelled out.
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8")  # as text is read: a terminal set otherwise must not break a pipe
+            stream.reconfigure(encoding="utf-8", errors=errors)
     args = flags_first(sys.argv[1:] if args is None else args)
     verbose = "-v" in args[:2]
     try:

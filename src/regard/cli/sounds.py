@@ -10,6 +10,7 @@ import typer
 from regard.cli.classes import judge_classes, write_rows
 from regard.cli.common import Beam, Device, Flags, Json, another, pick_device, show, show_line
 from regard.cli.info import note
+from regard.data.folders import user_path
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def clip_set(run: str, data: str, flags: Flags) -> tuple[str, "list[Clip]"]:
     config = read_run(run).data if (Path(run) / "run.json").is_file() else AudioConfig()
     assert isinstance(config, AudioConfig)
     if data:
-        return data, list_clips(Path(data).expanduser(), config.label)
+        return data, list_clips(user_path(data), config.label)
     if not (config.name or config.path):
         raise ConfigError(f"{run} has no clips of its own; type: regard evaluate {run} --data FOLDER")
     if config.name and (test := fetch.get_clips(config.name, flags.say).test):
@@ -149,7 +150,7 @@ def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, j
 
     if not is_table(data):
         raise ConfigError(f"score on what? type: regard evaluate {run} --data clips.csv, a table of file and text")
-    clips = list_clips(Path(data).expanduser(), label="text")
+    clips = list_clips(user_path(data), label="text")
     heard = [(clip, sound) for clip, sound in sounds_of(clips, flags) if sound is not None]
     if not heard:
         raise DataError(f"{data}: no clips to score on")

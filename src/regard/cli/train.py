@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show
+from regard.cli.common import SEED, Device, Flags, Json, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.studio import live
+from regard.data.folders import user_path
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
@@ -223,7 +224,7 @@ def train(
     ] = 1,
     seed: Annotated[
         int | None,
-        typer.Option(metavar="N", help="The (first) seed.", rich_help_panel="Run", show_default="0, or the recipe's"),
+        typer.Option(**SEED, help="The (first) seed.", rich_help_panel="Run", show_default="0, or the recipe's"),
     ] = None,
     set_: Settings = None,
     name: Annotated[
@@ -343,7 +344,7 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
             raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
         return from_dict(DATA[task], {"name": data, "vocab": 0, **values})
     if data and not is_known(data):
-        path = Path(data).expanduser()
+        path = user_path(data)
         if not path.exists():
             raise ConfigError(f"--data {data}: no such file or folder, and no data set of that name (regard data list)")
         values["path"] = str(path)
@@ -377,7 +378,7 @@ def anywhere(data: "DataConfig") -> "DataConfig":
     """The same files, whichever folder they are looked for from."""
     given = {name: getattr(data, name, "") for name in (*FILES, *PAIRS)}
     texts = {name: value for name, value in given.items() if isinstance(value, str) and value}  # not columns of a table
-    where: Any = {name: str(Path(value).expanduser().absolute()) for name, value in texts.items()}
+    where: Any = {name: str(user_path(value).absolute()) for name, value in texts.items()}
     return dataclasses.replace(data, **where)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.common import (
+    SEED,
     Beam,
     Device,
     Flags,
@@ -55,7 +56,7 @@ def translate(
         bool, typer.Option("--sample", help="Draw a translation by chance instead of searching.")
     ] = False,
     temperature: Annotated[float, typer.Option(metavar="X", min=0.01, help="With --sample: below 1 is tamer.")] = 1.0,
-    seed: Annotated[int, typer.Option(metavar="N", help="With --sample: the same seed draws the same.")] = 0,
+    seed: Annotated[int, typer.Option(**SEED, help="With --sample: the same seed draws the same.")] = 0,
     alignment: Annotated[
         bool, typer.Option("--alignment", help="Show which source words were looked at, in per cent.")
     ] = False,

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.folders import user_path
 from regard.data.settings import HOP, RATE
 from regard.errors import DataError
 
@@ -22,7 +23,7 @@ PASSED = 0.95  # of the band that both rates can carry
 
 def load_wav(path: str | Path) -> Tensor:
     """The sound of a file: samples within ±1 at `RATE`, channels mixed to one."""
-    path = Path(path).expanduser()
+    path = user_path(path)
     try:
         data = path.read_bytes()
     except IsADirectoryError:

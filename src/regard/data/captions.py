@@ -14,7 +14,7 @@ import torch
 from regard.data import fetch, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.images import PATHS, Chosen, kept, read_image, spread_of, stat
 from regard.data.labelled import NONE
 from regard.data.loader import Source
@@ -89,8 +89,8 @@ def places(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None
         found = fetch.get_captions(config.name)
         tar = lambda path: path.with_suffix(".tar")  # noqa: E731
         return found.train, tar(found.train), found.valid, tar(found.valid) if found.valid else None
-    table = Path(config.path).expanduser()
-    own = [Path(p).expanduser() if p else None for p in (config.images, config.valid, config.valid_images)]
+    table = user_path(config.path)
+    own = [user_path(p) if p else None for p in (config.images, config.valid, config.valid_images)]
     return table, own[0] or table.parent, own[1], own[2]
 
 

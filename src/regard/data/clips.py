@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.data import fetch
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
-from regard.data.folders import Say, to_stderr
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import AudioConfig
 from regard.data.tables import LABELS, is_table, read_table
@@ -154,11 +154,11 @@ def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[C
     if bool(config.name) == bool(config.path):
         raise ConfigError(f"train on what? give --data: {WANTED}; or the name of a set")
     known = fetch.get_clips(config.name, say) if config.name else None
-    train = list_clips(known.train if known else Path(config.path).expanduser(), config.label)
+    train = list_clips(known.train if known else user_path(config.path), config.label)
     if nameless := [clip.file for clip in train if not clip.label]:
         raise DataError(f"{nameless[0]}: of which class? wanted {WANTED}")
     if valid := known.valid if known else config.valid:
-        return train, list_clips(Path(valid).expanduser(), config.label)
+        return train, list_clips(user_path(valid), config.label)
     return split(train, config.held_out)
 
 

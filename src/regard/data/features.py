@@ -12,6 +12,7 @@ import torch
 
 from regard.data.batch import Samples
 from regard.data.cells import is_missing, is_number, to_number, usable
+from regard.data.folders import user_path
 from regard.data.loader import Source
 from regard.data.settings import TableConfig
 from regard.data.tables import LABELS, Table, read_table
@@ -91,12 +92,12 @@ class TableData:
 def load_table(config: TableConfig) -> TableData:
     if not config.path:
         raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
-    path = Path(config.path).expanduser()
+    path = user_path(config.path)
     table = read_table(path, (config.label,))
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
     rows, names = named_rows(table), table.labels(label)
     if config.valid:
-        other = read_table(Path(config.valid).expanduser(), (label,))
+        other = read_table(user_path(config.valid), (label,))
         train, train_names = rows, names
         valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"))
     else:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.catalog import Archive, Dataset, find
-from regard.data.folders import Say, building, building_file, cache_folder, to_stderr
+from regard.data.folders import Say, building, building_file, cache_folder, to_stderr, user_path
 from regard.data.pairs import PairFiles
 from regard.errors import DataError
 
@@ -108,7 +108,7 @@ def _places(dataset: Dataset, name: str) -> list[str]:
     """Where the files may lie, the user's own first."""
     places = [str(cache_folder() / "data" / dataset.name / name)]
     if own := os.environ.get("REGARD_DATA"):
-        root = Path(own).expanduser()
+        root = user_path(own)
         layouts = [dataset.own_layout] if dataset.own_layout else []
         places = [*(str(root / layout) for layout in (*layouts, f"{dataset.name}/{name}")), *places]
     return places

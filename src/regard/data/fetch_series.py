@@ -14,7 +14,7 @@ import numpy as np
 from regard.data.catalog import Dataset, find
 from regard.data.cells import to_days
 from regard.data.fetch import archive_file, read_bytes
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.errors import DataError
 
 ENDINGS = ("npz", "tsv", "csv", "csv.gz", "tsv.gz", "parquet", "tar.gz")
@@ -55,7 +55,7 @@ def _local(dataset: Dataset) -> SeriesFiles | None:
     """The files if they are on this machine: no network, no work."""
     folders = [cache_folder() / "data" / dataset.name]
     if own := os.environ.get("REGARD_DATA"):
-        root = Path(own).expanduser()
+        root = user_path(own)
         folders.insert(0, root / dataset.name)
         if dataset.own_layout and (train := root / dataset.own_layout).is_file():
             labels = train.with_name("labels.csv")

@@ -20,11 +20,19 @@ def to_stderr(line: str) -> None:
     say(line)
 
 
+def user_path(path: str | Path) -> Path:
+    """A path as somebody typed it: `~` is their home, `~name` that of a user, or a file if there is no such user."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
 def cache_folder() -> Path:
     """`$REGARD_CACHE`, else `$XDG_CACHE_HOME/regard`, else `~/.cache/regard`."""
     if own := os.environ.get("REGARD_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "regard"
+        return user_path(own)
+    return user_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "regard"
 
 
 @contextmanager

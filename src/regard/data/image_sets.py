@@ -12,7 +12,7 @@ import numpy as np
 
 from regard.data import fetch
 from regard.data.catalog import Dataset, find
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.errors import DataError, MissingExtra
 
 DIGITS = tuple("0123456789")
@@ -67,7 +67,7 @@ def local(dataset: Dataset) -> Path | None:
     """The folder of a set if it is on this machine, the user's own first."""
     places = [cache_folder() / "data" / dataset.name, Path("/usr/share/datasets") / dataset.name]  # Debian's place
     if own := os.environ.get("REGARD_DATA"):
-        places.insert(0, Path(own).expanduser() / dataset.name)
+        places.insert(0, user_path(own) / dataset.name)
     first = dataset.own_layout.split(",")[0]
     return next((place for place in places if found(place, first) is not None), None)
 

@@ -21,7 +21,7 @@ from regard.data import store
 from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import ImagesConfig
 from regard.data.tables import LABELS, read_table
@@ -181,9 +181,9 @@ class Listed:
 
 def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...], tuple[str, ...]]:
     """The parts of a user's own images by name, their classes, and what there is to tell."""
-    listed = {part: list(found) for part, found in list_parts(Path(config.path).expanduser(), config.label).items()}
+    listed = {part: list(found) for part, found in list_parts(user_path(config.path), config.label).items()}
     if config.valid:
-        listed["valid"] = list_images(Path(config.valid).expanduser(), config.label)
+        listed["valid"] = list_images(user_path(config.valid), config.label)
     labels = tuple(sorted({image.label for image in listed["train"]}))
     if len(labels) < 2:
         only = f"all images have the class {labels[0]!r}" if labels else "there are no images"

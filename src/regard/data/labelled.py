@@ -15,7 +15,7 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.examples import Example, Tagged, read_examples, read_tagged
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.settings import LabelledConfig
 from regard.data.store import Shards, ShardWriter, open_shards
 from regard.data.tokenizers import load
@@ -134,11 +134,11 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
     """The files to train and to validate on; a known data set is fetched when it is not here yet."""
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSONL or CoNLL file, or a name")
-    valid = Path(config.valid).expanduser() if config.valid else None
+    valid = user_path(config.valid) if config.valid else None
     if config.name:
         found = fetch.get_text(config.name, say, labels=True)
         return found.train, valid or found.valid
-    return Path(config.path).expanduser(), valid
+    return user_path(config.path), valid
 
 
 def read_rows(path: Path, config: LabelledConfig, kind: str, labelled: bool = True) -> Rows:
@@ -210,7 +210,7 @@ def check_known(rows: Rows, labels: Sequence[str], where: str) -> None:
 
 
 def given_tokenizer(folder: str) -> WordPiece:
-    tokenizer = load(Path(folder).expanduser())
+    tokenizer = load(user_path(folder))
     if not isinstance(tokenizer, WordPiece):
         raise ConfigError(f"{folder} has no WordPiece vocabulary; name a BERT model, as minilm")
     return tokenizer

@@ -18,7 +18,7 @@ import numpy as np
 
 from regard.config import to_dict
 from regard.data import fetch, store
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.sentences import Corpus, sentences
 from regard.data.settings import MaskedConfig
 from regard.data.store import Shards, ShardWriter, open_shards
@@ -144,13 +144,13 @@ def locate(config: MaskedConfig, say: Say = to_stderr) -> tuple[list[Path], list
         train, valid = [found.train], [found.valid] if found.valid else []
     else:
         train, valid = _files(config.path), []
-    folder = bool(config.path) and Path(config.path).expanduser().is_dir()
+    folder = bool(config.path) and user_path(config.path).is_dir()
     return train, _files(config.valid) if config.valid else valid, config.documents or ("files" if folder else "blank")
 
 
 def _files(name: str) -> list[Path]:
     """A file itself; the texts in a folder and its folders, by name."""
-    path = Path(name).expanduser()
+    path = user_path(name)
     if not path.is_dir():
         return [path]
     found = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(ENDINGS) and p.is_file())

@@ -18,7 +18,7 @@ import numpy as np
 
 from regard.config import to_dict
 from regard.data import fetch
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.pairs import PairFiles, clean, read_pairs
 from regard.data.settings import PairsConfig
 from regard.data.store import id_type, key, open_map, read_manifest, sha256, write_manifest
@@ -105,8 +105,8 @@ def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
         raise ConfigError("no data; name a set (--data tatoeba-en-fr) or give --source FILE and --target FILE")
     if bool(config.valid_source) != bool(config.valid_target):
         raise ConfigError("validation needs both files; give --valid-source FILE and --valid-target FILE, or neither")
-    valid_source, valid_target = (Path(path).expanduser() if path else None for path in own[2:])
-    return PairFiles(Path(own[0]).expanduser(), Path(own[1]).expanduser(), valid_source, valid_target)
+    valid_source, valid_target = (user_path(path) if path else None for path in own[2:])
+    return PairFiles(user_path(own[0]), user_path(own[1]), valid_source, valid_target)
 
 
 def describe(manifest: dict[str, Any]) -> str:

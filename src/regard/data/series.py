@@ -17,7 +17,7 @@ from regard import limits
 from regard.data.cells import usable
 from regard.data.fetch_series import SeriesFiles, get_series
 from regard.data.files import ending
-from regard.data.folders import Say, to_stderr
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import SeriesConfig
 from regard.data.tables import (
     COPIES,
@@ -277,7 +277,7 @@ def with_labels(
     curves: Curves, path: Path, config: SeriesConfig, labels: Path | None, labelled: bool, hint: str
 ) -> Curves:
     """Labels and known numbers from a table beside the series, where there is one."""
-    beside = Path(config.labels).expanduser() if config.labels else labels
+    beside = user_path(config.labels) if config.labels else labels
     known = None
     names = list(curves.labels)
     if beside is not None:
@@ -340,7 +340,7 @@ def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file, a folder, or a name")
     if config.name:
         return get_series(config.name, say)
-    return SeriesFiles(Path(config.path).expanduser())
+    return SeriesFiles(user_path(config.path))
 
 
 def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> Parts:
@@ -353,7 +353,7 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
         say(line)
     if lonely:
         say(f"one example only, which is never held out: {', '.join(sorted(lonely)[:12])}")
-    valid = Path(config.valid).expanduser() if config.valid else files.valid
+    valid = user_path(config.valid) if config.valid else files.valid
     if valid is not None:
         train, held = curves, read_series(valid, config, files.labels, labelled)
     else:

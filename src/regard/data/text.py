@@ -17,7 +17,7 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.documents import Documents, is_jsonl, pieces
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.records import Record, encode_record, plain, read_records
 from regard.data.settings import TextConfig
 from regard.data.store import ShardWriter, TokenFile
@@ -65,7 +65,7 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
     shaping["vocab"] = config.vocab if config.tokens == "bpe" else 0
     given = _given(config.tokenizer) if config.tokenizer else None
     if given is not None:
-        hashes["tokenizer"] = [store.sha256(Path(config.tokenizer).expanduser() / "tokenizer.json")]
+        hashes["tokenizer"] = [store.sha256(user_path(config.tokenizer) / "tokenizer.json")]
         shaping |= {"tokens": "given", "vocab": 0, "eos": given.eos, "bos": given.bos, "chat": given.chat_template}
     folder = cache_folder() / "prepared" / store.key("text", FORMAT, shaping, hashes)
     if (ready := _open(folder, given)) is None:
@@ -121,7 +121,7 @@ def locate(config: TextConfig, say: Say = to_stderr) -> _Files:
 
 def _files(name: str) -> list[Path]:
     """A file itself; the texts in a folder and its folders, by name."""
-    path = Path(name).expanduser()
+    path = user_path(name)
     if not path.is_dir():
         return [path]
     found = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(ENDINGS) and p.is_file())
@@ -134,7 +134,7 @@ def _files(name: str) -> list[Path]:
 
 
 def _given(folder: str) -> TextTokenizer:
-    tokenizer = load(Path(folder).expanduser())
+    tokenizer = load(user_path(folder))
     if not hasattr(tokenizer, "token_bytes"):
         raise ConfigError(f"{folder} is a translator's, whose tokenizer cannot write plain text; name a language model")
     return tokenizer

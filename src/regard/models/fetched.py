@@ -9,7 +9,7 @@ from pathlib import Path
 from regard.config import unknown
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.fetch import archive_file, read_bytes
-from regard.data.folders import Say, building, cache_folder, to_stderr
+from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.models import openai
 from regard.models.gguf import check_magic, convert, need_gguf
 
@@ -47,7 +47,7 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
 
     Anything else is returned as it is, for the caller to say what is not there; unless it is nearly a name.
     """
-    path = Path(model).expanduser()
+    path = user_path(model)
     if path.is_dir():
         return path
     if path.is_file() or path.suffix.lower() == ".gguf":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard import checkpoint, models
-from regard.config import at_least, fraction, from_dict, no_run, to_dict, unknown
+from regard.config import MAX_SEED, at_least, fraction, from_dict, no_run, to_dict, unknown
 from regard.data.captions import CaptionsConfig
 from regard.data.clips import AudioConfig
 from regard.data.features import TableConfig
@@ -93,6 +93,8 @@ class Run:
         if self.steps == 0 and self.minutes == 0 and self.epochs == 0:
             raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
         at_least(self, **AT_LEAST)
+        if self.seed > MAX_SEED:
+            raise ConfigError(f"seed is {self.seed}; must be at most {MAX_SEED}")
         fraction(self, "smoothing")
         if self.frozen and (self.lora or not self.start):
             raise ConfigError(
