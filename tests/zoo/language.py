@@ -125,6 +125,10 @@ LANGUAGE = [
         ),
     ),
     *bugs(
+        "generate/sampling.py",
+        ("every word of a draw gets the same noise", "+ keys * GAMMA", "+ 0 * keys", "unit/generate/test_sampling.py"),
+    ),
+    *bugs(
         "evaluate/perplexity.py",
         (
             "overlapping windows score what was scored before",

@@ -7,9 +7,13 @@ import math
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Number = float | Tensor
+
+GAMMA, MIX_1, MIX_2 = (x - 2**64 for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))  # SplitMix64
+BLOCK = 128  # words; few blocks and few words in each, so little noise is made
 
 
 def likeliest(logits: Tensor) -> Tensor:
@@ -82,15 +86,17 @@ def choose(
     """
     logits = cooled(logits.float() if logits.dtype != torch.float64 else logits, temperature)
     total = ids = None
-    if 0 < k < logits.size(-1):
-        ids = logits.topk(k).indices.sort(-1).values  # in the order in which `draw` would meet them
-        logits = logits.gather(-1, ids)
+    words = logits.size(-1)
+    if 0 < k < words:
+        logits, ids = logits.topk(k)
     elif not isinstance(p, Tensor) and p < 1.0 and not logits.is_cuda:
         total = logits.logsumexp(-1, keepdim=True)  # B 1
         columns = within_reach(logits - total, p)
         logits, ids = logits[:, columns], columns.expand(len(logits), -1)
-    places = draw(min_p(top_p(logits, p, total), least), uniform)
-    return places if ids is None else ids.gather(1, places[:, None]).squeeze(1)
+    logits = min_p(top_p(logits, p, total), least)
+    if ids is not None:
+        logits = logits.new_full((len(logits), words), -torch.inf).scatter(1, ids, logits)
+    return draw(logits, uniform)
 
 
 def within_reach(words: Tensor, p: float) -> Tensor:
@@ -103,13 +109,37 @@ def within_reach(words: Tensor, p: float) -> Tensor:
 
 
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
-    """One id per row by inverting the cumulative distribution at `uniform` in [0, 1): … V, … -> …
+    """One id per row with the probabilities of a softmax: … V, … -> …
 
-    One number per draw, made by the caller: a row's luck cannot depend on the rows beside it.
+    First a block of the vocabulary, then a word of it: where log-probability plus Gumbel noise is largest. One number
+    in [0, 1) per draw, made by the caller: a row's luck cannot depend on the rows beside it.
+
+    A row is rounded a little differently in another batch. Were a cumulative distribution inverted, the errors of all
+    words before a boundary would move it, and a draw would flip by the sum over V boundaries. Here it flips only where
+    the two largest sums are closer than the error e of a logit: at either level with a probability below 2e. No way to
+    draw stays below e / 2, and logits on a coarser grid would not help: they jump seldom, but further.
     """
-    heap = logits.double().softmax(-1).cumsum(-1)
-    ids = torch.searchsorted(heap, uniform[..., None].double() * heap[..., -1:], right=True).squeeze(-1)
-    return ids.clamp(max=logits.size(-1) - 1)
+    blocks = F.pad(logits, (0, -logits.size(-1) % BLOCK), value=-torch.inf).unflatten(-1, (-1, BLOCK))  # … G BLOCK
+    uniform, inside = uniform[..., None], torch.arange(BLOCK, device=logits.device)
+    masses = blocks.logsumexp(-1).double()  # … G
+    best = likeliest(masses + gumbel(uniform, -1 - torch.arange(masses.size(-1), device=logits.device)))[..., None]
+    words = blocks.gather(-2, best[..., None].expand(*best.shape, BLOCK)).squeeze(-2).double()  # … BLOCK
+    ids = best * BLOCK + inside
+    return ids.gather(-1, likeliest(words + gumbel(uniform, ids))[..., None]).squeeze(-1)
+
+
+def gumbel(uniform: Tensor, keys: Tensor) -> Tensor:
+    """Standard Gumbel noise, a function of a draw's number and a key alone: … 1, … K -> … K"""
+    bits = splitmix(splitmix(uniform.double().view(torch.int64)) + keys * GAMMA)
+    inside = ((bits >> 12 & (1 << 52) - 1).double() + 0.5) * 2.0**-52  # neither 0 nor 1
+    return -(-inside.log()).log()
+
+
+def splitmix(bits: Tensor) -> Tensor:
+    """The mixing function of SplitMix64 (Steele, Lea and Flood 2014), with wrapping int64 for unsigned numbers."""
+    bits = (bits ^ (bits >> 30 & (1 << 34) - 1)) * MIX_1
+    bits = (bits ^ (bits >> 27 & (1 << 37) - 1)) * MIX_2
+    return bits ^ (bits >> 31 & (1 << 33) - 1)
 
 
 def luck(rows: list[int], steps: int, seed: int) -> Tensor:
@@ -117,7 +147,7 @@ def luck(rows: list[int], steps: int, seed: int) -> Tensor:
     draws = []
     for row in rows:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + row)
-        draws.append(torch.rand(steps, generator=generator))
+        draws.append(torch.rand(steps, generator=generator, dtype=torch.double))
     return torch.stack(draws)
 
 

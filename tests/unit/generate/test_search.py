@@ -5,6 +5,8 @@ import torch
 
 from regard.errors import ConfigError
 from regard.generate.search import Search, beam_search, best_of
+from regard.models import build
+from regard.models.transformer import TransformerConfig
 from regard.predictors import Translator
 
 EOS, PAD = 0, 5
@@ -173,6 +175,21 @@ def test_a_sampled_translation_does_not_depend_on_its_company(model, numbers, te
     for how in (dict(seed=1), dict(seed=2, temperature=0.7, top_k=3), dict(seed=3, top_p=0.8)):
         together = translator.sample(texts, batch=20, **how)
         assert [h.ids for h in translator.sample(texts, batch=size, **how)] == [h.ids for h in together]
+
+
+def test_300_sampled_translations_are_the_same_in_batches_of_any_size(numbers, shake):
+    """Logits of another batch differ by about 1e-6, so one of these 1,200 draws differs with odds of 1 in 2,000."""
+    words = 4000
+    config = TransformerConfig(
+        vocab=words + 1, width=16, heads=2, ffn=16, encoder_layers=1, decoder_layers=1, max_length=16
+    )
+    numbers.pad = words
+    translator = Translator(shake(build(config), 2.5).eval(), numbers)
+    texts = [" ".join(map(str, torch.randint(1, words, (1 + n % 8,)).tolist())) for n in range(300)]
+    one, seven, many = (
+        [h.ids for h in translator.sample(texts, seed=1, batch=size, max_length=4)] for size in (1, 7, 64)
+    )
+    assert one == seven == many and len(set(map(tuple, one))) == 300
 
 
 def test_a_forced_translation_does_not_depend_on_its_company(model, numbers, texts):
