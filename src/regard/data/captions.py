@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.data import fetch, store
+from regard.data import fetch, fingerprint, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
@@ -34,6 +34,7 @@ class Captioned:
 
     pixels: np.ndarray | Chosen
     captions: list[list[str]]
+    files: int = 0  # a fingerprint of all of them
 
     def __len__(self) -> int:
         return len(self.captions)
@@ -45,7 +46,7 @@ class CaptionData:
     valid: Captioned
     tokenizer: BPE
     notes: tuple[str, ...]
-    content: int
+    files: int  # a fingerprint of the images and their captions
 
     def report(self) -> str:
         told = [sum(map(len, part.captions)) for part in (self.train, self.valid)]
@@ -65,20 +66,18 @@ class CaptionData:
 def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
     table, images, valid, valid_images = places(config)
     train, notes = captioned(table, images, config, say)
+    files = train.files
     if valid is None:
         train, held = split(train, config.held_out)
     else:
         held, more = captioned(valid, valid_images or images, config, say)
-        notes += more
+        notes, files = notes + more, fingerprint.combined([str(files), str(held.files)])
     texts = [c for captions in train.captions for c in captions]
     tokenizer = BPE.train(texts, config.vocab)
     pieces = tokenizer.encode_batch(texts)
     if cut := sum(len(ids) >= config.max_length for ids in pieces):
         notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
-    content = int(
-        hashlib.sha256("\n".join("\t".join(captions) for captions in train.captions).encode()).hexdigest()[:12], 16
-    )
-    return CaptionData(train, held, tokenizer, tuple(notes), content)
+    return CaptionData(train, held, tokenizer, tuple(notes), files)
 
 
 def places(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None]:
@@ -109,7 +108,9 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
             f"{table}: none of its {len(told):,} images can be read in {images}; say where they are: --images FOLDER"
         )
     notes = [f"passed over {len(names):,} images: {why}; the first is {names[0]}" for why, names in skipped]
-    return Captioned(pixels, [told[name] for name in kept]), notes
+    sums = fingerprint.digests(str(table), files_of(list(told), images))
+    files = fingerprint.combined(sums, told, *told.values())
+    return Captioned(pixels, [told[name] for name in kept], files), notes
 
 
 def pictures(
@@ -118,8 +119,8 @@ def pictures(
     """N 3 P P bytes, the names of those, and the others by reason; decoded once, and kept in the cache."""
     if not images.exists():
         raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
-    files = [images / name for name in names] if images.is_dir() else [images]
-    stamps = [(s.st_size, s.st_mtime_ns) if (s := stat(file)) else (-1, -1) for file in files]
+    sizes = [stat(file) for file in files_of(names, images)]
+    stamps = [(s.st_size, s.st_mtime_ns) if s else (-1, -1) for s in sizes]
     folder = cache_folder() / "prepared" / store.key("captions", FORMAT, size, names, str(images.absolute()), stamps)
     if (manifest := store.read_manifest(folder)) is None:
         say(f"preparing: decoding {len(names):,} images to {size} x {size} pixels ...")
@@ -140,6 +141,11 @@ def pictures(
     shape = (len(manifest["kept"]), 3, size, size)
     pixels = store.open_map(folder / "pixels", np.uint8, int(np.prod(shape))).reshape(shape)
     return pixels, manifest["kept"], list(manifest["skipped"].items())
+
+
+def files_of(names: list[str], images: Path) -> list[Path]:
+    """The images in a folder, or the one file that holds them all."""
+    return [images / name for name in names] if images.is_dir() else [images]
 
 
 class opened:

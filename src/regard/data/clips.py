@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data import fetch
+from regard.data import fetch, fingerprint
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
 from regard.data.folders import Say, to_stderr, user_path
@@ -112,7 +112,7 @@ class ClipData:
     train: Pictures
     valid: Pictures
     notes: tuple[str, ...] = ()  # what was cut or passed over, and why
-    content: int = 0  # a number that is another one for other clips
+    files: int = 0  # a fingerprint of the clips and their classes
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
@@ -144,9 +144,15 @@ def load_clips(config: AudioConfig, say: Say = to_stderr) -> ClipData:
         raise DataError(
             f"no clip of the class {labels[min(lost)]!r} can be read" + "".join(f"; {n}" for n in notes[:1])
         )
-    names = "\n".join(f"{clip.file}\t{clip.label}" for clip in train)
-    content = int(hashlib.sha256(names.encode()).hexdigest()[:12], 16)
-    return ClipData(labels, heard, aside, tuple(notes), content)
+    return ClipData(labels, heard, aside, tuple(notes), fingerprint_of([*train, *valid], config))
+
+
+def fingerprint_of(clips: Sequence[Clip], config: AudioConfig) -> int:
+    """Of the sounds and their classes, not of their names: a folder may be moved."""
+    lying = [Path(clip.file) for clip in clips if clip.data is None]
+    found = iter(fingerprint.digests(config.path or config.name, lying))
+    sounds = [next(found) if clip.data is None else hashlib.sha256(clip.data).hexdigest() for clip in clips]
+    return fingerprint.combined(sounds, [clip.label for clip in clips])
 
 
 def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip]]:

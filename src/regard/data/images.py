@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from regard import limits
-from regard.data import store
+from regard.data import fingerprint, store
 from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
@@ -75,7 +75,7 @@ class ImageData:
     valid: Part
     test: Part | None
     notes: tuple[str, ...] = ()  # what was passed over, and why
-    content: int = 0  # a number that is another one for other images
+    files: int = 0  # a fingerprint of the images and their classes
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
@@ -108,14 +108,13 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
         known = image_sets.read(config.name, say)
         parts = {part: resized(pixels, config.size) for part, (pixels, _) in known.parts.items()}
         found = {part: Part(grey(parts[part], config.channels), y) for part, (_, y) in known.parts.items()}
-        labels, notes = known.labels, ()
+        labels, notes, files = known.labels, (), fingerprint.combined(map(fingerprint.of_array, known.parts["train"]))
     else:
-        found, labels, notes = own(config, say)
+        found, labels, notes, files = own(config, say)
     train, valid = found["train"], found.get("valid")
     if valid is None:
         train, valid = split(train, config.held_out)
-    content = int(hashlib.sha256(train.pixels[:64].tobytes() + train.labels.tobytes()).hexdigest()[:12], 16)
-    return ImageData(labels, train, valid, found.get("test"), notes, content)
+    return ImageData(labels, train, valid, found.get("test"), notes, files)
 
 
 def spread_of(pixels: np.ndarray | Chosen) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -179,8 +178,8 @@ class Listed:
     where: str
 
 
-def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...], tuple[str, ...]]:
-    """The parts of a user's own images by name, their classes, and what there is to tell."""
+def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...], tuple[str, ...], int]:
+    """The parts of a user's own images by name, their classes, what there is to tell, and a fingerprint."""
     listed = {part: list(found) for part, found in list_parts(user_path(config.path), config.label).items()}
     if config.valid:
         listed["valid"] = list_images(user_path(config.valid), config.label)
@@ -200,7 +199,10 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
         notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
     if lost := [labels[i] for i in set(range(len(labels))) - set(found["train"][1].tolist())]:
         raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")
-    return same_channels(found), labels, tuple(notes)
+    learned = [image for part in ("train", "valid") for image in listed.get(part, [])]
+    sums = fingerprint.digests(config.path, [image.path for image in learned])
+    files = fingerprint.combined(sums, [image.label for image in learned])
+    return same_channels(found), labels, tuple(notes), files
 
 
 def same_channels(parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Part]:

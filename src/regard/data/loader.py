@@ -68,11 +68,16 @@ class Plan(ABC):
 
 
 class Loader:
-    """Batches without end: `next(loader)`. Every rank of `world` gets as many in an epoch."""
+    """Batches without end: `next(loader)`. Every rank of `world` gets as many in an epoch.
 
-    def __init__(self, source: Source, plan: Plan, seed: int, rank: int = 0, world: int = 1, content: int = 0):
+    `content` is a fingerprint of the examples; `files`, where it is not 0, of the files they come from.
+    """
+
+    def __init__(
+        self, source: Source, plan: Plan, seed: int, rank: int = 0, world: int = 1, content: int = 0, files: int = 0
+    ):
         self.source, self.plan, self.seed, self.rank, self.world = source, plan, seed, rank, world
-        self.content = content  # a fingerprint of the data
+        self.fingerprint = {"files": files} if files else {"content": content}
         self._begin(0, 0)
 
     def __iter__(self) -> "Loader":
@@ -107,8 +112,9 @@ class Loader:
         self._begin(state["epoch"], state["position"])
 
     def _settings(self) -> dict[str, int]:
-        own = {"seed": self.seed, "world": self.world, "content": self.content}
-        return self.source.settings() | self.plan.settings() | own
+        return (
+            self.source.settings() | self.plan.settings() | {"seed": self.seed, "world": self.world} | self.fingerprint
+        )
 
     def _begin(self, epoch: int, position: int) -> None:
         self.epoch, self.position = epoch, position
@@ -131,10 +137,9 @@ def check_same(state: dict[str, int], settings: dict[str, int]) -> None:
     """`CheckpointError` when a saved position was for other data or other settings."""
     for name, value in settings.items():
         if name in state and state[name] != value:
-            raise CheckpointError(
-                f"the saved data position was for {name}={state[name]}, this run has {name}={value}; "
-                "resume with the data and settings it was started with"
-            )
+            changed = f"the saved data position was for {name}={state[name]}, this run has {name}={value}"
+            changed = "the data has changed since this run was saved" if name in ("content", "files") else changed
+            raise CheckpointError(f"{changed}; resume with the data and settings it was started with")
 
 
 @dataclass(frozen=True, eq=False)

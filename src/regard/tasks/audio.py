@@ -91,7 +91,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = build(run.model).to(device)
     source, valid = ClipSource(data.train, config.masks, config.widest), ClipSource(data.valid)
     odds = class_odds(data.train.labels) if config.balanced else None
-    loader = Loader(source, FixedSize(run.batch, odds), run.seed, content=data.content)
+    loader = Loader(source, FixedSize(run.batch, odds), run.seed, files=data.files)
     common = np.bincount(data.train.labels).argmax()
     say(
         f"an epoch is {loader.batches_per_epoch:,} batches; to beat: accuracy "

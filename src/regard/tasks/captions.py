@@ -116,7 +116,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         run=run,
         model=model,
         objective=make_objective(run),
-        loader=Loader(source, FixedSize(run.batch), run.seed, content=data.content),
+        loader=Loader(source, FixedSize(run.batch), run.seed, files=data.files),
         valid_batches=lambda: (batch.to(device) for batch in in_order(valid, FixedSize(run.batch))),
         metric=watched(data, device),
         save_model=lambda folder, model: write_model(folder, model, run, data),

@@ -160,7 +160,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     counts = np.bincount(data.train.labels, minlength=len(data.labels))
     odds = class_odds(data.train.labels) if config.balanced else None
     source = ImageSource(data.train, len(data.labels), config.augment, device)
-    loader = Loader(source, FixedSize(run.batch, odds), run.seed, content=data.content)
+    loader = Loader(source, FixedSize(run.batch, odds), run.seed, files=data.files)
     valid = ImageSource(data.valid, len(data.labels), None, device)
     common = float((data.valid.labels == counts.argmax()).mean())
     say(f"an epoch is {loader.batches_per_epoch:,} batches; to beat: accuracy {common:.1%} of the commonest class")

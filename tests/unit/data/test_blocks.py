@@ -118,7 +118,8 @@ def test_resuming_gives_the_batch_that_would_have_come(tokens, steps):
 @pytest.mark.parametrize("changed", ["context", "tokens_per_batch", "seed", "content", "length"])
 def test_resuming_with_other_data_is_refused(changed):
     blocks = blocks_of(numbered(400), 12, 40, seed=3)
-    with pytest.raises(CheckpointError, match=f"{changed}=.*resume with the data and settings"):
+    told = "the data has changed" if changed == "content" else f"{changed}="
+    with pytest.raises(CheckpointError, match=f"{told}.*resume with the data and settings"):
         blocks.restore(blocks.state() | {changed: 999})
 
 
