@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard import limits
 from regard.data.folders import user_path
 from regard.data.settings import HOP, RATE
 from regard.errors import DataError
@@ -18,6 +19,8 @@ REACH = 400  # samples a frame looks at: 25 ms
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # of a WAV's format tag
 STREAMED = 0x7FFF_0000  # a size as large as this was written before the sound was: what is there counts
 ZEROS = 32  # zero crossings of the sinc on each side, when resampling
+SLOWEST, FASTEST = 1_000, 384_000  # samples a second that a file may have
+TABLE = 1 << 22  # weights worked out, or applied, at once
 PASSED = 0.95  # of the band that both rates can carry
 
 
@@ -25,6 +28,7 @@ def load_wav(path: str | Path) -> Tensor:
     """The sound of a file: samples within ±1 at `RATE`, channels mixed to one."""
     path = user_path(path)
     try:
+        limits.require(path.stat().st_size, f"reading {path}", "cut it into parts")
         data = path.read_bytes()
     except IsADirectoryError:
         raise DataError(f"{path} is a folder; name a WAV file") from None
@@ -55,8 +59,16 @@ def read_wav(data: bytes, where: str) -> tuple[Tensor, int]:
             f"{where}: {channels} channels of {bits} bits at {rate} Hz, format {tag}; we read PCM of 8, 16, 24 and 32 "
             "bits and floats of 32 and 64"
         )
+    if not SLOWEST <= rate <= FASTEST:
+        raise DataError(
+            f"{where}: {rate:,} samples a second, expected {SLOWEST:,} to {FASTEST:,}; if its header is wrong, "
+            f"convert it: ffmpeg -i FILE -ac 1 -ar {RATE} clip.wav"
+        )
     frame = channels * bits // 8
-    sound = chunks[b"data"][: len(chunks[b"data"]) // frame * frame]
+    count = len(chunks[b"data"]) // frame
+    need = 8 * count * channels + 4 * count * max(1.0, RATE / rate)  # decoded, then at our rate
+    limits.require(need, f"{where}: {count / rate:,.0f} seconds of sound", "cut it into parts")
+    sound = chunks[b"data"][: count * frame]
     if not sound:
         raise DataError(f"{where} holds no sound")
     samples = torch.from_numpy(DECODERS[tag, bits](sound).astype(np.float32)).view(-1, channels).mean(1)
@@ -89,15 +101,21 @@ def resample(samples: Tensor, rate: int, to: int = RATE) -> Tensor:
     up, down = to // math.gcd(rate, to), rate // math.gcd(rate, to)
     cut = PASSED * min(1.0, to / rate)  # of half the old rate
     reach = math.ceil(ZEROS / cut)
-    phases = torch.arange(up, dtype=torch.float64) * down / up  # where new samples stand among the old ones
-    away = torch.arange(-reach, reach + 1) - (phases % 1)[:, None]  # up x taps
-    weights = torch.sinc(cut * away) * cut * (away * math.pi / (2 * reach + 2)).cos().square()
-    old = torch.nn.functional.pad(samples, (reach, reach)).unfold(0, 2 * reach + 1, 1)
+    rows = max(1, TABLE // (2 * reach + 1))
     count = math.ceil(len(samples) * up / down)
+    phases = torch.arange(min(up, count), dtype=torch.float64) * down / up  # where new samples stand among the old
+    weights = torch.cat([_sinc(part % 1, cut, reach) for part in phases.split(rows)])  # phases x taps
+    old = torch.nn.functional.pad(samples, (reach, reach)).unfold(0, 2 * reach + 1, 1)
     new = torch.empty(count)
-    for part in torch.arange(count).split(1 << 16):
-        new[part] = (old[part * down // up] * weights[part % up].float()).sum(1)
+    for part in torch.arange(count).split(rows):
+        new[part] = (old[part * down // up] * weights[part % up]).sum(1)
     return new
+
+
+def _sinc(phases: Tensor, cut: float, reach: int) -> Tensor:
+    """A windowed sinc around each phase: phases x taps."""
+    away = torch.arange(-reach, reach + 1) - phases[:, None]
+    return (torch.sinc(cut * away) * cut * (away * math.pi / (2 * reach + 2)).cos().square()).float()
 
 
 def log_mel(samples: Tensor, mels: int = 80) -> Tensor:

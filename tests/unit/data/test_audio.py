@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.data.audio import RATE, hertz, load_wav, log_mel, mel, read_wav, resample, windows
-from regard.errors import DataError
+from regard.errors import DataError, LimitError
 
 VALUES = [0.0, 0.5, -0.5, 0.25, -1.0]
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_not_there_and_a_folder(tmp_path):
         load_wav(tmp_path)
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 16001])
+@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 16001, 191_999])
 def test_a_tone_is_the_same_tone_at_another_rate(rate):
     """The tone of 1 kHz, worked out at both rates; at the ends the sinc reaches into silence."""
     old = torch.sin(2 * math.pi * 1000 * torch.arange(rate) / rate)
@@ -100,6 +100,24 @@ def test_a_tone_is_the_same_tone_at_another_rate(rate):
 def test_a_tone_the_new_rate_cannot_carry_is_gone(rate):
     """9 kHz at 16,000 samples a second would be heard as 7 kHz."""
     assert resample(torch.sin(2 * math.pi * 9000 * torch.arange(rate) / rate), rate)[400:-400].abs().max() < 5e-3
+
+
+@pytest.mark.parametrize("rate", [1, 999, 384_001, 4_000_000_000])
+def test_a_rate_nothing_records_at_is_refused_before_resampling(rate):
+    data = riff(1, 1, 16_000, 16, b"\0" * 800)
+    data = data.replace(struct.pack("<II", 16_000, 32_000), struct.pack("<II", rate, 0))
+    with pytest.raises(DataError, match=f"x.wav: {rate:,} samples a second, expected 1,000 to 384,000"):
+        read_wav(data, "x.wav")
+
+
+def test_a_sound_larger_than_the_memory_budget_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "long.wav").write_bytes(data := riff(1, 1, 1_000, 8, b"\0" * 100_000))
+    monkeypatch.setenv("REGARD_MEMORY", "1M")
+    with pytest.raises(LimitError, match=r"x.wav: 100 seconds of sound would need .* the limit is 1.0 MB; cut it into"):
+        read_wav(data, "x.wav")
+    monkeypatch.setenv("REGARD_MEMORY", "50K")
+    with pytest.raises(LimitError, match=r"reading .*long.wav would need"):
+        load_wav(tmp_path / "long.wav")
 
 
 def test_hertz_and_mels_undo_each_other_and_meet_at_one_kilohertz():
