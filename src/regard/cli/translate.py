@@ -424,7 +424,9 @@ def translations(
 
 def read_stdin() -> Iterator[str]:
     """Lines of UTF-8 from the pipe; a wrong byte is an error that names its line."""
-    for number, raw in enumerate(sys.stdin.buffer, 1):
+    from regard.data.files import read_bounded_lines
+
+    for number, raw in enumerate(read_bounded_lines(sys.stdin.buffer, "stdin"), 1):
         try:
             line = raw.decode("utf-8")
         except UnicodeDecodeError as e:

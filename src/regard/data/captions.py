@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard import limits
 from regard.data import fetch, fingerprint, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
@@ -168,6 +169,7 @@ class opened:
             file = tar.extractfile(members[name]) if name in members else None
             if file is None:
                 raise DataError(f"{name}: there is no such file")
+            limits.require(members[name].size, f"{self.place}: {name}")
             return io.BytesIO(file.read())
 
         return member

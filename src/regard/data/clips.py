@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard import limits
 from regard.data import fetch, fingerprint
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
@@ -79,11 +80,13 @@ def class_of(path: PurePosixPath | Path) -> str:
 def _from_archive(path: Path) -> list[Clip]:
     """Of an archive of one folder, what is in that folder."""
     found: list[tuple[PurePosixPath, bytes]] = []
+    size = 0
     try:
         with tarfile.open(path) as tar:
             for member in tar:
                 name = PurePosixPath(member.name)
                 if member.isfile() and is_clip(name.name) and (file := tar.extractfile(member)):
+                    limits.require(size := size + member.size, f"{path}: {len(found) + 1:,} clips", "unpack it")
                     found.append((name, file.read()))
     except (tarfile.TarError, EOFError, OSError) as e:
         raise DataError(f"{path} cannot be read ({e}); it is damaged or no tar archive") from None

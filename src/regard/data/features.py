@@ -37,7 +37,8 @@ class Column:
     def encode(self, cells: Sequence[str]) -> np.ndarray:
         """N W numbers; a category never met has none of the values."""
         if self.values:
-            return np.array([cell.strip() for cell in cells])[:, None] == np.array(self.values)
+            place = {value: i for i, value in enumerate(self.values)}
+            return np.array([place.get(cell.strip(), -1) for cell in cells])[:, None] == np.arange(len(place))
         numbers = np.array([self.number(row, cell) for row, cell in enumerate(cells, 1)])
         return np.where(usable(numbers), numbers, self.usual)[:, None]
 

@@ -2,17 +2,22 @@
 
 import gzip
 import io
+import itertools
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from regard.errors import DataError
+from regard import limits
+from regard.errors import DataError, LimitError
 
 COMPRESSED = (".gz", ".zst")
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SOUNDS = (".wav", ".flac", ".mp3", ".ogg")
+BLOCK = 1 << 17  # bytes decompressed at a time
+RATIO, FREE = 200, 1 << 30  # how many times its size a compressed file may hold, and bytes that any may hold
+LINES = 32  # lines of the greatest length that would fit the memory budget
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -31,9 +36,9 @@ def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
         with path.open("rb") as file:
             magic = file.peek(4)
             if magic.startswith(GZIP_MAGIC):
-                yield cast(BinaryIO, gzip.GzipFile(fileobj=file))
+                yield _limited(path, cast(BinaryIO, gzip.GzipFile(fileobj=file)))
             elif magic.startswith(ZSTD_MAGIC):
-                yield _zstd(file)
+                yield _limited(path, _zstd(file))
             else:
                 yield file
     except FileNotFoundError:
@@ -44,6 +49,44 @@ def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
         raise DataError(f"{path} is a damaged gzip file; copy or compress it again") from None
     except OSError as e:
         raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+
+
+def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:
+    """The lines of a file with their ends, none of them longer than the memory allows."""
+    limit = limits.budget() // LINES
+    for number in itertools.count(1):
+        if not (line := file.readline(limit)):
+            return
+        if len(line) == limit and not line.endswith(b"\n"):
+            raise LimitError(f"{where} line {number} is longer than {limits.raise_hint(limit, 'split it')}")
+        yield line
+
+
+class _Limited(io.RawIOBase):
+    """A decompressor that stops where a file holds far more than text of its size can."""
+
+    def __init__(self, path: Path, file: BinaryIO):
+        self.path, self.file, self.done = path, file, 0
+        self.limit = max(FREE, RATIO * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        self.done += len(data)
+        if self.done > self.limit:
+            size, limit = map(limits.show_size, (self.path.stat().st_size, self.limit))
+            raise LimitError(
+                f"{self.path}: {size} compressed hold more than {limit}, which text does not; if that is meant, "
+                "decompress the file first"
+            )
+        return len(data)
+
+
+def _limited(path: Path, file: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(_Limited(path, file), BLOCK))
 
 
 def _zstd(file: BinaryIO) -> BinaryIO:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from regard.data.files import open_bytes
+from regard.data.files import open_bytes, read_bounded_lines
 from regard.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
@@ -33,7 +33,7 @@ def read_lines(path: Path) -> Iterator[str]:
     path = Path(path)
     with open_bytes(path, "a text file, one sentence per line") as file:
         number = 0
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(read_bounded_lines(file, str(path)), 1):
             if number == 1:
                 line = line.removeprefix(BOM)
             try:

@@ -46,7 +46,7 @@ def read_records(path: Path, template: str = "") -> Iterator[str | Record]:
         where = f"{path}: line {number}"
         try:
             values = json.loads(line)
-        except ValueError as e:
+        except (ValueError, RecursionError) as e:
             raise DataError(f'{where} is not JSON ({e}); wanted one record a line, as {{"text": "…"}}') from None
         record = _read(values, template, where)
         if first is not None and type(record) is not first:

@@ -8,6 +8,7 @@ import io
 import json
 import math
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
 SECONDS = ("sentence2", "text2", "hypothesis", "question2", "second")
 LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", "polarity", "gold_label")
+LONGEST = 1_000  # characters of a name
 COPIES = 4  # of a file's bytes that reading it may take
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 ENDINGS = (".csv", *TABS, ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
@@ -89,8 +91,14 @@ class Table:
         return ["" if cell is None else cell for cell in _as_text(self.data.column(name)).to_pylist()]
 
     def names(self, name: str) -> list[str]:
-        """The cells as names: text without white space around it."""
-        return [cell.strip() for cell in self.text(name)]
+        """The cells as names: text without white space around it, and not a page of it."""
+        names = [cell.strip() for cell in self.text(name)]
+        if len(longest := max(names, key=len, default="")) > LONGEST:
+            raise DataError(
+                f"{self.where(names.index(longest))}, column {name!r}: {len(longest):,} characters, expected a name of "
+                f"at most {LONGEST:,}"
+            )
+        return names
 
     def labels(self, name: str) -> list[str]:
         """The cells as names, none of which may be empty. (`none` or `?` may well be a class.)"""
@@ -378,10 +386,23 @@ def read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as box:
             limits.require(sum(member.file_size for member in box.infolist()), str(path))
-        with np.load(io.BytesIO(data), allow_pickle=False) as box:
-            return {name: box[name] for name in box.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e:
+            for member in box.infolist():
+                _check_size(box, member)
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    except (OSError, ValueError, EOFError, zlib.error, NotImplementedError, RuntimeError, zipfile.BadZipFile) as e:
         raise DataError(f"{path} cannot be read as NPZ ({e})") from None
+
+
+def _check_size(box: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """`ValueError` if an array of an NPZ file claims to be larger than it is: NumPy would allocate that much."""
+    from numpy.lib import format as npy
+
+    with box.open(member) as file:
+        version = npy.read_magic(file)
+        shape, _, kind = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    if math.prod(shape) * kind.itemsize > member.file_size:
+        raise ValueError(f"{member.filename} has {member.file_size:,} bytes, and its header promises more")
 
 
 def table_of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Table:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -231,3 +232,48 @@ def test_a_compressed_table_may_not_outgrow_the_memory(tmp_path, monkeypatch):
     np.savez_compressed(tmp_path / "x.npz", a=np.zeros(3_000_000))
     with pytest.raises(LimitError, match=r"would need 22\.9 MB"):
         read_table(tmp_path / "x.npz")
+
+
+def npz(**members: bytes) -> bytes:
+    box = io.BytesIO()
+    with zipfile.ZipFile(box, "w") as file:
+        for name, data in members.items():
+            file.writestr(f"{name}.npy", data)
+    return box.getvalue()
+
+
+def npy(array: np.ndarray) -> bytes:
+    box = io.BytesIO()
+    np.save(box, array)
+    return box.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "cannot be read as NPZ"),
+        (npz(), "no rows"),
+        (npz(x=b"not an array"), "cannot be read as NPZ"),
+        (npz(x=npy(np.zeros(3)).replace(b"(3,)", b"(3" + b"0" * 12 + b",)")), "its header promises more"),
+        (npz(x=npy(np.arange(3)), y=npy(np.arange(4))), "different lengths"),
+        (npz(x=npy(np.array([{}], dtype=object))), "cannot be read as NPZ"),
+        (npz(x=npy(np.zeros(999)))[:600], "cannot be read as NPZ"),
+    ],
+)
+def test_a_broken_or_empty_npz_is_one_sentence(data, said):
+    with pytest.raises(DataError, match=said):
+        parse_table(Path("x.npz"), data)
+
+
+def test_a_name_is_not_a_page():
+    table = parse_table(Path("x.csv"), b"id,value\na,1\n" + b"b" * 5000 + b",2\n")
+    assert table.text("id")[1] == "b" * 5000
+    with pytest.raises(
+        DataError, match=r"x.csv line 3, column 'id': 5,000 characters, expected a name of at most 1,000"
+    ):
+        table.names("id")
+
+
+def test_rows_may_stand_between_carriage_returns_as_old_programs_write_them():
+    table = parse_table(Path("x.csv"), b"text,label\ra good film,pos\ra bad film,neg\r")
+    assert table.columns == ["text", "label"] and table.text("text") == ["a good film", "a bad film"]

@@ -1,0 +1,41 @@
+"""Compressed files and long lines: read as they are, and refused where they hold more than anybody means."""
+
+import gzip
+import io
+
+import pytest
+
+from regard.data import files
+from regard.data.files import open_bytes, read_bounded_lines
+from regard.data.pairs import read_lines
+from regard.errors import LimitError
+
+
+def test_a_compressed_file_is_read_whole(tmp_path):
+    lines = [b"line %d\n" % i for i in range(50_000)]
+    (tmp_path / "x.gz").write_bytes(gzip.compress(b"".join(lines)))
+    with open_bytes(tmp_path / "x.gz") as file:
+        assert list(file) == lines
+    with open_bytes(tmp_path / "x.gz") as file:
+        assert file.read(1 << 22) == b"".join(lines)
+
+
+def test_a_compressed_file_that_holds_far_more_than_its_size_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "FREE", 1 << 20)
+    path = tmp_path / "bomb.txt.gz"
+    path.write_bytes(gzip.compress(b"x" * (4 << 20)))
+    with pytest.raises(LimitError, match=r"bomb.txt.gz: 4.* KB compressed hold more than 1.0 MB"):
+        list(read_lines(path))
+    path.write_bytes(gzip.compress(bytes(i * i // 7 % 251 for i in range(4 << 20))))  # as large, but compressed less
+    with open_bytes(path) as file:
+        assert len(file.read()) == 4 << 20
+
+
+def test_a_line_longer_than_the_memory_allows_is_refused_by_its_number(monkeypatch):
+    monkeypatch.setenv("REGARD_MEMORY", "3200")  # 32 lines of 100 bytes
+    lines = [b"x" * 99 + b"\n", b"y\n", b"z" * 99]
+    assert list(read_bounded_lines(io.BytesIO(b"".join(lines)), "x.txt")) == lines
+    with pytest.raises(
+        LimitError, match=r"x.txt line 2 is longer than 100 B; split it, or raise it with REGARD_MEMORY"
+    ):
+        list(read_bounded_lines(io.BytesIO(b"y\n" + b"x" * 100 + b"\n"), "x.txt"))
