@@ -1,5 +1,6 @@
 """What a person at the terminal hears: remarks, passing lines, and how far long work has come."""
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,15 +34,20 @@ def say(text: str, passing: bool = False) -> None:
     """A line on stderr, out of the way of results. A `passing` one is written over by what is said next."""
     global _open
     start, _open = WIPE if _open else "", passing
-    print(start + text, end="" if passing else "\n", file=sys.stderr, flush=True)
+    _print(start + text + ("" if passing else "\n"))
 
 
 def settle(wipe: bool = False) -> None:
     """A passing line passes no more: it stays, or is wiped out."""
     global _open
     if _open:
-        print(WIPE if wipe else "\n", end="", file=sys.stderr, flush=True)
+        _print(WIPE if wipe else "\n")
     _open = False
+
+
+def _print(text: str) -> None:
+    with contextlib.suppress(OSError):  # a terminal that was closed must not end the work, which may have to be saved
+        print(text, end="", file=sys.stderr, flush=True)
 
 
 def duration(seconds: float) -> str:

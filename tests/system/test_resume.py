@@ -2,9 +2,11 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,14 @@ from tests.unit.train.toy import Loader, Task, outcome, toy_run, toy_train
 from regard import checkpoint
 from regard.errors import CheckpointError, ConfigError, WorkFailed
 from regard.train.run import read_run
+from regard.train.signals import Interrupts
 
+TERMINAL = """
+import fcntl, runpy, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # what is on the other end of stdin is the terminal of this process
+del sys.argv[0]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=False)
+"""
 SETTINGS = {
     "adamw": dict(name="adamw"),
     "muon": dict(name="muon"),
@@ -110,7 +119,7 @@ def test_a_disk_that_fails_at_any_moment_costs_nothing(tmp_path: Path, moment: s
     assert call > 15, f"only {call - 1} calls of os.{moment}: is everything still written through checkpoint.py?"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
     folder = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
@@ -120,6 +129,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Sig
     )  # fmt: skip
     while not (folder / "state.safetensors").exists():
         assert child.poll() is None, child.stderr and child.stderr.read()
+        time.sleep(0.01)
     child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 128 + number
@@ -129,6 +139,40 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Sig
     toy_train(folder, read_run(folder), resume=True)
     toy_train(tmp_path / "whole")
     assert outcome(folder) == outcome(tmp_path / "whole")
+
+
+def test_a_terminal_that_is_closed_costs_nothing(tmp_path: Path):
+    """The kernel sends SIGHUP, and nothing can be printed any more; the run is saved all the same."""
+    folder = tmp_path / "run"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(
+        [sys.executable, "-c", TERMINAL, "tests.unit.train.toy", folder, "pause=0.01"],
+        env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+    )  # fmt: skip
+    os.close(theirs)
+    while not (folder / "state.safetensors").exists():
+        assert child.poll() is None, os.read(ours, 100_000)
+        time.sleep(0.01)
+    os.close(ours)
+    assert child.wait(60) == 128 + signal.SIGHUP
+    assert checkpoint.load_state(folder / "state.safetensors")[1]["progress"]["step"] < 24
+    toy_train(folder, read_run(folder), resume=True)
+    toy_train(tmp_path / "whole")
+    assert outcome(folder) == outcome(tmp_path / "whole")
+
+
+def test_under_nohup_a_run_does_not_hear_of_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.signal
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.signal == signal.SIGTERM
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_minutes_fix_the_steps_once(tmp_path: Path):

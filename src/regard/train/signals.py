@@ -1,11 +1,11 @@
-"""Ctrl-C and SIGTERM: first a flag that the loop reads between steps, the second time at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: first a flag that the loop reads between steps, the second time at once."""
 
 import signal
 import threading
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
@@ -18,7 +18,9 @@ class Interrupts:
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other
-            self.before = {number: signal.signal(number, self._heard) for number in SIGNALS}
+            nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # then the run outlives its terminal
+            heard = [number for number in SIGNALS if not (nohup and number == signal.SIGHUP)]
+            self.before = {number: signal.signal(number, self._heard) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -32,5 +34,5 @@ class Interrupts:
         self.signal = number
 
     def exit(self) -> SystemExit:
-        """130 after Ctrl-C, 143 after SIGTERM, as shells expect."""
+        """130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP, as shells expect."""
         return SystemExit(128 + self.signal)
