@@ -20,7 +20,7 @@ from regard.errors import ConfigError, DataError
 from regard.output import check_output
 
 if TYPE_CHECKING:
-    from regard.data.store import TokenFile
+    from regard.data.text import TokenFile
     from regard.predictors import Writer
 
 ROUGE = {"rouge_l": "its answers", "rouge_l_first": "the first sentence of each text instead"}
@@ -228,8 +228,7 @@ def held_out_text(model: "Writer", folder: Path, data: str, context: int) -> tup
     """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
     text all but its first token."""
     from regard.data.documents import is_jsonl, read_text
-    from regard.data.store import TokenFile
-    from regard.data.text import TextConfig, prepare_text
+    from regard.data.text import TextConfig, TokenFile, prepare_text
     from regard.train.run import read_run
 
     if data and not is_jsonl(Path(data)):

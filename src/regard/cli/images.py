@@ -59,7 +59,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
     """What to score on: its name, N C P P bytes, N classes."""
     import numpy as np
 
-    from regard.data.images import ImagesConfig, decoded, grey, list_images, load_images
+    from regard.data.images import ImagesConfig, decoded, list_images, load_images, with_channels
     from regard.train.run import read_run
 
     channels, side, _ = model.shape
@@ -81,7 +81,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
     pixels, kept, skipped = decoded(images, side, channels, flags.say)
     for why, names in skipped:
         flags.say(f"passed over {len(names):,}: {why}; the first is {names[0]}")
-    return data, grey(pixels, channels), np.array([at[images[i].label] for i in kept])
+    return data, with_channels(pixels, channels), np.array([at[images[i].label] for i in kept])
 
 
 def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json: bool, flags: Flags) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from regard.data.batch import Tokens
 from regard.data.loader import EvenSize, Source
-from regard.data.store import TokenFile
+from regard.data.text import TokenFile
 from regard.errors import ConfigError, DataError
 
 OPEN = 128  # rows that a record may still join while records are packed

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,17 +16,18 @@ from regard import limits
 from regard.data import fetch, fingerprint, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
-from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
-from regard.data.images import PATHS, Chosen, kept, read_image, spread_of, stat
+from regard.data.folders import Say, to_stderr, user_path
+from regard.data.images import PATHS, Chosen, Pixels, kept, read_image, spread_of, stat
 from regard.data.labelled import NONE
 from regard.data.loader import Source
 from regard.data.pairs import clean
 from regard.data.settings import CaptionsConfig
+from regard.data.store import Column, Flat, StoreWriter
 from regard.data.tables import read_table
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
-FORMAT = 1
+VERSION = 1  # of what is made of the same files
 CAPTIONS = ("caption", "captions", "text", "sentence", "description")
 
 
@@ -33,7 +35,7 @@ CAPTIONS = ("caption", "captions", "text", "sentence", "description")
 class Captioned:
     """N images, N 3 P P bytes, and of each its captions."""
 
-    pixels: np.ndarray | Chosen
+    pixels: Pixels
     captions: list[list[str]]
     files: int = 0  # a fingerprint of all of them
 
@@ -116,32 +118,33 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
 
 def pictures(
     names: list[str], images: Path, size: int, say: Say
-) -> tuple[np.ndarray, list[str], list[tuple[str, list[str]]]]:
+) -> tuple[Flat, list[str], list[tuple[str, list[str]]]]:
     """N 3 P P bytes, the names of those, and the others by reason; decoded once, and kept in the cache."""
     if not images.exists():
         raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
     sizes = [stat(file) for file in files_of(names, images)]
     stamps = [(s.st_size, s.st_mtime_ns) if s else (-1, -1) for s in sizes]
-    folder = cache_folder() / "prepared" / store.key("captions", FORMAT, size, names, str(images.absolute()), stamps)
-    if (manifest := store.read_manifest(folder)) is None:
-        say(f"preparing: decoding {len(names):,} images to {size} x {size} pixels ...")
-        with building(folder) as temporary:
-            kept, skipped = [], defaultdict(list)
-            with opened(images) as find_image, open(temporary / "pixels", "wb") as file:
-                for name in names:
-                    try:
-                        found, _ = read_image(find_image(name), size)
-                    except DataError as e:
-                        skipped[str(e).rsplit(": ", 1)[-1]].append(name)
-                        continue
-                    kept.append(name)
-                    file.write(np.ascontiguousarray(np.moveaxis(found, -1, 0)).tobytes())
-            store.write_manifest(temporary, {"format": FORMAT, "kept": kept, "skipped": skipped})
-        manifest = store.read_manifest(folder)
-        assert manifest is not None
-    shape = (len(manifest["kept"]), 3, size, size)
-    pixels = store.open_map(folder / "pixels", np.uint8, int(np.prod(shape))).reshape(shape)
-    return pixels, manifest["kept"], list(manifest["skipped"].items())
+    ready = store.prepare(
+        store.key("captions", VERSION, size, names, str(images.absolute()), stamps),
+        lambda writer: _decode(names, images, size, writer),
+        say,
+        f"decoding {len(names):,} images to {size} x {size} pixels",
+    )
+    return ready.part("images")["pixels"], ready.manifest["kept"], list(ready.manifest["skipped"].items())
+
+
+def _decode(names: list[str], images: Path, size: int, writer: StoreWriter) -> dict[str, Any]:
+    kept, skipped = [], defaultdict(list)
+    with opened(images) as find_image, writer.part("images", pixels=Column(np.uint8, shape=(3, size, size))) as part:
+        for name in names:
+            try:
+                pixels, _ = read_image(find_image(name), size)
+            except DataError as e:
+                skipped[str(e).rsplit(": ", 1)[-1]].append(name)
+                continue
+            kept.append(name)
+            part.append(pixels=np.moveaxis(pixels, -1, 0))
+    return {"kept": kept, "skipped": skipped}
 
 
 def files_of(names: list[str], images: Path) -> list[Path]:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import torch
@@ -21,13 +21,14 @@ from regard.data import fingerprint, store
 from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
-from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import ImagesConfig
+from regard.data.store import Column, Flat, StoreWriter
 from regard.data.tables import LABELS, read_table
 from regard.errors import ConfigError, DataError, MissingExtra
 
-FORMAT = 1
+VERSION = 1  # of what is made of the same files
 PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
 OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nobody says otherwise
 HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
@@ -37,10 +38,13 @@ AT_ONCE = 1024  # images on their way from a file to where they are kept
 MEASURED = 10_000  # images, at most, whose mean and spread are taken
 
 
+Pixels: TypeAlias = "np.ndarray | Flat | Chosen"  # N C P P bytes
+
+
 class Chosen:
     """Some of many images, which may lie in a file: N C P P bytes that are read when they are asked for."""
 
-    def __init__(self, every: "np.ndarray | Chosen", rows: np.ndarray):
+    def __init__(self, every: Pixels, rows: np.ndarray):
         self.every, self.rows = every, rows
         self.shape = (len(rows), *every.shape[1:])
         self.nbytes = math.prod(self.shape)
@@ -56,7 +60,7 @@ class Chosen:
 class Part:
     """N images as bytes, N C P P, and the numbers of their classes, N."""
 
-    pixels: np.ndarray | Chosen
+    pixels: Pixels
     labels: np.ndarray
 
     def __len__(self) -> int:
@@ -117,7 +121,7 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
     return ImageData(labels, train, valid, found.get("test"), notes, files)
 
 
-def spread_of(pixels: np.ndarray | Chosen) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation, one a channel, of N C P P bytes as numbers between 0 and 1; of many images, that of
     some from all over, as those of a class often lie together."""
     rows = np.unique(np.linspace(0, len(pixels) - 1, min(MEASURED, len(pixels))).astype(int))
@@ -166,6 +170,11 @@ def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
     return (pixels * np.array(GREY, np.float32)[:, None, None]).sum(1, keepdims=True).round().astype(np.uint8)
 
 
+def with_channels(pixels: Pixels, channels: int) -> Pixels:
+    """The same for images that may lie in a file, where they stay if nothing is to be changed."""
+    return pixels if channels in (0, pixels.shape[1]) else grey(pixels[:], channels)
+
+
 # A user's own
 
 
@@ -205,10 +214,10 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
     return same_channels(found), labels, tuple(notes), files
 
 
-def same_channels(parts: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, Part]:
+def same_channels(parts: dict[str, tuple[Pixels, np.ndarray]]) -> dict[str, Part]:
     """Grey beside colours becomes colours: parts are decoded one by one."""
     most = max(pixels.shape[1] for pixels, _ in parts.values())
-    return {name: Part(grey(pixels, most), classes) for name, (pixels, classes) in parts.items()}
+    return {name: Part(with_channels(pixels, most), classes) for name, (pixels, classes) in parts.items()}
 
 
 def list_parts(path: Path, label: str = "") -> dict[str, Sequence[Listed]]:
@@ -245,19 +254,16 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 def decoded(
     images: Sequence[Listed], size: int, channels: int, say: Say
-) -> tuple[np.ndarray, list[int], list[tuple[str, list[str]]]]:
+) -> tuple[Flat, list[int], list[tuple[str, list[str]]]]:
     """The bytes of those that can be read, N C P P; which those are; and the others by reason."""
     about = [(str(i.path), *((s.st_size, s.st_mtime_ns) if (s := stat(i.path)) else (-1, -1))) for i in images]
-    folder = cache_folder() / "prepared" / store.key("images", FORMAT, size, channels, about)
-    if (manifest := store.read_manifest(folder)) is None:
-        say(f"preparing: decoding {len(images):,} images to {size} x {size} pixels ...")
-        with building(folder) as temporary:
-            _decode(images, size, channels, temporary)
-        manifest = store.read_manifest(folder)
-        assert manifest is not None
-    kept, shape = manifest["kept"], (len(manifest["kept"]), manifest["channels"], size, size)
-    pixels = store.open_map(folder / "pixels", np.uint8, int(np.prod(shape))).reshape(shape)
-    return pixels, kept, list(manifest["skipped"].items())
+    ready = store.prepare(
+        store.key("images", VERSION, size, channels, about),
+        lambda writer: _decode(images, size, channels, writer),
+        say,
+        f"decoding {len(images):,} images to {size} x {size} pixels",
+    )
+    return ready.part("images")["pixels"], ready.manifest["kept"], list(ready.manifest["skipped"].items())
 
 
 def stat(path: Path) -> Any:
@@ -267,9 +273,10 @@ def stat(path: Path) -> Any:
         return None
 
 
-def _decode(images: Sequence[Listed], size: int, channels: int, folder: Path) -> None:
+def _decode(images: Sequence[Listed], size: int, channels: int, writer: StoreWriter) -> dict[str, Any]:
     kept, skipped, modes = [], defaultdict(list), Counter[int]()
-    with open(folder / "colours", "wb") as file:
+    colours_file = writer.folder / "colours"  # until all are seen, nobody knows whether one has colours
+    with open(colours_file, "wb") as file:
         for i, image in enumerate(images):
             try:
                 found, colours = read_image(image.path, size)
@@ -283,13 +290,11 @@ def _decode(images: Sequence[Listed], size: int, channels: int, folder: Path) ->
         why = "; ".join(skipped)
         raise DataError(f"none of {len(images):,} images can be read: {why}" if images else "there are no images")
     channels = channels or max(modes)
-    every = store.open_map(folder / "colours", np.uint8, len(kept) * size * size * 3).reshape(-1, size, size, 3)
-    with open(folder / "pixels", "wb") as file:
-        for x in every:
-            flat = np.moveaxis(x, -1, 0)[None]
-            file.write(np.ascontiguousarray(grey(flat, channels)).tobytes())
-    (folder / "colours").unlink()
-    store.write_manifest(folder, {"format": FORMAT, "kept": kept, "skipped": skipped, "channels": channels})
+    with writer.part("images", pixels=Column(np.uint8, shape=(channels, size, size))) as part:
+        for x in np.memmap(colours_file, np.uint8, "r", shape=(len(kept), size, size, 3)):
+            part.append(pixels=grey(np.moveaxis(x, -1, 0)[None], channels))
+    colours_file.unlink()
+    return {"kept": kept, "skipped": skipped}
 
 
 def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
@@ -349,7 +354,7 @@ class ImageSource(Source):
         return Samples((pixels,), labels, rows)
 
 
-def kept(pixels: np.ndarray | Chosen, device: str) -> Tensor | None:
+def kept(pixels: Pixels, device: str) -> Tensor | None:
     """All images on `device` where they fit, else None. Those of a file come some at a time."""
     if pixels.nbytes >= ROOM * free_memory(device):
         return None

@@ -1,7 +1,4 @@
-"""Labelled text to a prepared folder: a tokenizer, ids and labels as memory maps, a manifest of what was done.
-
-The folder's name is a hash of the settings and of the input files; the same request finds the same folder.
-"""
+"""Labelled text to a prepared store: a tokenizer, ids and labels."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -15,14 +12,14 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.examples import Example, Tagged, read_examples, read_tagged
-from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LabelledConfig
-from regard.data.store import Shards, ShardWriter, open_shards
+from regard.data.store import Column, PartWriter, Prepared, StoreWriter
 from regard.data.tokenizers import load
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 
-FORMAT = 1
+VERSION = 1  # of what is made of the same settings and files
 KINDS = ("classify", "pair", "tag")
 NONE = -1  # of a piece that has no label: it does not count
 GROUP = 1024  # texts encoded at a time
@@ -30,45 +27,14 @@ GROUP = 1024  # texts encoded at a time
 Rows = Sequence[Any]  # of Example, or of Tagged
 
 
-class LabelledFile:
-    """Ids of N texts, where the second text of each begins, and labels: one a text, or one a piece."""
-
-    def __init__(self, ids: Shards, offsets: np.ndarray, seconds: np.ndarray, labels: Shards, per_piece: bool):
-        self.ids, self.offsets, self.seconds, self.labels = ids, offsets, seconds, labels
-        self.per_piece = per_piece
-
-    @classmethod
-    def open(cls, folder: Path, part: str, manifest: dict[str, Any]) -> "LabelledFile":
-        about, shard, per_piece = manifest["parts"][part], manifest["shard"], manifest["kind"] == "tag"
-        texts, tokens = about["texts"], about["tokens"]
-        ids = open_shards(folder, f"{part}.ids", np.dtype(manifest["dtype"]), tokens, shard)
-        offsets = open_shards(folder, f"{part}.offsets", np.int64, texts + 1, shard)
-        seconds = open_shards(folder, f"{part}.seconds", np.int64, texts, shard)
-        labels = open_shards(folder, f"{part}.labels", np.int32, tokens if per_piece else texts, shard)
-        return cls(ids, offsets.read(0, texts + 1), seconds.read(0, texts), labels, per_piece)
-
-    def __len__(self) -> int:
-        return len(self.seconds)
-
-    def lengths(self) -> np.ndarray:
-        return np.diff(self.offsets)
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, int, np.ndarray]:
-        """The ids of a text, the place where its second text begins, and its label, or those of its pieces."""
-        start, stop = int(self.offsets[i]), int(self.offsets[i + 1])
-        place = (start, stop) if self.per_piece else (i, i + 1)
-        return self.ids.read(start, stop), int(self.seconds[i]), self.labels.read(*place)
-
-
 @dataclass(frozen=True)
-class PreparedLabels:
-    """A prepared folder, open for reading."""
+class PreparedLabels(Prepared):
+    """Labelled texts, ready, in columns: `ids`, where the `second` text of each begins, and `labels`, one a text or one
+    a piece."""
 
-    folder: Path
-    manifest: dict[str, Any]
     tokenizer: WordPiece
-    train: LabelledFile
-    valid: LabelledFile
+    train: dict[str, Any]
+    valid: dict[str, Any]
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -95,22 +61,23 @@ def prepare_labels(config: LabelledConfig, kind: str, say: Say = to_stderr) -> P
         given = given_tokenizer(config.tokenizer)
         hashes["tokenizer"] = hashlib.sha256(given.tokenizer.to_str().encode()).hexdigest()
         shaping |= {"vocab": 0, "lower": True}
-    folder = cache_folder() / "prepared" / store.key("labels", FORMAT, kind, shaping, endings, hashes)
-    if (ready := _open(folder, given)) is None:
-        say("preparing: reading the examples, cutting them into pieces ...")
-        with building(folder) as temporary:
-            _build(config, kind, hashes, given, temporary)
-        ready = _open(folder, given)
-        assert ready is not None
-    say(ready.report())
-    return ready
+    ready = store.prepare(
+        store.key("labels", VERSION, kind, shaping, endings, hashes),
+        lambda writer: _build(config, kind, hashes, given, writer),
+        say,
+        "reading the examples, cutting them into pieces",
+    )
+    parts = (ready.part(part) for part in ("train", "valid"))
+    prepared = PreparedLabels(ready, given or WordPiece.load(ready.folder), *parts)
+    say(prepared.report())
+    return prepared
 
 
 def describe(manifest: dict[str, Any]) -> str:
     """The manifest's report as text."""
     r, config = manifest["report"], manifest["config"]
     texts = "sentences" if manifest["kind"] == "tag" else "pairs" if manifest["kind"] == "pair" else "texts"
-    sizes = [manifest["parts"][part]["texts"] for part in ("train", "valid")]
+    sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
     total, common = sum(r["counts"].values()), sorted(r["counts"].items(), key=lambda item: -item[1])
     shown = [f"{label} {count:,} ({count / total:.1%})" for label, count in common]
     shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
@@ -216,14 +183,9 @@ def given_tokenizer(folder: str) -> WordPiece:
     return tokenizer
 
 
-def _open(folder: Path, given: WordPiece | None) -> PreparedLabels | None:
-    if (manifest := store.read_manifest(folder)) is None:
-        return None
-    train, valid = (LabelledFile.open(folder, part, manifest) for part in ("train", "valid"))
-    return PreparedLabels(folder, manifest, given or WordPiece.load(folder), train, valid)
-
-
-def _build(config: LabelledConfig, kind: str, hashes: dict[str, str], given: WordPiece | None, to: Path) -> None:
+def _build(
+    config: LabelledConfig, kind: str, hashes: dict[str, str], given: WordPiece | None, writer: StoreWriter
+) -> dict[str, Any]:
     train, valid, empty = read_parts(config, kind)
     train_file, valid_file = locate(config)
     counts = Counter(labels_of(train))
@@ -233,32 +195,30 @@ def _build(config: LabelledConfig, kind: str, hashes: dict[str, str], given: Wor
     check_known(valid, labels, str(valid_file or train_file))
     lines = [line for row in train for line in _texts(row)]
     tokenizer = given or WordPiece.train(lines, config.vocab, config.lower)
-    tokenizer.save(to, config.max_length)
-    dtype, parts, cut = store.id_type(tokenizer.size), {}, 0
-    for part, rows in (("train", train), ("valid", valid)):
-        parts[part], more = _write(to, part, rows, tokenizer, labels, dtype, config.max_length)
-        cut += more
+    tokenizer.save(writer.folder, config.max_length)
+    columns = {
+        "ids": Column(store.id_type(tokenizer.size), ragged=True),
+        "second": Column(np.int64),
+        "labels": Column(np.int32, ragged=kind == "tag"),
+    }
+    cut = 0
+    for name, rows in (("train", train), ("valid", valid)):
+        with writer.part(name, **columns) as part:
+            cut += _write(part, rows, tokenizer, labels, config.max_length)
     seen = {content(row) for row in train}
-    store.write_manifest(
-        to,
-        {
-            "format": FORMAT,
-            "kind": kind,
-            "config": to_dict(config),
-            "inputs": hashes,
-            "labels": labels,
-            "vocab": tokenizer.size,
-            "dtype": dtype.name,
-            "shard": store.SHARD,
-            "parts": parts,
-            "report": {
-                "counts": {label: counts[label] for label in labels},
-                "empty": empty,
-                "cut": cut,
-                "shared": sum(content(row) in seen for row in valid),
-            },
+    return {
+        "kind": kind,
+        "config": to_dict(config),
+        "inputs": hashes,
+        "labels": labels,
+        "vocab": tokenizer.size,
+        "report": {
+            "counts": {label: counts[label] for label in labels},
+            "empty": empty,
+            "cut": cut,
+            "shared": sum(content(row) in seen for row in valid),
         },
-    )
+    }
 
 
 def _texts(row: Example | Tagged) -> list[str]:
@@ -267,31 +227,18 @@ def _texts(row: Example | Tagged) -> list[str]:
     return [row.text] if row.second is None else [row.text, row.second]
 
 
-def _write(
-    to: Path, part: str, rows: Rows, tokenizer: WordPiece, labels: list[str], dtype: np.dtype, max_length: int
-) -> tuple[dict[str, int], int]:
+def _write(part: PartWriter, rows: Rows, tokenizer: WordPiece, labels: list[str], max_length: int) -> int:
+    """How many texts were cut."""
     numbers = {label: i for i, label in enumerate(labels)}
     cut = 0
-    with (
-        ShardWriter(to, f"{part}.ids", dtype) as ids,
-        ShardWriter(to, f"{part}.offsets", np.int64) as offsets,
-        ShardWriter(to, f"{part}.seconds", np.int64) as seconds,
-        ShardWriter(to, f"{part}.labels", np.int32) as marks,
-    ):
-        offsets.write([0])
-        for start in range(0, len(rows), GROUP):
-            group = rows[start : start + GROUP]
-            for row, found in zip(group, encode_rows(group, tokenizer, max_length), strict=True):
-                ids.write(found.ids)
-                offsets.write([ids.length])
-                seconds.write([second_from(found)])
-                cut += found.cut > 0
-                marks.write(
-                    first_pieces(found, [numbers[t] for t in row.tags])
-                    if isinstance(row, Tagged)
-                    else [numbers[row.label]]
-                )
-        return {"texts": len(rows), "tokens": ids.length}, cut
+    for start in range(0, len(rows), GROUP):
+        group = rows[start : start + GROUP]
+        for row, encoded in zip(group, encode_rows(group, tokenizer, max_length), strict=True):
+            tags = isinstance(row, Tagged)
+            marks = first_pieces(encoded, [numbers[t] for t in row.tags]) if tags else numbers[row.label]
+            part.append(ids=encoded.ids, second=second_from(encoded), labels=marks)
+            cut += encoded.cut > 0
+    return cut
 
 
 def encode_rows(rows: Sequence[Any], tokenizer: WordPiece, max_length: int) -> list[Encoded]:

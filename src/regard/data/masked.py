@@ -1,14 +1,9 @@
-"""Documents to a prepared folder for BERT's pre-training: WordPiece, sentences as memory maps, a manifest.
-
-Everything streams: a document comes in, its ids go out. The folder's name is a hash of the settings and of the input
-files; the same request finds the same folder and does no work.
-"""
+"""Documents to a prepared store for BERT's pre-training: WordPiece, and the ids of sentences."""
 
 import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -18,14 +13,14 @@ import numpy as np
 
 from regard.config import to_dict
 from regard.data import fetch, store
-from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.sentences import Corpus, sentences
 from regard.data.settings import MaskedConfig
-from regard.data.store import Shards, ShardWriter, open_shards
+from regard.data.store import Column, Flat, Prepared, StoreWriter
 from regard.data.tokenizers.wordpiece import INSIDE, SPECIAL, WordPiece
 from regard.errors import ConfigError, DataError
 
-FORMAT = 1
+VERSION = 1  # of what is made of the same settings and files
 ENDINGS = (".txt", ".md", ".jsonl")  # of the files that are read in a folder
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
 GROUP = 64  # documents encoded at a time
@@ -34,7 +29,7 @@ GROUP = 64  # documents encoded at a time
 class Sentences:
     """The ids of documents, one sentence after the other, without [CLS] and [SEP]."""
 
-    def __init__(self, ids: Shards, sentences: np.ndarray, documents: np.ndarray):
+    def __init__(self, ids: Flat, sentences: np.ndarray, documents: np.ndarray):
         self.ids = ids
         self.sentences = sentences  # S+1 places in `ids`, where each begins and the last one ends
         self.documents = documents  # N+1 places in `sentences`
@@ -44,17 +39,12 @@ class Sentences:
         """The same over lists in memory: documents of sentences of ids."""
         flat = [s for document in documents for s in document]
         ids = np.array([i for s in flat for i in s], np.int64)
-        return cls(Shards([ids]), _places(map(len, flat)), _places(map(len, documents)))
+        return cls(Flat([ids]), _places(map(len, flat)), _places(map(len, documents)))
 
     @classmethod
-    def open(cls, folder: Path, part: str, manifest: dict[str, Any]) -> "Sentences":
-        about, shard = manifest["parts"][part], manifest["shard"]
-        ids = open_shards(folder, f"{part}.ids", np.dtype(manifest["dtype"]), about["tokens"], shard)
-        places = []
-        for name in ("sentences", "documents"):
-            found = open_shards(folder, f"{part}.{name}", np.int64, about[name] + 1, shard)
-            places.append(found.read(0, len(found)))
-        return cls(ids, *places)
+    def open(cls, columns: dict[str, Any]) -> "Sentences":
+        lengths = columns["lengths"]
+        return cls(columns["ids"].values, _places(lengths.values[:]), lengths.offsets)
 
     def __len__(self) -> int:
         """How many documents."""
@@ -66,11 +56,9 @@ def _places(lengths: Iterable[int]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PreparedMasked:
-    """A prepared folder, open for reading."""
+class PreparedMasked(Prepared):
+    """Documents, ready."""
 
-    folder: Path
-    manifest: dict[str, Any]
     tokenizer: WordPiece
     train: Sentences
     valid: Sentences
@@ -82,11 +70,10 @@ class PreparedMasked:
 
     def report(self) -> str:
         """What was read and what was noticed, in a few lines."""
-        r, parts = self.manifest["report"], self.manifest["parts"]
-        train, valid = parts["train"], parts["valid"]
+        r, train, valid = self.manifest["report"], self.train, self.valid
         lines = [
-            f"{train['documents']:,} documents of {train['sentences']:,} sentences and {train['tokens']:,} tokens to "
-            f"train on, {valid['documents']:,} for validation, {self.manifest['vocab']:,} pieces; "
+            f"{len(train):,} documents of {len(train.sentences) - 1:,} sentences and {len(train.ids):,} tokens to "
+            f"train on, {len(valid):,} for validation, {self.manifest['vocab']:,} pieces; "
             f"unigram entropy {r['entropy']:.3f}",
         ]
         if r["repeated"]:
@@ -120,15 +107,16 @@ def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked
     train, valid, border = locate(config, say)
     hashes = {"train": [store.sha256(p) for p in train], "valid": [store.sha256(p) for p in valid]}
     shaping = {k: getattr(config, k) for k in ("held_out", "vocab", "lower", "max_length")} | {"border": border}
-    folder = cache_folder() / "prepared" / store.key("masked", FORMAT, shaping, hashes)
-    if (ready := _open(folder)) is None:
-        say("preparing: reading the documents, learning the pieces, encoding ...")
-        with building(folder) as temporary:
-            _build(config, Corpus(train, border), Corpus(valid, border) if valid else None, hashes, temporary)
-        ready = _open(folder)
-        assert ready is not None
-    say(ready.report())
-    return ready
+    ready = store.prepare(
+        store.key("masked", VERSION, shaping, hashes),
+        lambda writer: _build(config, Corpus(train, border), Corpus(valid, border) if valid else None, hashes, writer),
+        say,
+        "reading the documents, learning the pieces, encoding",
+    )
+    parts = (Sentences.open(ready.part(part)) for part in ("train", "valid"))
+    prepared = PreparedMasked(ready, WordPiece.load(ready.folder), *parts)
+    say(prepared.report())
+    return prepared
 
 
 def locate(config: MaskedConfig, say: Say = to_stderr) -> tuple[list[Path], list[Path], str]:
@@ -175,13 +163,6 @@ def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> Sen
 # Building
 
 
-def _open(folder: Path) -> PreparedMasked | None:
-    if (manifest := store.read_manifest(folder)) is None:
-        return None
-    train, valid = (Sentences.open(folder, part, manifest) for part in ("train", "valid"))
-    return PreparedMasked(folder, manifest, WordPiece.load(folder), train, valid)
-
-
 class _Split:
     """One side of the documents: those whose hash is above `cut`, or not. Without a cut, all of them."""
 
@@ -207,7 +188,9 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest())
 
 
-def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: dict[str, Any], to: Path) -> None:
+def _build(
+    config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: dict[str, Any], writer: StoreWriter
+) -> dict[str, Any]:
     whole, characters = array("Q"), 0
     for document in corpus:
         whole.append(_hash("\n".join(document)))
@@ -221,23 +204,22 @@ def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: d
     parts = {"train": _Split(corpus), "valid": _Split(valid)} if valid is not None else _held_out(corpus, whole, config)
     sample = _Split(corpus, parts["train"].cut, every=-(-characters // LEARN_FROM))
     tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)
-    tokenizer.save(to, config.max_length)
-    tokenizer = WordPiece.load(to)
-    dtype = store.id_type(tokenizer.size)
+    tokenizer.save(writer.folder, config.max_length)
+    tokenizer = WordPiece.load(writer.folder)
+    columns = {"ids": Column(store.id_type(tokenizer.size), ragged=True), "lengths": Column(np.int32, ragged=True)}
     counts = np.zeros(tokenizer.size, np.int64)
-    lines, about, cut = {}, {}, 0
-    for part, documents in parts.items():
-        with _Writer(to, part, dtype, config.longest) as writer:
+    lines, cut = {}, 0
+    for name, documents in parts.items():
+        with writer.part(name, **columns) as part:
             for encoded in _encoded(documents, tokenizer):
-                writer.add(encoded)
-                if part == "train":
-                    for ids in encoded:
-                        np.add.at(counts, ids, 1)
-            about[part] = writer.about()
-            cut += writer.cut
-        lines[part] = np.fromiter((_hash(line) for line in _Lines(documents)), np.uint64)
-        if not about[part]["tokens"]:
-            raise DataError(f"{documents.corpus.paths[0]}: no text left for the part {part}; give more")
+                ids = [i for sentence in encoded for i in sentence]
+                part.append(ids=ids, lengths=[n for s in encoded for n in _pieces(len(s), config.longest)])
+                cut += sum(len(sentence) > config.longest for sentence in encoded)
+                if name == "train":
+                    np.add.at(counts, ids, 1)
+        lines[name] = np.fromiter((_hash(line) for line in _Lines(documents)), np.uint64)
+        if not part.length("ids"):
+            raise DataError(f"{documents.corpus.paths[0]}: no text left for the part {name}; give more")
     counts[special_ids(tokenizer)] = 0
     share = counts[counts > 0] / max(1, counts.sum())
     report = {
@@ -248,20 +230,18 @@ def _build(config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: d
         "longest": config.longest,
         "entropy": float(-(share * np.log(share)).sum()) if len(share) else math.nan,
     }
-    store.write_manifest(
-        to,
-        {
-            "format": FORMAT,
-            "kind": "masked",
-            "config": to_dict(config),
-            "inputs": hashes,
-            "vocab": tokenizer.size,
-            "dtype": dtype.name,
-            "shard": store.SHARD,
-            "parts": about,
-            "report": report,
-        },
-    )
+    return {
+        "kind": "masked",
+        "config": to_dict(config),
+        "inputs": hashes,
+        "vocab": tokenizer.size,
+        "report": report,
+    }
+
+
+def _pieces(length: int, longest: int) -> list[int]:
+    """The lengths of what a sentence is cut into."""
+    return [min(longest, length - start) for start in range(0, length, longest)]
 
 
 def _held_out(corpus: Corpus, hashes: array, config: MaskedConfig) -> dict[str, _Split]:
@@ -289,39 +269,3 @@ def _unspecial(text: str) -> str:
         for token in SPECIAL:
             text = text.replace(token, f"[ {token[1:-1]} ]")
     return text
-
-
-class _Writer:
-    """Appends documents to the files of a part."""
-
-    def __init__(self, folder: Path, part: str, dtype: np.dtype, longest: int):
-        self.ids = ShardWriter(folder, f"{part}.ids", dtype)
-        self.sentences = ShardWriter(folder, f"{part}.sentences", np.int64)
-        self.documents = ShardWriter(folder, f"{part}.documents", np.int64)
-        self.longest, self.cut = longest, 0
-
-    def __enter__(self) -> "_Writer":
-        self._open = ExitStack()
-        for file in (self.ids, self.sentences, self.documents):
-            self._open.enter_context(file)
-        self.sentences.write([0])
-        self.documents.write([0])
-        return self
-
-    def add(self, document: list[list[int]]) -> None:
-        for ids in document:
-            self.cut += len(ids) > self.longest
-            for start in range(0, len(ids), self.longest):
-                self.ids.write(ids[start : start + self.longest])
-                self.sentences.write([self.ids.length])
-        self.documents.write([self.sentences.length - 1])
-
-    def about(self) -> dict[str, int]:
-        return {
-            "tokens": self.ids.length,
-            "sentences": self.sentences.length - 1,
-            "documents": self.documents.length - 1,
-        }
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()

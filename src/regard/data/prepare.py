@@ -1,66 +1,42 @@
-"""Text files to a prepared folder: a vocabulary, token files as memory maps, and a manifest of what was done.
+"""Parallel text to a prepared store: which pairs are kept, a vocabulary, and the ids of both sides."""
 
-Everything streams: blocks of lines come in, blocks of ids go out, so memory does not grow with the corpus. The folder's
-name is a hash of the settings and of the input files; the same request finds the same folder and does no work.
-"""
-
-import dataclasses
 import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from regard.config import to_dict
-from regard.data import fetch
-from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
+from regard.data import fetch, store
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.pairs import PairFiles, clean, read_pairs
 from regard.data.settings import PairsConfig
-from regard.data.store import id_type, key, open_map, read_manifest, sha256, write_manifest
+from regard.data.store import Column, Prepared, StoreWriter
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
-FORMAT = 1
+VERSION = 1  # of what is made of the same settings and files
+REPORTED = (
+    "kept", "source_tokens", "target_tokens", "held_out", "empty", "too_many_words", "too_long", "ratio",
+    "overlap_pairs", "overlap_sources", "longest", "longest_line",
+)  # fmt: skip
 BLOCK = 10_000  # lines encoded at a time
 LEARN_FROM = 1_000_000  # lines the vocabulary is learned from, at most
 HELD_OUT = 1_000  # sentences held out when no validation files are given, at most; and 1 % of the pairs at most
 SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "Je te salue.")
 
 
-class TokenPairs:
-    """Encoded sentence pairs in memory-mapped files; `pairs[i]` is (source ids, target ids) without end marks."""
-
-    def __init__(self, folder: Path, part: str, dtype: np.dtype):
-        sides = (_open_side(folder, f"{part}.{side}", dtype) for side in ("source", "target"))
-        self._ids, self._offsets = zip(*sides, strict=True)
-
-    def __len__(self) -> int:
-        return len(self._offsets[0]) - 1
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        (source, target), (s, t) = self._ids, self._offsets
-        return source[s[i] : s[i + 1]], target[t[i] : t[i + 1]]
-
-    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        """The number of pieces of every source and of every target, without end marks."""
-        return np.diff(self._offsets[0]), np.diff(self._offsets[1])
-
-
 @dataclass(frozen=True)
-class Prepared:
-    """A prepared folder, open for reading."""
+class PreparedPairs(Prepared):
+    """Parallel text, ready: ids without end marks in the columns `source` and `target`."""
 
-    folder: Path
-    manifest: dict[str, Any]
     files: PairFiles  # as used: `valid_*` are the held-out sentences where the user gave none
     tokenizer: BPE
-    train: TokenPairs
-    valid: TokenPairs
+    train: dict[str, Any]
+    valid: dict[str, Any]
 
     def valid_text(self) -> tuple[list[str], list[str]]:
         """The validation sentences and their translations, except pairs with an empty side."""
@@ -74,24 +50,25 @@ class Prepared:
         return describe(self.manifest)
 
 
-def prepare(config: PairsConfig, say: Say = to_stderr) -> Prepared:
+def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
     """Everything training needs, made from `config`'s text or found ready in the cache."""
     files = locate(config, say)
     hashes = {
-        name: sha256(path, "a text file, one sentence per line")
+        name: store.sha256(path, "a text file, one sentence per line")
         for name in ("train_source", "train_target", "valid_source", "valid_target")
         if (path := getattr(files, name)) is not None
     }
     shaping = {k: getattr(config, k) for k in ("vocab", "split", "max_length", "max_ratio", "max_words")}
-    folder = cache_folder() / "prepared" / key(FORMAT, shaping, hashes)
-    if (ready := _open(folder, files)) is None:
-        say("preparing: reading the text, learning the pieces, encoding ...")
-        with building(folder) as temporary:
-            _build(config, files, hashes, temporary)
-        ready = _open(folder, files)
-        assert ready is not None
-        say(ready.report())
-    return ready
+    ready = store.prepare(
+        store.key(VERSION, shaping, hashes),
+        lambda writer: _build(config, files, hashes, writer),
+        say,
+        "reading the text, learning the pieces, encoding",
+        lambda built: describe(built.manifest),
+    )
+    if files.valid_source is None:
+        files = replace(files, **_held_out_files(ready.folder))
+    return PreparedPairs(ready, files, BPE.load(ready.folder), ready.part("train"), ready.part("valid"))
 
 
 def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
@@ -136,61 +113,66 @@ def describe(manifest: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-# How a folder is opened and built
+# Building
 
 
-def _open(folder: Path, files: PairFiles) -> Prepared | None:
-    """The prepared folder, or None when there is none."""
-    if (manifest := read_manifest(folder)) is None:
-        return None
-    if files.valid_source is None:
-        files = dataclasses.replace(
-            files, valid_source=folder / "valid.source.txt", valid_target=folder / "valid.target.txt"
-        )
-    return Prepared(
-        folder=folder,
-        manifest=manifest,
-        files=files,
-        tokenizer=BPE.load(folder),
-        train=TokenPairs(folder, "train", np.dtype(manifest["dtype"])),
-        valid=TokenPairs(folder, "valid", np.dtype(manifest["dtype"])),
-    )
-
-
-def _open_side(folder: Path, name: str, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    offsets = np.fromfile(folder / f"{name}.offsets", np.int64)
-    return open_map(folder / f"{name}.ids", dtype, int(offsets[-1]) if len(offsets) else -1), offsets
-
-
-def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], folder: Path) -> None:
+def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer: StoreWriter) -> dict[str, Any]:
     survey = _Survey(files)
     if files.valid_source is None:
-        files = _hold_out(files, survey.held_out, folder)
+        files = _hold_out(files, survey.held_out, writer.folder)
     reader = _Reader(files, config.max_words, survey.held_out)
     sample = _Sample(reader, every=-(-2 * survey.pairs // LEARN_FROM))
     if not any(True for _ in sample):
         why = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in reader.dropped.items())
         raise DataError(f"no pair to train on in {files.train_source} and {files.train_target}: {why}")
     tokenizer = BPE.train(sample, config.vocab, config.split)
-    tokenizer.save(folder, config.max_length)
-    dtype = id_type(tokenizer.size)
+    tokenizer.save(writer.folder, config.max_length)
+    valid, valid_report = _write_valid(config, files, tokenizer, writer)
+    report = _write_train(config, reader, valid, tokenizer, writer)
+    if not report["kept"] or not valid_report["valid"]:
+        raise DataError(
+            f"nothing left {'for validation' if report['kept'] else 'to train on'} of {survey.pairs:,} training pairs "
+            f"and {valid_report.total():,} validation pairs: {report['too_long']:,} training pairs are too long, "
+            f"{report['ratio']:,} have unequal sides; try --set data.max_length={2 * config.max_length}"
+        )
+    about = {name: report[name] for name in REPORTED} | {n: valid_report[n] for n in ("valid", "valid_dropped")}
+    return {
+        "config": to_dict(config),
+        "inputs": hashes,
+        "vocab": tokenizer.size,
+        "report": {"pairs": survey.pairs, **about},
+    }
 
-    valid, valid_report = set(), Counter()
+
+def _sides(tokenizer: BPE) -> dict[str, Column]:
+    return {side: Column(store.id_type(tokenizer.size), ragged=True) for side in ("source", "target")}
+
+
+def _write_valid(
+    config: PairsConfig, files: PairFiles, tokenizer: BPE, writer: StoreWriter
+) -> tuple[set[tuple[str, str]], Counter[str]]:
+    """The validation pairs as text, those left out of the loss included, and how many were left out."""
+    seen, report = set(), Counter[str]()
     assert files.valid_source and files.valid_target
-    with _Writer(folder, "valid", dtype) as writer:
+    with writer.part("valid", **_sides(tokenizer)) as part:
         for block in _blocks(_numbered(files.valid_source, files.valid_target)):
-            valid.update((source, target) for _, source, target in block)
+            seen.update((source, target) for _, source, target in block)
             for _, source, target in _encode(block, tokenizer):
                 fits = source and target and max(len(source), len(target)) < config.max_length
                 if fits:
-                    writer.add(source, target)
-                valid_report["valid" if fits else "valid_dropped"] += 1
-    valid_sources = {source for source, _ in valid}
+                    part.append(source=source, target=target)
+                report["valid" if fits else "valid_dropped"] += 1
+    return seen, report
 
+
+def _write_train(
+    config: PairsConfig, reader: "_Reader", valid: set[tuple[str, str]], tokenizer: BPE, writer: StoreWriter
+) -> Counter[str]:
     report: Counter[str] = Counter()
     reader.dropped = report  # only this pass counts
+    valid_sources = {source for source, _ in valid}
     longest = (0, 0)
-    with _Writer(folder, "train", dtype) as writer:
+    with writer.part("train", **_sides(tokenizer)) as part:
         for block in _blocks(reader):
             for _, source, target in block:
                 if source in valid_sources:
@@ -204,31 +186,10 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], folder
                 elif long > SHORT and long > config.max_ratio * short:
                     report["ratio"] += 1
                 else:
-                    writer.add(source, target)
-        report["kept"] = writer.pairs
-        report["source_tokens"], report["target_tokens"] = writer.tokens
-    if not report["kept"] or not valid_report["valid"]:
-        raise DataError(
-            f"nothing left {'for validation' if report['kept'] else 'to train on'} of {survey.pairs:,} training pairs "
-            f"and {valid_report.total():,} validation pairs: {report['too_long']:,} training pairs are too long, "
-            f"{report['ratio']:,} have unequal sides; try --set data.max_length={2 * config.max_length}"
-        )
-    names = ("held_out", "empty", "too_many_words", "too_long", "ratio", "overlap_pairs", "overlap_sources")
-    manifest = {
-        "format": FORMAT,
-        "config": to_dict(config),
-        "inputs": hashes,
-        "vocab": tokenizer.size,
-        "dtype": dtype.name,
-        "report": {
-            "pairs": survey.pairs,
-            **{name: report[name] for name in ("kept", "source_tokens", "target_tokens", *names)},
-            **{name: valid_report[name] for name in ("valid", "valid_dropped")},
-            "longest": longest[0],
-            "longest_line": -longest[1],
-        },
-    }
-    write_manifest(folder, manifest)
+                    part.append(source=source, target=target)
+    report.update(kept=part.rows, source_tokens=part.length("source"), target_tokens=part.length("target"))
+    report.update(longest=longest[0], longest_line=-longest[1])
+    return report
 
 
 class _Survey:
@@ -257,14 +218,21 @@ class _Survey:
 def _hold_out(files: PairFiles, sources: set[str], folder: Path) -> PairFiles:
     """Write the first pair of each held-out source as the validation files."""
     waiting = set(sources)
-    out = folder / "valid.source.txt", folder / "valid.target.txt"
-    with out[0].open("w", encoding="utf-8") as first, out[1].open("w", encoding="utf-8") as second:
+    out = _held_out_files(folder)
+    with (
+        out["valid_source"].open("w", encoding="utf-8") as first,
+        out["valid_target"].open("w", encoding="utf-8") as second,
+    ):
         for _, source, target in _numbered(files.train_source, files.train_target):
             if source in waiting and target:
                 waiting.remove(source)
                 first.write(source + "\n")
                 second.write(target + "\n")
-    return dataclasses.replace(files, valid_source=out[0], valid_target=out[1])
+    return replace(files, **out)
+
+
+def _held_out_files(folder: Path) -> dict[str, Path]:
+    return {f"valid_{side}": folder / f"valid.{side}.txt" for side in ("source", "target")}
 
 
 Numbered = tuple[int, str, str]
@@ -318,43 +286,3 @@ def _blocks(pairs: Iterator[Numbered] | _Reader) -> Iterator[list[Numbered]]:
 def _encode(block: list[Numbered], tokenizer: BPE) -> Iterator[tuple[int, list[int], list[int]]]:
     numbers, sources, targets = zip(*block, strict=True)
     yield from zip(numbers, tokenizer.encode_batch(sources), tokenizer.encode_batch(targets), strict=True)
-
-
-class _Writer:
-    """Appends pairs to the four files of a part: ids and offsets, source and target."""
-
-    def __init__(self, folder: Path, part: str, dtype: np.dtype):
-        sides = ("source", "target")
-        self._ids = [(folder / f"{part}.{side}.ids").open("wb") for side in sides]
-        self._offsets = [(folder / f"{part}.{side}.offsets").open("wb") for side in sides]
-        self._dtype = dtype
-        self._waiting: tuple[list[int], list[int]] = ([], [])
-        self._ends: tuple[list[int], list[int]] = ([0], [0])
-        self.pairs, self.tokens = 0, [0, 0]
-
-    def __enter__(self) -> "_Writer":
-        return self
-
-    def add(self, source: list[int], target: list[int]) -> None:
-        for side, ids in enumerate((source, target)):
-            self._waiting[side].extend(ids)
-            self.tokens[side] += len(ids)
-            self._ends[side].append(self.tokens[side])
-        self.pairs += 1
-        if len(self._ends[0]) >= BLOCK:
-            self._flush()
-
-    def _flush(self) -> None:
-        for side in (0, 1):
-            self._ids[side].write(np.array(self._waiting[side], self._dtype).tobytes())
-            self._offsets[side].write(np.array(self._ends[side], np.int64).tobytes())
-            self._waiting[side].clear()
-            self._ends[side].clear()
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        try:
-            if kind is None:
-                self._flush()
-        finally:
-            for file in (*self._ids, *self._offsets):
-                file.close()

@@ -2,25 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 
 from regard.data.batch import Labelled, Pairs, collate, collate_labelled
-from regard.data.labelled import LabelledFile
 from regard.data.loader import Source, TokenBudget
+from regard.data.store import Flat, Ragged
 from regard.errors import ConfigError
 
 Dropout = Callable[[Sequence[np.ndarray], np.ndarray, int, int], list[np.ndarray]]  # sentences, rows, epoch, side
 LABELLED_TOGETHER = 20  # batches: texts meet new company each epoch, at the price of a little padding
-
-
-class TokenPairs(Protocol):
-    """Ids of pairs without end marks."""
-
-    def __len__(self) -> int: ...
-    def __getitem__(self, i: int, /) -> tuple[np.ndarray, np.ndarray]: ...
-    def lengths(self) -> tuple[np.ndarray, np.ndarray]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +19,8 @@ class PairSource(Source):
     """Pairs, their lengths padded up to a `multiple`. With `dropout` the sentences of training are segmented anew each
     time, and grow somewhat beyond what was planned."""
 
-    pairs: TokenPairs
+    source: Ragged  # ids without end marks
+    target: Ragged
     eos: int
     pad: int
     multiple: int = 1
@@ -39,12 +31,12 @@ class PairSource(Source):
     def __post_init__(self):
         if self.multiple < 1:
             raise ConfigError(f"lengths are padded to a multiple of at least 1, got multiple={self.multiple}")
-        lengths = np.stack(self.pairs.lengths(), 1) + 1  # with the end mark
+        lengths = np.stack([self.source.lengths, self.target.lengths], 1) + 1  # with the end mark
         object.__setattr__(self, "lengths", lengths)
         object.__setattr__(self, "widths", -(-lengths // self.multiple) * self.multiple)
 
     def __len__(self) -> int:
-        return len(self.pairs)
+        return len(self.source)
 
     def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator) -> "PairSource":
         return replace(self, epoch=epoch)
@@ -53,7 +45,7 @@ class PairSource(Source):
         return {"pairs": len(self), "multiple": self.multiple}
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Pairs:
-        source, target = zip(*(self.pairs[i] for i in rows.tolist()), strict=True)
+        source, target = ([side[i] for i in rows.tolist()] for side in (self.source, self.target))
         if self.dropout is not None and rng is not None:
             source, target = (self.dropout(side, rows, self.epoch, i) for i, side in enumerate((source, target)))
         return collate(source, target, self.eos, self.pad, self.multiple, rows)
@@ -64,17 +56,19 @@ class LabelledSource(Source):
 
     unit = "texts"
 
-    def __init__(self, file: LabelledFile, pad: int):
-        self.file, self.pad = file, pad
-        self.lengths = self.widths = file.lengths()[:, None]
+    def __init__(self, ids: Ragged, second: Flat, labels: Flat | Ragged, pad: int):
+        self.ids, self.second, self.labels, self.pad = ids, second, labels, pad
+        self.per_piece = isinstance(labels, Ragged)
+        self.lengths = self.widths = ids.lengths[:, None]
 
     def __len__(self) -> int:
-        return len(self.file)
+        return len(self.ids)
 
     def plan(self, tokens: int) -> TokenBudget:
         """With a label for each word a batch has at most `tokens` padded tokens. With one for each text it has that
         many on average, and always as many texts: else one in a batch of few would count for more."""
-        return TokenBudget(tokens, LABELLED_TOGETHER, evenly=not self.file.per_piece)
+        return TokenBudget(tokens, LABELLED_TOGETHER, evenly=not self.per_piece)
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Labelled:
-        return collate_labelled([self.file[i] for i in rows.tolist()], self.pad, self.file.per_piece, rows)
+        texts = [(self.ids[i], int(self.second[i]), np.atleast_1d(self.labels[i])) for i in rows.tolist()]
+        return collate_labelled(texts, self.pad, self.per_piece, rows)

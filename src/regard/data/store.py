@@ -1,20 +1,34 @@
-"""What prepared folders are made of: files of numbers as memory maps, in shards, and a manifest of what was done."""
+"""The prepared store: a folder of named columns, memory-mapped and in shards, and one manifest of what was done.
+
+Everything streams: rows come in, numbers go out, so memory does not grow with the data. A folder's name is a
+fingerprint of the settings and of the input files; the same request finds the same folder and does no work.
+
+    train.ids.000  train.ids.001  train.ids.offsets.000  train.label.000  …  manifest.json
+"""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from regard.data.folders import Say, building, cache_folder
 from regard.errors import DataError
 
+FORMAT = 2
 NARROW = 1 << 16  # pieces that two bytes can name
 SHARD = 1 << 27  # numbers in a file, at most
+BUFFER = 1 << 16  # numbers that wait to be written
+
+Numbers = Sequence[int] | np.ndarray
 
 
-def sha256(path: Path, wanted: str = "a text file") -> str:
+def sha256(path: Path, expected: str = "a text file") -> str:
     """The hash of a file; `DataError` when it cannot be read."""
     try:
         with path.open("rb") as file:
@@ -22,13 +36,13 @@ def sha256(path: Path, wanted: str = "a text file") -> str:
     except FileNotFoundError:
         raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
     except IsADirectoryError:
-        raise DataError(f"{path} is a folder; wanted {wanted}") from None
+        raise DataError(f"{path} is a folder; expected {expected}") from None
     except OSError as e:
         raise DataError(f"cannot read {path}: {e.strerror or e}") from None
 
 
 def key(*parts: Any) -> str:
-    """A folder's name, for all that shapes its content: the same text under another path is the same data."""
+    """A fingerprint of all that shapes the content: the same text under another path is the same data."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -37,114 +51,297 @@ def id_type(vocab: int) -> np.dtype:
     return np.dtype(np.uint16 if vocab <= NARROW else np.uint32)
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """What the prepared folder says about itself; None where there is none."""
-    try:
-        return json.loads((folder / "manifest.json").read_text("utf-8"))
-    except FileNotFoundError:
-        return None
+# Reading
 
 
-def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n", "utf-8")
+class Flat:
+    """A column with one entry a row: a number, or an array of one shape. Read where it lies, over all its shards."""
 
-
-def open_map(path: Path, dtype: np.dtype | type, length: int) -> np.ndarray:
-    """A file of `length` numbers, read where it lies."""
-    if not path.is_file() or path.stat().st_size != length * np.dtype(dtype).itemsize:
-        raise DataError(f"{path} is damaged; remove {path.parent} and run again")
-    # A plain view of the map: slicing np.memmap itself is several times slower.
-    return np.asarray(np.memmap(path, dtype, "r")) if length else np.zeros(0, dtype)
-
-
-class Shards:
-    """Arrays read as one: all of the same length, the last one of what is left."""
-
-    def __init__(self, arrays: Sequence[np.ndarray]):
-        self.arrays = arrays
-        self.shard = max(1, len(arrays[0]))
-        self.length = sum(map(len, arrays))
+    def __init__(self, shards: Sequence[np.ndarray]):
+        self.shards = shards  # all of as many rows, the last one of what is left
+        self.rows_per_shard = max(1, len(shards[0]))
+        self.shape = (sum(map(len, shards)), *shards[0].shape[1:])
+        self.nbytes = sum(shard.nbytes for shard in shards)
 
     def __len__(self) -> int:
-        return self.length
+        return self.shape[0]
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Numbers `start` to `stop`, which is not included."""
-        first, last = start // self.shard, max(start, stop - 1) // self.shard
-        parts = [
-            self.arrays[i][max(0, start - i * self.shard) : stop - i * self.shard]
-            for i in range(first, min(last + 1, len(self.arrays)))
+        """Rows `start` to `stop`, which is not included."""
+        if len(self.shards) == 1:
+            return self.shards[0][start:stop]
+        size = self.rows_per_shard
+        first, last = start // size, max(start, stop - 1) // size
+        pieces = [
+            self.shards[i][max(0, start - i * size) : stop - i * size]
+            for i in range(first, min(last + 1, len(self.shards)))
         ]
-        return parts[0] if len(parts) == 1 else np.concatenate([*parts, self.arrays[0][:0]])
+        return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.shards[0][:0]])
+
+    def __getitem__(self, rows: Any) -> np.ndarray:
+        """A row, a slice of rows, or the rows of these numbers."""
+        if len(self.shards) == 1:
+            return self.shards[0][rows]
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            return self.read(start, max(start, stop)) if step == 1 else self[np.arange(start, stop, step)]
+        which, place = np.divmod(rows, self.rows_per_shard)
+        if np.ndim(rows) == 0:
+            return self.shards[which][place]  # an IndexError beyond the last
+        out = np.empty((*which.shape, *self.shape[1:]), self.shards[0].dtype)
+        for i in np.unique(which):
+            out[which == i] = self.shards[i][place[which == i]]
+        return out
 
 
-def open_shards(folder: Path, name: str, dtype: np.dtype | type, length: int, shard: int) -> Shards:
-    """What a `ShardWriter` wrote: `length` numbers in files of `shard`."""
-    sizes = [min(shard, length - start) for start in range(0, max(1, length), shard)]
-    return Shards([open_map(folder / f"{name}.{i:03}", dtype, size) for i, size in enumerate(sizes)])
+class Ragged:
+    """A column with a list of numbers a row: all of them one after the other, and where each row begins."""
 
-
-class ShardWriter:
-    """Appends numbers to `name.000`, `name.001` and so on, each of `SHARD` at most."""
-
-    def __init__(self, folder: Path, name: str, dtype: np.dtype | type):
-        self.folder, self.name, self.dtype = folder, name, np.dtype(dtype)
-        self.length = 0
-        self._file: BinaryIO | None = None
-
-    def __enter__(self) -> "ShardWriter":
-        self._next()
-        return self
-
-    def write(self, numbers: Sequence[int] | np.ndarray) -> None:
-        new = np.asarray(numbers, self.dtype)
-        while len(new):
-            if self.length and self.length % SHARD == 0:
-                self._next()
-            part, new = np.split(new, [SHARD - self.length % SHARD])
-            assert self._file is not None
-            self._file.write(part.tobytes())
-            self.length += len(part)
-
-    def _next(self) -> None:
-        if self._file is not None:
-            self._file.close()
-        self._file = (self.folder / f"{self.name}.{self.length // SHARD:03}").open("wb")
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-class TokenFile:
-    """The ids of a text, one after the other; or of records, each with the places that are answers."""
-
-    def __init__(self, ids: Shards, offsets: np.ndarray | None = None, answers: Shards | None = None):
-        self.ids = ids
-        self.offsets = offsets  # of records: N+1 places, where each begins and the last one ends
-        self.answers = answers  # of records: for each id, whether it is to be learned
+    def __init__(self, values: Flat, offsets: np.ndarray):
+        self.values, self.offsets = values, offsets  # N+1: the last row's end is the last
 
     @classmethod
-    def of(
-        cls, ids: Sequence[int] | np.ndarray, offsets: np.ndarray | None = None, answers: np.ndarray | None = None
-    ) -> "TokenFile":
-        """The same over arrays in memory."""
-        return cls(Shards([np.asarray(ids)]), offsets, None if answers is None else Shards([np.asarray(answers, bool)]))
-
-    @classmethod
-    def open(cls, folder: Path, part: str, manifest: dict[str, Any]) -> "TokenFile":
-        about, shard = manifest["parts"][part], manifest["shard"]
-        ids = open_shards(folder, f"{part}.ids", np.dtype(manifest["dtype"]), about["tokens"], shard)
-        if manifest["kind"] != "records":
-            return cls(ids)
-        offsets = open_shards(folder, f"{part}.offsets", np.int64, about["records"] + 1, shard)
-        answers = open_shards(folder, f"{part}.answers", np.bool_, about["tokens"], shard)
-        return cls(ids, offsets.read(0, len(offsets)), answers)
+    def of(cls, rows: Sequence[Numbers]) -> "Ragged":
+        """The same over lists in memory."""
+        offsets = np.cumsum([0, *map(len, rows)])
+        return cls(Flat([np.concatenate([np.zeros(0, np.int64), *map(np.asarray, rows)])]), offsets)
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.values.read(self.offsets[row], self.offsets[row + 1])
 
     @property
-    def records(self) -> int:
-        """How many records there are; 0 for a text."""
-        return 0 if self.offsets is None else len(self.offsets) - 1
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True)
+class Store:
+    """A prepared folder, open for reading."""
+
+    folder: Path
+    manifest: dict[str, Any]
+
+    @property
+    def content(self) -> int:
+        """The fingerprint of the data, as a loader keeps it with its position."""
+        return int(self.folder.name.partition(".")[0], 16)
+
+    def part(self, name: str) -> dict[str, Any]:
+        """The columns of a part by name, each `Flat` or `Ragged`."""
+        return {column: self._column(f"{name}.{column}", about) for column, about in self._about(name).items()}
+
+    def length(self, part: str, column: str) -> int:
+        """Numbers or entries of a column, over all rows."""
+        return self._about(part)[column]["length"]
+
+    def _about(self, part: str) -> dict[str, Any]:
+        return self.manifest["parts"][part]["columns"]
+
+    def _column(self, name: str, about: dict[str, Any]) -> Flat | Ragged:
+        values = self._flat(name, about["dtype"], about["length"], tuple(about["shape"]))
+        if not about["ragged"]:
+            return values
+        offsets = self._flat(f"{name}.offsets", "int64", about["rows"] + 1)
+        return Ragged(values, offsets.read(0, len(offsets)))
+
+    def _flat(self, name: str, dtype: str, length: int, shape: tuple[int, ...] = ()) -> Flat:
+        rows = max(1, self.manifest["shard"] // prod(shape))
+        sizes = [min(rows, length - start) for start in range(0, max(1, length), rows)]
+        return Flat([_mapped(self.folder / f"{name}.{i:03}", dtype, (n, *shape)) for i, n in enumerate(sizes)])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What a preparer returns: its store, and what it adds to that."""
+
+    store: Store
+
+    @property
+    def folder(self) -> Path:
+        return self.store.folder
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return self.store.manifest
+
+    @property
+    def content(self) -> int:
+        return self.store.content
+
+
+def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """A file of numbers, read where it lies."""
+    if not path.is_file() or path.stat().st_size != prod(shape) * np.dtype(dtype).itemsize:
+        raise DataError(f"{path} is damaged; remove {path.parent} and run again")
+    if not prod(shape):
+        return np.zeros(shape, dtype)
+    # A plain view of the map: slicing np.memmap itself is several times slower.
+    return np.asarray(np.memmap(path, dtype, "r")).reshape(shape)
+
+
+# Writing
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column holds: `ragged`, a list of numbers a row; else a number, or an array of one `shape`."""
+
+    dtype: np.dtype | type
+    ragged: bool = False
+    shape: tuple[int, ...] = ()
+
+
+class _Numbers:
+    """Appends numbers to `name.000`, `name.001` and so on, none of which splits an entry."""
+
+    def __init__(self, path: Path, dtype: np.dtype | type, entry: int = 1):
+        self.path, self.dtype = path, np.dtype(dtype)
+        self.room = max(1, SHARD // entry) * entry  # of a file
+        self.written, self.waiting = 0, []
+        self.file: BinaryIO | None = None
+        self._next()
+
+    @property
+    def length(self) -> int:
+        return self.written + len(self.waiting)
+
+    def write(self, numbers: Numbers) -> None:
+        if isinstance(numbers, np.ndarray):
+            self._flush()
+            self._put(numbers.reshape(-1).astype(self.dtype, copy=False))
+        else:
+            self.waiting.extend(numbers)
+            if len(self.waiting) >= BUFFER:
+                self._flush()
+
+    def _flush(self) -> None:
+        new, self.waiting = np.array(self.waiting, self.dtype), []
+        self._put(new)
+
+    def _put(self, new: np.ndarray) -> None:
+        while len(new):
+            if self.written and self.written % self.room == 0:
+                self._next()
+            now, new = np.split(new, [self.room - self.written % self.room])
+            assert self.file is not None
+            self.file.write(now.tobytes())
+            self.written += len(now)
+
+    def _next(self) -> None:
+        self.close()
+        self.file = self.path.with_name(f"{self.path.name}.{self.written // self.room:03}").open("wb")
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+class PartWriter:
+    """Appends rows to the columns of a part."""
+
+    def __init__(self, folder: Path, part: str, columns: dict[str, Column]):
+        self.columns, self.rows = columns, 0
+        self.values = {name: _Numbers(folder / f"{part}.{name}", c.dtype, prod(c.shape)) for name, c in columns.items()}
+        self.offsets = {
+            name: _Numbers(folder / f"{part}.{name}.offsets", np.int64) for name, c in columns.items() if c.ragged
+        }
+        for offsets in self.offsets.values():
+            offsets.write([0])
+
+    def append(self, **row: Any) -> None:
+        """One row: a value of each column."""
+        for name, value in row.items():
+            self.values[name].write(value if name in self.offsets or isinstance(value, np.ndarray) else [value])
+            if name in self.offsets:
+                self.offsets[name].write([self.values[name].length])
+        self.rows += 1
+
+    def extend(self, **rows: Numbers) -> None:
+        """Many rows of columns that have a number each."""
+        for name, values in rows.items():
+            self.values[name].write(values)
+        self.rows += len(next(iter(rows.values())))
+
+    def length(self, column: str) -> int:
+        """Numbers of a column so far, or entries."""
+        return self.values[column].length // prod(self.columns[column].shape)
+
+    def about(self) -> dict[str, Any]:
+        columns = {
+            name: {
+                "dtype": np.dtype(c.dtype).name,
+                "ragged": c.ragged,
+                "shape": list(c.shape),
+                "rows": self.rows,
+                "length": self.length(name),
+            }
+            for name, c in self.columns.items()
+        }
+        return {"rows": self.rows, "columns": columns}
+
+    def __enter__(self) -> "PartWriter":
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        with ExitStack() as files:
+            for file in (*self.values.values(), *self.offsets.values()):
+                files.callback(file.close)
+                if kind is None:
+                    file._flush()
+
+
+class StoreWriter:
+    """A prepared folder while it is written, part by part."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.parts: dict[str, PartWriter] = {}
+
+    def part(self, name: str, **columns: Column) -> PartWriter:
+        """Where the rows of a part go: `with store.part("train", ids=Column(np.uint16, ragged=True)) as part: …`"""
+        self.parts[name] = PartWriter(self.folder, name, columns)
+        return self.parts[name]
+
+    def finish(self, manifest: dict[str, Any]) -> None:
+        parts = {name: part.about() for name, part in self.parts.items()}
+        whole = {"format": FORMAT, **manifest, "shard": SHARD, "parts": parts}
+        (self.folder / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+
+
+# The flow of every preparer
+
+
+def prepare(
+    fingerprint: str,
+    build: Callable[[StoreWriter], dict[str, Any]],
+    say: Say,
+    doing: str,
+    report: Callable[[Store], str] | None = None,
+) -> Store:
+    """The store of this fingerprint: found ready in the cache, or built there, whole or not at all, and reported.
+
+    `build` writes the parts and returns the rest of the manifest.
+    """
+    folder = cache_folder() / "prepared" / f"{fingerprint}.{FORMAT}"
+    if (ready := find(folder)) is not None:
+        return ready
+    say(f"preparing: {doing} ...")
+    with building(folder) as temporary:
+        writer = StoreWriter(temporary)
+        writer.finish(build(writer))
+    built = find(folder)
+    assert built is not None
+    if report is not None:
+        say(report(built))
+    return built
+
+
+def find(folder: Path) -> Store | None:
+    """The store in a folder; None where there is none."""
+    try:
+        return Store(folder, json.loads((folder / "manifest.json").read_text("utf-8")))
+    except FileNotFoundError:
+        return None

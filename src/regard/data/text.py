@@ -1,12 +1,7 @@
-"""Text to a prepared folder for language modelling: a tokenizer, token files as memory maps, a manifest.
-
-Everything streams: blocks of text come in, blocks of ids go out, so memory does not grow with the corpus. The folder's
-name is a hash of the settings and of the input files; the same request finds the same folder and does no work.
-"""
+"""Text and records to a prepared store for language modelling: a tokenizer, and ids one after the other."""
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -17,27 +12,52 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, store
 from regard.data.documents import Documents, is_jsonl, pieces
-from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.records import Record, encode_record, plain, read_records
 from regard.data.settings import TextConfig
-from regard.data.store import ShardWriter, TokenFile
+from regard.data.store import Column, Flat, Numbers, PartWriter, Prepared, Store, StoreWriter
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
 from regard.data.tokenizers.chars import Characters
 from regard.errors import ConfigError, DataError
 
-FORMAT = 1
+VERSION = 1  # of what is made of the same settings and files
 ENDINGS = (".txt", ".md")  # of the files that are read in a folder
 GROUP = 32  # pieces encoded at a time
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
 
 
 @dataclass(frozen=True)
-class PreparedText:
-    """A prepared folder, open for reading."""
+class TokenFile:
+    """The ids of a text, one after the other; or of records, each with the places that are answers."""
 
-    folder: Path
-    manifest: dict[str, Any]
+    ids: Flat
+    offsets: np.ndarray | None = None  # of records: N+1 places, where each begins and the last one ends
+    answers: Flat | None = None  # of records: for each id, whether it is to be learned
+
+    @classmethod
+    def of(cls, ids: Numbers, offsets: np.ndarray | None = None, answers: np.ndarray | None = None) -> "TokenFile":
+        """The same over arrays in memory."""
+        return cls(Flat([np.asarray(ids)]), offsets, None if answers is None else Flat([np.asarray(answers, bool)]))
+
+    @classmethod
+    def open(cls, columns: dict[str, Any]) -> "TokenFile":
+        ids = columns["ids"]
+        return cls(ids.values, ids.offsets, columns["answers"].values) if "answers" in columns else cls(ids)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def records(self) -> int:
+        """How many records there are; 0 for a text."""
+        return 0 if self.offsets is None else len(self.offsets) - 1
+
+
+@dataclass(frozen=True)
+class PreparedText(Prepared):
+    """Text or records, ready."""
+
     tokenizer: TextTokenizer
     train: TokenFile
     valid: TokenFile
@@ -53,8 +73,7 @@ class PreparedText:
         return self.manifest["report"]["valid_words"]
 
     def report(self) -> str:
-        """What was kept, what was dropped and why, in a few lines."""
-        return describe(self.manifest)
+        return describe(self.store)
 
 
 def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
@@ -67,25 +86,26 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
     if given is not None:
         hashes["tokenizer"] = [store.sha256(user_path(config.tokenizer) / "tokenizer.json")]
         shaping |= {"tokens": "given", "vocab": 0, "eos": given.eos, "bos": given.bos, "chat": given.chat_template}
-    folder = cache_folder() / "prepared" / store.key("text", FORMAT, shaping, hashes)
-    if (ready := _open(folder, given)) is None:
-        say("preparing: reading the text, learning the pieces, encoding ...")
-        with building(folder) as temporary:
-            _build(config, files, hashes, given, temporary)
-        ready = _open(folder, given)
-        assert ready is not None
-        say(ready.report())
-    return ready
+    ready = store.prepare(
+        store.key("text", VERSION, shaping, hashes),
+        lambda writer: _build(config, files, hashes, given, writer),
+        say,
+        "reading the text, learning the pieces, encoding",
+        describe,
+    )
+    train, valid = (TokenFile.open(ready.part(part)) for part in ("train", "valid"))
+    return PreparedText(ready, given or load(ready.folder), train, valid)
 
 
-def describe(manifest: dict[str, Any]) -> str:
-    """The manifest's report as text."""
-    r, parts = manifest["report"], manifest["parts"]
-    sizes = [parts[part]["records" if manifest["kind"] == "records" else "tokens"] for part in ("train", "valid")]
-    what = "records" if manifest["kind"] == "records" else "tokens"
+def describe(ready: Store) -> str:
+    """What was kept, what was dropped and why, in a few lines."""
+    manifest = ready.manifest
+    r, records = manifest["report"], manifest["kind"] == "records"
+    sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
+    what = "records" if records else "tokens"
     line = f"{sizes[0]:,} {what} to train on, {sizes[1]:,} for validation, {manifest['vocab']:,} pieces"
-    if what == "records":
-        line += f" ({parts['train']['tokens']:,} tokens, {r['learned']:,} of them to be learned)"
+    if records:
+        line += f" ({ready.length('train', 'ids'):,} tokens, {r['learned']:,} of them to be learned)"
     reasons = {
         "empty": ("dropped", "empty"),
         "unanswered": ("dropped", "nothing of the answer is left, or it was empty"),
@@ -140,27 +160,21 @@ def _given(folder: str) -> TextTokenizer:
     return tokenizer
 
 
-def _open(folder: Path, given: TextTokenizer | None) -> PreparedText | None:
-    """The prepared folder, or None when there is none."""
-    if (manifest := store.read_manifest(folder)) is None:
-        return None
-    train, valid = (TokenFile.open(folder, part, manifest) for part in ("train", "valid"))
-    return PreparedText(folder=folder, manifest=manifest, tokenizer=given or load(folder), train=train, valid=valid)
-
-
-def _build(config: TextConfig, files: _Files, hashes: dict[str, Any], given: TextTokenizer | None, to: Path) -> None:
+def _build(
+    config: TextConfig, files: _Files, hashes: dict[str, Any], given: TextTokenizer | None, writer: StoreWriter
+) -> dict[str, Any]:
     kinds = {_kind(path, config.template) for path in (*files.train, *files.valid)}
     if len(kinds) > 1:
-        raise DataError("plain text and records cannot be mixed; the held-out file wants the form of the training file")
+        raise DataError("plain text and records cannot be mixed; the held-out file must have the training file's form")
     corpus = _Records(config, files, given) if kinds == {"records"} else _Text(config, files, given)
     tokenizer = corpus.tokenizer
-    tokenizer.save(to)
-    dtype, parts = store.id_type(tokenizer.size), {}
-    for part in ("train", "valid"):
-        with _Writer(to, part, dtype, corpus.kind == "records") as writer:
-            corpus.write(part, writer)
-            parts[part] = {"tokens": writer.ids.length, "records": writer.records}
-    if min(about["tokens"] for about in parts.values()) < 2:
+    tokenizer.save(writer.folder)
+    columns, tokens = corpus.columns(store.id_type(tokenizer.size)), {}
+    for name in ("train", "valid"):
+        with writer.part(name, **columns) as part:
+            corpus.write(name, part)
+            tokens[name] = part.length("ids")
+    if min(tokens.values()) < 2:
         where = ", ".join(map(str, files.train[:3]))
         if config.max_length and (lost := corpus.report["unanswered"]):
             raise DataError(
@@ -168,24 +182,17 @@ def _build(config: TextConfig, files: _Files, hashes: dict[str, Any], given: Tex
                 f"{config.max_length} tokens; give shorter ones, or more room: --set data.context=N"
             )
         raise DataError(
-            f"{where}: too little text, {parts['train']['tokens']:,} tokens to train on and "
-            f"{parts['valid']['tokens']:,} held out; give more, or held-out text of its own: --valid FILE"
+            f"{where}: too little text, {tokens['train']:,} tokens to train on and "
+            f"{tokens['valid']:,} held out; give more, or held-out text of its own: --valid FILE"
         )
     names = ("documents", "characters", "empty", "cut", "unanswered", "learned", "valid_bytes", "valid_words")
-    store.write_manifest(
-        to,
-        {
-            "format": FORMAT,
-            "kind": corpus.kind,
-            "config": to_dict(config),
-            "inputs": hashes,
-            "vocab": tokenizer.size,
-            "dtype": dtype.name,
-            "shard": store.SHARD,
-            "parts": parts,
-            "report": {name: corpus.report[name] for name in names},
-        },
-    )
+    return {
+        "kind": corpus.kind,
+        "config": to_dict(config),
+        "inputs": hashes,
+        "vocab": tokenizer.size,
+        "report": {name: corpus.report[name] for name in names},
+    }
 
 
 def _kind(path: Path, template: str) -> str:
@@ -233,14 +240,18 @@ class _Text:
         train = (piece for piece in pieces(self.parts["train"]) if piece)
         self.tokenizer = given or _learn(config, characters, train, total)
 
-    def write(self, part: str, writer: "_Writer") -> None:
+    @staticmethod
+    def columns(ids: np.dtype) -> dict[str, Column]:
+        return {"ids": Column(ids)}
+
+    def write(self, part: str, writer: PartWriter) -> None:
         tokenizer, flow = self.tokenizer, pieces(self.parts[part])
         begin, end = ([] if id is None else [id] for id in (tokenizer.bos, tokenizer.eos))
-        writer.add(begin)
+        writer.extend(ids=begin)
         while group := list(islice(flow, GROUP)):
             encoded = iter(tokenizer.encode_batch([piece for piece in group if piece is not None]))
             for piece in group:
-                writer.add([*end, *begin] if piece is None else next(encoded))
+                writer.extend(ids=[*end, *begin] if piece is None else next(encoded))
                 if part == "valid" and piece is not None:
                     self.report["valid_bytes"] += len(piece.encode())
                     self.report["valid_words"] += len(piece.split())
@@ -269,7 +280,11 @@ class _Records:
                 assert isinstance(record, Record)
                 yield record
 
-    def write(self, part: str, writer: "_Writer") -> None:
+    @staticmethod
+    def columns(ids: np.dtype) -> dict[str, Column]:
+        return {"ids": Column(ids, ragged=True), "answers": Column(np.bool_, ragged=True)}
+
+    def write(self, part: str, writer: PartWriter) -> None:
         if self.files.valid:
             records = self._read(self.files.train if part == "train" else self.files.valid)
         else:
@@ -283,41 +298,10 @@ class _Records:
             if not record.references[0].strip() or not any(answers[1:]):
                 self.report["unanswered"] += 1
                 continue
-            writer.add(ids, answers)
+            writer.append(ids=ids, answers=answers)
             if part == "train":
                 self.report["learned"] += sum(answers)
             else:
                 text = self.tokenizer.decode(id for id, answer in zip(ids, answers, strict=True) if answer)
                 self.report["valid_bytes"] += len(text.encode())
                 self.report["valid_words"] += len(text.split())
-
-
-class _Writer:
-    """Appends documents to the files of a part: ids and, for records, where each begins and what is to be learned."""
-
-    def __init__(self, folder: Path, part: str, dtype: np.dtype, with_records: bool):
-        self.ids = ShardWriter(folder, f"{part}.ids", dtype)
-        self.offsets = ShardWriter(folder, f"{part}.offsets", np.int64) if with_records else None
-        self.answers = ShardWriter(folder, f"{part}.answers", np.bool_) if with_records else None
-
-    def __enter__(self) -> "_Writer":
-        self._open = ExitStack()
-        for file in (self.ids, self.offsets, self.answers):
-            if file is not None:
-                self._open.enter_context(file)
-        if self.offsets is not None:
-            self.offsets.write([0])
-        return self
-
-    def add(self, ids: list[int], answers: list[bool] | None = None) -> None:
-        self.ids.write(ids)
-        if self.offsets is not None and self.answers is not None and answers is not None:
-            self.answers.write(answers)
-            self.offsets.write([self.ids.length])
-
-    @property
-    def records(self) -> int:
-        return 0 if self.offsets is None else self.offsets.length - 1
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()

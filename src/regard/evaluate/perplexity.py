@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.data.blocks import TextRows
 from regard.data.loader import in_order
-from regard.data.store import TokenFile
+from regard.data.text import TokenFile
 from regard.errors import ConfigError, DataError
 from regard.models.base import LanguageModel
 from regard.objectives.next_token import picked

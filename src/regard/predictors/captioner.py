@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.images import Chosen, grey, read_image
+from regard.data.images import Pixels, grey, read_image
 from regard.errors import ConfigError
 from regard.models.captioner import grid_of
 from regard.nn.taps import watch
@@ -26,7 +26,7 @@ class ImageCaptioner(Translator):
         found = [np.moveaxis(read_image(Path(path), side)[0], -1, 0)[None] for path in paths]
         return np.concatenate([grey(x, channels) for x in found])
 
-    def caption(self, pixels: np.ndarray | Chosen, **settings: Any) -> list[Hypothesis]:
+    def caption(self, pixels: Pixels, **settings: Any) -> list[Hypothesis]:
         """The best caption of each image; settings as for `Translator.hypotheses`."""
         return [best[0] for best in self.hypotheses(cast("Any", pixels), **settings)]
 

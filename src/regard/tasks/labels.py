@@ -150,12 +150,12 @@ def make_objective(run: Run, prepared: PreparedLabels | None = None, say: Say | 
 
 def dev_scores(run: Run, prepared: PreparedLabels, say: Say | None) -> Scores | None:
     """What is told of the held-out labels beside accuracy: macro F1 of classes, F1 of entities."""
-    labels, valid = prepared.labels, prepared.valid
+    labels, marks = prepared.labels, prepared.valid["labels"]
     if run.task != "tag":
         return class_scores(run, labels, say)
     if not is_iob(labels):
         return None
-    sizes = [int((valid[i][2] >= 0).sum()) for i in range(len(valid))]
+    sizes = [int((marks[i] >= 0).sum()) for i in range(len(marks))]
     ends = np.cumsum(sizes)[:-1]
 
     def scores(true: np.ndarray, guessed: np.ndarray) -> dict[str, float]:
@@ -194,9 +194,9 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
         say("the encoder stays as it is; a linear map of its states is learned")
     model = model.to(device)
     pad = prepared.tokenizer.pad
-    source, valid_source = (LabelledSource(file, pad) for file in (prepared.train, prepared.valid))
+    source, valid_source = (LabelledSource(**part, pad=pad) for part in (prepared.train, prepared.valid))
     plan = source.plan(run.tokens)
-    loader = Loader(source, plan, run.seed, content=int(prepared.folder.name, 16))
+    loader = Loader(source, plan, run.seed, content=prepared.content)
     say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
     if run.task != "tag":
         train, valid, _ = read_parts(data, run.task, say)

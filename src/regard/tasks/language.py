@@ -165,7 +165,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     assert isinstance(model, LanguageModel)
     model = model.to(device)
     source, valid = (TextRows(part, length, run.tokens) for part in (prepared.train, prepared.valid))
-    loader = Loader(source, source.plan, run.seed, content=int(prepared.folder.name, 16))
+    loader = Loader(source, source.plan, run.seed, content=prepared.content)
     say(f"an epoch is {loader.batches_per_epoch:,} batches of {run.tokens:,} tokens in rows of {length:,}")
     return Parts(
         run=run,

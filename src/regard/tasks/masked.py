@@ -108,7 +108,7 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     torch.manual_seed(run.seed)
     model = build(config).to(device)
     rules = make_rules(data, prepared.tokenizer)
-    content = int(prepared.folder.name, 16)
+    content = prepared.content
     source, valid = (
         MaskedRows(prepared.train, rules, run.tokens, run.compile),
         MaskedRows(prepared.valid, rules, run.tokens),

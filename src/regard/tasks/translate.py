@@ -12,7 +12,7 @@ from regard.data.batch import Pairs, collate
 from regard.data.catalog import find
 from regard.data.folders import Say
 from regard.data.loader import Loader, TokenBudget, in_order
-from regard.data.prepare import PairsConfig, Prepared, prepare
+from regard.data.prepare import PairsConfig, PreparedPairs, prepare
 from regard.data.sources import PairSource
 from regard.data.tokenizers.bpe import Dropout
 from regard.errors import ConfigError
@@ -119,9 +119,12 @@ def assemble(run: Run, device: str, say: Say) -> Parts:
     model = build(run.model).to(device)
     dropout = Dropout(bpe, data.bpe_dropout, run.seed, data.max_length) if data.bpe_dropout else None
     multiple = 8 if run.compile else 1  # few different shapes, so few compilations
-    source, plan = PairSource(prepared.train, bpe.eos, bpe.pad, multiple, dropout), TokenBudget(run.tokens)
-    loader = Loader(source, plan, run.seed, content=int(prepared.folder.name, 16))
-    valid = PairSource(prepared.valid, bpe.eos, bpe.pad)
+    source, plan = (
+        PairSource(**prepared.train, eos=bpe.eos, pad=bpe.pad, multiple=multiple, dropout=dropout),
+        TokenBudget(run.tokens),
+    )
+    loader = Loader(source, plan, run.seed, content=prepared.content)
+    valid = PairSource(**prepared.valid, eos=bpe.eos, pad=bpe.pad)
     say(f"an epoch is {loader.batches_per_epoch:,} batches, {loader.padding:.1%} of them padding")
     return Parts(
         run=run,
@@ -143,7 +146,7 @@ def example(run: Run) -> Pairs:
 
 
 def dev_score(
-    prepared: Prepared, data: PairsConfig, device: str
+    prepared: PreparedPairs, data: PairsConfig, device: str
 ) -> Callable[[EncoderDecoder], dict[str, float]] | None:
     """BLEU and chrF of greedy translations of the first held-out sentences: how the best checkpoint is chosen."""
     texts = zip(*prepared.valid_text(), strict=True)  # those too long for the validation loss are left out here too
@@ -163,7 +166,7 @@ def dev_score(
     return metric
 
 
-def write_model(folder: Path, model: EncoderDecoder, run: Run, prepared: Prepared) -> None:
+def write_model(folder: Path, model: EncoderDecoder, run: Run, prepared: PreparedPairs) -> None:
     bpe, data = prepared.tokenizer, run.data
     assert isinstance(data, PairsConfig)
     bpe.save(folder, max_length=data.max_length)

@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from regard.data.batch import Tokens
 from regard.data.blocks import TextRows
 from regard.data.loader import Loader, in_order
-from regard.data.store import Shards, TokenFile
+from regard.data.store import Flat
+from regard.data.text import TokenFile
 from regard.errors import CheckpointError, ConfigError, DataError
 
 
 def numbered(length: int) -> TokenFile:
     """A text whose ids are its places, in shards of seven."""
     ids = np.arange(length)
-    return TokenFile(Shards([ids[i : i + 7] for i in range(0, length, 7)]))
+    return TokenFile(Flat([ids[i : i + 7] for i in range(0, length, 7)]))
 
 
 def records(lengths: list[int]) -> TokenFile:

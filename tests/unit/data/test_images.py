@@ -178,7 +178,7 @@ def test_own_images_stay_in_their_file_when_some_are_held_out(photos, monkeypatc
     monkeypatch.setattr(images, "AT_ONCE", 5)
     data = load_images(ImagesConfig(path=str(photos), size=8), quiet)
     for part in (data.train, data.valid):
-        file = part.pixels.every
+        (file,) = part.pixels.every.shards
         assert not file.flags.owndata and not file.flags.writeable, "a map, as it was opened"
         by_hand = np.stack([file[i] for i in part.pixels.rows])
         assert part.pixels.shape == by_hand.shape and part.pixels.nbytes == by_hand.nbytes

@@ -33,11 +33,11 @@ def test_prepared_once_and_reported(reviews):
     prepared = prepare_labels(reviews, "classify", said.append)
     again = prepare_labels(reviews, "classify", said.append)
     assert again.folder == prepared.folder and sum("preparing" in line for line in said) == 1
-    assert prepared.labels == ("neg", "pos") and sum(prepared.counts) == len(prepared.train) == 54
-    assert len(prepared.valid) == 6 and sorted(int(prepared.valid[i][2][0]) for i in range(6)) == [0, 0, 0, 1, 1, 1]
+    assert prepared.labels == ("neg", "pos") and sum(prepared.counts) == len(prepared.train["ids"]) == 54
+    assert len(prepared.valid["ids"]) == 6 and sorted(prepared.valid["labels"][:]) == [0, 0, 0, 1, 1, 1]
     assert "dropped 2: empty" in prepared.report() and "neg 27 (50.0%)" in prepared.report()
     cut = prepare_labels(LabelledConfig(path=reviews.path, vocab=120, max_length=6), "classify", said.append)
-    assert "longer than 6 pieces" in cut.report() and cut.train.lengths().max() == 6
+    assert "longer than 6 pieces" in cut.report() and cut.train["ids"].lengths.max() == 6
     assert cut.folder != prepared.folder
 
 
@@ -110,12 +110,12 @@ def test_collate_pads_and_numbers_the_second_text():
 
 def test_an_epoch_visits_every_text_once_and_resumes(reviews):
     file = prepare_labels(reviews, "classify").train
-    source = LabelledSource(file, 0)
+    source = LabelledSource(**file, pad=0)
     loader, other = (Loader(source, source.plan(64), seed=1) for _ in range(2))
     first = [next(loader) for _ in range(loader.batches_per_epoch)]
-    assert sorted(np.concatenate([b.rows for b in first]).tolist()) == list(range(len(file)))
+    assert sorted(np.concatenate([b.rows for b in first]).tolist()) == list(range(len(source)))
     assert all(b.ids.numel() <= 64 for b in first) and 0 <= loader.padding < 0.3
-    assert sorted(r for b in in_order(source, source.plan(64)) for r in b.rows) == list(range(len(file)))
+    assert sorted(r for b in in_order(source, source.plan(64)) for r in b.rows) == list(range(len(source)))
     state = loader.state()
     ahead = [next(loader).ids for _ in range(3)]
     other.restore(state)

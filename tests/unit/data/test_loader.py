@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from regard.data.batch import Samples
 from regard.data.loader import FixedSize, Loader, Source, TokenBudget, in_order
 from regard.data.sources import PairSource
+from regard.data.store import Ragged
 from regard.errors import CheckpointError, ConfigError, DataError, WorkFailed
 from regard.train.memory import fitted
 from regard.train.progress import Progress
@@ -24,19 +25,13 @@ class Toy:
     def __init__(self, count: int, seed: int = 0, longest: int = 40):
         self.sizes = np.random.default_rng(seed).integers(1, longest, (count, 2))
 
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def __getitem__(self, i: int) -> tuple[np.ndarray, np.ndarray]:
-        s, t = self.sizes[i]
-        return np.full(s, i + 1), np.full(t, i + 1)
-
-    def lengths(self) -> tuple[np.ndarray, np.ndarray]:
-        return self.sizes[:, 0], self.sizes[:, 1]
+    def columns(self) -> dict[str, Ragged]:
+        sides = zip(("source", "target"), self.sizes.T, strict=True)
+        return {side: Ragged.of([np.full(n, i + 1) for i, n in enumerate(sizes)]) for side, sizes in sides}
 
 
 def source(pairs: Toy, multiple: int = 1, dropout=None) -> PairSource:
-    return PairSource(pairs, EOS, PAD, multiple, dropout)
+    return PairSource(**pairs.columns(), eos=EOS, pad=PAD, multiple=multiple, dropout=dropout)
 
 
 def loader_of(pairs: Toy, tokens: int, seed: int, **more) -> Loader:

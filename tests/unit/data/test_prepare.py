@@ -11,7 +11,7 @@ import pytest
 from regard.data import prepare as module
 from regard.data import store
 from regard.data.folders import cache_folder
-from regard.data.prepare import PairsConfig, TokenPairs, prepare
+from regard.data.prepare import PairsConfig, prepare
 from regard.errors import ConfigError, DataError, RegardError, WorkFailed
 
 
@@ -25,9 +25,9 @@ def config(files: tuple[str, str], valid: tuple[str, str] | None = None, **more)
     return PairsConfig(**dict(zip(names, (*files, *(valid or ())), strict=False)), **{"vocab": 500} | more)
 
 
-def text(prepared, pairs: TokenPairs) -> list[tuple[str, str]]:
-    decode = prepared.tokenizer.decode
-    return [(decode(s), decode(t)) for s, t in (pairs[i] for i in range(len(pairs)))]
+def text(prepared, pairs: dict) -> list[tuple[str, str]]:
+    decode, count = prepared.tokenizer.decode, len(pairs["source"])
+    return [(decode(pairs["source"][i]), decode(pairs["target"][i])) for i in range(count)]
 
 
 def test_the_ids_spell_the_text(corpus, write, quiet):
@@ -36,11 +36,7 @@ def test_the_ids_spell_the_text(corpus, write, quiet):
     assert text(done, done.train) == train
     assert text(done, done.valid) == valid
     assert done.valid_text() == ([s for s, _ in valid], [t for _, t in valid])
-    sources, targets = done.train.lengths()
-    assert [(len(s), len(t)) for s, t in (done.train[i] for i in range(300))] == list(
-        zip(sources, targets, strict=True)
-    )
-    assert done.train[5][0].dtype == np.uint16
+    assert done.train["source"][5].dtype == np.uint16
     assert done.manifest["report"]["kept"] == 300
     assert done.tokenizer.size == done.manifest["vocab"]
 
@@ -60,7 +56,7 @@ def test_the_same_request_does_no_work_and_another_does(corpus, write, quiet, mo
     files, valid = write(corpus(50)), write(corpus(5, 1), "valid")
     done = prepare(config(files, valid), quiet)
     build, built = module._build, []
-    monkeypatch.setattr(module, "_build", lambda *a: (built.append(1), build(*a)))
+    monkeypatch.setattr(module, "_build", lambda *a: built.append(1) or build(*a))
     elsewhere = [str(Path(f).rename(tmp_path / f"moved{i}")) for i, f in enumerate(files)]
     assert prepare(config((elsewhere[0], elsewhere[1]), valid, bpe_dropout=0.1), quiet).folder == done.folder
     assert not built
@@ -123,10 +119,11 @@ def test_max_length_counts_the_end_mark(write, corpus, quiet, side):
     pairs = [(text, "word") if side == 0 else ("word", text) for text in long]
     how = dict(max_length=8, max_ratio=100, split="spaces", vocab=330)
     done = prepare(config(write(pairs + corpus(50)), write(pairs, "valid"), **how), quiet)
-    assert [len(pair[side]) for pair in (done.valid[i] for i in range(len(done.valid)))] == [6, 7]
+    name = ("source", "target")[side]
+    assert done.valid[name].lengths.tolist() == [6, 7]
     assert done.manifest["report"]["valid_dropped"] == 2
-    assert [len(pair[side]) for pair in (done.train[i] for i in range(2))] == [6, 7]
-    assert max(map(max, done.train.lengths())) == 7
+    assert done.train[name].lengths[:2].tolist() == [6, 7]
+    assert max(column.lengths.max() for column in done.train.values()) == 7
 
 
 def test_max_words_applies_to_training_sources_alone(write, quiet, corpus):
@@ -134,7 +131,7 @@ def test_max_words_applies_to_training_sources_alone(write, quiet, corpus):
     done = prepare(config(write(pairs), write([("a b c d", "e")], "valid"), max_words=2), quiet)
     assert text(done, done.train) == [pairs[0], pairs[2]]
     assert done.manifest["report"]["too_many_words"] == 1
-    assert len(done.valid) == 1
+    assert len(done.valid["source"]) == 1
 
 
 def test_without_validation_files_some_sources_are_held_out(corpus, write, quiet):
@@ -157,14 +154,14 @@ def test_gzipped_text_is_read_as_text(corpus, write, quiet):
     files = write(corpus(60))
     for path in map(Path, files):
         path.write_bytes(gzip.compress(path.read_bytes()))
-    assert len(prepare(config(files), quiet).train) + 1 >= 59
+    assert len(prepare(config(files), quiet).train["source"]) + 1 >= 59
 
 
 def test_large_vocabularies_take_wider_ids(corpus, write, quiet, monkeypatch):
     done = prepare(config(write(corpus(60))), quiet)
     monkeypatch.setattr(store, "NARROW", 100)
     wide = prepare(config(write(corpus(60)), max_length=255), quiet)
-    assert (done.train[3][0].dtype, wide.train[3][0].dtype) == (np.uint16, np.uint32)
+    assert (done.train["source"][3].dtype, wide.train["source"][3].dtype) == (np.uint16, np.uint32)
     assert text(wide, wide.train) == text(done, done.train)
 
 
@@ -227,17 +224,17 @@ def test_an_interruption_or_a_full_disk_leaves_nothing_behind(corpus, write, qui
 
     files = write(corpus(50))
     with monkeypatch.context() as m:
-        m.setattr(module._Writer, "_flush", fail)
+        m.setattr(store._Numbers, "_put", fail)
         with pytest.raises((WorkFailed, KeyboardInterrupt)) as e:
             prepare(config(files), quiet)
     assert isinstance(e.value, KeyboardInterrupt) or "disk is full" in str(e.value)
     assert leftovers() == []
-    assert len(prepare(config(files), quiet).train) == 50 - 1
+    assert len(prepare(config(files), quiet).train["source"]) == 50 - 1
 
 
 def test_a_damaged_folder_is_refused(corpus, write, quiet):
     what = config(write(corpus(50)))
-    path = prepare(what, quiet).folder / "train.target.ids"
+    path = prepare(what, quiet).folder / "train.target.000"
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(RegardError, match=r"damaged; remove .* and run again"):
         prepare(what, quiet)

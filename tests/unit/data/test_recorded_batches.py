@@ -169,10 +169,14 @@ def pairs(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
     named = {"source": "train.en", "target": "train.fr", "valid_source": "valid.en", "valid_target": "valid.fr"}
     config = PairsConfig(**{side: files[name] for side, name in named.items()}, vocab=340, max_length=20)
     data = prepare(config, lambda _: None)
-    bpe, content = data.tokenizer, int(data.folder.name, 16)
-    valid = lambda: in_order(PairSource(data.valid, bpe.eos, bpe.pad), TokenBudget(200))  # noqa: E731
-    yield "pairs", Loader(PairSource(data.train, bpe.eos, bpe.pad), TokenBudget(300), 4, content=content), valid()
-    segmented = PairSource(data.train, bpe.eos, bpe.pad, 8, Dropout(bpe, 0.2, 4, 20))
+    bpe, content = data.tokenizer, data.content
+    valid = lambda: in_order(PairSource(**data.valid, eos=bpe.eos, pad=bpe.pad), TokenBudget(200))  # noqa: E731
+    yield (
+        "pairs",
+        Loader(PairSource(**data.train, eos=bpe.eos, pad=bpe.pad), TokenBudget(300), 4, content=content),
+        valid(),
+    )
+    segmented = PairSource(**data.train, eos=bpe.eos, pad=bpe.pad, multiple=8, dropout=Dropout(bpe, 0.2, 4, 20))
     yield "pairs, dropout, rank 1 of 2", Loader(segmented, TokenBudget(300), 4, 1, 2, content), valid()
 
 
@@ -182,7 +186,7 @@ def text(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
         data = prepare_text(config, lambda _: None)
         train, valid = TextRows(data.train, 24, 200), TextRows(data.valid, 24, 200)
         for rank, world in ((0, 1), (1, 3)):
-            loader = Loader(train, train.plan, 7, rank, world, int(data.folder.name, 16))
+            loader = Loader(train, train.plan, 7, rank, world, data.content)
             yield f"{name}, rank {rank} of {world}", loader, in_order(valid, valid.plan)
 
 
@@ -190,9 +194,9 @@ def labels(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]
     for kind, ending in (("classify", "csv"), ("pair", "pairs.csv"), ("tag", "conll")):
         paths = {"path": files[f"train.{ending}"], "valid": files[f"valid.{ending}"]}
         data = prepare_labels(LabelledConfig(**paths, vocab=200, max_length=16), kind, lambda _: None)
-        train, valid = (LabelledSource(file, data.tokenizer.pad) for file in (data.train, data.valid))
+        train, valid = (LabelledSource(**part, pad=data.tokenizer.pad) for part in (data.train, data.valid))
         for rank, world in ((0, 1), (1, 2)):
-            loader = Loader(train, train.plan(160), 2, rank, world, int(data.folder.name, 16))
+            loader = Loader(train, train.plan(160), 2, rank, world, data.content)
             yield f"{kind}, rank {rank} of {world}", loader, in_order(valid, valid.plan(160))
 
 
@@ -208,7 +212,7 @@ def masked(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]
         data = prepare_masked(config, lambda _: None)
         rules = make_rules(config, data.tokenizer)
         train, valid = MaskedRows(data.train, rules, 400, name == "packed"), MaskedRows(data.valid, rules, 400)
-        loader = Loader(train, train.plan, 3, rank, world, int(data.folder.name, 16))
+        loader = Loader(train, train.plan, 3, rank, world, data.content)
         yield f"masked, {name}", loader, in_order(valid, valid.plan)
 
 
