@@ -25,6 +25,7 @@ from regard.data.augment import Augment
 from regard.data.blocks import TextRows
 from regard.data.captions import Captioned, CaptionSource
 from regard.data.clips import ClipSource, Pictures
+from regard.data.features import Rows, RowSource
 from regard.data.history import Windows
 from regard.data.images import ImageSource, Part
 from regard.data.labelled import LabelledConfig, prepare_labels
@@ -35,7 +36,6 @@ from regard.data.prepare import PairsConfig, prepare
 from regard.data.series import Curves
 from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.data.sources import LabelledSource, PairSource
-from regard.data.tables import Rows, RowSource
 from regard.data.text import TextConfig, prepare_text
 from regard.data.tokenizers.bpe import BPE, Dropout
 from regard.tasks.masked import make_rules
