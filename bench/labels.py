@@ -28,7 +28,7 @@ import regard
 from regard.data.labelled import LabelledConfig, read_parts
 from regard.evaluate.labels import entity_score, is_iob
 from regard.tasks import assemble, train_run
-from regard.train.run import load_recipe
+from regard.tasks.plan import load_recipe
 
 SETS = ("sst2", "wnut17", "ewt")
 WHO = ("regard", "transformers")

@@ -15,8 +15,7 @@ smaller preset: regard train mlm --data movie-reviews.
 from regard import Run
 from regard.data.masked import MaskedConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 VOCAB, LENGTH = 8000, 128
 

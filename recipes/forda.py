@@ -10,8 +10,7 @@ checkpoint chosen on a tenth of the training set, two busy cores, 2026-11-15.
 from regard import Run
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 
 def recipe() -> Run:

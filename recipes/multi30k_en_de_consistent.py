@@ -14,8 +14,7 @@ beside it.
 from regard import Run
 from regard.data.prepare import PairsConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 
 def recipe() -> Run:

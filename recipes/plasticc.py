@@ -17,8 +17,7 @@ are not. Times count from the peak: most of these burst once, at any time of the
 from regard import Run
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 FOLDS, STEPS = 5, 2000
 KNOWN = ("hostgal_photoz", "hostgal_photoz_err", "distmod", "mwebv", "ddf_bool")

@@ -13,8 +13,7 @@ and 4.494 of the LSTM (28 M, 153 s), perplexity 62.8 and 89.5. " French" is the 
 from regard import Run
 from regard.data.text import TextConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 VOCAB, CONTEXT = 16000, 256
 

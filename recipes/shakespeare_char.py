@@ -12,8 +12,7 @@ Nothing is compiled, but passes are recorded and replayed; in these runs full ba
 from regard import Run
 from regard.data.text import TextConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 
 def recipe() -> Run:

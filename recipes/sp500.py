@@ -12,8 +12,7 @@ and are right on 64.3 % of them, exactly as often as always saying up is. The ne
 from regard import Run
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 
 def with_arch(arch: str) -> Run:

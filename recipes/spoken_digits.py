@@ -11,8 +11,7 @@ data is CC BY-SA 4.0 and yours to bring: $REGARD_DATA/fsdd/train.tar.gz.
 from regard import Run
 from regard.data.clips import AudioConfig
 from regard.models import config_for
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 DATA = AudioConfig(name="fsdd", seconds=2.0)
 

@@ -124,7 +124,7 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
             if isinstance(value, typing.cast(type, hint))
             else from_dict(typing.cast(type, hint), value, name + ".")
         )
-    if isinstance(hint, types.UnionType):  # `int | None` and unions of dataclasses already built
+    if hint is Any or isinstance(hint, types.UnionType):  # `int | None`, and configs that are built already
         return value
     if typing.get_origin(hint) is tuple:
         parts = value.split(",") if isinstance(value, str) else value

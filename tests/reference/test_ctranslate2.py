@@ -14,8 +14,7 @@ from regard import predictors
 from regard.data.prepare import PairsConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks import default_run, train_run
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 LONGEST = 24  # pieces of a translation, its end included
 

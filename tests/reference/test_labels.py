@@ -14,8 +14,8 @@ from regard.errors import ConfigError
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import published_weights, to_published
 from regard.predictors.embedder import Embedder
-from regard.tasks import assemble, finetune_run, train_run
-from regard.tasks.labels import probe
+from regard.tasks import assemble, finetune_run, get, train_run
+from regard.tasks.plan import run_from_dict
 
 WORDS = ["the", "film", "was", "good", "bad", "and", "plot", "cast", "ada", "met", "grace", "in", "paris"]
 close = torch.testing.assert_close
@@ -49,7 +49,7 @@ def data(tmp_path):
 def run_of(task, encoder, data, **settings):
     valid = str(data[task]) if task == "tag" else ""
     run = finetune_run(encoder, task, LabelledConfig(path=str(data[task]), valid=valid))
-    return regard.Run.from_dict(run.to_dict() | {"steps": 6, "epochs": 0.0, **settings})
+    return run_from_dict(run.to_dict() | {"steps": 6, "epochs": 0.0, **settings})
 
 
 @pytest.mark.parametrize("task", ["classify", "pair", "tag"])
@@ -116,11 +116,11 @@ def test_fine_tuning_begins_with_the_encoder_and_goes_on_with_a_head(encoder, da
     start = regard.load(encoder).model
     close(parts.model.layers[0].attention.qkv.weight, start.layers[0].attention.qkv.weight)
     close(parts.model.pooler.weight, start.pooler.weight)
-    assert "new, drawn by chance: classifier" in said
+    assert "randomly initialised: classifier" in said
     train_run(run, tmp_path / "first", quiet=True)
     parts = assemble(run_of("classify", tmp_path / "first", data), say=said.append)
     close(parts.model.classifier.weight, regard.load(tmp_path / "first").model.classifier.weight)
-    assert any("nothing begins by chance" in line for line in said)
+    assert any("all weights come from the model" in line for line in said)
 
 
 def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_path):
@@ -134,8 +134,8 @@ def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_pa
 
 @pytest.mark.parametrize("task", ["classify", "pair", "tag"])
 def test_a_probe_is_a_linear_map_of_their_states(task, encoder, data, tmp_path):
-    run = probe(run_of(task, encoder, data))
-    train_run(regard.Run.from_dict(run.to_dict() | {"epochs": 0.0, "steps": 4}), tmp_path / "run", quiet=True)
+    run = get(task).probe(run_of(task, encoder, data))
+    train_run(run_from_dict(run.to_dict() | {"epochs": 0.0, "steps": 4}), tmp_path / "run", quiet=True)
     ours = regard.load(tmp_path / "run")
     before = regard.load(encoder).model.state_dict()
     same = {name for name, p in ours.model.state_dict().items() if name in before and torch.equal(p, before[name])}
@@ -171,11 +171,11 @@ def test_a_fine_tuned_run_goes_on_when_what_it_began_with_is_gone(encoder, data,
 
 def test_epochs_become_steps(encoder, data):
     run = finetune_run(encoder, "classify", LabelledConfig(path=str(data["classify"])))
-    parts = assemble(regard.Run.from_dict(run.to_dict() | {"epochs": 50.0, "tokens": 64}), say=lambda _: None)
+    parts = assemble(run_from_dict(run.to_dict() | {"epochs": 50.0, "tokens": 64}), say=lambda _: None)
     assert parts.run.steps == 50 * parts.loader.batches_per_epoch > 100
 
 
 def test_what_is_no_encoder_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "regard-rnn_lm", "vocab": 9}))
-    with pytest.raises(ConfigError, match="is no BERT; only encoders are fine-tuned to tag"):
+    with pytest.raises(ConfigError, match="is not a BERT; only encoders, such as minilm, are fine-tuned to tag"):
         finetune_run(tmp_path, "tag", LabelledConfig(path="x"))

@@ -16,8 +16,9 @@ from regard.nn.attention import packed_attention, plain_attention
 from regard.nn.masks import Packed
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
-from regard.train.optim import Optim, Optimiser
+from regard.train.optim import Optimiser
 from regard.train.recorded import RecordedPass
+from regard.train.settings import Optim
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

@@ -14,7 +14,7 @@ from tests.system.cli_toy import regard, works
 import regard as package
 from regard.checkpoint import load_state
 from regard.data.loader import Loader
-from regard.train.run import read_run
+from regard.tasks.plan import read_run
 
 FAST = ["--device=cpu", "--set=schedule.warmup=5", "--set=batch=16", "--set=data.size=8"]
 

@@ -14,7 +14,7 @@ from regard.data.tokenizers.wordpiece import WordPiece
 from regard.models.bert import Bert, BertConfig
 from regard.predictors.embedder import Embedder
 from regard.tasks import train_run
-from regard.train.run import read_run
+from regard.tasks.plan import read_run, run_from_dict
 
 GOOD, BAD, THINGS = ("good", "great", "lovely"), ("bad", "dull", "awful"), ("film", "plot", "cast", "music")
 FAST = [
@@ -168,7 +168,7 @@ def test_an_exported_classifier_is_opened_as_one(place):
 def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
     said = works("finetune", "enc", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--probe",
                  "--steps=40", "--name=features", "--device=cpu")  # fmt: skip
-    assert "the encoder stays as it is" in said.err and read_run("runs/features").frozen
+    assert "the encoder is frozen" in said.err and read_run("runs/features").frozen
     assert works("classify", "runs/features", "a lovely film").out.splitlines()[0] in ("pos", "neg")
     assert "bag of words" in works("evaluate", "runs/features").out
     found = json.loads(works("compare", "runs/features", "runs/sent", "--data=reviews.csv", "--json").out)
@@ -228,7 +228,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
 
     from regard.data.loader import Loader
 
-    run = package.Run.from_dict(read_run("runs/sent").to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
+    run = run_from_dict(read_run("runs/sent").to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
     train_run(run, tmp_path / "whole", quiet=True)
     count, real = [0], Loader.__next__
 

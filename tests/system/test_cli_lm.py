@@ -9,7 +9,7 @@ from tests.system.cli_toy import regard, works
 
 import regard as package
 from regard.tasks import assemble, train_run
-from regard.train.run import read_run
+from regard.tasks.plan import read_run, run_from_dict
 
 OPENING = "Muchos años después, frente al pelotón de fusilamiento, el coronel Aureliano Buendía"
 SMALL = [
@@ -184,7 +184,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         pass
 
     run = read_run("runs/x")
-    run = package.Run.from_dict(run.to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
+    run = run_from_dict(run.to_dict() | {"steps": 12, "eval_every": 4, "minutes": 0.0})
     train_run(run, tmp_path / "whole", quiet=True)
     from regard.data.loader import Loader
 

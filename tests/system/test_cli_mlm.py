@@ -11,7 +11,7 @@ from tests.system.cli_toy import regard, works
 import regard as package
 from regard.checkpoint import load_state
 from regard.tasks import assemble, train_run
-from regard.train.run import read_run
+from regard.tasks.plan import read_run
 
 SAYS = {"cat": "meows", "dog": "barks", "cow": "moos", "duck": "quacks"}
 COLOURS = ("red", "blue", "green")

@@ -141,7 +141,7 @@ def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
     assert "108 series to train on, 12 for validation" in said.err and "no labels: the held-out part" in said.err
     said = works("finetune", "runs/pre", "series", "--data=curves.csv", "--label=class", "--steps=10", "--name=post",
                  "--device=cpu", "--set=schedule.warmup=2")  # fmt: skip
-    assert "new, drawn by chance: classifier" in said.err
+    assert "randomly initialised: classifier" in said.err
     said = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=2", "--name=too", *FAST)
     assert "2 labels: flat 72" in said.err
     said = regard("train", "fill-series", "--data=bare.csv", "--steps=2", "--set=data.balanced=true", *FAST)

@@ -12,8 +12,7 @@ import pytest
 import regard
 from regard.data.prepare import PairsConfig
 from regard.tasks import default_run, train_run
-from regard.train.optim import Optim
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 ENOUGH = 90  # of 100
 

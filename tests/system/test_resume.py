@@ -15,7 +15,7 @@ from tests.unit.train.toy import Loader, Task, outcome, toy_run, toy_train
 
 from regard import checkpoint
 from regard.errors import CheckpointError, ConfigError, WorkFailed
-from regard.train.run import read_run
+from regard.tasks.plan import read_run
 from regard.train.signals import Interrupts
 
 TERMINAL = """

@@ -11,7 +11,7 @@ from cli_toy import regard, train_words, works, write_toy
 from regard import checkpoint, run_folder
 from regard.config import override
 from regard.errors import WorkFailed
-from regard.train.run import read_run
+from regard.tasks.plan import read_run
 
 
 @pytest.fixture

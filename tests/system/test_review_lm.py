@@ -16,8 +16,8 @@ import regard as package
 from regard.checkpoint import load_state
 from regard.data.text import TextConfig, prepare_text
 from regard.tasks import finetune_run, train_run
+from regard.tasks.plan import read_run
 from regard.train import progress
-from regard.train.run import read_run
 
 SMALL = ["--set=model.width=32", "--set=model.layers=1", "--set=model.heads=2", "--set=model.ffn=32", "--device=cpu"]
 

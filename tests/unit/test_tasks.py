@@ -8,18 +8,18 @@ from regard import tasks
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.errors import ConfigError
-from regard.models import ARCHS
-from regard.tasks import translate
-from regard.tasks.captions import sided
-from regard.train.run import Run
+from regard.tasks import assembly, translate
+from regard.tasks.caption import sided
+from regard.tasks.plan import run_from_dict
+from regard.tasks.registry import get
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", get("translate").archs)
 def test_every_architecture_has_defaults_that_survive_being_written_down(arch, device):
     run = tasks.default_run("Translate", arch.upper(), "", PairsConfig(source="a", target="b", vocab=0), device)
     assert run.model.vocab == run.data.vocab > 1000 and run.minutes > 0
-    assert Run.from_dict(run.to_dict()) == run
+    assert run_from_dict(run.to_dict()) == run
 
 
 def test_a_known_data_set_brings_its_own_way_of_splitting():
@@ -40,11 +40,11 @@ def test_few_examples_are_fine_tuned_on_long_enough_and_no_warm_up_takes_all():
     run = tasks.default_run(data=PairsConfig(source="a", target="b"))
     run = dataclasses.replace(run, epochs=3.0, minutes=0, schedule=dataclasses.replace(run.schedule, warmup=50))
     said = []
-    few = tasks.enough(dataclasses.replace(run, start="minilm"), 6, said.append)
-    assert (few.steps, few.schedule.warmup) == (60, 15) and "60 are taken" in said[0]
-    own = tasks.enough(run, 6, said.append)
+    few = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 6, said.append)
+    assert (few.steps, few.schedule.warmup) == (60, 15) and "training takes 60" in said[0]
+    own = assembly.with_min_steps(run, 6, said.append)
     assert (own.steps, own.schedule.warmup) == (6, 1), "from nothing, the epochs asked for"
-    many = tasks.enough(dataclasses.replace(run, start="minilm"), 800, said.append)
+    many = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 800, said.append)
     assert (many.steps, many.schedule.warmup, len(said)) == (800, 50, 1)
 
 
@@ -76,9 +76,9 @@ def test_few_held_out_sentences_are_judged_by_their_loss(tmp_path):
         def valid_text(self):
             return ["a"] * self.count, ["b"] * self.count
 
-    data = PairsConfig(source="a", target="b")
-    assert translate.dev_score(Held(translate.FEW - 1), data, "cpu") is None
-    assert translate.dev_score(Held(translate.FEW), data, "cpu") is not None
+    run = tasks.default_run(data=PairsConfig(source="a", target="b"))
+    assert get("translate").metric(run, Held(translate.FEW - 1), "cpu") is None
+    assert get("translate").metric(run, Held(translate.FEW), "cpu") is not None
 
 
 @pytest.mark.parametrize(

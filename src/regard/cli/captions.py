@@ -71,7 +71,7 @@ def evaluate_captions(
     """BLEU-4 and CIDEr of the held-out images, and of the same captions given to other images."""
     from regard.data.captions import CaptionsConfig, captioned, load_captions
     from regard.evaluate.captions import score_captions
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     _, side, _ = model.model.config.shape
     if data:

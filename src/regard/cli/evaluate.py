@@ -229,7 +229,7 @@ def held_out_text(model: "Writer", folder: Path, data: str, context: int) -> tup
     text all but its first token."""
     from regard.data.documents import is_jsonl, read_text
     from regard.data.text import TextConfig, TokenFile, prepare_text
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     if data and not is_jsonl(Path(data)):
         text = "".join(read_text(Path(data)))

@@ -110,23 +110,22 @@ def finetune(
       regard finetune minilm tag --data train.conll --valid dev.conll --name ner
     """
     from regard.models.fetched import resolve
-    from regard.tasks import finetune_run, kit
+    from regard.tasks.plan import finetune_run
+    from regard.tasks.registry import get
 
     flags: Flags = ctx.obj
     if not data:
         raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE")
-    kit(task)  # a task that does not exist is told before its data is read
+    known = get(task)  # a task that does not exist is reported before its data is read
     chosen = pick_device(device)
     config = data_config(task.lower(), data, dict(valid=valid, text=text, second=second, label=label))
     run = finetune_run(resolve(model, flags.say), task, config, chosen, lora=rank if lora else 0)
     if probe:
-        from regard.tasks import labels
-
-        if task.lower() not in labels.HEADS or lora:
+        if lora or not known.can_probe:
             raise ConfigError(
                 f"--probe is for labels, and goes without --lora: regard finetune {model} classify --probe"
             )
-        run = labels.probe(run)
+        run = known.probe(run)
     run = adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
     label = task.lower()
     if dry_run:

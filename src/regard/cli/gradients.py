@@ -49,14 +49,14 @@ def gradients(
     """
     from regard.config import unknown
     from regard.explain.plain_text import PLAIN
-    from regard.models import TASK_ARCHS
+    from regard.tasks.registry import get
 
     flags: Flags = ctx.obj
     archs = list(dict.fromkeys(a.strip().lower() for a in arch.split(",") if a.strip()))
     if not archs:
         raise ConfigError("--arch is empty; for example: --arch rnn,lstm,gpt")
     for name in archs:
-        if name not in (known := [*TASK_ARCHS["lm"], *PLAIN]):
+        if name not in (known := [*get("lm").archs, *PLAIN]):
             raise unknown("architecture", name, known)
     out, chosen = pictured(out, flags), pick_device(device)
 

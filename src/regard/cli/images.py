@@ -60,7 +60,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
     import numpy as np
 
     from regard.data.images import ImagesConfig, decoded, list_images, load_images, with_channels
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     channels, side, _ = model.shape
     config = read_run(run).data if (Path(run) / "run.json").is_file() else ImagesConfig()

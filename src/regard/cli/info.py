@@ -27,7 +27,7 @@ def info(run: Run, json: Json = False) -> None:
       regard info runs/demo --json
     """
     from regard.models.fetched import resolve
-    from regard.train.plan import PLAN
+    from regard.tasks.jobs import PLAN
 
     folder = resolve(run)
     if (folder / PLAN).is_file():
@@ -61,7 +61,7 @@ def info(run: Run, json: Json = False) -> None:
 def several(folder: Path, json: bool) -> None:
     """The runs that belong together, in a table."""
     from regard.explain.curves import results_table
-    from regard.train.plan import read_plan
+    from regard.tasks.jobs import read_plan
 
     groups: dict[str, list[dict[str, Any]]] = {}
     jobs = read_plan(folder)
@@ -86,7 +86,7 @@ def describe(folder: Path) -> dict[str, Any]:
     from regard.models.bert import BertConfig
     from regard.models.published import from_published
     from regard.nn.init import undrawn
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     published = read_json(folder / "config.json")
     if published is not None:

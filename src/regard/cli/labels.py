@@ -183,7 +183,7 @@ def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: 
 def labelled_set(run: str, data: str, tags: bool, flags: Flags) -> tuple[str, "LabelledConfig", str, Any, Any]:
     """What to score on: its name, the settings it is read with, the task, the training part and the examples."""
     from regard.data.labelled import LabelledConfig, read_parts, read_rows
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     kind, config = "tag" if tags else "classify", None
     if (Path(run) / "run.json").is_file():
@@ -249,7 +249,7 @@ def score_tags(model: "Tagger", rows: "Rows") -> tuple[dict[str, Any], str]:
 def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flags: Flags) -> tuple[dict[str, Any], str]:
     import numpy as np
 
-    from regard.tasks.labels import baseline
+    from regard.tasks.classify import baseline
 
     seconds = [row.second for row in rows] if rows[0].second is not None else None
     with flags.progress("texts", len(rows)):

@@ -20,8 +20,8 @@ def evaluate_masked(model: "Filler", run: str, data: str, json: bool, flags: Fla
     from regard.data.masked import MaskedConfig, prepare_masked, read_sentences
     from regard.data.masking import MaskedRows
     from regard.objectives.masked_token import MaskedToken
-    from regard.tasks.masked import make_rules
-    from regard.train.run import read_run
+    from regard.tasks.mlm import make_rules
+    from regard.tasks.plan import read_run
 
     config, bert = MaskedConfig(), model.model
     if trained := (Path(run) / "run.json").is_file():

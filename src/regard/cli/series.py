@@ -75,7 +75,7 @@ def table_of(run: str, data: str) -> Path:
     """The file asked for, a known set, or the table the run was trained on."""
     from regard.data.catalog import is_known
     from regard.data.fetch_series import get_history
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     if data and not is_known(data):
         return Path(data)
@@ -231,7 +231,7 @@ def series_set(
 ) -> tuple[str, "SeriesConfig", "Curves | None", "Curves"]:
     """What to score on: its name, the settings it is read with, the training part if it is here, and the series."""
     from regard.data.series import SeriesConfig, read_parts, read_test
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     if not (Path(run) / "run.json").is_file():
         if not data:
@@ -262,8 +262,8 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     from regard.data.history import HistoryConfig, read_parts
     from regard.data.loader import FixedSize, in_order
     from regard.objectives.forecast import Forecast
-    from regard.tasks.forecast import beside
-    from regard.train.run import read_run
+    from regard.tasks.forecast import baselines
+    from regard.tasks.plan import read_run
 
     if (Path(run) / "run.json").is_file():
         config: Any = read_run(run).data
@@ -277,7 +277,7 @@ def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: boo
     parts = read_parts(config, flags.say)
     with torch.inference_mode():
         scores = Forecast().held_out(model.model, (b.to(model.device) for b in in_order(parts.test, FixedSize(256))))
-    rows = beside(parts, parts.test, config, model.model.spread.double().cpu().numpy())
+    rows = baselines(parts, parts.test, config, model.model.spread.double().cpu().numpy())
     what = f"{data or 'its own table'} (test)"
     found: dict[str, Any] = {"on": what, "mse": scores["loss"], "mae": scores["mae"]}
     if "inside" in scores:

@@ -119,7 +119,7 @@ def clip_set(run: str, data: str, flags: Flags) -> tuple[str, "list[Clip]"]:
     """What to score on, and its name."""
     from regard.data import fetch
     from regard.data.clips import AudioConfig, list_clips, parts
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     config = read_run(run).data if (Path(run) / "run.json").is_file() else AudioConfig()
     assert isinstance(config, AudioConfig)

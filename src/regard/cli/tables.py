@@ -32,7 +32,7 @@ def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, jso
 
     from regard.data.features import TableConfig, load_table, named_rows
     from regard.data.tables import read_table
-    from regard.train.run import read_run
+    from regard.tasks.plan import read_run
 
     if picture:
         from regard.explain.picture import check_picture

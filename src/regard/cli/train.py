@@ -15,39 +15,12 @@ from regard.data.folders import user_path
 from regard.errors import ConfigError, MissingExtra
 
 if TYPE_CHECKING:
-    from regard.train.plan import Job
-    from regard.train.run import DataConfig, Run
+    from regard.tasks.jobs import Job
+    from regard.train.run import Run
 
 COLUMNS = ("text", "second", "label")
 FILES = ("path", "valid", "labels", "images", "valid_images", "tokenizer")
 PAIRS = ("source", "target", "valid_source", "valid_target")
-OWN = {  # which of the options beside --data belong to a task; to others, those of text
-    "translate": PAIRS,
-    "mlm": ("valid",),
-    "classify": ("valid", "text", "label"),
-    "pair": ("valid", *COLUMNS),
-    "tag": ("valid", "text", "label"),
-    "image": ("valid", "label"),
-    "table": ("valid", "label"),
-    "caption": ("valid", "images"),
-    "series": ("valid", "label"),
-    "fill-series": ("valid", "label"),
-    "forecast": ("target", "horizon"),
-    "audio": ("valid", "label"),
-}
-NEXT = {  # what one does with a run
-    "lm": 'generate {} "…"',
-    "chat": "chat {}",
-    "mlm": 'fill {} "… [MASK] …"',
-    "pair": 'classify {} "…" "…"',
-    "image": "classify {} picture.png",
-    "table": 'classify {} "column=value, …"',
-    "caption": "caption {} picture.png",
-    "series": "classify {} curve.csv",
-    "fill-series": "finetune {} series --data curves.csv",
-    "forecast": "forecast {} --plot next.png",
-    "audio": "classify {} clip.wav",
-}
 
 # Options that `regard finetune` has too.
 TextColumn = Annotated[
@@ -305,10 +278,9 @@ def train(
 
 
 def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device: str) -> dict[str, "Run"]:
-    """The runs asked for, by label: one per architecture, or the recipe's."""
-    from regard.models import TASK_ARCHS
-    from regard.tasks import default_run, kit
-    from regard.train.run import load_recipe
+    """The runs requested, by label: one per architecture, or the recipe's."""
+    from regard.tasks.plan import default_run, load_recipe
+    from regard.tasks.registry import TASKS, get
 
     if what.endswith(".py"):
         if data or any(own.values()) or size or arch:
@@ -319,30 +291,30 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
         return load_recipe(what)
     if not what:
         ways = "regard train translate --data tatoeba-en-fr, or regard train lm --data my.txt"
-        raise ConfigError(f"train what? there are: {', '.join(TASK_ARCHS)}; for example: {ways}")
-    what = "table" if what.lower() == "classify" and arch.strip().lower() == "mlp" else what  # rows, not texts
-    made = kit(what)
-    archs = list(dict.fromkeys(a.strip().lower() for a in (arch or made.ARCH).split(",") if a.strip()))
-    if not archs:
-        raise ConfigError(f"--arch is empty; for example: --arch {made.ARCH},lstm")
-    config = data_config(what.lower(), data, own)
-    return {a: default_run(what, a, size, config, device) for a in archs}
+        able = [name for name, task in TASKS.items() if task.archs]
+        raise ConfigError(f"train what? there are: {', '.join(able)}; for example: {ways}")
+    task = get(what).for_arch(arch.strip().lower())
+    archs = list(dict.fromkeys(a.strip().lower() for a in (arch or task.arch).split(",") if a.strip()))
+    if arch and not archs:
+        raise ConfigError(f"--arch is empty; for example: --arch {task.arch},lstm")
+    config = data_config(task.name, data, own)
+    return {a: default_run(task.name, a, size, config, device) for a in archs or [""]}
 
 
-def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
-    """What `--data` and the options beside it say, as the task wants it."""
+def data_config(name: str, data: str, own: dict[str, str]) -> Any:
+    """What `--data` and the options beside it say, as the settings of the task."""
     from regard.config import from_dict
     from regard.data.catalog import is_known
-    from regard.train.run import DATA
+    from regard.tasks.registry import get
 
-    names = OWN.get(task, ("tokens", "valid"))
-    if given := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in names]:
-        raise ConfigError(f"{', '.join(given)}: not for the task {task}; see: regard train --help")
-    values: dict[str, Any] = {key: own[key] for key in names if own.get(key)}
-    if task == "translate":
+    task = get(name)
+    if wrong := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in task.options]:
+        raise ConfigError(f"{', '.join(wrong)}: not for the task {name}; see: regard train --help")
+    values: dict[str, Any] = {key: own[key] for key in task.options if own.get(key)}
+    if "source" in task.options:
         if data and values:
             raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
-        return from_dict(DATA[task], {"name": data, "vocab": 0, **values})
+        return from_dict(task.settings, {"name": data, "vocab": 0, **values})
     if data and not is_known(data):
         path = user_path(data)
         if not path.exists():
@@ -350,15 +322,15 @@ def data_config(task: str, data: str, own: dict[str, str]) -> "DataConfig":
         values["path"] = str(path)
     elif data:
         values["name"] = data.lower()
-    if hasattr(DATA[task], "vocab"):
+    if hasattr(task.settings, "vocab"):
         values["vocab"] = 0
-    return from_dict(DATA[task], values)
+    return from_dict(task.settings, values)
 
 
 def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None, settings: list[str]) -> "Run":
     """The run with the flags of the command line applied, `--set` last."""
     from regard.config import override
-    from regard.tasks import settled
+    from regard.tasks.plan import resolve_config
 
     if minutes == 0:
         raise ConfigError("--minutes 0 is no time at all; type a number above it, as --minutes 0.5")
@@ -370,11 +342,11 @@ def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None,
         run = dataclasses.replace(run, seed=seed)
     first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
     run = override(run, first)
-    run = settled(dataclasses.replace(run, data=anywhere(run.data)))
-    return settled(override(run, [setting for setting in settings if setting not in first]))
+    run = resolve_config(dataclasses.replace(run, data=anywhere(run.data)))
+    return resolve_config(override(run, [setting for setting in settings if setting not in first]))
 
 
-def anywhere(data: "DataConfig") -> "DataConfig":
+def anywhere(data: Any) -> Any:
     """The same files, whichever folder they are looked for from."""
     given = {name: getattr(data, name, "") for name in (*FILES, *PAIRS)}
     texts = {name: value for name, value in given.items() if isinstance(value, str) and value}  # not columns of a table
@@ -424,7 +396,7 @@ def train_all(
     """Train every job, or with `resume` what is left of them, and gather what came out."""
     from regard.explain.curves import outcome, read_metrics
     from regard.tasks import train_run
-    from regard.train.plan import write_plan
+    from regard.tasks.jobs import write_plan
 
     several = len(jobs) > 1
     if several and not resume:
@@ -454,8 +426,8 @@ def train_all(
 
 def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
     """Go on with one run, or with all that is left of several."""
-    from regard.train.plan import PLAN, read_plan
-    from regard.train.run import read_run
+    from regard.tasks.jobs import PLAN, read_plan
+    from regard.tasks.plan import read_run
 
     if (folder / PLAN).is_file():
         return train_all(read_plan(folder), folder, device, flags, resume=True)
@@ -465,6 +437,7 @@ def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
 def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
     """One table; for several runs also one picture."""
     from regard.explain.curves import draw, results_table
+    from regard.tasks.registry import get
     from regard.train.select import score
 
     runs, folder = results["runs"], results["folder"]
@@ -486,9 +459,10 @@ def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
         flags.say(f"curves: {results['picture']}")
     known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
     about = jsonlib.loads((Path(best) / "regard.json").read_text(encoding="utf-8"))
-    task = "chat" if known["task"] == "lm" and about.get("template") else known["task"]  # taught to answer
-    used = NEXT.get(task, task + ' {} "…"').format(best)
-    judged = "" if known["task"] == "fill-series" else f"\n  {to_score(best, known['task'], known['data'])}"
+    task = get(known["task"])
+    use = task.answering if about.get("template") and task.answering else task.card.use
+    used = use.format(best)
+    judged = f"\n  {to_score(best, task.name, known['data'])}" if task.scored else ""
     flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
 
 

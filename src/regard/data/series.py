@@ -328,7 +328,7 @@ def part(curves: Curves, rows: Sequence[int]) -> Curves:
 
 
 @dataclass(frozen=True)
-class Parts:
+class SeriesParts:
     """What is trained on and what is held out."""
 
     train: Curves
@@ -343,7 +343,7 @@ def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
     return SeriesFiles(user_path(config.path))
 
 
-def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> Parts:
+def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> SeriesParts:
     """Both parts, with the bands of the training part; the report is told. Not `labelled`: series of no class are kept,
     and held out as if that were one."""
     files = locate(config, say)
@@ -364,12 +364,12 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
             raise DataError(
                 f"{files.train}: {len(train):,} series are too few to hold some out; give more, or --valid FILE"
             )
-        return Parts(train, with_bands(held, train.band_names))
+        return SeriesParts(train, with_bands(held, train.band_names))
     classes = sorted(set(train.labels))
     if not len(held) or len(classes) < 2:
         what = f"{len(train):,} series of {len(classes)} classes to train on and {len(held):,} held out"
         raise DataError(f"{files.train}: {what}; wanted at least two classes, and a few series of each")
-    return Parts(train, fitting(held, train.band_names, classes))
+    return SeriesParts(train, fitting(held, train.band_names, classes))
 
 
 def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:

@@ -1,103 +1,97 @@
-"""Forecasting: a table over time, its windows, and the simple forecasts to beat."""
+"""Forecast: the next rows of a table over time."""
 
 import dataclasses
 import zlib
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
+from regard.data.settings import HistoryConfig
+from regard.tasks import presets
+from regard.tasks.base import Arch, Card, Say, Task, count
 
-from regard.data.batch import Samples
-from regard.data.folders import Say
-from regard.data.history import HistoryConfig, HistoryParts, Windows, read_parts
-from regard.data.loader import FixedSize, Loader, in_order
-from regard.errors import ConfigError
-from regard.evaluate.forecast import Errors, season_of, to_beat
-from regard.models import build, config_for
-from regard.models.forecaster import ForecasterConfig
-from regard.objectives.forecast import Forecast
-from regard.tasks.common import Parts, model_card, write_folder
-from regard.train.optim import Optim
-from regard.train.run import Run
-from regard.train.schedule import Schedule
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import nn
 
-ARCH = "transformer"
+    from regard.data.history import HistoryParts, Windows
+    from regard.evaluate.forecast import Errors
+    from regard.train.run import Run
 
 
-def default_run(arch: str, size: str, data: HistoryConfig, device: str) -> Run:
-    if not (data.name or data.path):
-        raise ConfigError("train on what? type: regard train forecast --data prices.csv --target close --horizon 96")
-    windows = dict(lookback=data.lookback, horizon=data.horizon, patch=min(16, data.lookback))
-    return Run(
-        task="forecast",
-        model=config_for(arch, size or "tiny", task="forecast", **windows),
-        data=data,
-        optim=Optim(name="adamw", lr=1e-3, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.01),
-        schedule=Schedule(kind="linear", warmup=100),
-        minutes=3.0,
-        batch=32 if device == "cpu" else 128,
-        precision="fp32" if device == "cpu" else "bf16",
-        smoothing=0.0,
-        average=False,
-        keep=1,
-    )
+class Forecast(Task):
+    name = "forecast"
+    summary = "the next rows of a table over time"
+    settings = HistoryConfig
+    options = ("target", "horizon")
+    data_help = "A table whose rows are in time, or a name."
+    needs_data = "regard train forecast --data prices.csv --target close --horizon 96"
+    archs = {"transformer": Arch("forecaster")}
+    presets = presets.FORECAST
+    card = Card(pipeline="time-series-forecasting", title="A forecaster", use="forecast {} --plot next.png")
+
+    def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
+        return dict(lookback=data.lookback, horizon=data.horizon, patch=min(16, data.lookback))
+
+    def settings_from_data(self, run: "Run") -> dict[str, Any]:
+        data, patch = run.data, min(run.model.patch, run.data.lookback)
+        return dict(lookback=data.lookback, horizon=data.horizon, columns=data.target or ("value",), patch=patch)
+
+    def read(self, run: "Run", say: Say) -> "HistoryParts":
+        from regard.data.history import read_parts
+
+        return read_parts(run.data, say)
+
+    def fit(self, run: "Run", data: "HistoryParts") -> "Run":
+        known = dict(columns=data.history.columns, lookback=run.data.lookback, horizon=run.data.horizon)
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, **known))
+
+    def build(self, run: "Run", data: "HistoryParts", say: Say) -> "nn.Module":
+        import torch
+
+        model: Any = super().build(run, data, say)
+        model.spread.copy_(torch.from_numpy(data.spread))
+        return model
+
+    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+        from regard.objectives.forecast import Forecast as Objective
+
+        return Objective()
+
+    def source(self, run: "Run", data: "HistoryParts", part: str, device: str) -> Any:
+        return getattr(data, part)
+
+    def plan(self, run: "Run", data: "HistoryParts", part: str, source: Any) -> Any:
+        from regard.data.loader import FixedSize
+
+        return FixedSize(run.batch if part == "train" else 256)
+
+    def content(self, data: "HistoryParts") -> int:
+        import numpy as np
+
+        return zlib.crc32(np.ascontiguousarray(data.history.values[: data.rows]).tobytes())
+
+    def remarks(self, run: "Run", data: "HistoryParts", loader: Any) -> Iterable[str]:
+        yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
+        for row in baselines(data, data.valid, run.data, data.spread):
+            yield f"baseline: {row.name}, squared error {row.mse:.4f}, absolute {row.mae:.4f} on the validation windows"
+
+    def example(self, run: "Run") -> Any:
+        import numpy as np
+        import torch
+
+        from regard.data.batch import Samples
+
+        c = run.model
+        shape = (run.batch, c.lookback, len(c.columns))
+        return Samples((torch.zeros(shape),), torch.zeros(run.batch, c.horizon, len(c.columns)), np.arange(run.batch))
+
+    def about(self, run: "Run", data: Any) -> dict[str, Any]:
+        return {"name": run.data.name, "time": run.data.time}
 
 
-def follows(run: Run) -> dict[str, Any]:
-    """What the model takes from the settings of its data."""
-    data, config = run.data, run.model
-    assert isinstance(data, HistoryConfig) and isinstance(config, ForecasterConfig)
-    patch = min(config.patch, data.lookback)
-    return dict(lookback=data.lookback, horizon=data.horizon, columns=data.target or ("value",), patch=patch)
+def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, spread: "np.ndarray") -> "list[Errors]":
+    """The errors of simple forecasts on the same windows, in units of `spread`."""
+    from regard.evaluate.forecast import season_of, to_beat
 
-
-def make_objective(_: Run) -> Forecast:
-    return Forecast()
-
-
-def assemble(run: Run, device: str, say: Say) -> Parts:
-    data, config = run.data, run.model
-    assert isinstance(data, HistoryConfig) and isinstance(config, ForecasterConfig)
-    parts = read_parts(data, say)
-    known = dict(columns=parts.history.columns, lookback=data.lookback, horizon=data.horizon)
-    config = dataclasses.replace(config, **known)
-    run = dataclasses.replace(run, model=config)
-    torch.manual_seed(run.seed)
-    model: Any = build(config)
-    model.spread.copy_(torch.from_numpy(parts.spread))
-    model = model.to(device)
-    content = zlib.crc32(np.ascontiguousarray(parts.history.values[: parts.rows]).tobytes())
-    loader = Loader(parts.train, FixedSize(run.batch), run.seed, content=content)
-    for row in beside(parts, parts.valid, data, parts.spread):
-        say(f"to beat on the validation windows: {row.name}, squared error {row.mse:.4f}, absolute {row.mae:.4f}")
-    return Parts(
-        run=run,
-        model=model,
-        objective=make_objective(run),
-        loader=loader,
-        valid_batches=lambda: (batch.to(device) for batch in in_order(parts.valid, FixedSize(256))),
-        metric=None,
-        save_model=lambda folder, model: write_model(folder, model, run),
-    )
-
-
-def beside(parts: HistoryParts, windows: Windows, data: HistoryConfig, spread: np.ndarray) -> list[Errors]:
-    """What simple forecasts get on the same windows, in units of `spread`."""
     season = data.season or season_of(parts.history.values[: parts.rows], data.lookback)
     return to_beat(parts.train, windows, spread, season)
-
-
-def example(run: Run) -> Samples:
-    c = run.model
-    assert isinstance(c, ForecasterConfig)
-    shape = (run.batch, c.lookback, len(c.columns))
-    return Samples((torch.zeros(shape),), torch.zeros(run.batch, c.horizon, len(c.columns)), np.arange(run.batch))
-
-
-def write_model(folder: Path, model: Any, run: Run) -> None:
-    data = run.data
-    assert isinstance(data, HistoryConfig)
-    what = dict(pipeline="time-series-forecasting", what="A forecaster", verb="forecast")
-    card = model_card(run, model, **what, data=data.name or data.path)
-    write_folder(folder, run, model, {"name": data.name, "time": data.time}, {}, card)

@@ -1,48 +1,13 @@
 """Optimisers behind one small interface. Adam is torch's, fused; Muon is our own."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from regard.config import unknown
-from regard.errors import CheckpointError, ConfigError
-from regard.train.muon import QUINTICS, Muon
-
-NAMES = ("adamw", "adam", "muon")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Optim:
-    """With muon, `adam_lr` is for what is not a hidden matrix; `momentum`, `iterations` and `block` are muon's."""
-
-    name: str = "adamw"
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.98)
-    eps: float = 1e-9
-    weight_decay: float = 0.0  # of matrices; vectors (biases, norms) are left alone
-    clip: float = 1.0  # the largest gradient norm; 0: no limit
-    adam_lr: float = 2e-3
-    momentum: float = 0.95
-    iterations: int = 5  # of Newton-Schulz; 3 or 4 are cheaper and less exact
-    block: int = 0  # rows orthogonalised together; 0: all of a matrix. Smaller is cheaper: 64 rows are one head
-
-    def __post_init__(self):
-        if self.name not in NAMES:
-            raise unknown("optimiser", self.name, NAMES)
-        for name in ("lr", "adam_lr", "eps"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"optim.{name} is {getattr(self, name)}; it wants more than 0")
-        for name in ("weight_decay", "clip", "block"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"optim.{name} is {getattr(self, name)}; it wants at least 0")
-        if self.iterations not in QUINTICS:
-            raise ConfigError(f"optim.iterations is {self.iterations}; there are: {', '.join(map(str, QUINTICS))}")
-        if len(self.betas) != 2 or not all(0 <= b < 1 for b in (*self.betas, self.momentum)):
-            raise ConfigError(
-                f"optim.betas are {self.betas} and momentum {self.momentum}; two betas and a momentum, 0 to below 1"
-            )
+from regard.errors import CheckpointError
+from regard.train.muon import Muon
+from regard.train.settings import Optim
 
 
 class Optimiser:

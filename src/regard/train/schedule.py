@@ -1,32 +1,8 @@
 """The learning rate as a pure function of the step. Steps count from 1, as in the papers."""
 
 import math
-from dataclasses import dataclass
 
-from regard.config import unknown
-from regard.errors import ConfigError
-
-KINDS = ("noam", "inverse_sqrt", "cosine", "linear", "constant")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Schedule:
-    """`warmup` steps up in a straight line, then down as `kind` says."""
-
-    kind: str = "cosine"
-    warmup: int = 200
-
-    def __post_init__(self):
-        if self.kind not in KINDS:
-            raise unknown("schedule", self.kind, KINDS)
-        least = 1 if self.kind in ("noam", "inverse_sqrt") else 0
-        if self.warmup < least:
-            raise ConfigError(f"schedule.warmup is {self.warmup}; {self.kind} wants at least {least}")
-
-    @property
-    def ends(self) -> bool:
-        """Whether the rate depends on how many steps there will be, once warm."""
-        return self.kind in ("cosine", "linear")
+from regard.train.settings import Schedule
 
 
 def lr_at(schedule: Schedule, step: int, steps: int, width: int, peak: float) -> float:

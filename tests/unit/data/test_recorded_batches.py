@@ -38,7 +38,7 @@ from regard.data.series_batch import HiddenSource, SeriesSource
 from regard.data.sources import LabelledSource, PairSource
 from regard.data.text import TextConfig, prepare_text
 from regard.data.tokenizers.bpe import BPE, Dropout
-from regard.tasks.masked import make_rules
+from regard.tasks.mlm import make_rules
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "batches.json"
 NAMES = {

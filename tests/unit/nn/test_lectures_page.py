@@ -9,7 +9,7 @@ import torch
 
 from regard.models import build
 from regard.nn.masks import Causal
-from regard.train.run import load_recipe
+from regard.tasks.plan import load_recipe
 from regard.train.schedule import lr_at
 
 ROOT = Path(__file__).parents[3]

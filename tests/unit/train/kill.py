@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.unit.train.toy import toy_run, toy_train
 
-from regard.train.run import read_run
+from regard.tasks.plan import read_run
 
 
 def start(folder: Path, *settings: str) -> subprocess.Popen:

@@ -12,11 +12,11 @@ from torch.testing import assert_close
 
 from regard import checkpoint
 from regard.errors import WorkFailed
+from regard.tasks.plan import read_run
 from regard.train.memory import pieces, size
 from regard.train.progress import Pace, Progress, Tally
-from regard.train.run import read_run
-from regard.train.schedule import Schedule
 from regard.train.select import TIMED, Judge
+from regard.train.settings import Schedule
 
 
 @pytest.fixture(autouse=True)

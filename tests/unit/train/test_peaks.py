@@ -4,9 +4,18 @@ import math
 
 import torch
 
-from regard.models import build, config_for
-from regard.tasks.language import flops_per_token
+from regard.data.settings import TextConfig
+from regard.models.registry import build
+from regard.tasks.plan import config_for
+from regard.tasks.registry import get
 from regard.train.peaks import utilisation
+from regard.train.run import Run
+
+
+def flops_per_token(model, context):
+    run = Run(task="lm", model=model.config, data=TextConfig(path="x"), steps=1)
+    object.__setattr__(run.data, "context", context)
+    return get("lm").flops_per_target(model, run)
 
 
 def test_gpt2_takes_its_textbook_flops():

@@ -9,7 +9,7 @@ from tests.unit.train.toy import toy_run
 from regard.cli.common import Flags
 from regard.cli.train import resume_folder
 from regard.errors import CheckpointError, ConfigError
-from regard.train.plan import read_plan, write_plan
+from regard.tasks.jobs import read_plan, write_plan
 
 
 def test_a_plan_comes_back(tmp_path):

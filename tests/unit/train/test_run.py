@@ -8,9 +8,9 @@ from regard.config import override
 from regard.data.prepare import PairsConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.models import Seq2SeqConfig, TransformerConfig
-from regard.train.optim import Optim
-from regard.train.run import Run, load_recipe, read_run, write_run
-from regard.train.schedule import Schedule
+from regard.tasks.plan import load_recipe, read_run, run_from_dict
+from regard.train.run import Run, write_run
+from regard.train.settings import Optim, Schedule
 
 MODELS = [TransformerConfig(vocab=50, width=32, heads=4), Seq2SeqConfig(vocab=50, cell="gru", attention=False)]
 
@@ -25,7 +25,7 @@ def test_settings_survive_json(tmp_path, model):
         minutes=2.5,
         precision="bf16",
     )
-    assert Run.from_dict(json.loads(json.dumps(run.to_dict()))) == run
+    assert run_from_dict(json.loads(json.dumps(run.to_dict()))) == run
     write_run(tmp_path, run)
     assert read_run(tmp_path) == run
 

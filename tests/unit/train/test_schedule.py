@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.train.schedule import KINDS, Schedule, lr_at
+from regard.train.schedule import lr_at
+from regard.train.settings import KINDS, Schedule
 
 
 def rates(kind: str, steps: int = 100, warmup: int = 10, peak: float = 2.0, width: int = 512) -> list[float]:

@@ -19,9 +19,8 @@ from regard import checkpoint
 from regard.data.prepare import PairsConfig
 from regard.models import TransformerConfig
 from regard.train.loop import Result, train
-from regard.train.optim import Optim
 from regard.train.run import Run
-from regard.train.schedule import Schedule
+from regard.train.settings import Optim, Schedule
 
 VOCAB, WIDTH = 13, 8
 

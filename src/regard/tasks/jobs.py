@@ -8,6 +8,7 @@ from regard.checkpoint import write_atomic
 from regard.config import inside
 from regard.errors import CheckpointError, ConfigError
 from regard.run_folder import OF_SEVERAL, new_run
+from regard.tasks.plan import run_from_dict
 from regard.train.run import Run
 
 PLAN = OF_SEVERAL[0]
@@ -28,7 +29,7 @@ def read_plan(folder: Path) -> list[Job]:
         known = json.loads(path.read_bytes())
         if not isinstance(known, list) or not known:
             raise ValueError("expected a list of runs")
-        jobs = [(str(job["label"]), str(job["folder"]), Run.from_dict(job["run"])) for job in known]
+        jobs = [(str(job["label"]), str(job["folder"]), run_from_dict(job["run"])) for job in known]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as e:
         why = f"there is no {e}" if isinstance(e, KeyError) else e
         raise CheckpointError(f"{path}: cannot be read ({why}); resume its runs one by one") from None

@@ -1,0 +1,99 @@
+"""Every model by its name, and how to build one from its config."""
+
+from typing import Any, overload
+
+from regard.models.base import EncoderDecoder, LanguageModel
+from regard.models.bert import Bert, BertConfig
+from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
+from regard.models.forecaster import Forecaster, ForecasterConfig
+from regard.models.gpt import GPT, GPTConfig
+from regard.models.llama import Llama, LlamaConfig
+from regard.models.plain import MLP, Conv, ConvConfig, MLPConfig
+from regard.models.rnn_classifier import RecurrentClassifier, RecurrentClassifierConfig
+from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
+from regard.models.seq2seq import Seq2Seq, Seq2SeqConfig
+from regard.models.series import (
+    SeriesModel,
+    SeriesRecurrent,
+    SeriesRecurrentConfig,
+    SeriesTransformer,
+    SeriesTransformerConfig,
+)
+from regard.models.sound_classifier import SoundClassifier, SoundClassifierConfig
+from regard.models.transformer import Transformer, TransformerConfig
+from regard.models.vit import ViT, ViTConfig
+from regard.models.whisper import Whisper, WhisperConfig
+
+TranslatorConfig = TransformerConfig | Seq2SeqConfig
+LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
+LabellerConfig = BertConfig | RecurrentClassifierConfig
+ImageConfig = ViTConfig | ConvConfig | MLPConfig
+CaptioningConfig = CaptionerConfig | ShowAttendTellConfig
+SeriesModelConfig = SeriesTransformerConfig | SeriesRecurrentConfig
+SoundConfig = WhisperConfig | SoundClassifierConfig
+ModelConfig = (
+    TranslatorConfig
+    | LanguageModelConfig
+    | LabellerConfig
+    | ImageConfig
+    | CaptioningConfig
+    | SeriesModelConfig
+    | ForecasterConfig
+    | SoundConfig
+)
+Model = (
+    EncoderDecoder
+    | LanguageModel
+    | Bert
+    | RecurrentClassifier
+    | ViT
+    | Conv
+    | MLP
+    | SeriesModel
+    | Forecaster
+    | SoundClassifier
+)
+
+MODELS: dict[str, tuple[type[Any], type[Model]]] = {
+    "transformer": (TransformerConfig, Transformer),
+    "seq2seq": (Seq2SeqConfig, Seq2Seq),
+    "gpt": (GPTConfig, GPT),
+    "llama": (LlamaConfig, Llama),
+    "rnn_lm": (RecurrentLMConfig, RecurrentLM),
+    "bert": (BertConfig, Bert),
+    "rnn_classifier": (RecurrentClassifierConfig, RecurrentClassifier),
+    "vit": (ViTConfig, ViT),
+    "conv": (ConvConfig, Conv),
+    "mlp": (MLPConfig, MLP),
+    "captioner": (CaptionerConfig, Captioner),
+    "show_attend_tell": (ShowAttendTellConfig, ShowAttendTell),
+    "series": (SeriesTransformerConfig, SeriesTransformer),
+    "rnn_series": (SeriesRecurrentConfig, SeriesRecurrent),
+    "forecaster": (ForecasterConfig, Forecaster),
+    "whisper": (WhisperConfig, Whisper),
+    "sound_classifier": (SoundClassifierConfig, SoundClassifier),
+}
+
+
+def model_type(config: ModelConfig) -> str:
+    """The key of `MODELS` a config belongs to."""
+    return next(name for name, (cls, _) in MODELS.items() if isinstance(config, cls))
+
+
+@overload
+def build(config: TranslatorConfig) -> EncoderDecoder: ...
+@overload
+def build(config: LanguageModelConfig) -> LanguageModel: ...
+@overload
+def build(config: BertConfig) -> Bert: ...
+@overload
+def build(config: RecurrentClassifierConfig) -> RecurrentClassifier: ...
+@overload
+def build(config: WhisperConfig) -> Whisper: ...
+@overload
+def build(config: SoundClassifierConfig) -> SoundClassifier: ...
+@overload
+def build(config: ModelConfig) -> Model: ...
+def build(config: ModelConfig) -> Model:
+    model: Any = MODELS[model_type(config)][1]
+    return model(config)

@@ -1,0 +1,199 @@
+"""From a Run to a trained model folder, for every task alike."""
+
+import dataclasses
+import json
+import platform
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard import checkpoint, run_folder
+from regard.data.folders import Say, to_stderr
+from regard.explain.cost import Memory, parameters_by_part, training_memory
+from regard.models.published import to_published, weights_bytes
+from regard.models.registry import build, model_type
+from regard.nn.init import undrawn
+from regard.nn.lora import add_lora_
+from regard.objectives.base import Objective
+from regard.tasks.base import Task
+from regard.tasks.plan import check_run, read_run
+from regard.tasks.registry import get
+from regard.train.loop import Batches, Result, train
+from regard.train.run import Run
+
+LEAST = 60  # steps of fine-tuning: fewer teach nothing, even from a few hundred texts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """Everything the loop asks for, made from one Run."""
+
+    run: Run
+    model: nn.Module
+    objective: Objective
+    loader: Batches
+    valid_batches: Callable[[], Iterable[Any]]
+    metric: Callable[[Any], dict[str, float]] | None
+    save_model: Callable[[Path, Any], None]
+    flops_per_target: float = 0.0  # 0: not known, and then the device's utilisation is not reported
+
+
+def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
+    """Read the data (or find it prepared) and build the rest."""
+    check_run(run)
+    task = get(run.task)
+    task.check(run, device)
+    data = task.read(run, say)
+    run = task.fit(run, data)
+    model = task.build(run, data, say).to(device)
+    loader = task.loader(run, data, device)
+    for remark in task.remarks(run, data, loader):
+        say(remark)
+    if run.epochs and not run.steps:
+        steps = max(1, round(run.epochs * loader.batches_per_epoch / run.accumulate))
+        say(f"{run.epochs:g} epochs are {steps:,} steps")
+        run = with_min_steps(run, steps, say)
+    return Parts(
+        run=run,
+        model=model,
+        objective=task.objective(run, data, say),
+        loader=loader,
+        valid_batches=lambda: (batch.to(device) for batch in task.validation(run, data, device)),
+        metric=task.metric(run, data, device),
+        save_model=lambda folder, model: write_folder(folder, task, run, model, data),
+        flops_per_target=task.flops_per_target(model, run),
+    )
+
+
+def with_min_steps(run: Run, steps: int, say: Say) -> Run:
+    """The run with its steps: fine-tuning takes at least `LEAST`, and warm-up no more than a quarter of them."""
+    if run.start and steps < LEAST:
+        steps = LEAST
+        say(f"that is too few to learn from: training takes {steps} (--steps N sets the number)")
+    warmup = min(run.schedule.warmup, max(1, steps // 4))
+    return dataclasses.replace(run, steps=steps, schedule=dataclasses.replace(run.schedule, warmup=warmup))
+
+
+def train_run(
+    run: Run,
+    folder: str | Path,
+    *,
+    device: str = "cpu",
+    resume: bool = False,
+    force: bool = False,
+    quiet: bool = False,
+) -> Result:
+    """Train a run into a new or empty folder, which then holds the finished model.
+
+    `resume` continues the run found there, as it was started; `force` replaces one that is there: the files that regard
+    wrote, and no others.
+    """
+    if not resume:
+        run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
+    run = read_run(folder) if resume else run
+    parts = assemble(relocate(run, Path(folder)) if resume else run, device, _silent if quiet else to_stderr)
+    if parts.run.start != run.start:  # the run keeps the name of what it started from
+        parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
+    return train(
+        parts.run,
+        folder,
+        model=parts.model,
+        objective=parts.objective,
+        loader=parts.loader,
+        valid_batches=parts.valid_batches,
+        metric=parts.metric,
+        save_model=parts.save_model,
+        flops_per_target=parts.flops_per_target,
+        device=device,
+        resume=resume,
+        force=force,
+        quiet=quiet,
+    )
+
+
+def relocate(run: Run, folder: Path) -> Run:
+    """The run, starting from its own copy of the model it began with if that is gone: the state has all the weights."""
+    gone = run.start and not (Path(run.start) / "config.json").is_file()
+    if not gone or not all((folder / name).is_file() for name in ("config.json", "state.safetensors")):
+        return run
+    return _from(run, str(folder.absolute()))
+
+
+def _from(run: Run, start: str) -> Run:
+    own: Any = {"tokenizer": start} if hasattr(run.data, "tokenizer") else {}
+    return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, **own))
+
+
+def _silent(_: str) -> None:
+    pass
+
+
+def cost(run: Run) -> tuple[dict[str, int], Memory]:
+    """Parameters by part and the memory of a training step, from the settings alone: no data is read."""
+    task = get(run.task)
+
+    def model() -> nn.Module:
+        built = build(run.model)
+        if run.lora:
+            add_lora_(built, run.lora, alpha=2.0 * run.lora)
+        return built
+
+    memory = training_memory(
+        lambda: (model(), task.example(run)),
+        task.objective(run).loss_sum,
+        momenta=1 if run.optim.name == "muon" else 2,
+        bf16=run.precision == "bf16",
+    )
+    with torch.device("meta"):
+        return parameters_by_part(build(run.model)), memory
+
+
+# -- the model folder ---------------------------------------------------------------------------------------------
+
+
+def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> None:
+    """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there."""
+    generation, template = task.generation(run, data), task.template(run, data)
+    ends = generation.get("eos_token_id")
+    about = {
+        "format_version": checkpoint.FORMAT_VERSION,
+        "task": run.task,
+        "seed": run.seed,
+        "versions": checkpoint.versions() | {"python": platform.python_version()},
+        "data": task.about(run, data),
+        **({"template": template} if template else {}),
+    }
+    for name, value in (
+        ("config.json", to_published(run.model, ends[0] if isinstance(ends, list) else ends)),
+        ("generation_config.json", generation),
+        ("regard.json", about),
+    ):
+        if value:  # an encoder generates nothing
+            (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    task.write_files(folder, run, data)
+    (folder / "README.md").write_text(model_card(task, run, model, bool(template)), encoding="utf-8")
+    (folder / "model.safetensors").write_bytes(weights_bytes(model))
+
+
+def model_card(task: Task, run: Run, model: nn.Module, answers: bool) -> str:
+    with torch.device("meta"), undrawn():  # as it is written: with LoRA's matrices merged
+        number = sum(parameters_by_part(build(run.model)).values())
+    data = task.named(run.data)
+    use = (task.answering if answers and task.answering else task.card.use).format("THIS_FOLDER")
+    return f"""---
+library_name: regard
+pipeline_tag: {task.card.pipeline}
+---
+
+# {task.card.title} trained with regard
+
+{type(model).__name__} ({model_type(run.model)}), {number:,} parameters, trained on {data} with seed {run.seed}.
+All settings are in `run.json`, the curves in `metrics.jsonl`.
+
+    regard {use}
+    regard info THIS_FOLDER
+"""

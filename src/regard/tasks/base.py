@@ -1,0 +1,245 @@
+"""A task: everything that differs between learning to translate and learning to classify, in one object.
+
+`regard.tasks` lists them. Every verb, the studio and the server ask the task, and none of them knows its name. This
+module and the files of the tasks import without torch, so that help is instant: a method imports what it works with.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.config import unknown
+from regard.errors import ConfigError
+from regard.models.sizes import SIZES
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.objectives.base import Objective
+    from regard.train.run import Run
+
+Say = Callable[[str], None]
+CELLS = ("lstm", "gru", "rnn")
+UNKNOWN_LABELS = ("LABEL_0", "LABEL_1")  # until the data is read
+
+
+@dataclass(frozen=True)
+class Arch:
+    """An architecture a task offers: a model of `models.registry`, and the settings that make it this one."""
+
+    model: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def recurrent(model: str) -> dict[str, Arch]:
+    """lstm, gru and rnn, by one model that takes a cell."""
+    return {cell: Arch(model, {"cell": cell}) for cell in CELLS}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preset:
+    """What `regard train TASK` does unless told otherwise."""
+
+    size: str = "tiny"
+    model: Mapping[str, Any] = field(default_factory=dict)  # settings of the model
+    shape: Mapping[str, Any] = field(default_factory=dict)  # more of them, unless the user names a size
+    vocab: int = 0  # pieces to learn, where text is read
+    run: Mapping[str, Any] = field(default_factory=dict)  # settings of the run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Card:
+    """How a finished model introduces itself: its Hugging Face pipeline, a title, and the line that uses it."""
+
+    pipeline: str
+    title: str
+    use: str  # after `regard`, with {} for the folder
+
+
+class Task:
+    """One task. A subclass sets the attributes and overrides the methods that differ."""
+
+    name: str
+    summary: str  # a line of `regard train --help`
+    settings: type  # of its data, from data/settings.py
+    options: tuple[str, ...] = ()  # settings with an option of their own on the command line
+    data_help: str = ""  # what --data takes
+    needs_data: str = ""  # what to type when there is none
+    archs: Mapping[str, Arch] = {}  # the first one is the default; none: it is only fine-tuned
+    presets: Mapping[tuple[str, str], Preset] = {}  # by device and model; "" stands for any model
+    card: Card
+    scored = True  # whether `regard evaluate` has something to say
+    answering: str = ""  # the line that uses a model that was taught to answer, where that is another one
+
+    # -- the run ----------------------------------------------------------------------------------------------------
+
+    @property
+    def arch(self) -> str:
+        return next(iter(self.archs), "")
+
+    def for_arch(self, arch: str) -> "Task":
+        """The task that trains this architecture: another one where a word stands for two, as classify does."""
+        return self
+
+    def preset(self, arch: str, device: str) -> Preset:
+        model = self.archs[arch].model
+        return self.presets.get((device, model)) or self.presets[device, ""]
+
+    def config(self, arch: str, size: str, **settings: Any) -> Any:
+        """The config of a named architecture in a named size. Names ignore case."""
+        from regard.models.registry import MODELS
+
+        arch, size = arch.lower(), size.lower()
+        if arch not in self.archs:
+            raise unknown("architecture", arch, self.archs)
+        spec = self.archs[arch]
+        if size not in SIZES[spec.model]:
+            raise unknown("size", size, SIZES[spec.model])
+        return MODELS[spec.model][0](**{**SIZES[spec.model][size], **spec.settings, **settings})
+
+    def default_run(self, arch: str, size: str, data: Any, device: str) -> "Run":
+        """A good run for this device; "" takes the preset's size, a `data.vocab` of 0 its vocabulary."""
+        from regard.train.run import Run
+
+        if not any(getattr(data, name, "") for name in ("name", "path", "source")):
+            raise ConfigError(f"train on what? type: {self.needs_data}")
+        if not self.archs:
+            way = f"regard finetune smollm2-135m {self.name} --data FILE.jsonl"
+            raise ConfigError(f"to {self.name}, a pretrained language model is fine-tuned; type: {way}")
+        if arch not in self.archs:
+            raise unknown("architecture", arch, self.archs)
+        preset = self.preset(arch, device)
+        data = self.complete(data, preset)
+        settings = {**preset.model, **({} if size else preset.shape)}
+        settings |= self.model_settings(data, arch, device, settings)
+        model = self.config(arch, size or preset.size, **settings)
+        return Run(task=self.name, model=model, data=data, **preset.run)
+
+    def complete(self, data: Any, preset: Preset) -> Any:
+        """The data settings, with the preset's vocabulary where none is given."""
+        if getattr(data, "vocab", None) == 0:
+            return dataclasses.replace(data, vocab=preset.vocab)
+        return data
+
+    def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
+        """Settings of the model that follow from the settings of its data, when a run is planned."""
+        return {"vocab": data.vocab} if hasattr(data, "vocab") else {}
+
+    def settings_from_data(self, run: "Run") -> dict[str, Any]:
+        """The same after `--set` has changed either: the model goes along with its data."""
+        return {"vocab": run.data.vocab} if hasattr(run.data, "vocab") else {}
+
+    def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
+        """A good run that starts from the model in the folder `start`, with its tokenizer."""
+        raise ConfigError(f"no model is fine-tuned to {self.name} yet; see: regard finetune --help")
+
+    @property
+    def can_finetune(self) -> bool:
+        return type(self).finetune_run is not Task.finetune_run
+
+    def probe(self, run: "Run") -> "Run":
+        """The run with its encoder frozen, so that only a linear map is learned."""
+        raise ConfigError(f"{self.name} cannot be learned by a probe; leave out --probe")
+
+    @property
+    def can_probe(self) -> bool:
+        return type(self).probe is not Task.probe
+
+    # -- from data to batches, model and loss -----------------------------------------------------------------------
+
+    def check(self, run: "Run", device: str) -> None:
+        """Raise `ConfigError` for settings that do not go together, before any data is read."""
+
+    def read(self, run: "Run", say: Say) -> Any:
+        """The data of the run, ready for batches: read, split and reported on."""
+        raise NotImplementedError
+
+    def fit(self, run: "Run", data: Any) -> "Run":
+        """The run, with what the data decides about the model: a vocabulary, labels, means."""
+        return run
+
+    def build(self, run: "Run", data: Any, say: Say) -> "nn.Module":
+        """The model to train, on the CPU."""
+        import torch
+
+        from regard.models.registry import build
+
+        torch.manual_seed(run.seed)
+        return build(run.model)
+
+    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> "Objective":
+        """The loss, and with data the scores of the validation set."""
+        raise NotImplementedError
+
+    def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
+        """The examples of a part, `train` or `valid`, by number; those of training may be augmented."""
+        raise NotImplementedError
+
+    def plan(self, run: "Run", data: Any, part: str, source: Any) -> Any:
+        """Which examples form a batch."""
+        from regard.data.loader import FixedSize
+
+        return FixedSize(run.batch)
+
+    def content(self, data: Any) -> int:
+        """A fingerprint of the training data: a run is resumed with the data it was started with."""
+        return data.content
+
+    def loader(self, run: "Run", data: Any, device: str) -> Any:
+        """Training batches without end."""
+        from regard.data.loader import Loader
+
+        source = self.source(run, data, "train", device)
+        return Loader(source, self.plan(run, data, "train", source), run.seed, content=self.content(data))
+
+    def validation(self, run: "Run", data: Any, device: str) -> Iterable[Any]:
+        """One pass over the validation set, always the same."""
+        from regard.data.loader import in_order
+
+        source = self.source(run, data, "valid", device)
+        return in_order(source, self.plan(run, data, "valid", source))
+
+    def metric(self, run: "Run", data: Any, device: str) -> Callable[[Any], dict[str, float]] | None:
+        """What is measured by using the model on the validation set, such as BLEU."""
+        return None
+
+    def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
+        """What a person should know before training: the length of an epoch, the baselines."""
+        return [f"an epoch is {count(loader.batches_per_epoch, 'batch')}"]
+
+    def flops_per_target(self, model: Any, run: "Run") -> float:
+        """Of training on one target; 0: not known."""
+        return 0.0
+
+    def example(self, run: "Run") -> Any:
+        """A batch as large as training's, to estimate memory with."""
+        raise NotImplementedError
+
+    # -- the model folder -------------------------------------------------------------------------------------------
+
+    def about(self, run: "Run", data: Any) -> dict[str, Any]:
+        """What regard.json keeps of the data."""
+        return {"name": getattr(run.data, "name", "")}
+
+    def generation(self, run: "Run", data: Any) -> dict[str, Any]:
+        """generation_config.json; empty for a model that generates nothing."""
+        return {}
+
+    def template(self, run: "Run", data: Any) -> str:
+        """How a text is put to a model that was taught to answer."""
+        return ""
+
+    def write_files(self, folder: Path, run: "Run", data: Any) -> None:
+        """Files beyond config, weights and card: a tokenizer, a preprocessor."""
+
+    def named(self, data: Any) -> str:
+        """The data as the model card names it."""
+        return getattr(data, "name", "") or data.path
+
+
+def count(number: int, what: str, plural: str = "") -> str:
+    """`1 batch`, `2 batches`, `1,024 texts`."""
+    plural = plural or what + ("es" if what.endswith(("s", "x", "ch", "sh")) else "s")
+    return f"{number:,} {what if number == 1 else plural}"

@@ -1,0 +1,138 @@
+"""Image: a class for each image, by a ViT, a convolutional network or an MLP."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.data.settings import Augment, ImagesConfig
+from regard.tasks import presets
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
+from regard.tasks.classes import ClassesOfSamples
+
+if TYPE_CHECKING:
+    from regard.train.run import Run
+
+PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
+
+
+class Image(ClassesOfSamples):
+    name = "image"
+    summary = "a class for each image"
+    settings = ImagesConfig
+    options = ("valid", "label")
+    data_help = "A folder with a folder of images for each class, a table of paths and labels, or a name."
+    needs_data = "regard train image --data photos/ (a folder for each class), or mnist"
+    archs = {"vit": Arch("vit"), "conv": Arch("conv"), "mlp": Arch("mlp")}
+    presets = presets.IMAGES
+    card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")
+
+    def complete(self, data: ImagesConfig, preset: Preset) -> ImagesConfig:
+        from regard.data import image_sets
+        from regard.data.images import OWN_SIZE
+
+        side = data.size or image_sets.SIZES.get(data.name, OWN_SIZE)
+        return dataclasses.replace(data, size=side, augment=usual_augment(data))
+
+    def model_settings(self, data: ImagesConfig, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
+        channels = data.channels or 3
+        if arch == "mlp":
+            return {"labels": UNKNOWN_LABELS, "shape": (channels, data.size, data.size)}
+        own: dict[str, Any] = {"labels": UNKNOWN_LABELS, "image": data.size, "channels": channels}
+        if arch == "vit":
+            own["patch"] = patch_for(data.size, PATCHES[device], settings.get("stem") == "conv")
+        return own
+
+    def settings_from_data(self, run: "Run") -> dict[str, Any]:
+        model = run.model
+        channels, side = run.data.channels or model.shape[0], run.data.size or model.shape[1]
+        if not hasattr(model, "image"):  # an MLP reads any shape
+            return {"shape": (channels, side, side)}
+        own = {"image": side, "channels": channels}
+        if hasattr(model, "patch") and side != model.image:
+            own["patch"] = patch_for(side, model.grid, model.stem == "conv")
+        return own
+
+    def read(self, run: "Run", say: Say) -> Any:
+        from regard.data.images import load_images
+
+        data = load_images(run.data, say)
+        say(data.report())
+        return data
+
+    def fit(self, run: "Run", data: Any) -> "Run":
+        """Classes, size, channels and range of the images."""
+        import numpy as np
+
+        _, channels, side, _ = data.train.pixels.shape
+        mean, std = data.spread()
+        if not hasattr(run.model, "image"):
+            mean, std = ((round(float(np.mean(x)), 4),) for x in (mean, std))
+            shape: dict[str, Any] = {"shape": (channels, side, side)}
+        else:
+            shape = {"image": side, "channels": channels}
+        model = dataclasses.replace(run.model, labels=data.labels, mean=mean, std=std, **shape)
+        return dataclasses.replace(run, model=model)
+
+    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+        from regard.objectives.classify import ClassifyImages
+
+        return ClassifyImages(run.smoothing, scores=self.scores(run, data, say))
+
+    def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
+        from regard.data.images import ImageSource
+
+        augment = run.data.augment if part == "train" else None
+        return ImageSource(getattr(data, part), len(data.labels), augment, device)
+
+    def flops_per_target(self, model: Any, run: "Run") -> float:
+        c = model.config
+        if not hasattr(c, "patch"):  # known of a ViT
+            return 0.0
+        places = c.grid**2 + (c.pool == "token")
+        weights = sum(p.numel() for layer in model.layers for p in layer.parameters() if p.ndim == 2)
+        return 6.0 * places * (weights + 2 * c.layers * places * c.width)  # a product is two, backwards twice as many
+
+    def example(self, run: "Run") -> Any:
+        import numpy as np
+        import torch
+
+        from regard.data.batch import Samples
+
+        pixels = torch.zeros(run.batch, *run.model.shape, dtype=torch.uint8)
+        return Samples((pixels,), torch.zeros(run.batch, dtype=torch.long), np.arange(run.batch))
+
+    def write_files(self, folder: Path, run: "Run", data: Any) -> None:
+        write_preprocessor(folder, run.model)
+
+
+def usual_augment(data: ImagesConfig) -> Augment:
+    """A little shifting for all; a photograph may also be mirrored, a digit may not."""
+    if data.augment != Augment():
+        return data.augment
+    return Augment(crop=0.07, flip=data.name not in ("mnist", "digits"))
+
+
+def patch_for(side: int, patches: int, halved: bool) -> int:
+    """The patch that cuts `side` pixels into about so many, at most 16 pixels; a power of 2 if it comes by halving."""
+    wanted = min(16.0, max(2.0, side / patches))
+    fitting = [p for p in range(1, side + 1) if side % p == 0 and not (halved and p & (p - 1))]
+    return min(fitting, key=lambda p: abs(p - wanted))
+
+
+def write_preprocessor(folder: Path, config: Any) -> None:
+    """What transformers' ViTImageProcessor does to an image, as we do it: squeezed to size, then scaled."""
+    channels, side, _ = config.shape
+    mean, std = (list(x) * (channels if len(x) == 1 else 1) for x in (config.mean, config.std))
+    settings = {
+        "image_processor_type": "ViTImageProcessor",
+        "do_resize": True,
+        "size": {"height": side, "width": side},
+        "resample": 2,  # bilinear
+        "do_rescale": True,
+        "rescale_factor": 1 / 255,
+        "do_normalize": True,
+        "image_mean": mean,
+        "image_std": std,
+    }
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")

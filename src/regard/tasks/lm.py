@@ -1,0 +1,184 @@
+"""Language modelling: a model that continues your text, trained from nothing or from a published one."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.data.settings import TextConfig
+from regard.errors import ConfigError, DataError
+from regard.tasks import presets
+from regard.tasks.base import Arch, Card, Say, Task, count, recurrent
+from regard.train.settings import Optim, Schedule
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from regard.data.text import PreparedText
+    from regard.train.run import Run
+
+BLOCK = 256  # tokens a recurrent model is trained on at once; it has no limit of its own
+
+
+class LanguageModelling(Task):
+    name = "lm"
+    summary = "the next token of a text"
+    settings = TextConfig
+    options = ("tokens", "valid")
+    data_help = "A text, a folder of texts, a .jsonl of records or dialogues, or a name."
+    needs_data = "--data FILE.txt, a folder, a .jsonl, or a name (see: regard data list)"
+    archs = {"gpt": Arch("gpt"), "llama": Arch("llama"), **recurrent("rnn_lm")}
+    presets = presets.LANGUAGE
+    card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')
+    answering = "chat {}"
+    longest = 256  # tokens of a row when a model is fine-tuned on a CPU
+    prompt = ""  # the template of records, unless the user has one
+
+    def finetune_run(self, start: Path, data: TextConfig, device: str, lora: int) -> "Run":
+        from regard.models.base import LanguageModel
+        from regard.models.published import read_config
+        from regard.models.registry import MODELS, model_type
+        from regard.train.run import Run
+
+        config: Any = read_config(start)
+        if not issubclass(MODELS[model_type(config)][1], LanguageModel):
+            raise ConfigError(f"{start} is not a language model; only language models are fine-tuned to {self.name}")
+        cpu, where = device == "cpu", str(start.absolute())
+        length = min(config.context or BLOCK, self.longest if cpu else 1024)
+        template = data.template or self.prompt
+        own = dict(tokenizer=where, context=data.context or length, vocab=config.vocab, template=template)
+        return Run(
+            task=self.name,
+            model=config,
+            data=dataclasses.replace(data, **own),
+            start=where,
+            lora=lora,
+            optim=Optim(name="adamw", lr=1e-3 if lora else 1e-4, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0),
+            schedule=Schedule(kind="linear", warmup=20),
+            minutes=5.0,
+            tokens=512 if cpu else 16384,  # on two cores a step of a 135 M model then takes seconds
+            precision="fp32" if cpu else "bf16",
+            smoothing=0.0,
+            average=False,
+            log_every=5,
+            keep=1,
+        )
+
+    def read(self, run: "Run", say: Say) -> "PreparedText":
+        from regard.data.text import prepare_text
+
+        return prepare_text(cut_records(run), say)
+
+    def fit(self, run: "Run", data: "PreparedText") -> "Run":
+        run = dataclasses.replace(run, data=cut_records(run))
+        if run.start:
+            return run
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size))
+
+    def build(self, run: "Run", data: "PreparedText", say: Say) -> "nn.Module":
+        import torch
+
+        from regard.models.published import load_model
+        from regard.models.registry import build
+        from regard.nn.lora import add_lora_
+
+        if not run.start:
+            model = super().build(run, data, say)
+        else:
+            started = load_model(Path(run.start))
+            if run.model != dataclasses.replace(started.config, dropout=run.model.dropout):
+                raise ConfigError(f"{run.start} keeps its sizes when it is fine-tuned; only model.dropout can be set")
+            model = build(run.model)
+            model.load_state_dict(started.state_dict())
+        if run.lora:
+            torch.manual_seed(run.seed)
+            names = add_lora_(model, run.lora, alpha=2.0 * run.lora)
+            say(f"LoRA of rank {run.lora} on {count(len(names), 'matrix', 'matrices')}; everything else is frozen")
+        return model
+
+    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+        from regard.objectives.next_token import NextToken
+
+        return NextToken(run.smoothing)
+
+    def source(self, run: "Run", data: "PreparedText", part: str, device: str) -> Any:
+        from regard.data.blocks import TextRows
+
+        return TextRows(getattr(data, part), block_length(run), run.tokens)
+
+    def plan(self, run: "Run", data: "PreparedText", part: str, source: Any) -> Any:
+        return source.plan
+
+    def content(self, data: "PreparedText") -> int:
+        return int(data.folder.name, 16)
+
+    def remarks(self, run: "Run", data: "PreparedText", loader: Any) -> Iterable[str]:
+        batches = count(loader.batches_per_epoch, "batch")
+        return [f"an epoch is {batches} of {run.tokens:,} tokens in rows of {block_length(run):,}"]
+
+    def flops_per_target(self, model: Any, run: "Run") -> float:
+        """Forward and backward: 6 a weight, the head once, and attention (Chowdhery et al. 2022, app. B)."""
+        looked_up = sum(p.numel() for name, p in model.named_parameters() if name in ("token.weight", "place.table"))
+        weights = sum(p.numel() for p in model.parameters()) - looked_up
+        if model.head is model.token.weight:
+            weights += model.head.numel()
+        c = model.config
+        return 6.0 * weights + (12.0 * c.layers * c.width * block_length(run) if c.context else 0.0)
+
+    def example(self, run: "Run") -> Any:
+        import torch
+
+        from regard.data.batch import Tokens
+
+        length = min(block_length(run), run.tokens)
+        ids = torch.zeros(max(1, run.tokens // length), length + 1, dtype=torch.long)
+        return Tokens(ids=ids)
+
+    def about(self, run: "Run", data: "PreparedText") -> dict[str, Any]:
+        return {"name": run.data.name, "inputs": data.manifest["inputs"]}
+
+    def generation(self, run: "Run", data: "PreparedText") -> dict[str, Any]:
+        tokenizer = data.tokenizer
+        ends: dict[str, Any] = {}
+        if tokenizer.eos is not None:
+            ends = {"eos_token_id": tokenizer.eos, "pad_token_id": tokenizer.eos}
+        if len(tokenizer.ends) > 1:
+            ends["eos_token_id"] = list(tokenizer.ends)
+        return {**ends, "do_sample": True}
+
+    def template(self, run: "Run", data: "PreparedText") -> str:
+        from regard.data.records import PROMPT
+
+        return run.data.template or (PROMPT if data.train.records else "")
+
+    def write_files(self, folder: Path, run: "Run", data: "PreparedText") -> None:
+        data.tokenizer.save(folder, max_length=block_length(run))
+
+
+class Summarise(LanguageModelling):
+    name = "summarise"
+    summary = "a text in one sentence, by a language model that is fine-tuned"
+    options = ("valid",)
+    data_help = "A .jsonl, in each line a text and its summary."
+    archs = {}
+    answering = ""
+    longest = 512  # a text and its summary are long
+    prompt = "Summarise in one sentence:\n\n{prompt}"
+
+    def read(self, run: "Run", say: Say) -> "PreparedText":
+        data = super().read(run, say)
+        if not data.train.records:
+            where = run.data.name or run.data.path
+            raise DataError(f"{where} is plain text; expected JSONL, in each line a text and its summary")
+        return data
+
+
+def block_length(run: "Run") -> int:
+    """Tokens of a row: what the data says, else all that the model can see."""
+    return run.data.context or getattr(run.model, "context", 0) or BLOCK
+
+
+def cut_records(run: "Run") -> TextConfig:
+    """The data settings with the length at which a record is cut: one that is cut in a row may lose its answer."""
+    length = block_length(run)
+    return dataclasses.replace(run.data, max_length=min(run.data.max_length or length, length))

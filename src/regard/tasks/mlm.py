@@ -1,0 +1,145 @@
+"""Masked language modelling: BERT from raw text, hidden words and next sentences."""
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.data.settings import MaskedConfig
+from regard.errors import ConfigError
+from regard.tasks import presets
+from regard.tasks.base import Arch, Card, Say, Task, count
+
+if TYPE_CHECKING:
+    from regard.data.masked import PreparedMasked
+    from regard.data.masking import Rules
+    from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.train.run import Run
+
+
+class MaskedLanguageModelling(Task):
+    name = "mlm"
+    summary = "the masked words of a text, as BERT learns them"
+    settings = MaskedConfig
+    options = ("valid",)
+    data_help = "A text, a folder of texts, a .jsonl, or a name."
+    needs_data = "--data corpus/, a text, a .jsonl, or a name (see: regard data list)"
+    archs = {"bert": Arch("bert")}
+    presets = presets.MASKED
+    card = Card(pipeline="fill-mask", title="BERT", use='fill {} "… [MASK] …"')
+
+    def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
+        return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}
+
+    def check(self, run: "Run", device: str) -> None:
+        """A compiled run packs its rows; the kernel that reads them has no dropout, and on a GPU takes 16 bits."""
+        if not hasattr(run.model, "head"):
+            raise ConfigError(f"masked words are predicted by BERT; got {type(run.model).__name__}")
+        if not run.compile:
+            return
+        config = run.model
+        if config.attention_dropout:
+            raise ConfigError(
+                f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which goes "
+                "without; type: --set model.attention_dropout=0, or --set compile=false"
+            )
+        if device.startswith("cuda") and run.precision != "bf16":
+            raise ConfigError(
+                f"precision is {run.precision}, but compiled runs pack their rows, which a GPU reads in bf16; "
+                "type: --set precision=bf16, or --set compile=false"
+            )
+
+    def read(self, run: "Run", say: Say) -> "PreparedMasked":
+        from regard.data.masked import prepare_masked
+
+        return prepare_masked(run.data, say)
+
+    def fit(self, run: "Run", data: "PreparedMasked") -> "Run":
+        own = dict(vocab=data.tokenizer.size, head=head(run.data), labels=())
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, **own))
+
+    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+        from regard.objectives.masked_token import MaskedToken
+
+        return MaskedToken(run.smoothing) if data is None else MaskedToken(run.smoothing, data.entropy)
+
+    def source(self, run: "Run", data: "PreparedMasked", part: str, device: str) -> Any:
+        from regard.data.masking import MaskedRows
+
+        rules = make_rules(run.data, data.tokenizer)
+        return MaskedRows(getattr(data, part), rules, run.tokens, packed=run.compile and part == "train")
+
+    def plan(self, run: "Run", data: "PreparedMasked", part: str, source: Any) -> Any:
+        return source.plan
+
+    def content(self, data: "PreparedMasked") -> int:
+        return int(data.folder.name, 16)
+
+    def remarks(self, run: "Run", data: "PreparedMasked", loader: Any) -> Iterable[str]:
+        size = f"{run.tokens:,}" if run.compile else f"at most {run.tokens:,}"
+        yield (
+            f"an epoch is {count(loader.batches_per_epoch, 'batch')} of {size} tokens, "
+            f"{loader.padding:.1%} padding; {run.data.masked:.0%} of the words are masked"
+        )
+
+    def flops_per_target(self, model: Any, run: "Run") -> float:
+        """Forward and backward: 6 a weight, attention, and the head for the tokens that are masked."""
+        c = model.config
+        layers = sum(p.numel() for layer in model.layers for p in layer.parameters())
+        head = run.data.masked * c.width * (c.width + c.vocab)
+        return 6.0 * (layers + head) + 12.0 * c.layers * c.width * run.data.max_length
+
+    def example(self, run: "Run") -> Any:
+        import numpy as np
+        import torch
+
+        from regard.data.masking import MaskedBatch
+
+        width = min(run.data.max_length, run.tokens)
+        size = max(1, run.tokens // width)
+        count = max(1, round(run.data.masked * size * width))
+        ids = torch.zeros(size, width, dtype=torch.long)
+        return MaskedBatch(
+            ids=ids,
+            sentences=torch.zeros_like(ids),
+            lengths=torch.full((size,), width),
+            starts=None,
+            chosen=torch.zeros(count, dtype=torch.long),
+            targets=torch.zeros(count, dtype=torch.long),
+            follows=torch.zeros(size, dtype=torch.long) if run.data.next_sentence else None,
+            rows=np.arange(size),
+            host_targets=np.zeros((0, 0), np.int64),
+            host_lengths=np.full(size, width),
+            count=count,
+            weight=count / size,
+        )
+
+    def about(self, run: "Run", data: "PreparedMasked") -> dict[str, Any]:
+        return {"name": run.data.name, "inputs": data.manifest["inputs"]}
+
+    def write_files(self, folder: Path, run: "Run", data: "PreparedMasked") -> None:
+        data.tokenizer.save(folder, max_length=run.model.max_length)
+
+
+def head(data: MaskedConfig) -> str:
+    return "pretraining" if data.next_sentence else "masked"
+
+
+def make_rules(data: MaskedConfig, tokenizer: "WordPiece") -> "Rules":
+    """How examples are made of this data, in the words of this tokenizer."""
+    from regard.data.masked import inside_ids, special_ids
+    from regard.data.masking import Rules
+
+    return Rules(
+        length=data.max_length,
+        special=special_ids(tokenizer),
+        inside=inside_ids(tokenizer),
+        pad=tokenizer.pad,
+        cls=tokenizer.cls,
+        sep=tokenizer.sep,
+        mask=tokenizer.mask,
+        next_sentence=data.next_sentence,
+        negatives=data.negatives,
+        masked=data.masked,
+        whole_words=data.whole_words,
+    )

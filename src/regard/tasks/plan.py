@@ -1,0 +1,115 @@
+"""Runs: from a few words, from a recipe, and back from the file they are kept in."""
+
+import dataclasses
+import importlib.util
+import json
+import traceback
+from pathlib import Path
+from typing import Any
+
+from regard import checkpoint
+from regard.config import from_dict, no_run, unknown
+from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.models.registry import MODELS
+from regard.tasks.registry import TASKS, get
+from regard.train.run import Run
+
+
+def default_run(task: str = "translate", arch: str = "", size: str = "", data: Any = None, device: str = "cpu") -> Run:
+    """A good run for this machine; "" takes the preset's architecture and size, a `data.vocab` of 0 its vocabulary."""
+    known = get(task)
+    data = known.settings() if data is None else data
+    return known.default_run(arch.lower() or known.arch, size, data, device.split(":")[0])
+
+
+def finetune_run(start: Path, task: str, data: Any, device: str = "cpu", lora: int = 0) -> Run:
+    """A good run that starts from the model in the folder `start`, with its tokenizer."""
+    known = get(task)
+    if not known.can_finetune:
+        able = [name for name, other in TASKS.items() if other.can_finetune]
+        raise ConfigError(f"no model is fine-tuned to {task} yet; there are: {', '.join(able)}")
+    return known.finetune_run(start, data, device.split(":")[0], lora)
+
+
+def resolve_config(run: Run) -> Run:
+    """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
+    if run.start:
+        return run
+    return dataclasses.replace(run, model=dataclasses.replace(run.model, **get(run.task).settings_from_data(run)))
+
+
+def config_for(arch: str, size: str, vocab: int = 0, task: str = "translate", **settings: Any) -> Any:
+    """The config of a named architecture in a named size, for a task. Names ignore case; a `vocab` of 0: no words."""
+    if task.lower() not in TASKS:
+        raise unknown("task", task, TASKS)
+    return get(task).config(arch, size, **({"vocab": vocab} if vocab else {}), **settings)
+
+
+def check_run(run: Run) -> None:
+    """Raise `ConfigError` for a task nobody knows, or for the data settings of another."""
+    task = get(run.task)
+    if not isinstance(run.data, task.settings):
+        raise ConfigError(f"the task {run.task} takes {task.settings.__name__} as data, got {type(run.data).__name__}")
+
+
+def run_from_dict(values: dict[str, Any]) -> Run:
+    """The run that `Run.to_dict` was asked of."""
+    values = dict(values)
+    arch = values.pop("arch", "")
+    if arch not in MODELS:
+        raise unknown("architecture", str(arch), MODELS)
+    if isinstance(values.get("model"), dict):
+        values["model"] = from_dict(MODELS[arch][0], values["model"], "model.")
+    if isinstance(values.get("data"), dict):
+        values["data"] = from_dict(get(str(values.get("task"))).settings, values["data"], "data.")
+    run = from_dict(Run, values)
+    check_run(run)
+    return run
+
+
+def read_run(folder: str | Path) -> Run:
+    path = Path(folder) / "run.json"
+    if not path.is_file():
+        if (path.parent / "config.json").is_file():
+            raise CheckpointError(f"{folder} is a model but not a run: it has no run.json, so it cannot be resumed")
+        raise no_run(path.parent)
+    try:
+        known = json.loads(path.read_bytes())
+        checkpoint.check_format(path, known)
+        return run_from_dict({k: v for k, v in known.items() if k not in ("format_version", "versions")})
+    except (ValueError, AttributeError, ConfigError) as e:
+        raise CheckpointError(f"{path}: cannot be read ({e})") from None
+
+
+def load_recipe(path: str | Path) -> dict[str, Run]:
+    """What `recipe()` of a Python file returns: a run, or several by name. It is executed: use only what you trust."""
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such recipe; a recipe is a Python file with a function recipe() -> Run")
+    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path}: not a Python file; a recipe's name ends in .py")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+        if not callable(make := getattr(module, "recipe", None)):
+            raise ConfigError("there is no function recipe() in it; it should return regard.Run(...)")
+        run = make()
+    except RegardError as e:
+        raise type(e)(f"{path}: {e}") if type(e) is ConfigError else e from None
+    except Exception as e:
+        raise ConfigError(f"{path}{_line(e, path)}: {type(e).__name__}: {e}") from e
+    runs = run if isinstance(run, dict) else {path.stem: run}
+    for run in runs.values():
+        if not isinstance(run, Run):
+            raise ConfigError(f"{path}: recipe() returned {type(run).__name__}; it should return regard.Run(...)")
+        check_run(run)
+    return runs
+
+
+def _line(error: Exception, path: Path) -> str:
+    """Where in the recipe itself it went wrong."""
+    if isinstance(error, SyntaxError):
+        return f" line {error.lineno}"
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
+    return f" line {lines[-1]}" if lines else ""

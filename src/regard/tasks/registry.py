@@ -1,0 +1,40 @@
+"""Every task by its name. Nothing else knows the list."""
+
+from regard.config import unknown
+from regard.tasks.audio import Audio
+from regard.tasks.base import Task
+from regard.tasks.caption import Caption
+from regard.tasks.classify import Classify, Pair, Tag
+from regard.tasks.forecast import Forecast
+from regard.tasks.image import Image
+from regard.tasks.lm import LanguageModelling, Summarise
+from regard.tasks.mlm import MaskedLanguageModelling
+from regard.tasks.series import FillSeries, Series
+from regard.tasks.table import Table
+from regard.tasks.translate import Translate
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        Translate(),
+        LanguageModelling(),
+        Summarise(),
+        MaskedLanguageModelling(),
+        Classify(),
+        Pair(),
+        Tag(),
+        Image(),
+        Table(),
+        Caption(),
+        Series(),
+        FillSeries(),
+        Forecast(),
+        Audio(),
+    )
+}
+
+
+def get(name: str) -> Task:
+    if name.lower() not in TASKS:
+        raise unknown("task", name, TASKS)
+    return TASKS[name.lower()]

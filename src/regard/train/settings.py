@@ -1,0 +1,64 @@
+"""What decides how weights are changed: the optimiser and its learning rate, as data; importable without torch."""
+
+from dataclasses import dataclass
+
+from regard.config import unknown
+from regard.errors import ConfigError
+
+ITERATIONS = (3, 4, 5)  # of Newton-Schulz that Muon has coefficients for
+NAMES = ("adamw", "adam", "muon")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """With muon, `adam_lr` is for what is not a hidden matrix; `momentum`, `iterations` and `block` are muon's."""
+
+    name: str = "adamw"
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.98)
+    eps: float = 1e-9
+    weight_decay: float = 0.0  # of matrices; vectors (biases, norms) are left alone
+    clip: float = 1.0  # the largest gradient norm; 0: no limit
+    adam_lr: float = 2e-3
+    momentum: float = 0.95
+    iterations: int = 5  # of Newton-Schulz; 3 or 4 are cheaper and less exact
+    block: int = 0  # rows orthogonalised together; 0: all of a matrix. Smaller is cheaper: 64 rows are one head
+
+    def __post_init__(self):
+        if self.name not in NAMES:
+            raise unknown("optimiser", self.name, NAMES)
+        for name in ("lr", "adam_lr", "eps"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"optim.{name} is {getattr(self, name)}; it wants more than 0")
+        for name in ("weight_decay", "clip", "block"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"optim.{name} is {getattr(self, name)}; it wants at least 0")
+        if self.iterations not in ITERATIONS:
+            raise ConfigError(f"optim.iterations is {self.iterations}; there are: {', '.join(map(str, ITERATIONS))}")
+        if len(self.betas) != 2 or not all(0 <= b < 1 for b in (*self.betas, self.momentum)):
+            raise ConfigError(
+                f"optim.betas are {self.betas} and momentum {self.momentum}; two betas and a momentum, 0 to below 1"
+            )
+
+
+KINDS = ("noam", "inverse_sqrt", "cosine", "linear", "constant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """`warmup` steps up in a straight line, then down as `kind` says."""
+
+    kind: str = "cosine"
+    warmup: int = 200
+
+    def __post_init__(self):
+        if self.kind not in KINDS:
+            raise unknown("schedule", self.kind, KINDS)
+        least = 1 if self.kind in ("noam", "inverse_sqrt") else 0
+        if self.warmup < least:
+            raise ConfigError(f"schedule.warmup is {self.warmup}; {self.kind} wants at least {least}")
+
+    @property
+    def ends(self) -> bool:
+        """Whether the rate depends on how many steps there will be, once warm."""
+        return self.kind in ("cosine", "linear")
