@@ -181,7 +181,7 @@ def test_all_rows_of_a_score_on_another_table_have_one_unit(place):
 
 def test_parts_of_a_cross_validation_share_a_row(place):
     (place / "cv.py").write_text(
-        "import dataclasses\nfrom regard.train.run import read_run\n\n\ndef recipe():\n    run = read_run('runs/s')\n"
+        "import dataclasses\nfrom regard.tasks.plan import read_run\n\n\ndef recipe():\n    run = read_run('runs/s')\n"
         "    data = [dataclasses.replace(run.data, folds=3, fold=k) for k in range(2)]\n"
         "    return {f'cv/{k}': dataclasses.replace(run, data=d, steps=2, minutes=0.0) for k, d in enumerate(data)}\n"
     )

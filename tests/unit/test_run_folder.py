@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from regard.tasks.common import write_folder
 from tests.unit.train.toy import toy_run, toy_train
 
 import regard
@@ -16,7 +17,6 @@ from regard.data.text import TextConfig
 from regard.data.tokenizers.chars import Characters
 from regard.errors import CheckpointError, ConfigError, WorkFailed
 from regard.models import GPTConfig, build
-from regard.tasks.common import write_folder
 from regard.train.run import write_run
 
 CALLS = ("write", "fsync", "replace", "mkdir", "unlink")

@@ -43,7 +43,7 @@ LABELS = [
         ),
     ),
     *bugs(
-        "tasks/labels.py",
+        "tasks/classify.py",
         ("a probe moves the encoder", "model.requires_grad_(False).classifier", "model.classifier", PROBE),
     ),
     *bugs(
