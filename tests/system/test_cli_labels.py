@@ -67,7 +67,7 @@ def place(tmp_path_factory):
     assert (
         "2 labels: " in said.err
         and "178 texts to train on, 22 for validation" in said.err
-        and "of a bag of words" in said.err
+        and "bag of words, accuracy" in said.err
     )
     return folder
 

@@ -32,7 +32,7 @@ def place(tmp_path_factory):
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
         said = works("train", "series", "--data=curves.csv", "--label=class", "--steps=40", "--name=s", *FAST)
-        assert "1 points dropped: a time, value or error" in said.err and "of the nearest by summary" in said.err
+        assert "1 points dropped: a time, value or error" in said.err and "nearest neighbours by summary" in said.err
         assert (
             "108 series to train on, 12 for validation" in said.err and "regard classify runs/s curve.csv" in said.err
         )

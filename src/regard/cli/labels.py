@@ -272,9 +272,11 @@ def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flag
 
 def labels_of_run(run: str) -> bool:
     """Whether a run was trained on labels."""
-    from regard.models import LABEL_TASKS
+    from regard.tasks.classify import Classify
+    from regard.tasks.registry import TASKS
 
-    return (read_json(Path(run) / "regard.json") or {}).get("task", "") in LABEL_TASKS
+    name = (read_json(Path(run) / "regard.json") or {}).get("task", "")
+    return isinstance(TASKS.get(name), Classify)
 
 
 def compare_labellers(first: str, second: str, data: str, samples: int, json: bool, device: str, flags: Flags) -> None:
