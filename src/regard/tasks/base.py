@@ -183,16 +183,16 @@ class Task:
 
         return FixedSize(run.batch)
 
-    def content(self, data: Any) -> int:
-        """A fingerprint of the training data: a run is resumed with the data it was started with."""
-        return data.content
+    def fingerprint(self, data: Any) -> dict[str, int]:
+        """Of the training data: a run is resumed with the data it was started with."""
+        return {"files": data.files} if hasattr(data, "files") else {"content": data.content}
 
     def loader(self, run: "Run", data: Any, device: str) -> Any:
         """Training batches without end."""
         from regard.data.loader import Loader
 
         source = self.source(run, data, "train", device)
-        return Loader(source, self.plan(run, data, "train", source), run.seed, content=self.content(data))
+        return Loader(source, self.plan(run, data, "train", source), run.seed, **self.fingerprint(data))
 
     def validation(self, run: "Run", data: Any, device: str) -> Iterable[Any]:
         """One pass over the validation set, always the same."""

@@ -134,8 +134,8 @@ class Classify(Task):
     def plan(self, run: "Run", data: "PreparedLabels", part: str, source: Any) -> Any:
         return source.plan(run.tokens)
 
-    def content(self, data: "PreparedLabels") -> int:
-        return int(data.folder.name, 16)
+    def fingerprint(self, data: "PreparedLabels") -> dict[str, int]:
+        return {"content": int(data.folder.name, 16)}
 
     def remarks(self, run: "Run", data: "PreparedLabels", loader: Any) -> Iterable[str]:
         from regard.data.labelled import read_parts

@@ -65,10 +65,10 @@ class Forecast(Task):
 
         return FixedSize(run.batch if part == "train" else 256)
 
-    def content(self, data: "HistoryParts") -> int:
+    def fingerprint(self, data: "HistoryParts") -> dict[str, int]:
         import numpy as np
 
-        return zlib.crc32(np.ascontiguousarray(data.history.values[: data.rows]).tobytes())
+        return {"content": zlib.crc32(np.ascontiguousarray(data.history.values[: data.rows]).tobytes())}
 
     def remarks(self, run: "Run", data: "HistoryParts", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"

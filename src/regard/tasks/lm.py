@@ -109,8 +109,8 @@ class LanguageModelling(Task):
     def plan(self, run: "Run", data: "PreparedText", part: str, source: Any) -> Any:
         return source.plan
 
-    def content(self, data: "PreparedText") -> int:
-        return int(data.folder.name, 16)
+    def fingerprint(self, data: "PreparedText") -> dict[str, int]:
+        return {"content": int(data.folder.name, 16)}
 
     def remarks(self, run: "Run", data: "PreparedText", loader: Any) -> Iterable[str]:
         batches = count(loader.batches_per_epoch, "batch")

@@ -72,8 +72,8 @@ class MaskedLanguageModelling(Task):
     def plan(self, run: "Run", data: "PreparedMasked", part: str, source: Any) -> Any:
         return source.plan
 
-    def content(self, data: "PreparedMasked") -> int:
-        return int(data.folder.name, 16)
+    def fingerprint(self, data: "PreparedMasked") -> dict[str, int]:
+        return {"content": int(data.folder.name, 16)}
 
     def remarks(self, run: "Run", data: "PreparedMasked", loader: Any) -> Iterable[str]:
         size = f"{run.tokens:,}" if run.compile else f"at most {run.tokens:,}"

@@ -102,9 +102,9 @@ class FillSeries(Task):
         balanced = part == "train" and run.data.balanced
         return FixedSize(run.batch, class_odds(source.targets) if balanced else None)
 
-    def content(self, data: "SeriesParts") -> int:
+    def fingerprint(self, data: "SeriesParts") -> dict[str, int]:
         names = "\t".join([*data.train.ids, *data.train.labels])
-        return zlib.crc32(data.train.values.tobytes(), zlib.crc32(names.encode()))
+        return {"content": zlib.crc32(data.train.values.tobytes(), zlib.crc32(names.encode()))}
 
     def example(self, run: "Run") -> Any:
         import torch

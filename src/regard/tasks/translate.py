@@ -77,8 +77,8 @@ class Translate(Task):
 
         return TokenBudget(run.tokens)
 
-    def content(self, data: "Prepared") -> int:
-        return int(data.folder.name, 16)
+    def fingerprint(self, data: "Prepared") -> dict[str, int]:
+        return {"content": int(data.folder.name, 16)}
 
     def remarks(self, run: "Run", data: "Prepared", loader: Any) -> Iterable[str]:
         return [f"an epoch is {count(loader.batches_per_epoch, 'batch')}, {loader.padding:.1%} padding"]
