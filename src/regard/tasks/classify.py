@@ -129,13 +129,10 @@ class Classify(Task):
     def source(self, run: "Run", data: "PreparedLabels", part: str, device: str) -> Any:
         from regard.data.sources import LabelledSource
 
-        return LabelledSource(getattr(data, part), data.tokenizer.pad)
+        return LabelledSource(**getattr(data, part), pad=data.tokenizer.pad)
 
     def plan(self, run: "Run", data: "PreparedLabels", part: str, source: Any) -> Any:
         return source.plan(run.tokens)
-
-    def fingerprint(self, data: "PreparedLabels") -> dict[str, int]:
-        return {"content": int(data.folder.name, 16)}
 
     def remarks(self, run: "Run", data: "PreparedLabels", loader: Any) -> Iterable[str]:
         from regard.data.labelled import read_parts
@@ -184,10 +181,10 @@ class Tag(Classify):
         """F1 of entities, where the labels are IOB2."""
         from regard.evaluate.labels import entity_score, is_iob
 
-        labels, valid = data.labels, data.valid
+        labels, marks = data.labels, data.valid["labels"]
         if not is_iob(labels):
             return None
-        ends = np.cumsum([int((valid[i][2] >= 0).sum()) for i in range(len(valid))])[:-1]
+        ends = np.cumsum([int((marks[i] >= 0).sum()) for i in range(len(marks))])[:-1]
 
         def scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
             names = ([[labels[i] for i in row] for row in np.split(x, ends)] for x in (true, predicted))

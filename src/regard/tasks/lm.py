@@ -109,9 +109,6 @@ class LanguageModelling(Task):
     def plan(self, run: "Run", data: "PreparedText", part: str, source: Any) -> Any:
         return source.plan
 
-    def fingerprint(self, data: "PreparedText") -> dict[str, int]:
-        return {"content": int(data.folder.name, 16)}
-
     def remarks(self, run: "Run", data: "PreparedText", loader: Any) -> Iterable[str]:
         batches = count(loader.batches_per_epoch, "batch")
         return [f"an epoch is {batches} of {run.tokens:,} tokens in rows of {block_length(run):,}"]

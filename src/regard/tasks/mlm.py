@@ -72,9 +72,6 @@ class MaskedLanguageModelling(Task):
     def plan(self, run: "Run", data: "PreparedMasked", part: str, source: Any) -> Any:
         return source.plan
 
-    def fingerprint(self, data: "PreparedMasked") -> dict[str, int]:
-        return {"content": int(data.folder.name, 16)}
-
     def remarks(self, run: "Run", data: "PreparedMasked", loader: Any) -> Iterable[str]:
         size = f"{run.tokens:,}" if run.compile else f"at most {run.tokens:,}"
         yield (

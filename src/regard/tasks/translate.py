@@ -11,7 +11,7 @@ from regard.tasks import presets
 from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task, count
 
 if TYPE_CHECKING:
-    from regard.data.prepare import Prepared
+    from regard.data.prepare import PreparedPairs
     from regard.train.run import Run
 
 LENGTH = 32  # pieces of a sentence, when memory is estimated
@@ -45,12 +45,12 @@ class Translate(Task):
             data = dataclasses.replace(data, name=known.name, split=known.split)
         return super().complete(data, preset)
 
-    def read(self, run: "Run", say: Say) -> "Prepared":
+    def read(self, run: "Run", say: Say) -> "PreparedPairs":
         from regard.data.prepare import prepare
 
         return prepare(run.data, say)
 
-    def fit(self, run: "Run", data: "Prepared") -> "Run":
+    def fit(self, run: "Run", data: "PreparedPairs") -> "Run":
         return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size))
 
     def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
@@ -61,29 +61,26 @@ class Translate(Task):
             return ConsistentTranslate(run.smoothing, run.consistency)
         return Objective(run.smoothing)
 
-    def source(self, run: "Run", data: "Prepared", part: str, device: str) -> Any:
+    def source(self, run: "Run", data: "PreparedPairs", part: str, device: str) -> Any:
         from regard.data.sources import PairSource
         from regard.data.tokenizers.bpe import Dropout
 
         bpe, c = data.tokenizer, run.data
         if part == "valid":
-            return PairSource(data.valid, bpe.eos, bpe.pad)
+            return PairSource(**data.valid, eos=bpe.eos, pad=bpe.pad)
         dropout = Dropout(bpe, c.bpe_dropout, run.seed, c.max_length) if c.bpe_dropout else None
         multiple = 8 if run.compile else 1  # few different shapes, so few compilations
-        return PairSource(data.train, bpe.eos, bpe.pad, multiple, dropout)
+        return PairSource(**data.train, eos=bpe.eos, pad=bpe.pad, multiple=multiple, dropout=dropout)
 
-    def plan(self, run: "Run", data: "Prepared", part: str, source: Any) -> Any:
+    def plan(self, run: "Run", data: "PreparedPairs", part: str, source: Any) -> Any:
         from regard.data.loader import TokenBudget
 
         return TokenBudget(run.tokens)
 
-    def fingerprint(self, data: "Prepared") -> dict[str, int]:
-        return {"content": int(data.folder.name, 16)}
-
-    def remarks(self, run: "Run", data: "Prepared", loader: Any) -> Iterable[str]:
+    def remarks(self, run: "Run", data: "PreparedPairs", loader: Any) -> Iterable[str]:
         return [f"an epoch is {count(loader.batches_per_epoch, 'batch')}, {loader.padding:.1%} padding"]
 
-    def metric(self, run: "Run", data: "Prepared", device: str) -> Callable[[Any], dict[str, float]] | None:
+    def metric(self, run: "Run", data: "PreparedPairs", device: str) -> Callable[[Any], dict[str, float]] | None:
         """BLEU and chrF of greedy translations of the first validation sentences: how the best checkpoint is chosen."""
         from regard.evaluate.bleu import quick
         from regard.predictors import Translator
@@ -111,15 +108,15 @@ class Translate(Task):
         ids = [[0] * (length - 1)] * (run.tokens // length)
         return collate(ids, ids, eos=0, pad=run.model.vocab - 1)
 
-    def about(self, run: "Run", data: "Prepared") -> dict[str, Any]:
+    def about(self, run: "Run", data: "PreparedPairs") -> dict[str, Any]:
         return {"name": run.data.name, "inputs": data.manifest["inputs"]}
 
-    def generation(self, run: "Run", data: "Prepared") -> dict[str, Any]:
+    def generation(self, run: "Run", data: "PreparedPairs") -> dict[str, Any]:
         bpe = data.tokenizer
         return {"num_beams": 5, "eos_token_id": bpe.eos, "pad_token_id": bpe.pad, "decoder_start_token_id": bpe.pad,
                 "bad_words_ids": [[bpe.pad]], "max_length": run.data.max_length}  # fmt: skip
 
-    def write_files(self, folder: Path, run: "Run", data: "Prepared") -> None:
+    def write_files(self, folder: Path, run: "Run", data: "PreparedPairs") -> None:
         data.tokenizer.save(folder, max_length=run.data.max_length)
 
     def named(self, data: PairsConfig) -> str:
