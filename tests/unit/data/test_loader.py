@@ -279,3 +279,33 @@ def test_samples_that_do_not_fit_into_memory_are_cut_until_they_do():
 def test_fewer_batches_than_ranks_are_refused():
     with pytest.raises(DataError, match="2 batches cannot be shared by 3 processes"):
         Loader(Numbers(7), FixedSize(4), seed=0, rank=2, world=3)
+
+
+class Dice(Source):
+    """Examples that are nothing but what was thrown for them."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
+        thrown = np.zeros(len(rows)) if rng is None else rng.random(len(rows))
+        return Samples((torch.from_numpy(thrown),), torch.zeros(len(rows)), rows)
+
+
+def test_chance_is_another_one_for_every_seed_epoch_batch_and_rank():
+    """Augmentation throws anew each time: no two batches of any run may share their dice, and a run repeats its own."""
+
+    def thrown() -> dict[tuple, float]:
+        seeds = [(seed, rank) for seed in (0, 1, 2) for rank in (0, 1)]
+        loaders = {key: Loader(Dice(), FixedSize(3), key[0], rank=key[1], world=2) for key in seeds}
+        return {
+            (*key, number, place): float(batch.inputs[0][0])
+            for key, loader in loaders.items()
+            for number in range(3)
+            for place, batch in enumerate(epoch(loader))
+        }
+
+    first = thrown()
+    assert len(first) == 3 * 2 * 3 * 2 and len(set(first.values())) == len(first)
+    assert thrown() == first
+    assert not any(batch.inputs[0].any() for batch in in_order(Dice(), FixedSize(3))), "validation throws none"
