@@ -13,8 +13,8 @@ from torch import Tensor
 
 from regard.config import override
 from regard.tasks import assemble
+from regard.tasks.plan import read_run
 from regard.train.loop import train
-from regard.train.run import read_run
 
 # The runs kept for other tests; what changes examples by chance is turned on where it is not.
 RUNS = {
