@@ -66,7 +66,7 @@ def forest() -> None:
     curves = read_series(files.train, data(0), files.labels)
     x, y, scores = features(curves), np.array(curves.labels), []
     for fold in range(FOLDS):
-        out = held_out(curves.ids, curves.labels, FOLDS, fold)
+        out = held_out(curves, data(fold))
         model = RandomForestClassifier(500, class_weight="balanced", random_state=0).fit(x[~out], y[~out])
         scores.append(balanced_accuracy_score(y[out], model.predict(x[out])))
     print(f"random forest: balanced accuracy {np.mean(scores):.3f} ± {np.std(scores, ddof=1):.3f} over {FOLDS} parts")

@@ -138,7 +138,7 @@ def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
         write(place / "bare.csv", [row[:5] for row in csv.reader(file)])
     said = works("train", "fill-series", "--data=bare.csv", "--steps=30", "--name=pre", *FAST)
     assert "of the mean" in said.err and "regard finetune runs/pre series" in said.err
-    assert "108 series to train on, 12 for validation" in said.err and "no labels: the validation set" in said.err
+    assert "108 series to train on, 12 for validation: 10 % chosen by a hash of the content" in said.err
     said = works("finetune", "runs/pre", "series", "--data=curves.csv", "--label=class", "--steps=10", "--name=post",
                  "--device=cpu", "--set=schedule.warmup=2")  # fmt: skip
     assert "randomly initialised: classifier" in said.err

@@ -4,6 +4,7 @@ from tests.zoo.bug import bugs
 
 VIT, CONTRACT, CAPTIONERS = "reference/test_vit.py", "contract/test_images.py", "contract/test_captioners.py"
 AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_features.py"
+SPLIT, READER = "unit/data/test_split.py", "unit/data/test_tables.py"
 PLAIN, RECALL = "unit/explain/test_plain_text.py", "unit/explain/test_recall.py"
 CIDER = "unit/evaluate/test_captions.py"
 
@@ -43,17 +44,37 @@ IMAGES = [
     ),
     *bugs(
         "data/images.py",
-        (
-            "equal images are on both sides",
-            "key in chosen for key in keys",
-            "i % 5 == 0 for i in range(len(keys))",
-            DATA,
-        ),
         ("held-out images are copied", "Chosen(self.pixels, np.flatnonzero(which))", "self.pixels[which]", DATA),
         ("the rest of a file is not kept", "range(0, len(pixels), AT_ONCE)", "range(0, AT_ONCE, AT_ONCE)", DATA),
         ("a photograph lies on its side", "image = ImageOps.exif_transpose(image)", "pass", DATA),
         ("what is transparent is black", '"white"', '"black"', DATA),
         ("chance comes from elsewhere", "self.augment, rng)", "self.augment, np.random.default_rng())", DATA),
+    ),
+    *bugs(
+        "data/split.py",
+        (
+            "equal content is on both sides",
+            "[unit in chosen for unit in digests]",
+            "[i % 10 == 0 for i in range(len(digests))]",
+            SPLIT,
+        ),
+        (
+            "series of no class move the others",
+            "lambda label: (not label, label)):\n        units",
+            "lambda label: (bool(label), label)):\n        units",
+            SPLIT,
+        ),
+        ("the only example of a class is held out", "if len(units) > 1}", "}", SPLIT),
+        ("every class is rounded on its own", "(before, before + len(units))", "(0, len(units))", SPLIT),
+        ("one of ten is enough", "min(2 if len(digests) >= MANY else 1, total // 2)", "min(1, total // 2)", SPLIT),
+    ),
+    *bugs(
+        "data/cells.py",
+        ("a dash is no missing number", '"none", "-", "?")', '"none", "?")', READER),
+    ),
+    *bugs(
+        "data/tables.py",
+        ("a file name is a header", "(*IMAGES, *SOUNDS)", "()", READER),
     ),
     *bugs(
         "data/features.py",

@@ -35,10 +35,8 @@ SERIES = [
     *bugs(
         "data/series.py",
         ("files called alike are one series", "stem if alike[stem] == 1 else name", "stem", READING),
-        ("series of no class move the others", "(not label, label)", "(bool(label), label)", READING),
         ("a table may not lack the label", "if labelled else _there(config.label, table)", "", READING),
         ("what comes twice is kept twice", "[order][~double]", "[order]", READING),
-        ("the only example of a class is held out", "if len(rows) > 1:", "if rows:", READING),
     ),
     *bugs(
         "data/series_batch.py",

@@ -1,6 +1,5 @@
 """Images and what people say of them: a table of image and caption, and a folder or a tar file of images."""
 
-import hashlib
 import io
 import tarfile
 from collections import defaultdict
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 
 from regard import limits
-from regard.data import fetch, fingerprint, store
+from regard.data import fetch, fingerprint, split, store
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.folders import Say, to_stderr, user_path
@@ -71,7 +70,7 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
     train, notes = captioned(table, images, config, say)
     files = train.files
     if valid is None:
-        train, held = split(train, config.held_out)
+        train, held = hold_out(train, config)
     else:
         held, more = captioned(valid, valid_images or images, config, say)
         notes, files = notes + more, fingerprint.combined([str(files), str(held.files)])
@@ -80,6 +79,8 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
     pieces = tokenizer.encode_batch(texts)
     if cut := sum(len(ids) >= config.max_length for ids in pieces):
         notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
+    if valid is None:
+        notes.append(f"validation: {100 * len(held) / (len(train) + len(held)):.0f} % of the images {split.BY_CONTENT}")
     return CaptionData(train, held, tokenizer, tuple(notes), files)
 
 
@@ -182,15 +183,13 @@ class opened:
             self.tar.close()
 
 
-def split(part: Captioned, held_out: float) -> tuple[Captioned, Captioned]:
-    """Some images with all their captions held out, always the same."""
-    keys = [hashlib.sha256(np.ascontiguousarray(x).data).digest() for x in part.pixels]
-    distinct = sorted(set(keys))
-    if len(distinct) < 2:
-        raise DataError(f"{len(part)} images are too few to hold some out; give more, or --valid FILE")
-    chosen = set(distinct[: max(1, round(held_out * len(distinct)))])
-    sides = [np.array([i for i, key in enumerate(keys) if (key in chosen) == side]) for side in (False, True)]
-    train, valid = (Captioned(Chosen(part.pixels, rows), [part.captions[i] for i in rows]) for rows in sides)
+def hold_out(part: Captioned, config: CaptionsConfig) -> tuple[Captioned, Captioned]:
+    """Some images with all their captions."""
+    digests = [split.digest(np.ascontiguousarray(x).tobytes()) for x in part.pixels]
+    aside = split.hold_out(digests, None, config.held_out, "images", rule=config.split_rule)
+    captions = split.parts(part.captions, aside)
+    rows = (np.flatnonzero(aside == side) for side in (False, True))
+    train, valid = (Captioned(Chosen(part.pixels, some), told) for some, told in zip(rows, captions, strict=True))
     return train, valid
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import tarfile
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,12 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard import limits
-from regard.data import fetch, fingerprint
+from regard.data import fetch, fingerprint, split
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
-from regard.data.settings import AudioConfig
+from regard.data.settings import LEGACY_SPLIT, AudioConfig
 from regard.data.tables import LABELS, is_table, read_table
 from regard.errors import ConfigError, DataError
 
@@ -39,6 +38,15 @@ class Clip:
     def sound(self) -> Tensor:
         """Samples at `RATE`."""
         return load_wav(self.file) if self.data is None else resample(*read_wav(self.data, self.file))
+
+    def digest(self, rule: str) -> bytes:
+        """Of its bytes; older runs are split by its name."""
+        if rule == LEGACY_SPLIT:
+            return split.digest(Path(self.file).name) + self.file.encode()
+        try:
+            return split.digest(Path(self.file).read_bytes() if self.data is None else self.data)
+        except OSError:  # it is reported when it is read
+            return split.digest(self.file)
 
 
 def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]:
@@ -116,6 +124,7 @@ class ClipData:
     valid: Pictures
     notes: tuple[str, ...] = ()  # what was cut or passed over, and why
     files: int = 0  # a fingerprint of the clips and their classes
+    how: str = ""  # the validation set was chosen
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
@@ -124,7 +133,7 @@ class ClipData:
         minutes = sum(x.size(1) for x in self.train.frames) * HOP / RATE / 60
         return "\n".join(
             [
-                f"{len(self.train):,} clips to train on, {minutes:.1f} minutes; {len(self.valid):,} for validation",
+                f"{split.report(len(self.train), len(self.valid), 'clips', self.how)}; {minutes:.1f} minutes",
                 f"{len(self.labels)} classes: {', '.join(shown)}",
                 *(f"one clip only: {label}" for label, n in zip(self.labels, counts, strict=True) if n == 1),
                 *self.notes,
@@ -134,7 +143,7 @@ class ClipData:
 
 def load_clips(config: AudioConfig, say: Say = to_stderr) -> ClipData:
     """The clips of `config` as pictures."""
-    train, valid = parts(config, say)
+    train, valid, how = parts(config, say)
     labels = tuple(sorted({clip.label for clip in train}))
     if len(labels) < 2:
         only = f"all clips have the class {labels[0]!r}" if train else "there are no clips"
@@ -147,7 +156,7 @@ def load_clips(config: AudioConfig, say: Say = to_stderr) -> ClipData:
         raise DataError(
             f"no clip of the class {labels[min(lost)]!r} can be read" + "".join(f"; {n}" for n in notes[:1])
         )
-    return ClipData(labels, heard, aside, tuple(notes), fingerprint_of([*train, *valid], config))
+    return ClipData(labels, heard, aside, tuple(notes), fingerprint_of([*train, *valid], config), how)
 
 
 def fingerprint_of(clips: Sequence[Clip], config: AudioConfig) -> int:
@@ -158,8 +167,8 @@ def fingerprint_of(clips: Sequence[Clip], config: AudioConfig) -> int:
     return fingerprint.combined(sounds, [clip.label for clip in clips])
 
 
-def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip]]:
-    """The clips to train and to validate on."""
+def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip], str]:
+    """The clips to train and to validate on, and how those were chosen."""
     if bool(config.name) == bool(config.path):
         raise ConfigError(f"train on what? give --data: {WANTED}; or the name of a set")
     known = fetch.get_clips(config.name, say) if config.name else None
@@ -167,23 +176,14 @@ def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[C
     if nameless := [clip.file for clip in train if not clip.label]:
         raise DataError(f"{nameless[0]}: of which class? wanted {WANTED}")
     if valid := known.valid if known else config.valid:
-        return train, list_clips(user_path(valid), config.label)
-    return split(train, config.held_out)
+        return train, list_clips(user_path(valid), config.label), ""
+    return (*(hold_out(train, config) if train else ([], [])), split.BY_CLASS)
 
 
-def split(clips: Sequence[Clip], held_out: float) -> tuple[list[Clip], list[Clip]]:
-    """Some clips of every class held out: by rng, but always the same."""
-    groups: dict[str, list[Clip]] = defaultdict(list)
-    for clip in clips:
-        groups[clip.label].append(clip)
-    chosen: set[str] = set()
-    for group in groups.values():  # by their names, which stay when the folder is moved
-        group.sort(key=lambda clip: (hashlib.sha256(Path(clip.file).name.encode()).digest(), clip.file))
-        chosen.update(clip.file for clip in group[: round(held_out * len(group))])
-    train, valid = ([clip for clip in clips if (clip.file in chosen) is side] for side in (False, True))
-    if clips and not (train and valid):
-        raise DataError(f"{len(clips)} clips are too few to hold some out; give more, or --valid FOLDER")
-    return train, valid
+def hold_out(clips: Sequence[Clip], config: AudioConfig) -> tuple[list[Clip], list[Clip]]:
+    digests = [clip.digest(config.split_rule) for clip in clips]
+    labels = [clip.label for clip in clips]
+    return split.parts(clips, split.hold_out(digests, labels, config.held_out, "clips", rule=config.split_rule))
 
 
 def check_known(clips: Sequence[Clip], labels: Sequence[str]) -> None:

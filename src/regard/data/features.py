@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.data import split
 from regard.data.batch import Samples
 from regard.data.cells import is_missing, is_number, to_number, usable
 from regard.data.folders import user_path
@@ -69,6 +70,7 @@ class TableData:
     valid: Rows
     notes: tuple[str, ...]
     content: int
+    how: str = ""  # the validation set was chosen
 
     def report(self) -> str:
         counts = Counter(self.train.labels.tolist())
@@ -76,7 +78,7 @@ class TableData:
         numbers = sum(not c.values for c in self.columns)
         return "\n".join(
             [
-                f"{len(self.train):,} rows to train on, {len(self.valid):,} for validation; {numbers} numbers and "
+                f"{split.report(len(self.train), len(self.valid), 'rows', self.how)}; {numbers} numbers and "
                 f"{len(self.columns) - numbers} categories, {self.train.features.shape[1]} inputs in all",
                 f"{len(self.labels)} classes of {self.label!r}: {shown}",
                 *(f"one row only: {name}" for i, name in enumerate(self.labels) if counts[i] == 1),
@@ -102,11 +104,10 @@ def load_table(config: TableConfig) -> TableData:
         train, train_names = rows, names
         valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"))
     else:
-        aside = held_out([list(row.values()) for row in rows], names, config.held_out)
-        train, valid = ([r for r, a in zip(rows, aside, strict=True) if a == side] for side in (False, True))
-        train_names, valid_names = (
-            [n for n, a in zip(names, aside, strict=True) if a == side] for side in (False, True)
-        )
+        digests = [split.digest("\t".join(row.values())) for row in rows]
+        aside = split.hold_out(digests, names, config.held_out, "rows", rule=config.split_rule)
+        train, valid = split.parts(rows, aside)
+        train_names, valid_names = split.parts(names, aside)
     labels = tuple(sorted(set(train_names)))
     if len(labels) < 2:
         raise DataError(f"{path}: all rows have the {label} {labels[0]!r}; there is nothing to tell apart")
@@ -121,25 +122,13 @@ def load_table(config: TableConfig) -> TableData:
         for part, classes in ((train, train_names), (valid, valid_names))
     )
     content = int(hashlib.sha256(train_part.features.tobytes()).hexdigest()[:12], 16)
-    return TableData(labels, label, tuple(columns), train_part, valid_part, tuple(notes), content)
+    how = "" if config.valid else split.BY_CLASS
+    return TableData(labels, label, tuple(columns), train_part, valid_part, tuple(notes), content, how)
 
 
 def named_rows(table: Table) -> list[dict[str, str]]:
     """The cells of every row by column."""
     return [dict(zip(table.columns, cells, strict=True)) for cells in table.rows()]
-
-
-def held_out(rows: list[list[str]], names: list[str], share: float) -> list[bool]:
-    """Some rows of every class: by chance, but always the same, and equal rows on the same side."""
-    keys = [hashlib.sha256("\t".join(row).encode()).digest() for row in rows]
-    groups: dict[str, set[bytes]] = defaultdict(set)
-    for key, name in zip(keys, names, strict=True):
-        groups[name].add(key)
-    chosen = {key for group in groups.values() for key in sorted(group)[: round(share * len(group))]}
-    chosen = chosen or {min(max(groups.values(), key=len))}
-    if len(set(keys)) < 2:
-        raise DataError(f"{len(rows)} rows are too few to hold some out; give more, or --valid FILE")
-    return [key in chosen for key in keys]
 
 
 def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tuple[list[Column], list[str]]:

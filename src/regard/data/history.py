@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from regard.data import split
 from regard.data.batch import Samples
 from regard.data.cells import usable
 from regard.data.fetch_series import get_history
@@ -148,11 +149,9 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     for line in history.told():
         say(line)
     total = len(history)
-    sizes = config.parts if min(config.parts) >= 1 else [share * total for share in config.parts]
-    ends = [round(sum(sizes[: i + 1])) for i in range(3)]
-    if ends[2] > total:
-        raise DataError(f"{path} has {total:,} rows; data.parts want {ends[2]:,}")
-    borders = list(zip([0, *ends[:2]], ends, strict=True))
+    borders = split.in_time(total, config.parts)
+    if borders[2][1] > total:
+        raise DataError(f"{path} has {total:,} rows; data.parts want {borders[2][1]:,}")
     parts = [Windows(history.values, *border, config.lookback, config.horizon) for border in borders]
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
         if not len(windows):
@@ -165,4 +164,4 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
         f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} seen, {config.horizon} told: "
         + ", ".join(f"{len(p):,} to {w}" for p, w in zip(parts, ("train", "validate", "test"), strict=True))
     )
-    return HistoryParts(history, *parts, rows=ends[0])
+    return HistoryParts(history, *parts, rows=borders[0][1])

@@ -4,7 +4,6 @@ Own pictures are decoded once, into a prepared folder of bytes; whatever fits is
 where the model is.
 """
 
-import hashlib
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from regard import limits
-from regard.data import fingerprint, store
+from regard.data import fingerprint, split, store
 from regard.data.augment import GREY, Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
@@ -80,6 +79,7 @@ class ImageData:
     test: Part | None
     notes: tuple[str, ...] = ()  # what was passed over, and why
     files: int = 0  # a fingerprint of the images and their classes
+    how: str = ""  # the validation set was chosen
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
@@ -90,7 +90,7 @@ class ImageData:
         what = f"{P} x {P} pixels, {'grey' if C == 1 else 'in colour'}"
         return "\n".join(
             [
-                f"{len(self.train):,} images to train on, {len(self.valid):,} for validation{test}; {what}",
+                f"{split.report(len(self.train), len(self.valid), 'images', self.how)}{test}; {what}",
                 f"{len(self.labels)} classes: {', '.join(shown)}",
                 *(f"one image only: {label}" for label, n in zip(self.labels, counts, strict=True) if n == 1),
                 *self.notes,
@@ -116,9 +116,10 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
     else:
         found, labels, notes, files = own(config, say)
     train, valid = found["train"], found.get("valid")
+    how = "" if valid else split.BY_CLASS
     if valid is None:
-        train, valid = split(train, config.held_out)
-    return ImageData(labels, train, valid, found.get("test"), notes, files)
+        train, valid = hold_out(train, config)
+    return ImageData(labels, train, valid, found.get("test"), notes, files, how)
 
 
 def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -134,20 +135,9 @@ def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(round(float(x), 4) for x in mean), tuple(round(max(float(x), 1e-3), 4) for x in std)
 
 
-def split(part: Part, held_out: float) -> tuple[Part, Part]:
-    """Some images of every class held out: by rng, but always the same, and equal images on the same side."""
-    keys = [hashlib.sha256(np.ascontiguousarray(x).data).digest() for x in part.pixels]
-    groups: dict[int, set[bytes]] = defaultdict(set)
-    for key, label in zip(keys, part.labels.tolist(), strict=True):
-        groups[label].add(key)
-    chosen: set[bytes] = set()
-    for group in groups.values():
-        chosen.update(sorted(group)[: round(held_out * len(group))])
-    if not chosen:
-        chosen.add(min(max(groups.values(), key=len)))
-    aside = np.array([key in chosen for key in keys])
-    if aside.all():
-        raise DataError(f"{len(part)} images are too few to hold some out; give more, or --valid FOLDER")
+def hold_out(part: Part, config: ImagesConfig) -> tuple[Part, Part]:
+    digests = [split.digest(np.ascontiguousarray(x).tobytes()) for x in part.pixels]
+    aside = split.hold_out(digests, list(map(str, part.labels)), config.held_out, "images", rule=config.split_rule)
     return part.take(~aside), part.take(aside)
 
 

@@ -1,7 +1,7 @@
 """Labelled text to a prepared store: a tokenizer, ids and labels."""
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from regard.config import to_dict
-from regard.data import fetch, store
+from regard.data import fetch, split, store
 from regard.data.examples import Example, Tagged, read_examples, read_tagged
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LabelledConfig
@@ -54,7 +54,7 @@ def prepare_labels(config: LabelledConfig, kind: str, say: Say = to_stderr) -> P
     files = locate(config, say)
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")
-    shaping: dict[str, Any] = {k: getattr(config, k) for k in names}
+    shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
     endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they tell how a file is read
     given = None
     if config.tokenizer:
@@ -81,8 +81,9 @@ def describe(manifest: dict[str, Any]) -> str:
     total, common = sum(r["counts"].values()), sorted(r["counts"].items(), key=lambda item: -item[1])
     shown = [f"{label} {count:,} ({count / total:.1%})" for label, count in common]
     shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
+    how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else split.BY_CLASS
     lines = [
-        f"{sizes[0]:,} {texts} to train on, {sizes[1]:,} for validation, {manifest['vocab']:,} pieces",
+        f"{split.report(sizes[0], sizes[1], texts, how)}; {manifest['vocab']:,} pieces",
         f"{len(manifest['labels'])} labels: {', '.join(shown)}",
     ]
     if r["empty"]:
@@ -122,14 +123,9 @@ def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple
     train, valid = ([row for row in part if not is_empty(row)] for part in (rows, others))
     empty = len(rows) + len(others) - len(train) - len(valid)
     if valid_file is None:
-        train, valid = split(train, config.held_out)
+        train, valid = hold_out(train, config, f"examples in {train_file}")
     if not train or not valid:
-        labels = set(labels_of(train))
-        once = f"; {len(labels):,} labels, each of one example: is that the column? (--label NAME)"
-        raise DataError(
-            f"{train_file}: {len(train)} examples to train on and {len(valid)} held out; give more, "
-            f"or held-out ones of their own: --valid FILE{once * (len(labels) == len(train) > 2)}"
-        )
+        raise DataError(f"{train_file} has {len(train)} examples and {valid_file} has {len(valid)}; give more")
     return train, valid, empty
 
 
@@ -144,18 +140,9 @@ def content(row: Example | Tagged) -> str:
     return "\t".join(row.words) if isinstance(row, Tagged) else f"{row.text.strip()}\t{(row.second or '').strip()}"
 
 
-def split(rows: Sequence[Any], held_out: float) -> tuple[list[Any], list[Any]]:
-    """Some examples of every class held out: by chance, but always the same, and equal texts on the same side."""
-    groups: dict[str, list[str]] = defaultdict(list)
-    for text, label in {content(row): getattr(row, "label", "") for row in rows}.items():
-        groups[label].append(text)
-    chosen: set[str] = set()
-    for texts in groups.values():
-        texts.sort(key=lambda text: hashlib.sha256(text.encode()).digest())
-        chosen.update(texts[: round(held_out * len(texts))])
-    if not chosen and len(largest := max(groups.values(), key=len, default=[])) > 1:
-        chosen.add(largest[0])  # never the only example of a class
-    return [row for row in rows if content(row) not in chosen], [row for row in rows if content(row) in chosen]
+def hold_out(rows: Sequence[Any], config: LabelledConfig, what: str) -> tuple[list[Any], list[Any]]:
+    digests, labels = [split.digest(content(row)) for row in rows], [getattr(row, "label", "") for row in rows]
+    return split.parts(rows, split.hold_out(digests, labels, config.held_out, what, rule=config.split_rule))
 
 
 def labels_of(rows: Rows) -> list[str]:

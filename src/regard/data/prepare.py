@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import to_dict
-from regard.data import fetch, store
+from regard.data import fetch, split, store
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.pairs import PairFiles, clean, read_pairs
-from regard.data.settings import PairsConfig
+from regard.data.settings import LEGACY_SPLIT, PairsConfig
 from regard.data.store import Column, Prepared, StoreWriter
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
@@ -58,7 +58,8 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
         for name in ("train_source", "train_target", "valid_source", "valid_target")
         if (path := getattr(files, name)) is not None
     }
-    shaping = {k: getattr(config, k) for k in ("vocab", "split", "max_length", "max_ratio", "max_words")}
+    names = ("vocab", "split", "max_length", "max_ratio", "max_words")
+    shaping = {k: getattr(config, k) for k in names} | split.key(config, files.valid_source)
     ready = store.prepare(
         store.key(VERSION, shaping, hashes),
         lambda writer: _build(config, files, hashes, writer),
@@ -117,7 +118,7 @@ def describe(manifest: dict[str, Any]) -> str:
 
 
 def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer: StoreWriter) -> dict[str, Any]:
-    survey = _Survey(files)
+    survey = _Survey(files, config.split_rule)
     if files.valid_source is None:
         files = _hold_out(files, survey.held_out, writer.folder)
     reader = _Reader(files, config.max_words, survey.held_out)
@@ -195,7 +196,7 @@ def _write_train(
 class _Survey:
     """One pass before any work: counts the pairs, checks them, and picks what to hold out where that is needed."""
 
-    def __init__(self, files: PairFiles):
+    def __init__(self, files: PairFiles, rule: str):
         self.pairs = 0
         smallest: list[int] = []  # a heap of negated hashes: the largest of the smallest comes first
         chosen: dict[int, str] = {}
@@ -211,7 +212,7 @@ class _Survey:
             chosen[order] = source
             if len(chosen) > HELD_OUT:
                 del chosen[-heapq.heappop(smallest)]
-        most = max(1, self.pairs // 100)
+        most = max(1, self.pairs // 100 if rule == LEGACY_SPLIT else split.count(self.pairs, 0.01))
         self.held_out = {chosen[order] for order in sorted(chosen)[:most]}
 
 

@@ -3,9 +3,9 @@
 Times may be irregular, bands several, errors known or not. What cannot be used is dropped, counted and told.
 """
 
-import hashlib
+import itertools
 import tarfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 
 from regard import limits
+from regard.data import split
 from regard.data.cells import usable
 from regard.data.fetch_series import SeriesFiles, get_series
 from regard.data.files import ending
 from regard.data.folders import Say, to_stderr, user_path
-from regard.data.settings import SeriesConfig
+from regard.data.settings import LEGACY_SPLIT, SeriesConfig
 from regard.data.tables import (
     COPIES,
     ENDINGS,
@@ -333,6 +334,7 @@ class SeriesParts:
 
     train: Curves
     valid: Curves
+    how: str = ""  # the validation set was chosen
 
 
 def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
@@ -357,19 +359,16 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
     if valid is not None:
         train, held = curves, read_series(valid, config, files.labels, labelled)
     else:
-        inside = held_out(curves.ids, curves.labels or [""] * len(curves), config.folds, config.fold)
-        train, held = (part(curves, np.flatnonzero(inside == want).tolist()) for want in (False, True))
+        aside = held_out(curves, config)
+        train, held = (part(curves, np.flatnonzero(aside == side).tolist()) for side in (False, True))
+    how = "" if valid else split.BY_CLASS if any(curves.labels) else split.BY_CONTENT
     if not labelled:
-        if not len(held):
-            raise DataError(
-                f"{files.train}: {len(train):,} series are too few to hold some out; give more, or --valid FILE"
-            )
-        return SeriesParts(train, with_bands(held, train.band_names))
+        return SeriesParts(train, with_bands(held, train.band_names), how)
     classes = sorted(set(train.labels))
     if not len(held) or len(classes) < 2:
         what = f"{len(train):,} series of {len(classes)} classes to train on and {len(held):,} held out"
-        raise DataError(f"{files.train}: {what}; wanted at least two classes, and a few series of each")
-    return SeriesParts(train, fitting(held, train.band_names, classes))
+        raise DataError(f"{files.train}: {what}; expected at least two classes, and a few series of each")
+    return SeriesParts(train, fitting(held, train.band_names, classes), how)
 
 
 def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
@@ -378,18 +377,17 @@ def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
     return read_series(files.test, config, files.labels) if files.test else None
 
 
-def held_out(ids: Sequence[str], labels: Sequence[str], folds: int, fold: int) -> np.ndarray:
-    """Which series are held out: part `fold` of `folds` of every class; by chance, but always the same."""
-    groups: dict[str, list[int]] = defaultdict(list)
-    for i, label in enumerate(labels):
-        groups[label].append(i)
-    chosen = np.zeros(len(ids), bool)
-    named = sorted(groups, key=lambda label: (not label, label))  # series of no class change nothing for the others
-    for start, label in enumerate(named):  # the first of each class in another part, or part 0 gets all rests
-        rows = sorted(groups[label], key=lambda i: hashlib.sha256(ids[i].encode()).digest())
-        if len(rows) > 1:
-            chosen[[row for place, row in enumerate(rows) if (place + start) % folds == fold]] = True
-    return chosen
+def held_out(curves: Curves, config: SeriesConfig) -> np.ndarray:
+    """Which series are held out: fold `fold` of `folds`."""
+    labels = curves.labels or [""] * len(curves)
+    if config.split_rule == LEGACY_SPLIT:
+        return split.legacy_folds([split.digest(name) for name in curves.ids], labels, config.folds, config.fold)
+    columns = [x for x in (curves.times, curves.values, curves.bands) if x is not None]
+    digests = [
+        split.digest(b"".join(x[start:stop].tobytes() for x in columns))
+        for start, stop in itertools.pairwise(curves.offsets)
+    ]
+    return split.hold_out(digests, labels, 1 / config.folds, "series", config.fold)
 
 
 def fitting(curves: Curves, bands: tuple[str, ...], classes: Sequence[str]) -> Curves:

@@ -16,6 +16,7 @@ SPLITS = ("text", "spaces")
 BORDERS = ("files", "blank", "lines")
 NEGATIVES = ("random", "swapped")
 SHAPES = ("shear_x", "shear_y", "shift_x", "shift_y", "turn")  # operations of RandAugment
+SPLIT, LEGACY_SPLIT = "v2", "v1"  # how `regard.data.split` chooses a validation set; what runs that name no rule had
 COLOURS = ("brightness", "contrast", "colour", "solarise", "posterise", "sharpness")
 
 
@@ -42,7 +43,18 @@ def label_option(help: str = "The column of the label.", shown: str = "label, se
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairsConfig:
+class HeldOut:
+    """What is recorded of a validation set that is chosen from the training data."""
+
+    split_rule: str = SPLIT
+
+    def __post_init__(self):
+        if self.split_rule not in (SPLIT, LEGACY_SPLIT):
+            raise unknown("rule to split by", self.split_rule, (SPLIT, LEGACY_SPLIT))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsConfig(HeldOut):
     """Parallel text for translation: a known `name`, or the user's own files."""
 
     name: str = ""
@@ -60,6 +72,7 @@ class PairsConfig:
     bpe_dropout: float = 0.0
 
     def __post_init__(self):
+        super().__post_init__()
         if self.split not in SPLITS:
             raise ConfigError(f"data.split is 'text' or 'spaces', got {self.split!r}")
         at_least(self, "data.", vocab=0, max_length=2, max_ratio=1, max_words=0)
@@ -67,7 +80,7 @@ class PairsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextConfig:
+class TextConfig(HeldOut):
     """Text to learn the next token of: a known `name`, or a file, a folder of .txt and .md, or a .jsonl at `path`."""
 
     name: str = ""
@@ -84,6 +97,7 @@ class TextConfig:
     template: str = ""  # how the prompts of records are worded, as in "Summarise: {prompt}"
 
     def __post_init__(self):
+        super().__post_init__()
         if self.tokens not in TOKENS:
             raise unknown("way to cut text", self.tokens, TOKENS)
         open_share(self, "held_out")
@@ -122,7 +136,7 @@ class MaskedConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledConfig:
+class LabelledConfig(HeldOut):
     """Texts with their classes, or sentences with a tag for each word: a known `name`, or a file at `path`."""
 
     name: str = ""
@@ -140,6 +154,7 @@ class LabelledConfig:
     balanced: bool = False  # whether all classes weigh alike in the loss, however rare
 
     def __post_init__(self):
+        super().__post_init__()
         open_share(self, "held_out")
         at_least(self, "data.", vocab=0, max_length=4)
 
@@ -165,7 +180,7 @@ class Augment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagesConfig:
+class ImagesConfig(HeldOut):
     """A known `name`, or a `path`: a folder with a folder for each class, or a table of paths and labels."""
 
     name: str = ""
@@ -179,6 +194,7 @@ class ImagesConfig:
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self):
+        super().__post_init__()
         open_share(self, "held_out")
         at_least(self, "data.", size=0)
         if self.channels not in (0, 1, 3):
@@ -186,7 +202,7 @@ class ImagesConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig:
+class TableConfig(HeldOut):
     """A table at `path`, whose column `label` is predicted from the others."""
 
     path: str = file_setting()
@@ -196,11 +212,12 @@ class TableConfig:
     balanced: bool = False  # whether rare classes are sampled as often as common ones
 
     def __post_init__(self):
+        super().__post_init__()
         open_share(self, "held_out")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionsConfig:
+class CaptionsConfig(HeldOut):
     """A known `name`, or a table at `path` with a row for each caption, and its `images`."""
 
     name: str = ""
@@ -217,6 +234,7 @@ class CaptionsConfig:
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self):
+        super().__post_init__()
         at_least(self, "data.", size=1, vocab=0, max_length=2)
         open_share(self, "held_out")
         if self.augment.mixup or self.augment.cutmix:
@@ -224,7 +242,7 @@ class CaptionsConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesConfig:
+class SeriesConfig(HeldOut):
     """Series with their classes: a known `name`, or a file or folder at `path`. "" takes a column by its usual name."""
 
     name: str = ""
@@ -249,6 +267,7 @@ class SeriesConfig:
     weights: tuple[str, ...] = ()  # class=weight of the weighted loss that is reported; the others weigh 1
 
     def __post_init__(self):
+        super().__post_init__()
         at_least(self, "data.", folds=2, fold=0, max_length=1, window=0, jitter=0)
         fraction(self, "hide", "data.")
         fraction(self, "thin", "data.")
@@ -280,7 +299,7 @@ class HistoryConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AudioConfig:
+class AudioConfig(HeldOut):
     """A known `name`, or a `path`: a folder, a tar archive of one, or a table of files and labels."""
 
     name: str = ""
@@ -295,6 +314,7 @@ class AudioConfig:
     widest: float = 0.2  # of the clip, and of the bands, that one such stretch may take
 
     def __post_init__(self):
+        super().__post_init__()
         open_share(self, "held_out", "widest")
         at_least(self, "data.", seconds=0.1, mels=1, masks=0)
 

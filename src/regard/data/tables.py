@@ -101,8 +101,8 @@ class Table:
         return names
 
     def labels(self, name: str) -> list[str]:
-        """The cells as names, none of which may be empty. (`none` or `?` may well be a class.)"""
-        labels = self.names(name)
+        """The cells without white space around them, none of which may be empty. (`none` or `?` may be a class.)"""
+        labels = [cell.strip() for cell in self.text(name)]
         if "" in labels:
             raise DataError(f"{self.where(labels.index(''))}: no label; fill in the column {name!r}")
         return labels

@@ -9,6 +9,7 @@ from typing import Any
 
 from regard import checkpoint
 from regard.config import from_dict, no_run, unknown
+from regard.data.settings import LEGACY_SPLIT
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.models.registry import MODELS
 from regard.tasks.registry import TASKS, get
@@ -28,7 +29,14 @@ def finetune_run(start: Path, task: str, data: Any, device: str = "cpu", lora: i
     if not known.can_finetune:
         able = [name for name, other in TASKS.items() if other.can_finetune]
         raise ConfigError(f"no model is fine-tuned to {task} yet; there are: {', '.join(able)}")
-    return known.finetune_run(start, data, device.split(":")[0], lora)
+    return known.finetune_run(start, split_as(start, data), device.split(":")[0], lora)
+
+
+def split_as(start: Path, data: Any) -> Any:
+    """`data` split by the rule of the run that is fine-tuned, so that nothing it was trained on becomes validation."""
+    if not hasattr(data, "split_rule") or not (start / "run.json").is_file():
+        return data
+    return dataclasses.replace(data, split_rule=getattr(read_run(start).data, "split_rule", data.split_rule))
 
 
 def resolve_config(run: Run) -> Run:
@@ -61,7 +69,9 @@ def run_from_dict(values: dict[str, Any]) -> Run:
     if isinstance(values.get("model"), dict):
         values["model"] = from_dict(MODELS[arch][0], values["model"], "model.")
     if isinstance(values.get("data"), dict):
-        values["data"] = from_dict(get(str(values.get("task"))).settings, values["data"], "data.")
+        settings: Any = get(str(values.get("task"))).settings
+        before = {"split_rule": LEGACY_SPLIT} if hasattr(settings, "split_rule") else {}  # who names none had this one
+        values["data"] = from_dict(settings, before | values["data"], "data.")
     run = from_dict(Run, values)
     check_run(run)
     return run

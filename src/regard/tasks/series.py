@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from regard.data import split
 from regard.data.settings import SeriesConfig
 from regard.errors import ConfigError
 from regard.tasks import presets
@@ -67,7 +68,7 @@ class FillSeries(Task):
         parts = read_parts(data, say, labelled=self.labelled)
         if data.balanced and (not set(parts.train.labels) - {""} or "" in parts.train.labels):
             raise ConfigError("data.balanced goes by the labels, and not all of these series have one; leave it out")
-        report(parts.train, parts.valid, data, say)
+        report(parts.train, parts.valid, data, parts.how, say)
         return parts
 
     def fit(self, run: "Run", data: "SeriesParts") -> "Run":
@@ -166,17 +167,14 @@ def labels_of(data: "SeriesParts") -> tuple[str, ...]:
     return tuple(sorted({*data.train.labels} - {""}))
 
 
-def report(train: "Curves", valid: "Curves", data: SeriesConfig, say: Say) -> None:
+def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: Say) -> None:
     common = Counter(label for label in train.labels if label).most_common()
     shown = [f"{label} {n:,} ({n / len(train):.1%})" for label, n in common]
     shown = shown if len(shown) <= 14 else [*shown[:14], f"and {len(shown) - 14} more"]
     points = f"{int(train.lengths.min())} to {int(train.lengths.max())} points, {len(train.band_names)} bands"
-    say(f"{len(train):,} series to train on, {len(valid):,} for validation; {points}")
-    say(
-        f"{len(common)} labels: {', '.join(shown)}"
-        if common
-        else "no labels: the validation set is a random part of all"
-    )
+    say(f"{split.report(len(train), len(valid), 'series', how)}; {points}")
+    if common:
+        say(f"{len(common)} labels: {', '.join(shown)}")
     if cut := int((train.lengths > data.max_length).sum()):
         say(f"cut {cut:,}: longer than {data.max_length} points (--set data.max_length=…)")
 

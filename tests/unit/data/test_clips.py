@@ -15,12 +15,12 @@ from regard.data.clips import (
     Clip,
     ClipSource,
     Pictures,
+    hold_out,
     list_clips,
     load_clips,
     masked,
     padded,
     parts,
-    split,
 )
 from regard.errors import ConfigError, DataError
 
@@ -98,15 +98,16 @@ def test_a_table_names_files_beside_it(folder):
 
 
 def test_some_of_every_class_are_held_out_always_the_same():
-    clips = [Clip(f"{label}/{n}.wav", label) for label in "ab" for n in range(50)]
-    train, valid = split(clips, 0.1)
+    clips = [Clip(f"{label}/{n}.wav", label, data=f"{label}{n}".encode()) for label in "ab" for n in range(50)]
+    train, valid = hold_out(clips, AudioConfig())
     assert sorted(c.label for c in valid) == ["a"] * 5 + ["b"] * 5
     assert {c.file for c in train} | {c.file for c in valid} == {c.file for c in clips}
-    assert split(clips[::-1], 0.1)[1] == valid[::-1]
-    alike = [Clip(f"{label}/{voice}/{n}.wav", label) for label in "ab" for voice in range(25) for n in range(2)]
-    assert sorted(c.label for c in split(alike, 0.1)[1]) == ["a"] * 5 + ["b"] * 5, "whatever they are called"
+    assert hold_out(clips[::-1], AudioConfig())[1] == valid[::-1]
+    twice = [Clip(f"again/{c.file}", c.label, c.data) for c in clips]
+    train, valid = hold_out([*clips, *twice], AudioConfig())
+    assert len(valid) == 20 and not {c.data for c in train} & {c.data for c in valid}, "a copy is the same clip"
     with pytest.raises(DataError, match="too few"):
-        split(clips[:2], 0.1)
+        hold_out([clips[0], clips[-1]], AudioConfig())
 
 
 def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
@@ -133,7 +134,7 @@ def test_nothing_to_tell_apart_is_an_error(tmp_path, make, said):
     if path := make(tmp_path):
         path.parent.mkdir()
         for n in range(10):
-            path.with_name(f"{n}.wav").write_bytes(tone(100))
+            path.with_name(f"{n}.wav").write_bytes(tone(100 + n))
     with pytest.raises(DataError, match=said):
         load_clips(AudioConfig(path=str(tmp_path)), quiet)
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from regard.data import image_sets, images
 from regard.data.augment import Augment
-from regard.data.images import ImagesConfig, ImageSource, Part, load_images, read_image, split, spread_of
+from regard.data.images import ImagesConfig, ImageSource, Part, hold_out, load_images, read_image, spread_of
 from regard.data.loader import FixedSize, Loader
 from regard.errors import ConfigError, DataError
 
@@ -40,7 +40,10 @@ def test_a_folder_for_each_class(photos):
     red = data.train.labels == 1
     assert data.train.pixels[red][:, 0].mean() > 190 > 60 > data.train.pixels[red][:, 2].mean()
     assert sorted(data.valid.labels.tolist()) == [0, 0, 0, 1, 1, 1]  # of every class alike
-    assert "18 images to train on, 6 for validation; 8 x 8 pixels, in colour" in data.report()
+    assert (
+        "18 images to train on, 6 for validation: 25 % of each class, chosen by a hash of the content" in data.report()
+    )
+    assert "content; 8 x 8 pixels, in colour" in data.report()
 
 
 def test_a_table_of_paths_and_labels_reads_the_same(photos, tmp_path):
@@ -152,7 +155,7 @@ def test_mean_and_spread_are_those_of_pixels_from_all_over():
 
 def test_equal_images_are_held_out_together():
     pixels = np.repeat(np.random.default_rng(0).integers(0, 256, (30, 1, 4, 4)).astype(np.uint8), 2, 0)
-    train, valid = split(Part(pixels, np.repeat(np.arange(30) % 2, 2)), 0.2)
+    train, valid = hold_out(Part(pixels, np.repeat(np.arange(30) % 2, 2)), ImagesConfig(held_out=0.2))
     seen = {x.tobytes() for x in train.pixels}
     assert len(valid) == 12 and not any(x.tobytes() in seen for x in valid.pixels)
 

@@ -6,7 +6,7 @@ import torch
 
 from regard.data.batch import collate_labelled
 from regard.data.examples import Example
-from regard.data.labelled import LabelledConfig, first_pieces, prepare_labels, read_parts, split
+from regard.data.labelled import LabelledConfig, first_pieces, hold_out, prepare_labels, read_parts
 from regard.data.loader import Loader, in_order
 from regard.data.sources import LabelledSource
 from regard.data.tokenizers.wordpiece import WordPiece
@@ -43,12 +43,16 @@ def test_prepared_once_and_reported(reviews):
 
 def test_equal_texts_stay_on_one_side_and_every_class_is_held_out():
     rows = [Example(f"text {i // 2}", None, "ab"[i // 2 % 2]) for i in range(80)]
-    train, valid = split(rows, 0.25)
+    split = lambda rows, share=0.25: hold_out(rows, LabelledConfig(held_out=share), "texts")  # noqa: E731
+    train, valid = split(rows)
     assert not {r.text for r in train} & {r.text for r in valid}
     assert len(valid) == 20 and sum(r.label == "a" for r in valid) == 10
-    assert split(rows[::-1], 0.25)[1] == valid[::-1], "the order of the file decides nothing"
+    assert split(rows[::-1])[1] == valid[::-1], "the order of the file decides nothing"
     assert len(split(rows[:8], 0.1)[1]) > 0, "a part that rounds to none is still a text"
-    assert split(rows[:4], 0.1) == (rows[:4], []), "but never the only one of its class"
+    with pytest.raises(
+        DataError, match="4 texts, 2 of them different, are too few to hold some out"
+    ):  # never the only one of its class
+        split(rows[:4])
 
 
 def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
@@ -63,8 +67,8 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
     ("text", "said"),
     [
         ("text,label\na,pos\nb,pos\n", "all examples have the label 'pos'"),
-        ("text,label\na,pos\n,neg\n", "1 examples to train on and 0 held out"),
-        ("text,label\na,pos\nb,neg\n", "2 examples to train on and 0 held out"),
+        ("text,label\na,pos\n,neg\n", "1 examples in .*r.csv are too few to hold some out"),
+        ("text,label\na,pos\nb,neg\n", "2 examples in .*r.csv are too few to hold some out"),
         ("text,label\n", "has no rows"),
     ],
 )

@@ -229,7 +229,7 @@ def test_an_interruption_or_a_full_disk_leaves_nothing_behind(corpus, write, qui
             prepare(config(files), quiet)
     assert isinstance(e.value, KeyboardInterrupt) or "disk is full" in str(e.value)
     assert leftovers() == []
-    assert len(prepare(config(files), quiet).train["source"]) == 50 - 1
+    assert len(prepare(config(files), quiet).train["source"]) == 50 - 2
 
 
 def test_a_damaged_folder_is_refused(corpus, write, quiet):

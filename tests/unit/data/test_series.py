@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from regard.data.cells import to_number
-from regard.data.series import SeriesConfig, held_out, read_parts, read_series, with_bands
+from regard.data.series import Long, SeriesConfig, gather, held_out, read_parts, read_series, with_bands
 from regard.data.tables import parse_table, read_table
 from regard.errors import ConfigError, DataError
 
@@ -142,8 +142,10 @@ def test_what_cannot_be_read_is_said(tmp_path, text, config, says):
 
 
 def test_parts_of_a_cross_validation_share_all_series_and_every_class_alike():
-    ids, labels = [str(i) for i in range(103)], ["a"] * 60 + ["b"] * 42 + ["c"]
-    parts = np.array([held_out(ids, labels, 5, fold) for fold in range(5)])
+    n, labels = np.arange(103.0), ["a"] * 60 + ["b"] * 42 + ["c"]
+    curves = gather(Long(n.astype(int).astype(str), n, n, None, None, np.array(labels)))
+    assert curves.labels == labels
+    parts = np.array([held_out(curves, SeriesConfig(folds=5, fold=fold)) for fold in range(5)])
     assert parts.sum(0).tolist() == [1] * 102 + [0], "each once; the only example of its class never"
     for label, counts in (("a", [12] * 5), ("b", [8, 8, 8, 9, 9])):
         assert sorted(int(p[np.array(labels) == label].sum()) for p in parts) == counts

@@ -1,0 +1,146 @@
+"""Which examples validate: chosen by a hash of their content, of every class alike; by time where the order matters.
+
+Equal content is never on both sides, and the order of the rows decides nothing. A run records the rule it was split by
+(`data.split_rule`), so that it keeps its validation set when the rule changes.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from regard.data.settings import LEGACY_SPLIT
+from regard.errors import ConfigError, DataError
+
+MANY = 10  # examples from which on at least two are held out
+BY_CLASS = "of each class, chosen by a hash of the content"
+BY_CONTENT = "chosen by a hash of the content"
+T = TypeVar("T")
+
+
+def digest(content: str | bytes) -> bytes:
+    """What stands for a content; examples that belong together share one, as captions share that of their image."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).digest()
+
+
+def key(config: Any, valid: Path | None) -> dict[str, str]:
+    """What the rule adds to the name of a prepared folder, unless there are data to validate on: those need none, and
+    the folders of older runs keep their names."""
+    return {} if valid or config.split_rule == LEGACY_SPLIT else {"split_rule": config.split_rule}
+
+
+def count(total: int, share: float) -> int:
+    """How many of `total` are held out: the share, at least two of ten or more, never all."""
+    return max(0, min(max(round(share * total), 2 if total >= MANY else 1), total - 1))
+
+
+def hold_out(
+    digests: Sequence[bytes],
+    labels: Sequence[str] | None,
+    share: float,
+    what: str,
+    fold: int = 0,
+    rule: str = "",
+) -> np.ndarray:
+    """Which examples are held out: a share of every class, the rests of the division shared fairly among the classes;
+    never the only example of a class. Examples without a class ("") change nothing for the others.
+
+    Parts `fold` 0 to N - 1 with a share of 1/N are those of a cross-validation: each example is in one of them.
+    """
+    labels = [""] * len(digests) if labels is None else labels
+    if rule == LEGACY_SPLIT:
+        chosen = _legacy(digests, labels, share)
+    else:
+        chosen = _chosen(digests, labels, Fraction(share).limit_denominator(1000), fold)
+        left = {label for unit, label in zip(digests, labels, strict=True) if unit not in chosen}
+        chosen -= {unit for unit, label in zip(digests, labels, strict=True) if label not in left}
+    aside = np.array([unit in chosen for unit in digests], bool)
+    if not aside.any() or aside.all():
+        once = 2 < len(digests) == len(set(labels))
+        hint = f"; {len(digests):,} labels, each of one example: is that the column? (--label NAME)" * once
+        different = f", {len(set(digests)):,} of them different," * (len(set(digests)) < len(digests))
+        raise DataError(
+            f"{len(digests):,} {what}{different} are too few to hold some out; give more, or --valid FILE{hint}"
+        )
+    return aside
+
+
+def _chosen(digests: Sequence[bytes], labels: Sequence[str], share: Fraction, fold: int) -> set[bytes]:
+    """Of each class the first in the order of their hashes; of a later fold, those that follow."""
+    classes = _classes(digests, labels, min)
+    several = {label: sorted(units) for label, units in classes.items() if len(units) > 1}
+    total, before, chosen = sum(map(len, several.values())), 0, set[bytes]()
+    least = min(2 if len(digests) >= MANY else 1, total // 2)
+    if share * total < least:
+        if fold:
+            raise ConfigError(f"data.fold is {fold}, but {total:,} examples make no folds of {least}; set data.folds")
+        share = Fraction(least, total)
+    for label in sorted(several, key=lambda label: (not label, label)):
+        units = several[label]
+        edges = [[_round((g + f) * share) for g in (before, before + len(units))] for f in range(fold + 1)]
+        sizes = [stop - start for start, stop in edges]
+        chosen.update(units[sum(sizes[:-1]) :][: min(sizes[-1], len(units) - 1)])
+        before += len(units)
+    return chosen
+
+
+def _classes(digests: Sequence[bytes], labels: Sequence[str], pick: Any) -> dict[str, list[bytes]]:
+    """The different contents of each class; `pick` says whose a content with two labels is."""
+    label_of: dict[bytes, str] = {}
+    for unit, label in zip(digests, labels, strict=True):
+        label_of[unit] = pick(label_of.get(unit, label), label)
+    classes: dict[str, list[bytes]] = defaultdict(list)
+    for unit, label in label_of.items():
+        classes[label].append(unit)
+    return classes
+
+
+def _round(x: Fraction) -> int:
+    return floor(x + Fraction(1, 2))
+
+
+def parts(rows: Iterable[T], aside: np.ndarray) -> tuple[list[T], list[T]]:
+    """The rows to train on, and those held out."""
+    both: tuple[list[T], list[T]] = ([], [])
+    for row, held in zip(rows, aside, strict=True):
+        both[int(held)].append(row)
+    return both
+
+
+def in_time(total: int, shares: Sequence[float]) -> list[tuple[int, int]]:
+    """Parts of `total` rows that follow each other: where each begins and ends. `shares` may be numbers of rows."""
+    sizes = shares if min(shares) >= 1 else [share * total for share in shares]
+    ends = [round(sum(sizes[: i + 1])) for i in range(len(sizes))]
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def report(train: int, valid: int, what: str, how: str = "") -> str:
+    """One sentence; `how` is empty where the validation set is somebody's own."""
+    line = f"{train:,} {what} to train on, {valid:,} for validation"
+    return f"{line}: {100 * valid / (train + valid):.0f} % {how}" if how else line
+
+
+# Runs of before: their validation sets must not change
+
+
+def _legacy(digests: Sequence[bytes], labels: Sequence[str], share: float) -> set[bytes]:
+    """Every class rounded on its own, and one example where that leaves none."""
+    classes = {label: sorted(units) for label, units in _classes(digests, labels, lambda _, last: last).items()}
+    chosen = {unit for units in classes.values() for unit in units[: round(share * len(units))]}
+    largest = max(classes.values(), key=len, default=[])
+    return chosen or set(largest[:1] if len(largest) > 1 else ())
+
+
+def legacy_folds(digests: Sequence[bytes], labels: Sequence[str], folds: int, fold: int) -> np.ndarray:
+    """The folds of series: the n-th of each class in the order of their ids, counted from another one in each."""
+    chosen = np.zeros(len(digests), bool)
+    for start, label in enumerate(sorted(set(labels), key=lambda label: (not label, label))):
+        rows = sorted((i for i, other in enumerate(labels) if other == label), key=lambda i: digests[i])
+        if len(rows) > 1:
+            chosen[[row for place, row in enumerate(rows) if (place + start) % folds == fold]] = True
+    return chosen
