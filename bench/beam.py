@@ -43,7 +43,7 @@ def trained(folder: str, file: str) -> None:
     """Text in, text out. transformers gets sentences sorted by length too, in batches of the same size."""
     import transformers
 
-    from regard.predictors import load
+    from regard.tasks.load import load
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     texts = Path(file).read_text(encoding="utf-8").splitlines()

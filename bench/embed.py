@@ -52,7 +52,7 @@ def mean(hidden: torch.Tensor, mask: torch.Tensor) -> np.ndarray:
 
 
 def regard(threads: int, int8: bool = False) -> Embed:
-    from regard.predictors import load
+    from regard.tasks.load import load
 
     torch.set_num_threads(threads)
     return load("minilm", int8=int8).embed

@@ -10,14 +10,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.predictors import load
     from regard.tasks import train_run
+    from regard.tasks.load import load
     from regard.train.run import Run
 
 __version__ = "0.1.0"
 __all__ = ["Run", "load", "train_run"]
 
-_HOME = {"Run": "regard.train.run", "load": "regard.predictors", "train_run": "regard.tasks"}
+_HOME = {"Run": "regard.train.run", "load": "regard.tasks.load", "train_run": "regard.tasks"}
 
 
 def __getattr__(name: str) -> Any:

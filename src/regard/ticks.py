@@ -2,11 +2,16 @@
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from dataclasses import dataclass
+
+from regard.words import duration
 
 WIPE = "\r\x1b[K"
+MOMENT = 2.0  # seconds before progress is shown
 PATIENT = 10.0  # seconds between passing lines where they cannot be written over
 _hear: ContextVar[Callable[[int], None] | None] = ContextVar("hear", default=None)
 
@@ -50,7 +55,49 @@ def _print(text: str) -> None:
         print(text, end="", file=sys.stderr, flush=True)
 
 
-def duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(max(seconds, 0)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+@dataclass(frozen=True, kw_only=True)
+class Console:
+    """The person at the terminal: remarks and progress on stderr, or nothing if they want quiet."""
+
+    quiet: bool = False
+
+    def say(self, text: str) -> None:
+        """A remark for the person watching: on stderr, so that results can be piped."""
+        if not self.quiet:
+            say(text)
+
+    @contextmanager
+    def progress(self, what: str, total: int = 0) -> Iterator[None]:
+        """How far the work inside has come, how fast, and the time left, once it takes longer than a moment."""
+        line = Line(what, total)
+        with nullcontext() if self.quiet else hearing(line.hear):
+            try:
+                yield
+            finally:
+                settle(wipe=True)
+
+
+class Line:
+    """One line of progress, written over itself; where that cannot be, a new one now and then."""
+
+    def __init__(self, what: str, total: int):
+        self.what, self.total, self.done = what, total, 0
+        self.live = sys.stderr.isatty()
+        self.start = time.monotonic()
+        self.next = self.start + MOMENT
+
+    def hear(self, done: int) -> None:
+        self.done += done
+        now = time.monotonic()
+        if now < self.next or not self.done:
+            return
+        self.next = now + (MOMENT / 10 if self.live else PATIENT)
+        say(self.text(now - self.start), passing=self.live)
+
+    def text(self, seconds: float) -> str:
+        rate = self.done / seconds
+        parts = [self.what, f"{self.done:,}" + (f" of {self.total:,}" if self.total else "")]
+        parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
+        if self.total:
+            parts.append(f"{duration((self.total - self.done) / rate)} left")
+        return " · ".join(parts)

@@ -19,7 +19,8 @@ from regard.data import catalog
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.models import build, fetched
 from regard.models.bert import BertConfig
-from regard.predictors import Embedder, load
+from regard.predictors import Embedder
+from regard.tasks.load import load
 
 LINES = ["A cat sits on the mat.", "Stocks fell, sharply.", "", "Be alert! BERT will hurt!", "the kitten naps " * 40]
 

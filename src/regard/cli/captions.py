@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import write_rows
-from regard.cli.common import Beam, Device, Flags, Json, Run, pick_device, show, table, write_lines
+from regard.cli.common import Beam, Device, Json, Run, pick_device, show, write_lines
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.predictors import ImageCaptioner
@@ -38,9 +40,10 @@ def caption(
       regard caption runs/cap picture.jpg --attention words.png
       regard predict runs/cap photos/ --out captions.csv
     """
-    from regard.predictors import ImageCaptioner, load
+    from regard.predictors import ImageCaptioner
+    from regard.tasks.load import load
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if attention:
         from regard.explain.picture import check_picture
 
@@ -66,7 +69,7 @@ def caption(
 
 
 def evaluate_captions(
-    model: "ImageCaptioner", run: str, data: str, beam: int, json: bool, out: Path | None, flags: Flags
+    model: "ImageCaptioner", run: str, data: str, beam: int, json: bool, out: Path | None, flags: Console
 ) -> None:
     """BLEU-4 and CIDEr of the held-out images, and of the same captions given to other images."""
     from regard.data.captions import CaptionsConfig, captioned, load_captions
@@ -105,7 +108,7 @@ def evaluate_captions(
 
 
 def predict_captions(
-    model: "ImageCaptioner", file: Path, out: Path | None, beam: int, json: bool, flags: Flags
+    model: "ImageCaptioner", file: Path, out: Path | None, beam: int, json: bool, flags: Console
 ) -> None:
     """Every image of a folder, or one, with its caption."""
     from regard.data.images import files_of
@@ -118,7 +121,7 @@ def predict_captions(
     write_rows(captioned_rows(model, files, beam, flags), out, json, flags, "images", len(files))
 
 
-def captioned_rows(model: "ImageCaptioner", files: list[Path], beam: int, flags: Flags) -> Iterator[dict[str, Any]]:
+def captioned_rows(model: "ImageCaptioner", files: list[Path], beam: int, flags: Console) -> Iterator[dict[str, Any]]:
     """A row for each file, in order; one that cannot be read gets no caption, and is told of."""
     import numpy as np
 

@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.common import Flags, show, table, write_lines
+from regard.cli.common import show, write_lines
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.predictors.labeller import Answer
@@ -31,7 +33,7 @@ def judge_classes(
     said: Sequence[str],
     unit: str,
     picture: str,
-    flags: Flags,
+    flags: Console,
 ) -> tuple[dict[str, Any], str]:
     """N L probabilities against N true classes: all scores, and the same as text.
 
@@ -83,7 +85,7 @@ def class_table(classes: Any) -> str:
 
 
 def write_rows(
-    rows: Iterable[dict[str, Any]], out: Path | None, json: bool, flags: Flags, what: str = "rows", total: int = 0
+    rows: Iterable[dict[str, Any]], out: Path | None, json: bool, flags: Console, what: str = "rows", total: int = 0
 ) -> None:
     """Rows of the same columns as CSV, or as objects where that is asked for; to a file, or to stdout.
 

@@ -1,13 +1,10 @@
 """What the verbs share: flags that stand anywhere, help in groups, options with one meaning, results and remarks."""
 
-import contextlib
 import json
 import os
 import re
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,58 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from regard.config import MAX_SEED
 from regard.errors import ConfigError
 from regard.output import STDOUT, is_stdout, open_text
-from regard.ticks import PATIENT, duration, hearing, say, settle
-
-MOMENT = 2.0  # seconds before progress is told
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flags:
-    """What stands before the verb."""
-
-    quiet: bool = False
-
-    def say(self, text: str) -> None:
-        """A remark for the person watching: on stderr, so that results can be piped."""
-        if not self.quiet:
-            say(text)
-
-    @contextlib.contextmanager
-    def progress(self, what: str, total: int = 0) -> Iterator[None]:
-        """How far the work inside has come, how fast, and the time left, once it takes longer than a moment."""
-        line = Line(what, total)
-        with contextlib.nullcontext() if self.quiet else hearing(line.hear):
-            try:
-                yield
-            finally:
-                settle(wipe=True)
-
-
-class Line:
-    """One line of progress, written over itself; where that cannot be, a new one now and then."""
-
-    def __init__(self, what: str, total: int):
-        self.what, self.total, self.done = what, total, 0
-        self.live = sys.stderr.isatty()
-        self.start = time.monotonic()
-        self.next = self.start + MOMENT
-
-    def hear(self, done: int) -> None:
-        self.done += done
-        now = time.monotonic()
-        if now < self.next or not self.done:
-            return
-        self.next = now + (MOMENT / 10 if self.live else PATIENT)
-        say(self.text(now - self.start), passing=self.live)
-
-    def text(self, seconds: float) -> str:
-        rate = self.done / seconds
-        parts = [self.what, f"{self.done:,}" + (f" of {self.total:,}" if self.total else "")]
-        parts.append(f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s")
-        if self.total:
-            parts.append(f"{duration((self.total - self.done) / rate)} left")
-        return " · ".join(parts)
-
+from regard.ticks import Console
 
 ANYWHERE = {"-q": "-q", "--quiet": "-q", "-v": "-v", "--verbose": "-v"}
 
@@ -177,7 +123,7 @@ def show_line(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
-def write_lines(lines: Iterable[str], out: Path | None, flags: Flags, unit: str = "lines", total: int = 0) -> None:
+def write_lines(lines: Iterable[str], out: Path | None, flags: Console, unit: str = "lines", total: int = 0) -> None:
     """Lines of text to the file a user named, or to stdout; `total` of `unit` are expected, for who waits for it."""
     path = out or Path(STDOUT)
     if is_stdout(path):
@@ -186,16 +132,6 @@ def write_lines(lines: Iterable[str], out: Path | None, flags: Flags, unit: str 
     with open_text(path) as file, flags.progress(unit, total):
         file.writelines(lines)
     flags.say(f"wrote {path}")
-
-
-def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns side by side; those numbered in `right` are set flush right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
 
 
 def visible(piece: str) -> str:

@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Command, Flags, Group, Json, show, table
+from regard.cli.common import Command, Group, Json, show
+from regard.ticks import Console
+from regard.words import table
 
 FIELDS = ("name", "kind", "about", "size", "licence", "attribution", "source", "target", "where")
 
@@ -59,7 +61,7 @@ def get(
     from regard.data import fetch, fetch_series, image_sets
     from regard.data.catalog import find
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     dataset = find(name)
     others = {
         "images": (image_sets.get, "train image"),

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.common import table
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.train.run import Run

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.captions import evaluate_captions
-from regard.cli.common import Beam, Device, Flags, Json, Run, pick_device, show, write_lines
+from regard.cli.common import Beam, Device, Json, Run, pick_device, show, write_lines
 from regard.cli.images import evaluate_images
 from regard.cli.info import note, read_json
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
@@ -18,6 +18,7 @@ from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError, DataError
 from regard.output import check_output
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.text import TokenFile
@@ -121,10 +122,10 @@ def evaluate(
         SeriesClassifier,
         Transcriber,
         Writer,
-        load,
     )
+    from regard.tasks.load import load
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if out is not None:
         check_output(out, source, target, data)
     model = load(run, device=pick_device(device))
@@ -178,7 +179,7 @@ def evaluate(
         print(f"{run} on {what}, beam {beam}\n{result}")
 
 
-def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: int, json: bool, flags: Flags) -> None:
+def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: int, json: bool, flags: Console) -> None:
     """How surprised a language model is by a text, or by the answers of records."""
     from regard.evaluate.perplexity import perplexity, perplexity_of_answers
     from regard.models.fetched import resolve
@@ -210,7 +211,7 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
         print(f"{run} on {what}\n{found}{said}")
 
 
-def rouge_of_answers(model: "Writer", data: str, flags: Flags) -> dict[str, float]:
+def rouge_of_answers(model: "Writer", data: str, flags: Console) -> dict[str, float]:
     """ROUGE-L of greedy answers to the prompts of a JSONL file, and of the prompts' first sentences beside it."""
     from regard.data.records import Record, read_records
     from regard.evaluate.rouge import first_sentence, quick
@@ -291,14 +292,15 @@ def compare(
     from regard.evaluate.compare import compare as test
     from regard.evaluate.compare import verdict
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if any(labels_of_run(run) for run in (first, second)):
         compare_labellers(first, second, data, samples, json, pick_device(device), flags)
         return
     if data:
         compare_texts(first, second, data, samples, json, pick_device(device))
         return
-    from regard.predictors import Translator, Writer, load
+    from regard.predictors import Translator, Writer
+    from regard.tasks.load import load
 
     models = {run: load(run, device=pick_device(device)) for run in (first, second)}
     if all(isinstance(model, Writer) for model in models.values()):

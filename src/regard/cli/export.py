@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Flags, Json, show
+from regard.cli.common import Json, show
 from regard.data.folders import user_path
 from regard.errors import CheckpointError
+from regard.ticks import Console
 
 FORMATS = ("hf",)
 
@@ -38,7 +39,7 @@ def export(
     from regard.models.fetched import resolve
     from regard.models.published import load_model
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if to.lower() not in FORMATS:
         raise unknown("format", to, FORMATS)
     source = resolve(model, flags.say)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Flags, Json, pick_device, show, show_line, table
+from regard.cli.common import Device, Json, pick_device, show, show_line
 from regard.errors import ConfigError, DataError
 from regard.output import check_output, open_output
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.data.tokenizers.wordpiece import WordPiece
@@ -81,7 +83,7 @@ def embed(
         check_output(out, file)
     texts = [text for _, text in texts_of(file, text, ctx.obj)]
     embedder = open_embedder(model, device, int8)
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     with flags.progress("texts", len(texts)):
         found = embedder.features(texts, pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
     if json:
@@ -104,7 +106,7 @@ def embed(
         flags.say(f"empty lines: {empty:,}; their vectors stand for nothing")
 
 
-def texts_of(file: Path, column: str, flags: Flags) -> list[tuple[int, str]]:
+def texts_of(file: Path, column: str, flags: Console) -> list[tuple[int, str]]:
     """The texts of a file with their line numbers: all lines, or one column of a table."""
     from regard.data.pairs import read_lines
     from regard.data.tables import TEXTS, is_delimited, is_table, read_table
@@ -192,7 +194,8 @@ def fill(
 
 
 def open_embedder(model: str, device: str, int8: bool = False) -> "Embedder":
-    from regard.predictors import Embedder, load
+    from regard.predictors import Embedder
+    from regard.tasks.load import load
 
     found = load(model, device=pick_device(device), int8=int8)
     if not isinstance(found, Embedder):

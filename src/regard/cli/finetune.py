@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import SEED, Device, Flags, Json, pick_device, show
+from regard.cli.common import SEED, Device, Json, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.language import Model
 from regard.cli.train import (
@@ -24,6 +24,7 @@ from regard.cli.train import (
     train_all,
 )
 from regard.errors import ConfigError
+from regard.ticks import Console
 
 
 def finetune(
@@ -113,7 +114,7 @@ def finetune(
     from regard.tasks.plan import finetune_run
     from regard.tasks.registry import get
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if not data:
         raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE")
     known = get(task)  # a task that does not exist is reported before its data is read

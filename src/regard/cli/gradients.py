@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Flags, Json, pick_device, show_line, table
+from regard.cli.common import SEED, Json, pick_device, show_line
 from regard.errors import ConfigError, MissingExtra
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.explain.gradients import Clipping, Fading
@@ -51,7 +53,7 @@ def gradients(
     from regard.explain.plain_text import PLAIN
     from regard.tasks.registry import get
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     archs = list(dict.fromkeys(a.strip().lower() for a in arch.split(",") if a.strip()))
     if not archs:
         raise ConfigError("--arch is empty; for example: --arch rnn,lstm,gpt")
@@ -89,7 +91,7 @@ def gradients(
         flags.say(f"picture: {draw(groups, recalls, costs, paces, out)}")
 
 
-def pictured(out: str, flags: Flags) -> str:
+def pictured(out: str, flags: Console) -> str:
     """The picture's name, or none where matplotlib is not installed: the tables say the same."""
     if out:
         from regard.explain.picture import check_picture

@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.classes import judge_classes, write_rows
-from regard.cli.common import Flags, show
+from regard.cli.common import show
 from regard.cli.info import note
 from regard.data.folders import user_path
 from regard.errors import ConfigError, DataError
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.predictors import ImageClassifier
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 CHUNK = 256  # images read at a time
 
 
-def classify_image(model: "ImageClassifier", file: str, attention: str, flags: Flags) -> "Answer":
+def classify_image(model: "ImageClassifier", file: str, attention: str, flags: Console) -> "Answer":
     if attention:
         from regard.explain.picture import check_picture
 
@@ -33,7 +34,7 @@ def classify_image(model: "ImageClassifier", file: str, attention: str, flags: F
     return answer
 
 
-def evaluate_images(model: "ImageClassifier", run: str, data: str, picture: str, json: bool, flags: Flags) -> None:
+def evaluate_images(model: "ImageClassifier", run: str, data: str, picture: str, json: bool, flags: Console) -> None:
     """Accuracy, F1, confusion and calibration: on images of yours, else on the set's test part or those held out."""
     import numpy as np
 
@@ -55,7 +56,7 @@ def evaluate_images(model: "ImageClassifier", run: str, data: str, picture: str,
         print(f"{run} on {what}, {len(true):,} images\n{text}")
 
 
-def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tuple[str, Any, Any]:
+def image_set(model: "ImageClassifier", run: str, data: str, flags: Console) -> tuple[str, Any, Any]:
     """What to score on: its name, N C P P bytes, N classes."""
     import numpy as np
 
@@ -84,7 +85,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Flags) -> tu
     return data, with_channels(pixels, channels), np.array([at[images[i].label] for i in kept])
 
 
-def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
+def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json: bool, flags: Console) -> None:
     """Every image of a folder, or one, with its label and probabilities."""
     from regard.data.images import files_of
 
@@ -96,7 +97,7 @@ def predict_images(model: "ImageClassifier", file: Path, out: Path | None, json:
     write_rows(labelled(model, files, flags), out, json, flags, "images", len(files))
 
 
-def labelled(model: "ImageClassifier", files: list[Path], flags: Flags) -> Iterator[dict[str, Any]]:
+def labelled(model: "ImageClassifier", files: list[Path], flags: Console) -> Iterator[dict[str, Any]]:
     """A row for each file, in order; one that cannot be read gets no label, and is told of."""
     import numpy as np
 

@@ -4,9 +4,10 @@ import json as jsonlib
 from pathlib import Path
 from typing import Any
 
-from regard.cli.common import Json, Run, show, table
+from regard.cli.common import Json, Run, show
 from regard.cli.train import to_score
 from regard.errors import CheckpointError
+from regard.words import table
 
 TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
         "precision", "smoothing", "consistency")  # fmt: skip

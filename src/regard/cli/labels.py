@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import class_table, judge_classes, show_answer
-from regard.cli.common import Device, Flags, Json, Run, pick_device, show, table, write_lines
+from regard.cli.common import Device, Json, Run, pick_device, show, write_lines
 from regard.cli.images import classify_image
 from regard.cli.info import read_json
 from regard.cli.series import classify_file
 from regard.cli.sounds import classify_clip
 from regard.cli.tables import classify_row
 from regard.errors import ConfigError, DataError
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.data.labelled import LabelledConfig, Rows
@@ -67,14 +69,8 @@ def classify(
       regard classify runs/s curve.csv --attention curve.png
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    from regard.predictors import (
-        Classifier,
-        ClipClassifier,
-        ImageClassifier,
-        RowClassifier,
-        SeriesClassifier,
-        load,
-    )
+    from regard.predictors import Classifier, ClipClassifier, ImageClassifier, RowClassifier, SeriesClassifier
+    from regard.tasks.load import load
 
     model = load(run, device=pick_device(device))
     if isinstance(model, SeriesClassifier):
@@ -121,7 +117,8 @@ def tag(
       regard tag runs/ner "Ada met Grace in Paris."
       regard predict runs/ner lines.txt --out tagged.conll   # a whole file
     """
-    from regard.predictors import Tagger, load
+    from regard.predictors import Tagger
+    from regard.tasks.load import load
 
     model = load(run, device=pick_device(device))
     if not isinstance(model, Tagger):
@@ -142,7 +139,7 @@ def of_pairs(run: str) -> bool | None:
 # -- scoring ------------------------------------------------------------------------------------------------------
 
 
-def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: bool, flags: Flags) -> None:
+def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: bool, flags: Console) -> None:
     """Accuracy, F1, confusion and calibration of a classifier beside a bag of words; token accuracy and entity F1 of a
     tagger."""
     from regard.cli.evaluate import note
@@ -180,7 +177,7 @@ def evaluate_labels(model: "Labeller", run: str, data: str, picture: str, json: 
         print(f"{run} on {what}, {len(full):,} examples\n{text}")
 
 
-def labelled_set(run: str, data: str, tags: bool, flags: Flags) -> tuple[str, "LabelledConfig", str, Any, Any]:
+def labelled_set(run: str, data: str, tags: bool, flags: Console) -> tuple[str, "LabelledConfig", str, Any, Any]:
     """What to score on: its name, the settings it is read with, the task, the training part and the examples."""
     from regard.data.labelled import LabelledConfig, read_parts, read_rows
     from regard.tasks.plan import read_run
@@ -246,7 +243,9 @@ def score_tags(model: "Tagger", rows: "Rows") -> tuple[dict[str, Any], str]:
     return found, "\n".join(lines)
 
 
-def score_classes(model: "Classifier", rows: Any, train: Any, picture: str, flags: Flags) -> tuple[dict[str, Any], str]:
+def score_classes(
+    model: "Classifier", rows: Any, train: Any, picture: str, flags: Console
+) -> tuple[dict[str, Any], str]:
     import numpy as np
 
     from regard.tasks.classify import baseline
@@ -279,12 +278,15 @@ def labels_of_run(run: str) -> bool:
     return isinstance(TASKS.get(name), Classify)
 
 
-def compare_labellers(first: str, second: str, data: str, samples: int, json: bool, device: str, flags: Flags) -> None:
+def compare_labellers(
+    first: str, second: str, data: str, samples: int, json: bool, device: str, flags: Console
+) -> None:
     """Two classifiers, or two taggers, on the same examples, text by text."""
     from regard.data.labelled import check_known, is_empty
     from regard.evaluate.compare import compare_labels, counted, verdict
     from regard.evaluate.labels import is_iob
-    from regard.predictors import Classifier, Tagger, load
+    from regard.predictors import Classifier, Tagger
+    from regard.tasks.load import load
 
     one, two = (load(run, device=device) for run in (first, second))
     kind = Tagger if isinstance(one, Tagger) else Classifier
@@ -318,7 +320,7 @@ def compare_labellers(first: str, second: str, data: str, samples: int, json: bo
 
 
 def predict_labels(
-    model: "Labeller", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Flags
+    model: "Labeller", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Console
 ) -> None:
     """Every row of a table with its label and probabilities after the other columns; every line of a text tagged."""
     from regard.predictors import Classifier, Tagger
@@ -355,7 +357,7 @@ def tagged_lines(model: "Tagger", file: Path, json: bool) -> Iterator[str]:
 
 
 def labelled_rows(
-    model: "Classifier", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Flags
+    model: "Classifier", run: str, file: Path, out: Path | None, text: str, second: str, json: bool, flags: Console
 ) -> Iterator[str]:
     from regard.data.examples import text_columns
     from regard.data.tables import read_table

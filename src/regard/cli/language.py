@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Device, Flags, Json, another, pick_device, show, show_line, table, visible
+from regard.cli.common import SEED, Device, Json, another, pick_device, show, show_line, visible
 from regard.cli.translate import read_stdin
 from regard.errors import ConfigError
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.predictors import Writer
@@ -282,7 +284,8 @@ def summarise(
 
 
 def open_writer(model: str, device: str, int8: bool = False) -> "Writer":
-    from regard.predictors import Writer, load
+    from regard.predictors import Writer
+    from regard.tasks.load import load
 
     found = load(model, device=pick_device(device), int8=int8)
     if not isinstance(found, Writer):
@@ -295,7 +298,7 @@ def stops(given: list[str] | None) -> tuple[str, ...]:
     return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in given or [] if s)
 
 
-def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Flags, special: bool = False) -> None:
+def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Console, special: bool = False) -> None:
     from regard.generate.engine import fitting
 
     for number, prompt in enumerate(prompts, 1):
@@ -308,7 +311,7 @@ def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Fla
             )
 
 
-def _asked(flags: Flags) -> Iterator[str]:
+def _asked(flags: Console) -> Iterator[str]:
     if not sys.stdin.isatty():
         yield from (line for line in read_stdin() if line.strip())
         return

@@ -29,8 +29,9 @@ from regard.cli import (
     train,
     translate,
 )
-from regard.cli.common import Command, Flags, Group, flags_first
+from regard.cli.common import Command, Group, flags_first
 from regard.errors import RegardError
+from regard.ticks import Console
 
 EXAMPLES = """
 \b
@@ -113,7 +114,7 @@ def everywhere(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
     ] = False,
 ) -> None:
-    ctx.obj = Flags(quiet=quiet)
+    ctx.obj = Console(quiet=quiet)
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -4,9 +4,11 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.cli.common import Flags, show, table
+from regard.cli.common import show
 from regard.cli.info import note
 from regard.errors import ConfigError
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.predictors import Filler
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 TOKENS = 4096  # of a batch
 
 
-def evaluate_masked(model: "Filler", run: str, data: str, json: bool, flags: Flags) -> None:
+def evaluate_masked(model: "Filler", run: str, data: str, json: bool, flags: Console) -> None:
     """Loss and accuracy on hidden words and next sentences: the same words hidden each time."""
     from regard.data.loader import in_order
     from regard.data.masked import MaskedConfig, prepare_masked, read_sentences

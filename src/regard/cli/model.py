@@ -4,7 +4,9 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Command, Flags, Group, Json, show, table
+from regard.cli.common import Command, Group, Json, show
+from regard.ticks import Console
+from regard.words import table
 
 NEXT = {"embed": 'regard similar {} "some words" --in sentences.txt', "transcribe": "regard transcribe {} clip.wav"}
 FIELDS = ("name", "about", "size", "stored", "licence", "attribution", "here")
@@ -68,7 +70,7 @@ def get(
     from regard.data.catalog import MODELS_CATALOG, find_model
     from regard.models.fetched import resolve
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     folder = resolve(name, flags.say)
     if not folder.is_dir():
         find_model(name)  # which says that there is none

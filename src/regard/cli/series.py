@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import judge_classes, show_answer, write_rows
-from regard.cli.common import Device, Flags, Json, Run, pick_device, show, table
+from regard.cli.common import Device, Json, Run, pick_device, show
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
 from regard.output import check_output
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.data.history import History
@@ -43,9 +45,10 @@ def forecast(
       regard forecast runs/f --data prices.csv --plot out.png
       regard forecast runs/f --data prices.csv --out next.csv
     """
-    from regard.predictors import ForecastPredictor, load
+    from regard.predictors import ForecastPredictor
+    from regard.tasks.load import load
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     model = load(run, device=pick_device(device))
     if not isinstance(model, ForecastPredictor):
         raise ConfigError(f"{run} is no forecaster; train one: regard train forecast --data prices.csv --target close")
@@ -90,7 +93,7 @@ def table_of(run: str, data: str) -> Path:
     return get_history(name).train
 
 
-def told(model: "ForecastPredictor", file: Path, flags: Flags) -> tuple["History", list[dict[str, Any]]]:
+def told(model: "ForecastPredictor", file: Path, flags: Console) -> tuple["History", list[dict[str, Any]]]:
     """The table, and the rows that come next."""
     history = model.read(file)
     for line in history.told():
@@ -105,7 +108,7 @@ def told(model: "ForecastPredictor", file: Path, flags: Flags) -> tuple["History
     return history, rows_of(outlook, history.dated)
 
 
-def predict_rows(model: "ForecastPredictor", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
+def predict_rows(model: "ForecastPredictor", file: Path, out: Path | None, json: bool, flags: Console) -> None:
     """All of the next rows."""
     write_rows(told(model, file, flags)[1], out, json, flags)
 
@@ -134,7 +137,7 @@ def rows_of(outlook: "Outlook", dated: bool) -> list[dict[str, Any]]:
 
 
 def classify_file(
-    model: "SeriesClassifier", run: str, file: str, labels: str, attention: str, json: bool, flags: Flags
+    model: "SeriesClassifier", run: str, file: str, labels: str, attention: str, json: bool, flags: Console
 ) -> None:
     """The class of each series of a file; with a picture of where the model looked, of the first."""
     if attention:
@@ -160,7 +163,7 @@ def classify_file(
         flags.say(f"picture: {draw_attention(curves, 0, model.attention(curves), title, attention)}")
 
 
-def read_curves(model: "SeriesClassifier", file: str, labels: str, flags: Flags) -> "Curves":
+def read_curves(model: "SeriesClassifier", file: str, labels: str, flags: Console) -> "Curves":
     curves = model.read(file, labels)
     for line in curves.told():
         flags.say(line)
@@ -170,7 +173,7 @@ def read_curves(model: "SeriesClassifier", file: str, labels: str, flags: Flags)
 
 
 def predict_series(
-    model: "SeriesClassifier", file: Path, labels: str, out: Path | None, json: bool, flags: Flags
+    model: "SeriesClassifier", file: Path, labels: str, out: Path | None, json: bool, flags: Console
 ) -> None:
     """A row for each series: its id, its label, all probabilities; one of no usable point gets no label."""
     curves = read_curves(model, str(file), labels, flags)
@@ -187,7 +190,7 @@ def predict_series(
 
 
 def evaluate_series(
-    model: "SeriesClassifier", run: str, data: str, labels: str, picture: str, json: bool, flags: Flags
+    model: "SeriesClassifier", run: str, data: str, labels: str, picture: str, json: bool, flags: Console
 ) -> None:
     """Accuracy, balanced accuracy, F1, confusion and calibration, beside the nearest by summary."""
     import numpy as np
@@ -227,7 +230,7 @@ def evaluate_series(
 
 
 def series_set(
-    model: "SeriesClassifier", run: str, data: str, labels: str, flags: Flags
+    model: "SeriesClassifier", run: str, data: str, labels: str, flags: Console
 ) -> tuple[str, "SeriesConfig", "Curves | None", "Curves"]:
     """What to score on: its name, the settings it is read with, the training part if it is here, and the series."""
     from regard.data.series import SeriesConfig, read_parts, read_test
@@ -255,7 +258,7 @@ def series_set(
 # -- forecasts ----------------------------------------------------------------------------------------------------
 
 
-def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: bool, flags: Flags) -> None:
+def evaluate_forecast(model: "ForecastPredictor", run: str, data: str, json: bool, flags: Console) -> None:
     """Every window of the test part, beside the last season again and a linear map."""
     import torch
 

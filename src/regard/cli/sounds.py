@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import judge_classes, write_rows
-from regard.cli.common import Beam, Device, Flags, Json, another, pick_device, show, show_line
+from regard.cli.common import Beam, Device, Json, another, pick_device, show, show_line
 from regard.cli.info import note
 from regard.data.folders import user_path
 from regard.errors import ConfigError, DataError
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.clips import Clip
@@ -51,7 +52,8 @@ def transcribe(
       regard evaluate whisper-tiny --data clips.csv          # file and text: the word error rate
     """
     from regard.data.audio import load_wav
-    from regard.predictors import Transcriber, load
+    from regard.predictors import Transcriber
+    from regard.tasks.load import load
 
     transcriber = load(model, device=pick_device(device))
     if not isinstance(transcriber, Transcriber):
@@ -85,7 +87,7 @@ def classify_clip(model: "ClipClassifier", file: str) -> "Answer":
     return answer
 
 
-def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, json: bool, flags: Flags) -> None:
+def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, json: bool, flags: Console) -> None:
     """Accuracy, F1, confusion and calibration: on clips of yours, else on the set's test part, or on those held out."""
     import numpy as np
 
@@ -115,7 +117,7 @@ def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, j
         print(f"{run} on {what}, {len(true):,} clips\n{text}")
 
 
-def clip_set(run: str, data: str, flags: Flags) -> tuple[str, "list[Clip]"]:
+def clip_set(run: str, data: str, flags: Console) -> tuple[str, "list[Clip]"]:
     """What to score on, and its name."""
     from regard.data import fetch
     from regard.data.clips import AudioConfig, list_clips, parts
@@ -132,7 +134,7 @@ def clip_set(run: str, data: str, flags: Flags) -> tuple[str, "list[Clip]"]:
     return "its own held-out clips", parts(config, flags.say)[1]
 
 
-def sounds_of(clips: "list[Clip]", flags: Flags) -> Iterator[tuple["Clip", Any]]:
+def sounds_of(clips: "list[Clip]", flags: Console) -> Iterator[tuple["Clip", Any]]:
     """Each clip and its samples; one that cannot be read has none, and is told of."""
     for clip in clips:
         try:
@@ -142,7 +144,7 @@ def sounds_of(clips: "list[Clip]", flags: Flags) -> Iterator[tuple["Clip", Any]]
             yield clip, None
 
 
-def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, json: bool, flags: Flags) -> None:
+def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, json: bool, flags: Console) -> None:
     """The word error rate over a table of files and what is said in them."""
     from regard.data.clips import list_clips
     from regard.data.tables import is_table
@@ -168,7 +170,7 @@ def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, j
 
 
 def predict_clips(
-    model: "ClipClassifier | Transcriber", file: Path, out: Path | None, beam: int, json: bool, flags: Flags
+    model: "ClipClassifier | Transcriber", file: Path, out: Path | None, beam: int, json: bool, flags: Console
 ) -> None:
     """Every clip of a folder, an archive or a table, or one, with its label and probabilities, or with its text."""
     from regard.data.clips import list_clips
@@ -182,7 +184,7 @@ def predict_clips(
 
 
 def answers(
-    model: "ClipClassifier | Transcriber", clips: "list[Clip]", beam: int, flags: Flags
+    model: "ClipClassifier | Transcriber", clips: "list[Clip]", beam: int, flags: Console
 ) -> Iterator[dict[str, Any]]:
     """A row for each clip, in order; the cells of one that cannot be read are empty."""
     from regard.predictors import Transcriber

@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 import typer
 
-from regard.cli.common import Device, Flags, Run, pick_device
+from regard.cli.common import Device, Run, pick_device
 from regard.errors import ConfigError
 from regard.output import check_output, open_text
+from regard.ticks import Console
 
 
 def studio(
@@ -83,9 +84,9 @@ def look(
     from regard.inside.look import look as look_at
     from regard.inside.looked import Question
     from regard.models.fetched import resolve
-    from regard.predictors import load
+    from regard.tasks.load import load
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     question = Question(text=text, second=second, target=target)
     found = look_at(load(run, pick_device(device)), question)
     if page:
@@ -103,7 +104,7 @@ def look(
     print(out)
 
 
-def live(runs: Path, flags: Flags) -> None:
+def live(runs: Path, flags: Console) -> None:
     """The studio beside a training run, for as long as that takes."""
     from regard.serve.built import make_page
     from regard.serve.run import beside

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.cli.classes import judge_classes, write_rows
-from regard.cli.common import Flags, show
+from regard.cli.common import show
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.predictors import RowClassifier
@@ -26,7 +27,7 @@ def classify_row(model: "RowClassifier", text: str) -> "Answer":
     return answer
 
 
-def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, json: bool, flags: Flags) -> None:
+def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, json: bool, flags: Console) -> None:
     """Accuracy, F1, confusion and calibration: on a file of yours, else on the rows held out."""
     import numpy as np
 
@@ -65,7 +66,7 @@ def evaluate_rows(model: "RowClassifier", run: str, data: str, picture: str, jso
         print(f"{run} on {what}, {len(true):,} rows\n{text}")
 
 
-def predict_rows(model: "RowClassifier", file: Path, out: Path | None, json: bool, flags: Flags) -> None:
+def predict_rows(model: "RowClassifier", file: Path, out: Path | None, json: bool, flags: Console) -> None:
     """Every row of a table with its label and probabilities after the other columns."""
     from regard.data.features import named_rows
     from regard.data.tables import read_table

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Device, Flags, Json, pick_device, show
+from regard.cli.common import SEED, Device, Json, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.studio import live
 from regard.data.folders import user_path
 from regard.errors import ConfigError, MissingExtra
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.tasks.jobs import Job
@@ -248,7 +249,7 @@ def train(
     Ctrl-C saves and prints the line that resumes. Several architectures or seeds give a folder of runs, one table
     (mean ± standard deviation over the seeds) and one picture.
     """
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if resume:
         given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
         if set(given) - {"resume", "device", "json", "studio"}:
@@ -391,7 +392,7 @@ def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:
 
 
 def train_all(
-    jobs: list["Job"], folder: Path, device: str, flags: Flags, *, resume: bool = False, force: bool = False
+    jobs: list["Job"], folder: Path, device: str, flags: Console, *, resume: bool = False, force: bool = False
 ) -> dict[str, Any]:
     """Train every job, or with `resume` what is left of them, and gather what came out."""
     from regard.explain.curves import outcome, read_metrics
@@ -424,7 +425,7 @@ def train_all(
     return {"folder": str(folder), "runs": results}
 
 
-def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
+def resume_folder(folder: Path, device: str, flags: Console) -> dict[str, Any]:
     """Go on with one run, or with all that is left of several."""
     from regard.tasks.jobs import PLAN, read_plan
     from regard.tasks.plan import read_run
@@ -434,7 +435,7 @@ def resume_folder(folder: Path, device: str, flags: Flags) -> dict[str, Any]:
     return train_all([(folder.name, folder, read_run(folder))], folder, device, flags, resume=True)
 
 
-def report(results: dict[str, Any], json: bool, flags: Flags) -> None:
+def report(results: dict[str, Any], json: bool, flags: Console) -> None:
     """One table; for several runs also one picture."""
     from regard.explain.curves import draw, results_table
     from regard.tasks.registry import get

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import (
-    SEED,
-    Beam,
-    Device,
-    Flags,
-    Json,
-    Run,
-    another,
-    pick_device,
-    show,
-    show_line,
-    table,
-    visible,
-    write_lines,
-)
+from regard.cli.common import SEED, Beam, Device, Json, Run, another, pick_device, show, show_line, visible, write_lines
 from regard.errors import ConfigError, DataError
 from regard.output import check_output
+from regard.ticks import Console
+from regard.words import table
 
 if TYPE_CHECKING:
     from regard.explain.alignment import Alignment
@@ -286,10 +274,10 @@ def predict(
         SeriesClassifier,
         Transcriber,
         Writer,
-        load,
     )
+    from regard.tasks.load import load
 
-    flags: Flags = ctx.obj
+    flags: Console = ctx.obj
     if out is not None:
         check_output(out, file)
     lines = read_lines(file)
@@ -391,7 +379,8 @@ def tokens(
 
 
 def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import ImageCaptioner, Translator, load
+    from regard.predictors import ImageCaptioner, Translator
+    from regard.tasks.load import load
 
     found = load(run, device=pick_device(device))
     if not isinstance(found, Translator) or isinstance(found, ImageCaptioner):
@@ -434,7 +423,7 @@ def read_stdin() -> Iterator[str]:
         yield (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
 
 
-def _typed(flags: Flags) -> Iterator[str]:
+def _typed(flags: Console) -> Iterator[str]:
     flags.say("Type a sentence; an empty line ends.")
     while True:
         print("> ", end="", file=sys.stderr, flush=True)

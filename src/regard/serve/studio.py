@@ -61,7 +61,7 @@ class Studio:
 
     def predictor(self, id: str) -> Any:
         """A model, loaded unless it is here already as it is on the disk now. For the worker alone."""
-        from regard.predictors import load
+        from regard.tasks.load import load
 
         folder = self.shelf.folder(id)
         written = (folder / "model.safetensors").stat().st_mtime_ns

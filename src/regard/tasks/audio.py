@@ -1,6 +1,7 @@
 """Audio: a class for each short clip."""
 
 import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import AudioConfig
@@ -58,3 +59,8 @@ class Audio(ClassesOfSamples):
         frames = min(FRAMES, run.data.frames)
         pictures, lengths = torch.zeros(run.batch, run.data.mels, frames), torch.full((run.batch,), frames)
         return Samples((pictures, lengths), torch.zeros(run.batch, dtype=torch.long), np.arange(run.batch))
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.predictors import ClipClassifier
+
+        return ClipClassifier(model, device)

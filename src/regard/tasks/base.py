@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 from regard.config import unknown
 from regard.errors import ConfigError
 from regard.models.sizes import SIZES
+from regard.words import count
 
 if TYPE_CHECKING:
     from torch import nn
 
     from regard.objectives.base import Objective
+    from regard.tasks.use import Options, Predictions, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
 
 Say = Callable[[str], None]
@@ -234,12 +237,39 @@ class Task:
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         """Files beyond config, weights and card: a tokenizer, a preprocessor."""
 
+    # -- using the model --------------------------------------------------------------------------------------------
+
+    evaluate_takes: tuple[str, ...] = ("data",)  # which of `Options` mean something to it
+    predict_takes: tuple[str, ...] = ()
+
+    def serves(self, config: Any) -> bool:
+        """Whether a model of this config does this task: how a folder that regard did not write finds its task."""
+        from regard.models.registry import model_type
+
+        return model_type(config) in {arch.model for arch in self.archs.values()}
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        """The object that answers; `about` is the folder's regard.json."""
+        raise NotImplementedError
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Score a model on data of the user's, or on its own test or validation set."""
+        raise ConfigError(f"{folder} has no score of its own; type: regard {self.card.use.format(folder)}")
+
+    def predictions(
+        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
+    ) -> "Predictions":
+        """Answers to every input of a file or folder."""
+        raise ConfigError(f"{folder} does not read files; type: regard {self.card.use.format(folder)}")
+
+    def own_data(self, folder: Path, needs: str) -> Any:
+        """The data settings of the run in `folder`; a model that was not trained here has none."""
+        from regard.tasks.plan import read_run
+
+        if (folder / "run.json").is_file():
+            return read_run(folder).data
+        raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {needs}")
+
     def named(self, data: Any) -> str:
         """The data as the model card names it."""
         return getattr(data, "name", "") or data.path
-
-
-def count(number: int, what: str, plural: str = "") -> str:
-    """`1 batch`, `2 batches`, `1,024 texts`."""
-    plural = plural or what + ("es" if what.endswith(("s", "x", "ch", "sh")) else "s")
-    return f"{number:,} {what if number == 1 else plural}"

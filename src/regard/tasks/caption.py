@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import Augment, CaptionsConfig
 from regard.tasks import presets
-from regard.tasks.base import Arch, Card, Preset, Say, Task, count
+from regard.tasks.base import Arch, Card, Preset, Say, Task
 from regard.tasks.image import patch_for, write_preprocessor
+from regard.words import count
 
 if TYPE_CHECKING:
     from regard.train.run import Run
@@ -108,6 +109,12 @@ class Caption(Task):
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         data.tokenizer.save(folder, run.data.max_length)
         write_preprocessor(folder, run.model)
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.predictors import ImageCaptioner
+
+        return ImageCaptioner(model, load(folder), device)
 
 
 def sided(captions: list[list[str]]) -> float:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.tasks.base import Say, Task, count
+from regard.tasks.base import Say, Task
+from regard.words import count
 
 if TYPE_CHECKING:
     from regard.objectives.classify import Scores

@@ -11,10 +11,11 @@ import numpy as np
 from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError
 from regard.tasks import presets
-from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, count, recurrent
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import class_scores
 from regard.tasks.table import Table
 from regard.train.settings import Optim, Schedule
+from regard.words import count
 
 if TYPE_CHECKING:
     from torch import nn
@@ -158,6 +159,15 @@ class Classify(Task):
 
     def write_files(self, folder: Path, run: "Run", data: "PreparedLabels") -> None:
         data.tokenizer.save(folder, run.data.max_length)
+
+    def serves(self, config: Any) -> bool:
+        return super().serves(config) and config.head == self.head
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.predictors import Classifier, Tagger
+
+        return (Tagger if self.per_piece else Classifier)(model, load(folder), device)
 
 
 class Pair(Classify):

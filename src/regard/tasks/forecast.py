@@ -3,11 +3,13 @@
 import dataclasses
 import zlib
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import HistoryConfig
 from regard.tasks import presets
-from regard.tasks.base import Arch, Card, Say, Task, count
+from regard.tasks.base import Arch, Card, Say, Task
+from regard.words import count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,6 +89,11 @@ class Forecast(Task):
 
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
         return {"name": run.data.name, "time": run.data.time}
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.predictors import ForecastPredictor
+
+        return ForecastPredictor(model, device, about.get("data", {}))
 
 
 def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, spread: "np.ndarray") -> "list[Errors]":

@@ -105,6 +105,14 @@ class Image(ClassesOfSamples):
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         write_preprocessor(folder, run.model)
 
+    def serves(self, config: Any) -> bool:
+        return super().serves(config) and len(config.shape) == 3
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.predictors import ImageClassifier
+
+        return ImageClassifier(model, device, folder)
+
 
 def usual_augment(data: ImagesConfig) -> Augment:
     """A little shifting for all; a photograph may also be mirrored, a digit may not."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
 from regard.tasks import presets
-from regard.tasks.base import Arch, Card, Say, Task, count, recurrent
+from regard.tasks.base import Arch, Card, Say, Task, recurrent
 from regard.train.settings import Optim, Schedule
+from regard.words import count
 
 if TYPE_CHECKING:
     from torch import nn
@@ -151,6 +152,12 @@ class LanguageModelling(Task):
     def write_files(self, folder: Path, run: "Run", data: "PreparedText") -> None:
         data.tokenizer.save(folder, max_length=block_length(run))
 
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.predictors import Writer
+
+        return Writer(model, load(folder), device, int8, about.get("template", ""))
+
 
 class Summarise(LanguageModelling):
     name = "summarise"
@@ -168,6 +175,9 @@ class Summarise(LanguageModelling):
             where = run.data.name or run.data.path
             raise DataError(f"{where} is plain text; expected JSONL, in each line a text and its summary")
         return data
+
+    def serves(self, config: Any) -> bool:
+        return LanguageModelling().serves(config)
 
 
 def block_length(run: "Run") -> int:

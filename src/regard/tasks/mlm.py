@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import MaskedConfig
 from regard.errors import ConfigError
 from regard.tasks import presets
-from regard.tasks.base import Arch, Card, Say, Task, count
+from regard.tasks.base import Arch, Card, Say, Task
+from regard.words import count
 
 if TYPE_CHECKING:
     from regard.data.masked import PreparedMasked
@@ -116,6 +117,18 @@ class MaskedLanguageModelling(Task):
 
     def write_files(self, folder: Path, run: "Run", data: "PreparedMasked") -> None:
         data.tokenizer.save(folder, max_length=run.model.max_length)
+
+    def serves(self, config: Any) -> bool:
+        from regard.models.bert import MASKED
+
+        return super().serves(config) and config.head in MASKED
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.models.published.sentence import Sentences
+        from regard.predictors import Filler
+
+        return Filler(model, load(folder), device, int8, Sentences.load(folder))
 
 
 def head(data: MaskedConfig) -> str:

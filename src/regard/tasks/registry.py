@@ -5,12 +5,14 @@ from regard.tasks.audio import Audio
 from regard.tasks.base import Task
 from regard.tasks.caption import Caption
 from regard.tasks.classify import Classify, Pair, Tag
+from regard.tasks.embed import Embed
 from regard.tasks.forecast import Forecast
 from regard.tasks.image import Image
 from regard.tasks.lm import LanguageModelling, Summarise
 from regard.tasks.mlm import MaskedLanguageModelling
 from regard.tasks.series import FillSeries, Series
 from regard.tasks.table import Table
+from regard.tasks.transcribe import Transcribe
 from regard.tasks.translate import Translate
 
 TASKS: dict[str, Task] = {
@@ -30,6 +32,8 @@ TASKS: dict[str, Task] = {
         FillSeries(),
         Forecast(),
         Audio(),
+        Embed(),
+        Transcribe(),
     )
 }
 

@@ -12,10 +12,11 @@ import numpy as np
 
 from regard.data import split
 from regard.data.settings import SeriesConfig
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError
 from regard.tasks import presets
-from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, count, recurrent
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import class_scores
+from regard.words import count
 
 if TYPE_CHECKING:
     from torch import nn
@@ -123,6 +124,13 @@ class FillSeries(Task):
         columns = {name: value for name in COLUMNS if (value := getattr(run.data, name))}
         return {"name": run.data.name, "max_length": run.data.max_length, **columns}
 
+    def serves(self, config: Any) -> bool:
+        return super().serves(config) and bool(config.labels) == self.labelled
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        way = f"regard finetune {folder} series --data …"
+        raise CheckpointError(f"{folder} fills in hidden values; for classes: {way}")
+
 
 class Series(FillSeries):
     """A class for each series."""
@@ -161,6 +169,11 @@ class Series(FillSeries):
     def remarks(self, run: "Run", data: "SeriesParts", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
         yield f"baseline on the validation set: {baseline(data.train, data.valid)}"
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.predictors import SeriesClassifier
+
+        return SeriesClassifier(model, device, about.get("data", {}))
 
 
 def labels_of(data: "SeriesParts") -> tuple[str, ...]:

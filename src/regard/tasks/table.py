@@ -64,3 +64,11 @@ class Table(ClassesOfSamples):
         from regard.data.features import write_columns
 
         write_columns(folder, data.label, data.columns)
+
+    def serves(self, config: Any) -> bool:
+        return super().serves(config) and len(config.shape) == 1
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.predictors import RowClassifier
+
+        return RowClassifier(model, folder, device)

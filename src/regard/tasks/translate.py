@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import PairsConfig
 from regard.tasks import presets
-from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task, count
+from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task
+from regard.words import count
 
 if TYPE_CHECKING:
     from regard.data.prepare import PreparedPairs
@@ -121,3 +122,9 @@ class Translate(Task):
 
     def named(self, data: PairsConfig) -> str:
         return data.name or f"{data.source} → {data.target}"
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.predictors import Translator
+
+        return Translator(model, load(folder), device)

@@ -15,7 +15,8 @@ from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
 from regard.run_folder import claim_written
-from regard.ticks import PATIENT, duration, say, settle
+from regard.ticks import PATIENT, say, settle
+from regard.words import duration
 
 Event = dict[str, Any]
 

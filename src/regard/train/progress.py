@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoint import load_state, load_weights, save_state, weights
-from regard.ticks import duration
 from regard.train.optim import Optimiser
 from regard.train.run import TIMED_STEPS, Run
+from regard.words import duration
 
 STATE = "state.safetensors"
 EVALUATIONS = 8  # in a run, when eval_every does not say

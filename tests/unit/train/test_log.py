@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from regard.ticks import duration
 from regard.train.log import Log, keep_until, train_text
+from regard.words import duration
 
 
 def lines(folder: Path) -> list[dict]:

@@ -1,0 +1,48 @@
+"""A trained model, ready for use: `load("runs/demo").translate(["Where is the station?"])`."""
+
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoint import check_format
+from regard.config import no_run
+from regard.errors import CheckpointError
+from regard.jsonfile import read_json_if_any
+from regard.models.fetched import resolve
+from regard.models.published import load_model
+from regard.tasks.base import Task
+from regard.tasks.registry import TASKS
+
+
+def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Any:
+    """The predictor of a run or model folder, of a GGUF file, or of a name `regard model list` knows."""
+    return open_model(path, device, int8)[1]
+
+
+def open_model(path: str | Path, device: str = "cpu", int8: bool = False) -> tuple[Task, Any]:
+    """The task a model does, and its predictor."""
+    folder = resolve(path)
+    if not (folder / "config.json").is_file():
+        raise no_run(folder)
+    about = read_about(folder)
+    model: Any = load_model(folder)
+    task = task_of(model.config, about, folder)
+    return task, task.predictor(model, folder, about, device, int8)
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """regard.json, which a folder that regard did not write does not have."""
+    about = read_json_if_any(folder / "regard.json")
+    if about:
+        check_format(folder / "regard.json", about)
+    return about
+
+
+def task_of(config: Any, about: dict[str, Any], folder: Path) -> Task:
+    """The task the folder names, if its model can do it; else the first that such a model does."""
+    named = TASKS.get(str(about.get("task")))
+    if named is not None and named.serves(config):
+        return named
+    for task in TASKS.values():
+        if task.serves(config):
+            return task
+    raise CheckpointError(f"{folder}: no task is known for a {type(config).__name__}; train or fine-tune it first")

@@ -1,0 +1,25 @@
+"""How numbers, durations and tables are written for people."""
+
+from collections.abc import Sequence
+
+
+def count(number: int, what: str, plural: str = "") -> str:
+    """`1 batch`, `2 batches`, `1,024 texts`."""
+    plural = plural or what + ("es" if what.endswith(("s", "x", "ch", "sh")) else "s")
+    return f"{number:,} {what if number == 1 else plural}"
+
+
+def duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(max(seconds, 0)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+
+
+def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
+    """Columns side by side; those numbered in `right` are set flush right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
