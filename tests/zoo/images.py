@@ -46,9 +46,12 @@ IMAGES = [
         "data/images.py",
         ("held-out images are copied", "Chosen(self.pixels, np.flatnonzero(which))", "self.pixels[which]", DATA),
         ("the rest of a file is not kept", "range(0, len(pixels), AT_ONCE)", "range(0, AT_ONCE, AT_ONCE)", DATA),
+        ("chance comes from elsewhere", "self.augment, rng)", "self.augment, np.random.default_rng())", DATA),
+    ),
+    *bugs(
+        "data/pixels.py",
         ("a photograph lies on its side", "image = ImageOps.exif_transpose(image)", "pass", DATA),
         ("what is transparent is black", '"white"', '"black"', DATA),
-        ("chance comes from elsewhere", "self.augment, rng)", "self.augment, np.random.default_rng())", DATA),
     ),
     *bugs(
         "data/split.py",

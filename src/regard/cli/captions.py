@@ -60,7 +60,7 @@ def caption(
     else:
         print(table([(f"{h.score:.3f}", h.text) for h in found]))
     if attention:
-        from regard.data.images import read_image
+        from regard.data.pixels import read_image
         from regard.explain.rollout import draw_words
 
         looks = model.looks(pixels[0], found[0].ids)

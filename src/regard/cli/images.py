@@ -25,7 +25,7 @@ def classify_image(model: "ImageClassifier", file: str, attention: str, flags: C
         check_picture(attention)
     (answer,) = model.classify([file])
     if attention:
-        from regard.data.images import read_image
+        from regard.data.pixels import read_image
         from regard.explain.rollout import draw
 
         seen = model.attention(file)
@@ -60,7 +60,8 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Console) -> 
     """What to score on: its name, N C P P bytes, N classes."""
     import numpy as np
 
-    from regard.data.images import ImagesConfig, decoded, list_images, load_images, with_channels
+    from regard.data.images import ImagesConfig, list_images, load_images, own_pixels
+    from regard.data.pixels import with_channels
     from regard.tasks.plan import read_run
 
     channels, side, _ = model.shape
@@ -79,7 +80,7 @@ def image_set(model: "ImageClassifier", run: str, data: str, flags: Console) -> 
         if image.label not in at:
             known = ", ".join(model.labels)
             raise DataError(f"{image.where}: the class {image.label!r} is not among those trained on: {known}")
-    pixels, kept, skipped = decoded(images, side, channels, flags.say)
+    pixels, kept, skipped = own_pixels(images, side, channels, flags.say)
     for why, names in skipped:
         flags.say(f"passed over {len(names):,}: {why}; the first is {names[0]}")
     return data, with_channels(pixels, channels), np.array([at[images[i].label] for i in kept])

@@ -6,27 +6,25 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from regard import limits
-from regard.data import fetch, fingerprint, split, store
+from regard.data import fetch, fingerprint, split
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.folders import Say, to_stderr, user_path
-from regard.data.images import PATHS, Chosen, Pixels, kept, read_image, spread_of, stat
+from regard.data.images import PATHS, kept, spread_of
 from regard.data.labelled import NONE
 from regard.data.loader import Source
 from regard.data.pairs import clean
+from regard.data.pixels import Chosen, Pixels, UnreadableImage, decoded
 from regard.data.settings import CaptionsConfig
-from regard.data.store import Column, Flat, StoreWriter
 from regard.data.tables import read_table
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
-VERSION = 1  # of what is made of the same files
 CAPTIONS = ("caption", "captions", "text", "sentence", "description")
 
 
@@ -106,46 +104,18 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
     for name, text in zip(rows.names(image), rows.text(caption), strict=True):
         if text := clean(text.lower() if config.lower else text):
             told[name].append(text)
-    pixels, kept, skipped = pictures(list(told), images, config.size, say)
+    if not images.exists():
+        raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
+    names = list(told)
+    pixels, kept, skipped = decoded(names, files_of(names, images), config.size, 3, say, opened(images))
     if not kept:
         raise DataError(
             f"{table}: none of its {len(told):,} images can be read in {images}; say where they are: --images FOLDER"
         )
-    notes = [f"passed over {len(names):,} images: {why}; the first is {names[0]}" for why, names in skipped]
-    sums = fingerprint.digests(str(table), files_of(list(told), images))
+    notes = [f"passed over {len(lost):,} images: {why}; the first is {lost[0]}" for why, lost in skipped]
+    sums = fingerprint.digests(str(table), files_of(names, images))
     files = fingerprint.combined(sums, told, *told.values())
-    return Captioned(pixels, [told[name] for name in kept], files), notes
-
-
-def pictures(
-    names: list[str], images: Path, size: int, say: Say
-) -> tuple[Flat, list[str], list[tuple[str, list[str]]]]:
-    """N 3 P P bytes, the names of those, and the others by reason; decoded once, and kept in the cache."""
-    if not images.exists():
-        raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
-    sizes = [stat(file) for file in files_of(names, images)]
-    stamps = [(s.st_size, s.st_mtime_ns) if s else (-1, -1) for s in sizes]
-    ready = store.prepare(
-        store.key("captions", VERSION, size, names, str(images.absolute()), stamps),
-        lambda writer: _decode(names, images, size, writer),
-        say,
-        f"decoding {len(names):,} images to {size} x {size} pixels",
-    )
-    return ready.part("images")["pixels"], ready.manifest["kept"], list(ready.manifest["skipped"].items())
-
-
-def _decode(names: list[str], images: Path, size: int, writer: StoreWriter) -> dict[str, Any]:
-    kept, skipped = [], defaultdict(list)
-    with opened(images) as find_image, writer.part("images", pixels=Column(np.uint8, shape=(3, size, size))) as part:
-        for name in names:
-            try:
-                pixels, _ = read_image(find_image(name), size)
-            except DataError as e:
-                skipped[str(e).rsplit(": ", 1)[-1]].append(name)
-                continue
-            kept.append(name)
-            part.append(pixels=np.moveaxis(pixels, -1, 0))
-    return {"kept": kept, "skipped": skipped}
+    return Captioned(pixels, [told[names[i]] for i in kept], files), notes
 
 
 def files_of(names: list[str], images: Path) -> list[Path]:
@@ -172,7 +142,7 @@ class opened:
         def member(name: str) -> io.BytesIO:
             file = tar.extractfile(members[name]) if name in members else None
             if file is None:
-                raise DataError(f"{name}: there is no such file")
+                raise UnreadableImage(name, "there is no such file")
             limits.require(members[name].size, f"{self.place}: {name}")
             return io.BytesIO(file.read())
 

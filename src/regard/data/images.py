@@ -4,55 +4,32 @@ Own pictures are decoded once, into a prepared folder of bytes; whatever fits is
 where the model is.
 """
 
-import math
-from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from regard import limits
-from regard.data import fingerprint, split, store
-from regard.data.augment import GREY, Augment, augmented
+from regard.data import fingerprint, split
+from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
+from regard.data.pixels import Chosen, Decoded, Pixels, decoded, grey, with_channels
 from regard.data.settings import ImagesConfig
-from regard.data.store import Column, Flat, StoreWriter
 from regard.data.tables import LABELS, read_table
-from regard.errors import ConfigError, DataError, MissingExtra
+from regard.errors import ConfigError, DataError
 
-VERSION = 1  # of what is made of the same files
 PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
 OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nobody says otherwise
-HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
 PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 ROOM = 0.5  # of the free memory, that images may take
 AT_ONCE = 1024  # images on their way from a file to where they are kept
 MEASURED = 10_000  # images, at most, whose mean and spread are taken
-
-
-Pixels: TypeAlias = "np.ndarray | Flat | Chosen"  # N C P P bytes
-
-
-class Chosen:
-    """Some of many images, which may lie in a file: N C P P bytes that are read when they are asked for."""
-
-    def __init__(self, every: Pixels, rows: np.ndarray):
-        self.every, self.rows = every, rows
-        self.shape = (len(rows), *every.shape[1:])
-        self.nbytes = math.prod(self.shape)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, which: Any) -> np.ndarray:
-        return self.every[self.rows[which]]
 
 
 @dataclass(frozen=True)
@@ -152,19 +129,6 @@ def resized(pixels: np.ndarray, size: int) -> np.ndarray:
     return torch.cat([x.round().clamp(0, 255).to(torch.uint8) for x in new]).numpy()
 
 
-def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
-    if channels in (0, pixels.shape[1]):
-        return pixels
-    if channels == 3:
-        return np.broadcast_to(pixels, (len(pixels), 3, *pixels.shape[2:]))  # thrice to look at, once in memory
-    return (pixels * np.array(GREY, np.float32)[:, None, None]).sum(1, keepdims=True).round().astype(np.uint8)
-
-
-def with_channels(pixels: Pixels, channels: int) -> Pixels:
-    """The same for images that may lie in a file, where they stay if nothing is to be changed."""
-    return pixels if channels in (0, pixels.shape[1]) else grey(pixels[:], channels)
-
-
 # A user's own
 
 
@@ -193,7 +157,7 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
                 raise DataError(f"{image.where}: the class {image.label!r} is not among those trained on")
     found, notes = {}, []
     for part, images in listed.items():
-        pixels, kept, skipped = decoded(images, config.size or OWN_SIZE, config.channels, say)
+        pixels, kept, skipped = own_pixels(images, config.size or OWN_SIZE, config.channels, say)
         found[part] = pixels, np.array([number[images[i].label] for i in kept], np.int64)
         notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
     if lost := [labels[i] for i in set(range(len(labels))) - set(found["train"][1].tolist())]:
@@ -202,6 +166,15 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
     sums = fingerprint.digests(config.path, [image.path for image in learned])
     files = fingerprint.combined(sums, [image.label for image in learned])
     return same_channels(found), labels, tuple(notes), files
+
+
+def own_pixels(images: Sequence[Listed], size: int, channels: int, say: Say) -> Decoded:
+    paths = [image.path for image in images]
+    pixels, kept, skipped = decoded(list(map(str, paths)), paths, size, channels, say)
+    if not kept:
+        why = "; ".join(reason for reason, _ in skipped)
+        raise DataError(f"none of {len(images):,} images can be read: {why}" if images else "there are no images")
+    return pixels, kept, skipped
 
 
 def same_channels(parts: dict[str, tuple[Pixels, np.ndarray]]) -> dict[str, Part]:
@@ -240,85 +213,6 @@ def list_images(path: Path, label: str = "") -> list[Listed]:
 
 def files_of(folder: Path) -> Iterator[Path]:
     return (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in IMAGES and file.is_file())
-
-
-def decoded(
-    images: Sequence[Listed], size: int, channels: int, say: Say
-) -> tuple[Flat, list[int], list[tuple[str, list[str]]]]:
-    """The bytes of those that can be read, N C P P; which those are; and the others by reason."""
-    about = [(str(i.path), *((s.st_size, s.st_mtime_ns) if (s := stat(i.path)) else (-1, -1))) for i in images]
-    ready = store.prepare(
-        store.key("images", VERSION, size, channels, about),
-        lambda writer: _decode(images, size, channels, writer),
-        say,
-        f"decoding {len(images):,} images to {size} x {size} pixels",
-    )
-    return ready.part("images")["pixels"], ready.manifest["kept"], list(ready.manifest["skipped"].items())
-
-
-def stat(path: Path) -> Any:
-    try:
-        return path.stat()
-    except OSError:
-        return None
-
-
-def _decode(images: Sequence[Listed], size: int, channels: int, writer: StoreWriter) -> dict[str, Any]:
-    kept, skipped, modes = [], defaultdict(list), Counter[int]()
-    colours_file = writer.folder / "colours"  # until all are seen, nobody knows whether one has colours
-    with open(colours_file, "wb") as file:
-        for i, image in enumerate(images):
-            try:
-                found, colours = read_image(image.path, size)
-            except DataError as e:
-                skipped[str(e).removeprefix(f"{image.path}: ")].append(str(image.path))
-                continue
-            kept.append(i)
-            modes[3 if colours else 1] += 1
-            file.write(found.tobytes())
-    if not kept:
-        why = "; ".join(skipped)
-        raise DataError(f"none of {len(images):,} images can be read: {why}" if images else "there are no images")
-    channels = channels or max(modes)
-    with writer.part("images", pixels=Column(np.uint8, shape=(channels, size, size))) as part:
-        for x in np.memmap(colours_file, np.uint8, "r", shape=(len(kept), size, size, 3)):
-            part.append(pixels=grey(np.moveaxis(x, -1, 0)[None], channels))
-    colours_file.unlink()
-    return {"kept": kept, "skipped": skipped}
-
-
-def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
-    """The picture in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
-
-    Transparent parts are white; photographs are turned as they were taken; 16 bits become 8.
-    """
-    try:
-        from PIL import Image, ImageOps, UnidentifiedImageError
-    except ImportError:
-        raise MissingExtra("reading images", "vision") from None
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > HUGE:
-                raise DataError(f"{path}: larger than {HUGE:,} pixels")
-            image.draft("RGB", (2 * size, 2 * size)) if size else None  # a JPEG may be decoded small
-            image = ImageOps.exif_transpose(image)
-            if image.mode.startswith("I;16"):
-                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            elif image.mode in ("I", "F"):
-                raise DataError(f"{path}: pixels of kind {image.mode}, which have no range; save it with 8 bits")
-            if "A" in image.getbands() or "transparency" in image.info:
-                image = image.convert("RGBA")
-                image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)
-            colours = image.mode not in ("1", "L", "LA")
-            image = image.convert("RGB")
-            if size:
-                image = image.resize((size, size), Image.Resampling.BILINEAR)
-            pixels = np.asarray(image)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
-        raise DataError(f"{path}: cannot be read; it is damaged or no image") from None
-    return pixels, colours and bool((pixels != pixels[..., :1]).any())
 
 
 # Batches

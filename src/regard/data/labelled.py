@@ -14,7 +14,7 @@ from regard.data import fetch, split, store
 from regard.data.examples import Example, Tagged, read_examples, read_tagged
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LabelledConfig
-from regard.data.store import Column, PartWriter, Prepared, StoreWriter
+from regard.data.store import Column, PartWriter, Store, StoreWriter
 from regard.data.tokenizers import load
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
@@ -28,7 +28,7 @@ Rows = Sequence[Any]  # of Example, or of Tagged
 
 
 @dataclass(frozen=True)
-class PreparedLabels(Prepared):
+class PreparedLabels(Store):
     """Labelled texts, ready, in columns: `ids`, where the `second` text of each begins, and `labels`, one a text or one
     a piece."""
 
@@ -67,8 +67,8 @@ def prepare_labels(config: LabelledConfig, kind: str, say: Say = to_stderr) -> P
         say,
         "reading the examples, cutting them into pieces",
     )
-    parts = (ready.part(part) for part in ("train", "valid"))
-    prepared = PreparedLabels(ready, given or WordPiece.load(ready.folder), *parts)
+    parts = (ready.part(name) for name in ("train", "valid"))
+    prepared = PreparedLabels(ready.folder, ready.manifest, given or WordPiece.load(ready.folder), *parts)
     say(prepared.report())
     return prepared
 

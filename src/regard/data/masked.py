@@ -4,21 +4,21 @@ import hashlib
 import math
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from regard.config import to_dict
-from regard.data import fetch, store
+from regard.data import store
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.sentences import Corpus, sentences
 from regard.data.settings import MaskedConfig
-from regard.data.store import Column, Flat, Prepared, StoreWriter
+from regard.data.store import Column, Flat, Store, StoreWriter
+from regard.data.text import text_files
 from regard.data.tokenizers.wordpiece import INSIDE, SPECIAL, WordPiece
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 
 VERSION = 1  # of what is made of the same settings and files
 ENDINGS = (".txt", ".md", ".jsonl")  # of the files that are read in a folder
@@ -56,7 +56,7 @@ def _places(lengths: Iterable[int]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class PreparedMasked(Prepared):
+class PreparedMasked(Store):
     """Documents, ready."""
 
     tokenizer: WordPiece
@@ -104,56 +104,35 @@ def inside_ids(tokenizer: WordPiece) -> np.ndarray:
 
 def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked:
     """Everything training needs, made from `config`'s documents or found ready in the cache."""
-    train, valid, border = locate(config, say)
-    hashes = {"train": [store.sha256(p) for p in train], "valid": [store.sha256(p) for p in valid]}
+    files, border = text_files(config, ENDINGS, say), border_of(config)
+    hashes = {part: [store.sha256(path) for path in paths] for part, paths in files.items()}
     shaping = {k: getattr(config, k) for k in ("held_out", "vocab", "lower", "max_length")} | {"border": border}
     ready = store.prepare(
         store.key("masked", VERSION, shaping, hashes),
-        lambda writer: _build(config, Corpus(train, border), Corpus(valid, border) if valid else None, hashes, writer),
+        lambda writer: _build(config, Corpus(files["train"], border), Corpus(files["valid"], border), hashes, writer),
         say,
         "reading the documents, learning the pieces, encoding",
     )
-    parts = (Sentences.open(ready.part(part)) for part in ("train", "valid"))
-    prepared = PreparedMasked(ready, WordPiece.load(ready.folder), *parts)
+    parts = (Sentences.open(ready.part(name)) for name in ("train", "valid"))
+    prepared = PreparedMasked(ready.folder, ready.manifest, WordPiece.load(ready.folder), *parts)
     say(prepared.report())
     return prepared
 
 
-def locate(config: MaskedConfig, say: Say = to_stderr) -> tuple[list[Path], list[Path], str]:
-    """The files `config` names, those held out, and where documents end in them."""
-    if bool(config.name) == bool(config.path):
-        raise ConfigError(
-            f"give either the data set {config.name!r} or a path of your own, not both"
-            if config.name
-            else "no data; give a text, a folder, a .jsonl, or a name (see: regard data list)"
-        )
-    if config.name:
-        found = fetch.get_text(config.name, say)
-        train, valid = [found.train], [found.valid] if found.valid else []
-    else:
-        train, valid = _files(config.path), []
+def border_of(config: MaskedConfig) -> str:
+    """Where documents end."""
     folder = bool(config.path) and user_path(config.path).is_dir()
-    return train, _files(config.valid) if config.valid else valid, config.documents or ("files" if folder else "blank")
-
-
-def _files(name: str) -> list[Path]:
-    """A file itself; the texts in a folder and its folders, by name."""
-    path = user_path(name)
-    if not path.is_dir():
-        return [path]
-    found = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(ENDINGS) and p.is_file())
-    if not found:
-        raise DataError(f"{path} holds no text; wanted files that end in {', '.join(ENDINGS)}, or give a file itself")
-    return found
+    return config.documents or ("files" if folder else "blank")
 
 
 def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> Sentences:
     """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
-    files, _, border = locate(MaskedConfig(path=path, documents=config.documents))
+    config = replace(config, name="", path=path, valid="")
+    corpus = Corpus(text_files(config, ENDINGS)["train"], border_of(config))
     longest = config.longest
     documents = [
         [ids[start : start + longest] for ids in document for start in range(0, len(ids), longest)]
-        for document in _encoded(_Split(Corpus(files, border)), tokenizer)
+        for document in _encoded(_Split(corpus), tokenizer)
     ]
     if not documents:
         raise DataError(f"{path}: no text to score on")
@@ -189,19 +168,19 @@ def _hash(text: str) -> int:
 
 
 def _build(
-    config: MaskedConfig, corpus: Corpus, valid: Corpus | None, hashes: dict[str, Any], writer: StoreWriter
+    config: MaskedConfig, corpus: Corpus, valid: Corpus, hashes: dict[str, Any], writer: StoreWriter
 ) -> dict[str, Any]:
     whole, characters = array("Q"), 0
     for document in corpus:
         whole.append(_hash("\n".join(document)))
         characters += sum(map(len, document))
-    least = 1 if valid is not None else 2
+    least = 1 if valid.paths else 2
     if len(set(whole)) < least:
         raise DataError(
             f"{corpus.paths[0]}: {len(set(whole))} different documents, wanted at least {least}; put blank lines "
             "between them, or say that each line is one: --set data.documents=lines"
         )
-    parts = {"train": _Split(corpus), "valid": _Split(valid)} if valid is not None else _held_out(corpus, whole, config)
+    parts = {"train": _Split(corpus), "valid": _Split(valid)} if valid.paths else _held_out(corpus, whole, config)
     sample = _Split(corpus, parts["train"].cut, every=-(-characters // LEARN_FROM))
     tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)
     tokenizer.save(writer.folder, config.max_length)

@@ -14,7 +14,7 @@ from regard.data import fetch, split, store
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.pairs import PairFiles, clean, read_pairs
 from regard.data.settings import LEGACY_SPLIT, PairsConfig
-from regard.data.store import Column, Prepared, StoreWriter
+from regard.data.store import Column, Store, StoreWriter
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
@@ -30,7 +30,7 @@ SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "
 
 
 @dataclass(frozen=True)
-class PreparedPairs(Prepared):
+class PreparedPairs(Store):
     """Parallel text, ready: ids without end marks in the columns `source` and `target`."""
 
     files: PairFiles  # as used: `valid_*` are the held-out sentences where the user gave none
@@ -69,7 +69,8 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
     )
     if files.valid_source is None:
         files = replace(files, **_held_out_files(ready.folder))
-    return PreparedPairs(ready, files, BPE.load(ready.folder), ready.part("train"), ready.part("valid"))
+    parts = (ready.part(name) for name in ("train", "valid"))
+    return PreparedPairs(ready.folder, ready.manifest, files, BPE.load(ready.folder), *parts)
 
 
 def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:

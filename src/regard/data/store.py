@@ -119,7 +119,7 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Store:
-    """A prepared folder, open for reading."""
+    """A prepared folder, open for reading. What a preparer returns adds its tokenizer and its parts to that."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -151,25 +151,6 @@ class Store:
         rows = max(1, self.manifest["shard"] // prod(shape))
         sizes = [min(rows, length - start) for start in range(0, max(1, length), rows)]
         return Flat([_mapped(self.folder / f"{name}.{i:03}", dtype, (n, *shape)) for i, n in enumerate(sizes)])
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What a preparer returns: its store, and what it adds to that."""
-
-    store: Store
-
-    @property
-    def folder(self) -> Path:
-        return self.store.folder
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        return self.store.manifest
-
-    @property
-    def content(self) -> int:
-        return self.store.content
 
 
 def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ from regard.data import fetch, store
 from regard.data.documents import Documents, is_jsonl, pieces
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.records import Record, encode_record, plain, read_records
-from regard.data.settings import TextConfig
-from regard.data.store import Column, Flat, Numbers, PartWriter, Prepared, Store, StoreWriter
+from regard.data.settings import MaskedConfig, TextConfig
+from regard.data.store import Column, Flat, Numbers, PartWriter, Store, StoreWriter
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
 from regard.data.tokenizers.chars import Characters
@@ -25,6 +25,8 @@ VERSION = 1  # of what is made of the same settings and files
 ENDINGS = (".txt", ".md")  # of the files that are read in a folder
 GROUP = 32  # pieces encoded at a time
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
+
+Files = dict[str, list[Path]]  # of the parts train and valid
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class TokenFile:
 
 
 @dataclass(frozen=True)
-class PreparedText(Prepared):
+class PreparedText(Store):
     """Text or records, ready."""
 
     tokenizer: TextTokenizer
@@ -73,13 +75,13 @@ class PreparedText(Prepared):
         return self.manifest["report"]["valid_words"]
 
     def report(self) -> str:
-        return describe(self.store)
+        return describe(self)
 
 
 def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
     """Everything training needs, made from `config`'s text or found ready in the cache."""
-    files = locate(config, say)
-    hashes = {part: [store.sha256(path) for path in paths] for part, paths in vars(files).items()}
+    files = text_files(config, say=say)
+    hashes = {part: [store.sha256(path) for path in paths] for part, paths in files.items()}
     shaping: dict[str, Any] = {k: getattr(config, k) for k in ("held_out", "tokens", "max_length", "template")}
     shaping["vocab"] = config.vocab if config.tokens == "bpe" else 0
     given = _given(config.tokenizer) if config.tokenizer else None
@@ -93,8 +95,8 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
         "reading the text, learning the pieces, encoding",
         describe,
     )
-    train, valid = (TokenFile.open(ready.part(part)) for part in ("train", "valid"))
-    return PreparedText(ready, given or load(ready.folder), train, valid)
+    parts = (TokenFile.open(ready.part(name)) for name in ("train", "valid"))
+    return PreparedText(ready.folder, ready.manifest, given or load(ready.folder), *parts)
 
 
 def describe(ready: Store) -> str:
@@ -117,14 +119,8 @@ def describe(ready: Store) -> str:
 # Which files
 
 
-@dataclass(frozen=True)
-class _Files:
-    train: list[Path]
-    valid: list[Path] = field(default_factory=list)
-
-
-def locate(config: TextConfig, say: Say = to_stderr) -> _Files:
-    """The files `config` names; a known data set is fetched when it is not here yet."""
+def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = ENDINGS, say: Say = to_stderr) -> Files:
+    """The files to train and to validate on; a known data set is fetched when it is not here yet."""
     if bool(config.name) == bool(config.path):
         raise ConfigError(
             f"give either the data set {config.name!r} or a path of your own, not both"
@@ -132,22 +128,23 @@ def locate(config: TextConfig, say: Say = to_stderr) -> _Files:
             else "no data; give a text file, a folder, a .jsonl, or a name (see: regard data list)"
         )
     if config.name:
-        found = fetch.get_text(config.name, say)
-        train, valid = [found.train], [found.valid] if found.valid else []
+        known = fetch.get_text(config.name, say)
+        train, valid = [known.train], [known.valid] if known.valid else []
     else:
-        train, valid = _files(config.path), []
-    return _Files(train, _files(config.valid) if config.valid else valid)
+        train, valid = _files(config.path, endings), []
+    return {"train": train, "valid": _files(config.valid, endings) if config.valid else valid}
 
 
-def _files(name: str) -> list[Path]:
+def _files(name: str, endings: tuple[str, ...]) -> list[Path]:
     """A file itself; the texts in a folder and its folders, by name."""
     path = user_path(name)
     if not path.is_dir():
         return [path]
-    found = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(ENDINGS) and p.is_file())
-    if not found:
-        raise DataError(f"{path} holds no text; wanted files that end in {' or '.join(ENDINGS)}, or give a file itself")
-    return found
+    files = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(endings) and p.is_file())
+    if not files:
+        expected = f"{', '.join(endings[:-1])} or {endings[-1]}"
+        raise DataError(f"{path} holds no text; expected files that end in {expected}, or give a file itself")
+    return files
 
 
 # Building
@@ -161,9 +158,9 @@ def _given(folder: str) -> TextTokenizer:
 
 
 def _build(
-    config: TextConfig, files: _Files, hashes: dict[str, Any], given: TextTokenizer | None, writer: StoreWriter
+    config: TextConfig, files: Files, hashes: dict[str, Any], given: TextTokenizer | None, writer: StoreWriter
 ) -> dict[str, Any]:
-    kinds = {_kind(path, config.template) for path in (*files.train, *files.valid)}
+    kinds = {_kind(path, config.template) for path in (*files["train"], *files["valid"])}
     if len(kinds) > 1:
         raise DataError("plain text and records cannot be mixed; the held-out file must have the training file's form")
     corpus = _Records(config, files, given) if kinds == {"records"} else _Text(config, files, given)
@@ -175,7 +172,7 @@ def _build(
             corpus.write(name, part)
             tokens[name] = part.length("ids")
     if min(tokens.values()) < 2:
-        where = ", ".join(map(str, files.train[:3]))
+        where = ", ".join(map(str, files["train"][:3]))
         if config.max_length and (lost := corpus.report["unanswered"]):
             raise DataError(
                 f"{where}: {lost:,} records were dropped, since nothing of their answers is left within "
@@ -213,9 +210,9 @@ class _Text:
 
     kind = "text"
 
-    def __init__(self, config: TextConfig, files: _Files, given: TextTokenizer | None):
+    def __init__(self, config: TextConfig, files: Files, given: TextTokenizer | None):
         has_mark = config.tokens != "chars" if given is None else given.eos is not None
-        whole = Documents(files.train, between="" if has_mark else "\n")
+        whole = Documents(files["train"], between="" if has_mark else "\n")
         characters: set[str] = set()
         total = 0
         for block in whole:
@@ -224,17 +221,17 @@ class _Text:
                 characters |= set(block)
         self.report = Counter(documents=whole.documents, empty=whole.empty, characters=total)
         if not total:
-            raise DataError(f"{', '.join(map(str, files.train[:3]))}: empty; wanted text")
+            raise DataError(f"{', '.join(map(str, files['train'][:3]))}: empty; wanted text")
         cut = int((1 - config.held_out) * total)
-        if files.valid:
-            self.parts = {"train": whole, "valid": replace(whole, paths=files.valid)}
+        if files["valid"]:
+            self.parts = {"train": whole, "valid": replace(whole, paths=files["valid"])}
         else:
             self.parts = {"train": replace(whole, stop=cut), "valid": replace(whole, start=cut)}
-        if files.valid and given is None and config.tokens == "chars":
+        if files["valid"] and given is None and config.tokens == "chars":
             for block in self.parts["valid"]:
                 if strange := set(block or "") - characters:
                     raise DataError(
-                        f"{files.valid[0]} holds {min(strange)!r}, which the training text does not; "
+                        f"{files['valid'][0]} holds {min(strange)!r}, which the training text does not; "
                         "remove it there, or train with --tokens bytes, which can write everything"
                     )
         train = (piece for piece in pieces(self.parts["train"]) if piece)
@@ -262,16 +259,16 @@ class _Records:
 
     kind = "records"
 
-    def __init__(self, config: TextConfig, files: _Files, given: TextTokenizer | None):
+    def __init__(self, config: TextConfig, files: Files, given: TextTokenizer | None):
         self.files, self.template, self.max_length = files, config.template, config.max_length
         self.report: Counter[str] = Counter()
         characters: set[str] = set()
-        for record in self._read(files.train):
+        for record in self._read(files["train"]):
             text = plain(record)
             self.report.update(documents=1, characters=len(text))
             characters |= set(text)
-        self.cut = None if files.valid else int((1 - config.held_out) * self.report["documents"])
-        train = (plain(record) for record in islice(self._read(files.train), self.cut))
+        self.cut = None if files["valid"] else int((1 - config.held_out) * self.report["documents"])
+        train = (plain(record) for record in islice(self._read(files["train"]), self.cut))
         self.tokenizer = given or _learn(config, characters, train, self.report["characters"])
 
     def _read(self, paths: list[Path]) -> Iterator[Record]:
@@ -285,11 +282,11 @@ class _Records:
         return {"ids": Column(ids, ragged=True), "answers": Column(np.bool_, ragged=True)}
 
     def write(self, part: str, writer: PartWriter) -> None:
-        if self.files.valid:
-            records = self._read(self.files.train if part == "train" else self.files.valid)
+        if self.files["valid"]:
+            records = self._read(self.files["train"] if part == "train" else self.files["valid"])
         else:
             span = (0, self.cut) if part == "train" else (self.cut, None)
-            records = islice(self._read(self.files.train), *span)
+            records = islice(self._read(self.files["train"]), *span)
         for record in records:
             ids, answers = encode_record(record, self.tokenizer)
             if self.max_length and len(ids) > self.max_length:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.images import Pixels, grey, read_image
+from regard.data.pixels import Pixels, grey, read_image
 from regard.errors import ConfigError
 from regard.models.captioner import grid_of
 from regard.nn.taps import watch

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.images import grey, read_image
+from regard.data.pixels import grey, read_image
 from regard.errors import CheckpointError, ConfigError
 from regard.explain.rollout import rollout
 from regard.models.vit import Scale, ViT

@@ -9,9 +9,11 @@ import torch
 from PIL import Image
 
 from regard.data import image_sets, images
+from regard.data import pixels as pixels_module
 from regard.data.augment import Augment
-from regard.data.images import ImagesConfig, ImageSource, Part, hold_out, load_images, read_image, spread_of
+from regard.data.images import ImagesConfig, ImageSource, Part, hold_out, load_images, spread_of
 from regard.data.loader import FixedSize, Loader
+from regard.data.pixels import grey, read_image
 from regard.errors import ConfigError, DataError
 
 quiet = lambda _: None  # noqa: E731
@@ -72,7 +74,7 @@ def test_what_cannot_be_read_is_counted_and_told(photos, monkeypatch):
     (photos / "red" / "broken.png").write_bytes((photos / "red" / "1.png").read_bytes()[:60])
     (photos / "red" / "empty.jpg").write_bytes(b"")
     (photos / "red" / "notes.txt").write_text("not an image, and not taken for one")
-    monkeypatch.setattr(images, "HUGE", 1000)
+    monkeypatch.setattr(pixels_module, "HUGE", 1000)
     picture(photos / "blue" / "wall.png", (0, 0, 200), size=(100, 11))
     report = load_images(ImagesConfig(path=str(photos), size=8), quiet).report()
     assert "passed over 2 (train): cannot be read; it is damaged or no image; the first is" in report
@@ -192,7 +194,7 @@ def test_own_images_stay_in_their_file_when_some_are_held_out(photos, monkeypatc
 
 def test_grey_as_colours_takes_no_memory_and_is_three_times_the_same():
     pixels = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
-    found = images.grey(pixels, 3)
+    found = grey(pixels, 3)
     assert np.shares_memory(found, pixels) and np.array_equal(found, np.repeat(pixels, 3, 1))
     part = Part(found, np.arange(2))
     assert np.array_equal(ImageSource(part, 2).pixels.numpy(), np.repeat(pixels, 3, 1))
