@@ -19,6 +19,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from regard.errors import CheckpointError, ConfigError, WorkFailed
+from regard.jsonfile import parse
 
 FORMAT_VERSION = 1  # of state.safetensors, checkpoints/ and run.json; raise it when an older regard could not read them
 UNFINISHED = ".tmp"  # what a file is called until it is whole
@@ -113,6 +114,7 @@ def save_state(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any
         "format_version": FORMAT_VERSION,
         "versions": versions(),
         "checksum": _checksum(host),
+        "meta_checksum": _crc(meta),
         "meta": meta,
     }
     write_atomic(path, to_bytes(host, {"regard": json.dumps(known)}))
@@ -127,15 +129,17 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get("regard")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        known = json.loads(text) if text else None
+        known = parse(text.encode()) if text else None
     except (SafetensorError, OSError, ValueError) as e:
         raise CheckpointError(f"{path}: damaged or not a safetensors file ({e}); take an older copy") from None
     if not isinstance(known, dict):
         raise CheckpointError(f"{path}: not written by regard; a model folder is loaded with regard.load(folder)")
     check_format(path, known)
-    if known.get("checksum") != _checksum(tensors):
+    meta = known.get("meta")
+    whole = known.get("checksum") == _checksum(tensors) and isinstance(meta, dict)
+    if not whole or known.get("meta_checksum", _crc(meta)) != _crc(meta):  # older files have no second one
         raise CheckpointError(f"{path}: damaged, its checksum does not match its contents; take an older copy")
-    return tensors, known["meta"]
+    return tensors, meta
 
 
 def check_format(path: Path, known: dict[str, Any]) -> None:
@@ -153,6 +157,10 @@ def versions() -> dict[str, str]:
     except PackageNotFoundError:  # run from a source tree
         ours = "source"
     return {"regard": ours, "torch": torch.__version__}
+
+
+def _crc(meta: Any) -> int:
+    return zlib.crc32(json.dumps(meta).encode())
 
 
 def _checksum(tensors: dict[str, Tensor]) -> int:

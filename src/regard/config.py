@@ -61,6 +61,19 @@ def fraction(config: Any, name: str, group: str = "") -> None:
         raise ConfigError(f"{group}{name} is {getattr(config, name)}; it wants at least 0 and less than 1")
 
 
+def check_types(config: Any) -> None:
+    """Raise `ConfigError` for the first number, text or flag that is something else: files do not know annotations."""
+    for name, hint in typing.get_type_hints(type(config)).items():
+        several = typing.get_origin(hint) is tuple
+        value, hint = getattr(config, name), typing.get_args(hint)[0] if several else hint
+        wanted = (int, float) if hint is float else hint
+        for one in value if several else [value]:
+            if not isinstance(one, wanted) or (isinstance(one, bool) and hint is not bool):
+                raise ConfigError(f"{name} is {one!r:.80}; expected {hint.__name__}")
+            if isinstance(one, int) and one >= 1 << 63:
+                raise ConfigError(f"{name} is {one!r:.80}; that is more than can be counted")
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as plain values, ready for JSON."""
     return dataclasses.asdict(config)

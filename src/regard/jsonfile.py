@@ -26,6 +26,12 @@ def read_json_if_any(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
+def group(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """The object of this name inside another; {} where it is missing or something else."""
+    value = values.get(name)
+    return value if isinstance(value, dict) else {}
+
+
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file with one a line, up to the first line that is not one: a crash may cut the last short."""
     with path.open("rb") as lines:

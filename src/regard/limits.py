@@ -38,7 +38,8 @@ def budget() -> int:
 def require(size: float, what: str, hint: str = "") -> None:
     """Raise `LimitError` unless `size` bytes fit the budget. `hint`: what to type instead, before the variable."""
     if not size <= (allowed := budget()):
-        raise LimitError(f"{what} would need {show_size(size)} of memory, and the limit is {raise_hint(allowed, hint)}")
+        remedy = raise_hint(allowed, hint, size)
+        raise LimitError(f"{what} would need {show_size(size)} of memory, and the limit is {remedy}")
 
 
 def read_limited(stream: BinaryIO, limit: int, what: str, hint: str = "") -> bytes:
@@ -52,9 +53,10 @@ def read_limited(stream: BinaryIO, limit: int, what: str, hint: str = "") -> byt
     return b"".join(chunks)
 
 
-def raise_hint(limit: float, hint: str = "") -> str:
-    """The end of a refusal: the limit, then how to get by with it or to raise it."""
-    return f"{show_size(limit)}; {hint + ', or ' if hint else ''}raise it with {VARIABLE}={show_size(2 * limit, '')}"
+def raise_hint(limit: float, hint: str = "", enough: float = 0) -> str:
+    """The end of a refusal: the limit, then how to get by with it or to raise it, to `enough` or else twice as much."""
+    raised = show_size(enough or 2 * limit, "")
+    return f"{show_size(limit)}; {hint + ', or ' if hint else ''}raise it with {VARIABLE}={raised}"
 
 
 def parse_size(text: str) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from regard.checkpoint import UNFINISHED, alone, move, sync, write_atomic, write_failed
 from regard.config import inside
 from regard.errors import CheckpointError, ConfigError
+from regard.jsonfile import parse
 
 MANIFEST = ".regard-manifest.json"
 MANIFEST_VERSION = 1
@@ -38,7 +39,7 @@ def owned(folder: Path) -> list[str] | None:
     """The files in `folder` that are regard's, as paths below it; None where regard wrote nothing."""
     path = folder / MANIFEST
     try:
-        names = json.loads(path.read_bytes())["files"]
+        names = parse(path.read_bytes())["files"]
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError("expected a list of names")
     except FileNotFoundError:
@@ -146,8 +147,8 @@ def _is_plan(path: Path) -> bool:
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return parse(path.read_bytes())
+    except (OSError, ValueError):
         return None
 
 

@@ -75,7 +75,7 @@ def test_a_refusal_names_what_needs_how_much_and_the_setting(monkeypatch):
     with pytest.raises(LimitError) as refused:
         limits.require(23 * GB, "model.gguf: 9 positions", hint="cut it")
     text = "model.gguf: 9 positions would need 23.0 GB of memory, and the limit is 1.0 GB; cut it, or raise it with "
-    assert str(refused.value) == text + "REGARD_MEMORY=2G"
+    assert str(refused.value) == text + "REGARD_MEMORY=23G"
     with pytest.raises(LimitError):
         limits.require(float("nan"), "what is no number")
 

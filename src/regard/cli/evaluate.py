@@ -9,7 +9,7 @@ import typer
 from regard.cli.captions import evaluate_captions
 from regard.cli.common import Beam, Device, Json, Run, pick_device, show, write_lines
 from regard.cli.images import evaluate_images
-from regard.cli.info import note, read_json
+from regard.cli.info import note
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
 from regard.cli.series import evaluate_forecast, evaluate_series
@@ -17,6 +17,7 @@ from regard.cli.sounds import evaluate_clips, evaluate_transcripts
 from regard.cli.tables import evaluate_rows
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError, DataError
+from regard.jsonfile import group, read_json_if_any
 from regard.output import check_output
 from regard.ticks import Console
 
@@ -185,7 +186,7 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
     from regard.models.fetched import resolve
 
     folder = resolve(run)
-    trained = (read_json(folder / "run.json") or {}).get("data", {}).get("context", 0)
+    trained = group(read_json_if_any(folder / "run.json"), "data").get("context", 0)
     context = context or trained or model.model.config.context or 256
     what, text, size, words = held_out_text(model, folder, data, context)
     flags.say(f"reading {len(text):,} tokens of {what}")
@@ -383,7 +384,7 @@ def own_test_set(run: str) -> tuple[str, str, str]:
         from regard.config import no_run
 
         raise no_run(Path(run))
-    settings = (read_json(Path(run) / "run.json") or {}).get("data", {})
+    settings = group(read_json_if_any(Path(run) / "run.json"), "data")
     if settings.get("name"):
         from regard.data.fetch import get
 
@@ -406,7 +407,7 @@ def pick_tokenize(run: str, tokenize: str) -> str:
         if tokenize.lower() not in TOKENIZERS:
             raise unknown("BLEU tokeniser", tokenize, ["auto", *TOKENIZERS])
         return tokenize.lower()
-    settings = (read_json(Path(run) / "run.json") or {}).get("data", {})
+    settings = group(read_json_if_any(Path(run) / "run.json"), "data")
     return "none" if settings.get("split") == "spaces" else "13a"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.cli.common import Json, Run, show
 from regard.cli.train import to_score
-from regard.errors import CheckpointError
+from regard.jsonfile import group, read_json_if_any, read_json_lines
 from regard.words import table
 
 TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
@@ -50,7 +50,7 @@ def info(run: Run, json: Json = False) -> None:
         print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in found["held_out"].items()]))
     for score in found["scores"]:
         how = ", ".join(f"{name} {score[name]}" for name in ("beam", "context", "stride") if name in score)
-        print(f"\nscored on {score['on']}" + (f", {how}" if how else ""))
+        print(f"\nscored on {score.get('on')}" + (f", {how}" if how else ""))
         values = [(NAMES.get(k, k.replace("_", " ")), v) for k, v in score.items() if k not in HOW]
         print(_indented([(k, f"{v:.4g}") for k, v in values if isinstance(v, float) and v]))
         if "signature" in score:
@@ -79,32 +79,26 @@ def several(folder: Path, json: bool) -> None:
 
 def describe(folder: Path) -> dict[str, Any]:
     """Everything `info` tells, as plain values."""
-    import torch
-
-    from regard.config import no_run
     from regard.explain.cost import parameters_by_part
-    from regard.models import build, model_type
+    from regard.models import model_type, outline
     from regard.models.bert import BertConfig
-    from regard.models.published import from_published
-    from regard.nn.init import undrawn
+    from regard.models.published import check_fit, read_config
+    from regard.models.published.weights import read_shapes, weight_files
     from regard.tasks.plan import read_run
 
-    published = read_json(folder / "config.json")
-    if published is not None:
-        config = from_published(published, str(folder / "config.json"))
-    elif (folder / "run.json").is_file():  # a run that has not come to its first evaluation
+    if (folder / "config.json").is_file() or not (folder / "run.json").is_file():
+        config = read_config(folder)
+    else:  # a run that has not come to its first evaluation
         config = read_run(folder).model
-    else:
-        raise no_run(folder)
-    with torch.device("meta"), undrawn():  # to count, no numbers are needed
-        model = build(config)
-    run, card = read_json(folder / "run.json") or {}, read_json(folder / "regard.json") or {}
-    task = run.get("task") or card.get("task") or ("embed" if isinstance(config, BertConfig) else "translate")
-    data = {k: v for k, v in run.get("data", {}).items() if v not in ("", 0, 0.0, None)}
-    unused = "batch" if "vocab" in run.get("data", {}) else "tokens"  # text is counted in tokens, all else in samples
+    weights = any(path.exists() for path in weight_files(folder))
+    model = check_fit(config, read_shapes(folder), str(folder)) if weights else outline(config)
+    run, card = (read_json_if_any(folder / name) for name in ("run.json", "regard.json"))
+    task = str(run.get("task") or card.get("task") or ("embed" if isinstance(config, BertConfig) else "translate"))
+    data = {k: v for k, v in group(run, "data").items() if v not in ("", 0, 0.0, None)}
+    unused = "batch" if "vocab" in group(run, "data") else "tokens"  # text is counted in tokens, all else in samples
     training = {k: run[k] for k in TOLD if run.get(k) and k != unused} | {
-        "optimiser": _flat(run.get("optim", {})),
-        "schedule": _flat(run.get("schedule", {})),
+        "optimiser": _flat(group(run, "optim")),
+        "schedule": _flat(group(run, "schedule")),
     }
     return {
         "what": f"a {model_type(config)} to {DOES.get(task, task)}",
@@ -133,22 +127,11 @@ def held_out(folder: Path) -> dict[str, Any]:
     return {k: v for k, v in best[-1].items() if k not in ("better", "seconds")} if best else {}
 
 
-def read_json(path: Path) -> dict[str, Any] | None:
-    if not path.is_file():
-        return None
-    try:
-        return jsonlib.loads(path.read_text(encoding="utf-8"))
-    except ValueError as e:
-        raise CheckpointError(f"{path} is not JSON ({e})") from None
-
-
 def read_scores(folder: Path) -> list[dict[str, Any]]:
     """What `regard evaluate` has written down, newest last; one entry per test set and setting."""
     path = folder / "scores.jsonl"
-    if not path.is_file():
-        return []
-    scores = [jsonlib.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
-    return list({tuple(s.get(k) for k in ("on", *HOW)): s for s in scores}.values())
+    scores = read_json_lines(path) if path.is_file() else ()
+    return list({tuple(str(s.get(k)) for k in ("on", *HOW)): s for s in scores}.values())
 
 
 def note(run: Path, found: dict[str, Any]) -> None:

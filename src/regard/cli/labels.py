@@ -15,11 +15,11 @@ import typer
 from regard.cli.classes import class_table, judge_classes, show_answer
 from regard.cli.common import Device, Json, Run, pick_device, show, write_lines
 from regard.cli.images import classify_image
-from regard.cli.info import read_json
 from regard.cli.series import classify_file
 from regard.cli.sounds import classify_clip
 from regard.cli.tables import classify_row
 from regard.errors import ConfigError, DataError
+from regard.jsonfile import group, read_json_if_any
 from regard.ticks import Console
 from regard.words import table
 
@@ -132,7 +132,7 @@ def tag(
 
 def of_pairs(run: str) -> bool | None:
     """Whether a run was trained on pairs; None where nobody wrote that down."""
-    task = (read_json(Path(run) / "regard.json") or {}).get("task", "")
+    task = str(read_json_if_any(Path(run) / "regard.json").get("task", ""))
     return {"pair": True, "classify": False}.get(task)
 
 
@@ -274,7 +274,7 @@ def labels_of_run(run: str) -> bool:
     from regard.tasks.classify import Classify
     from regard.tasks.registry import TASKS
 
-    name = (read_json(Path(run) / "regard.json") or {}).get("task", "")
+    name = str(read_json_if_any(Path(run) / "regard.json").get("task", ""))
     return isinstance(TASKS.get(name), Classify)
 
 
@@ -362,7 +362,7 @@ def labelled_rows(
     from regard.data.examples import text_columns
     from regard.data.tables import read_table
 
-    known = (read_json(Path(run) / "regard.json") or {}).get("data", {})
+    known = group(read_json_if_any(Path(run) / "regard.json"), "data")
     found = read_table(file, (text, second))
     lower = [name.lower() for name in found.columns]
     text = text or (known.get("text", "") if known.get("text", "").lower() in lower else "")

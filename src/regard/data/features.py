@@ -18,6 +18,7 @@ from regard.data.loader import Source
 from regard.data.settings import TableConfig
 from regard.data.tables import LABELS, Table, read_table
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.jsonfile import read_json
 
 MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
 FILE = "columns.json"
@@ -171,7 +172,7 @@ def write_columns(folder: Path, label: str, columns: Sequence[Column]) -> None:
 def read_columns(folder: Path) -> tuple[str, tuple[Column, ...]]:
     """The label's column and the others, as `write_columns` was given them."""
     try:
-        known = json.loads((folder / FILE).read_text("utf-8"))
+        known = read_json(folder / FILE)
         return known["label"], tuple(Column(c["name"], tuple(c["values"]), c["usual"]) for c in known["columns"])
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has no {FILE}, which says what its inputs are") from None

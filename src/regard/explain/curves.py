@@ -1,6 +1,5 @@
 """Training curves of several runs in one picture, and their scores in one table (mean ± spread over seeds)."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Any
 
 from regard.errors import CheckpointError
 from regard.explain import picture
+from regard.jsonfile import read_json_lines
 
 # What is drawn, in this order, when a run has it: the name in metrics.jsonl and the words above the panel.
 PANELS = {
@@ -44,13 +44,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     path = Path(folder) / "metrics.jsonl"
     if not path.is_file():
         raise CheckpointError(f"{path}: there is no such file; is {folder} a run folder?")
-    events = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            events.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return events
+    return [event for event in read_json_lines(path) if isinstance(event.get("step"), int | float)]
 
 
 def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -59,10 +53,11 @@ def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         return None
     last = events[-1]
     metrics = {k: v for k, v in last.items() if k not in ("step", "seconds", "final", "kept")}
-    if speeds := [e["targets_per_second"] for e in events if e.get("targets_per_second")]:
+    told = [e.get("targets_per_second") for e in events]
+    if speeds := [speed for speed in told if speed and isinstance(speed, int | float)]:
         unit = next((e["unit"] for e in events if "unit" in e), "tokens")
         metrics[f"{unit}_per_second"] = median(speeds)
-    return {"metrics": metrics, "steps": last["step"], "seconds": last["seconds"], "kept": last["kept"]}
+    return {"metrics": metrics, "steps": last["step"], "seconds": last.get("seconds", 0), "kept": last.get("kept", "")}
 
 
 def series(events: Sequence[Mapping[str, Any]], name: str) -> tuple[list[float], list[float]]:

@@ -2,6 +2,10 @@
 
 from typing import Any, overload
 
+import torch
+
+from regard import limits
+from regard.errors import ConfigError, LimitError
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
@@ -23,6 +27,7 @@ from regard.models.sound_classifier import SoundClassifier, SoundClassifierConfi
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.models.whisper import Whisper, WhisperConfig
+from regard.nn.init import undrawn
 
 TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
@@ -53,6 +58,8 @@ Model = (
     | Forecaster
     | SoundClassifier
 )
+
+DEEPEST = 2_000  # layers, of encoder and decoder together; published ones have at most 1,000 (Wang et al. 2022)
 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
@@ -95,5 +102,28 @@ def build(config: SoundClassifierConfig) -> SoundClassifier: ...
 @overload
 def build(config: ModelConfig) -> Model: ...
 def build(config: ModelConfig) -> Model:
+    if depth(config) > DEEPEST:
+        raise ConfigError(f"{depth(config):,} layers; the deepest model that can be built has {DEEPEST:,}")
     model: Any = MODELS[model_type(config)][1]
     return model(config)
+
+
+def depth(config: ModelConfig) -> int:
+    """Layers, those of encoder and decoder together."""
+    return sum(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
+
+
+def outline(config: ModelConfig) -> Model:
+    """A model without numbers, to count: any size costs next to nothing."""
+    try:
+        with torch.device("meta"), undrawn():
+            return build(config)
+    except (RuntimeError, OverflowError, TypeError):
+        raise LimitError("a model of this size has more parameters than can be counted; make it smaller") from None
+
+
+def check_memory(config: ModelConfig) -> None:
+    """Raise `LimitError` for a model whose parameters have no room in memory; nothing of it is built."""
+    count = sum(p.numel() for p in outline(config).parameters())
+    what = f"a {model_type(config)} of {depth(config):,} layers and {count:,} parameters"
+    limits.require(4 * count, what, "make it smaller with --size or --set model.…")

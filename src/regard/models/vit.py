@@ -45,7 +45,7 @@ class ViTConfig:
             if getattr(self, name) not in table:
                 raise unknown(name, getattr(self, name), table)
         if self.image % self.patch:
-            fitting = [p for p in range(1, self.image + 1) if self.image % p == 0]
+            fitting = [p for p in range(1, min(self.image, 4096) + 1) if self.image % p == 0]
             near = min(fitting, key=lambda p: abs(p - self.patch))
             raise ConfigError(
                 f"an image of {self.image} pixels a side cannot be cut into patches of {self.patch}; "

@@ -112,17 +112,19 @@ class Sine2d(nn.Module):
     A place more than the square has comes first: that of a token which stands nowhere, and gets zeros.
     """
 
-    table: Tensor
+    line: Tensor
 
     def __init__(self, places: int, width: int):
         super().__init__()
-        side = math.isqrt(places)
-        line = Sinusoidal.layout(*waves(side, width // 2))  # P D/2
-        square = torch.cat((line.repeat_interleave(side, 0), line.repeat(side, 1)), 1).float()
-        self.register_buffer("table", F.pad(square, (0, 0, places - side**2, 0)), persistent=False)
+        self.side = math.isqrt(places)
+        self.more = places - self.side**2
+        line = Sinusoidal.layout(*waves(self.side, width // 2)).float()  # P D/2
+        self.register_buffer("line", line, persistent=False)
 
     def forward(self, where: Tensor) -> Tensor:
-        return self.table[where]
+        place = (where - self.more).clamp(min=0)
+        square = torch.cat((self.line[place // self.side], self.line[place % self.side]), -1)
+        return square.masked_fill((where < self.more)[..., None], 0.0)
 
 
 class Rotary(Waves):

@@ -1,6 +1,5 @@
 """A trained classifier of images at work."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from regard.data.pixels import grey, read_image
 from regard.errors import CheckpointError, ConfigError
 from regard.explain.rollout import rollout
+from regard.jsonfile import read_json
 from regard.models.vit import Scale, ViT
 from regard.nn.taps import watch
 from regard.predictors.labeller import Answer
@@ -86,7 +86,7 @@ def scale_of(folder: Path, usual: Scale) -> Scale:
     if not path.is_file():
         return usual
     try:
-        known = json.loads(path.read_text(encoding="utf-8"))
+        known = read_json(path)
         return Scale(tuple(known["image_mean"]), tuple(known["image_std"])) if "image_mean" in known else usual
-    except (ValueError, KeyError, TypeError) as e:
+    except (ValueError, KeyError, TypeError, RuntimeError) as e:
         raise CheckpointError(f"{path}: cannot be read ({e})") from None

@@ -8,15 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from regard import checkpoint, run_folder
 from regard.data.folders import Say, to_stderr
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models.published import to_published, weights_bytes
-from regard.models.registry import build, model_type
-from regard.nn.init import undrawn
+from regard.models.registry import build, check_memory, model_type, outline
 from regard.nn.lora import add_lora_
 from regard.objectives.base import Objective
 from regard.tasks.base import Task
@@ -95,6 +93,7 @@ def train_run(
     if not resume:
         run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
     run = read_run(folder) if resume else run
+    check_memory(run.model)
     parts = assemble(relocate(run, Path(folder)) if resume else run, device, _silent if quiet else to_stderr)
     if parts.run.start != run.start:  # the run keeps the name of what it started from
         parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
@@ -134,7 +133,7 @@ def _silent(_: str) -> None:
 
 def cost(run: Run) -> tuple[dict[str, int], Memory]:
     """Parameters by part and the memory of a training step, from the settings alone: no data is read."""
-    task = get(run.task)
+    task, parameters = get(run.task), parameters_by_part(outline(run.model))
 
     def model() -> nn.Module:
         built = build(run.model)
@@ -148,8 +147,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
         momenta=1 if run.optim.name == "muon" else 2,
         bf16=run.precision == "bf16",
     )
-    with torch.device("meta"):
-        return parameters_by_part(build(run.model)), memory
+    return parameters, memory
 
 
 # -- the model folder ---------------------------------------------------------------------------------------------
@@ -180,8 +178,7 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
 
 
 def model_card(task: Task, run: Run, model: nn.Module, answers: bool) -> str:
-    with torch.device("meta"), undrawn():  # as it is written: with LoRA's matrices merged
-        number = sum(parameters_by_part(build(run.model)).values())
+    number = sum(parameters_by_part(outline(run.model)).values())  # as it is written: with LoRA's matrices merged
     data = task.named(run.data)
     use = (task.answering if answers and task.answering else task.card.use).format("THIS_FOLDER")
     return f"""---

@@ -7,6 +7,7 @@ from pathlib import Path, PurePath
 from regard.checkpoint import write_atomic
 from regard.config import inside
 from regard.errors import CheckpointError, ConfigError
+from regard.jsonfile import expect, parse
 from regard.run_folder import OF_SEVERAL, new_run
 from regard.tasks.plan import run_from_dict
 from regard.train.run import Run
@@ -26,11 +27,11 @@ def read_plan(folder: Path) -> list[Job]:
     """What `write_plan` was given. Each run is in a folder of its own directly below `folder`, or is refused."""
     path = folder / PLAN
     try:
-        known = json.loads(path.read_bytes())
-        if not isinstance(known, list) or not known:
+        known = expect(parse(path.read_bytes()), list)
+        if not known:
             raise ValueError("expected a list of runs")
         jobs = [(str(job["label"]), str(job["folder"]), run_from_dict(job["run"])) for job in known]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ConfigError) as e:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, ConfigError) as e:
         why = f"there is no {e}" if isinstance(e, KeyError) else e
         raise CheckpointError(f"{path}: cannot be read ({why}); resume its runs one by one") from None
     for _, name, _ in jobs:

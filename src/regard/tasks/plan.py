@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import traceback
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from regard import checkpoint
 from regard.config import from_dict, no_run, unknown
 from regard.data.settings import LEGACY_SPLIT
 from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.jsonfile import read_json
 from regard.models.registry import MODELS
 from regard.tasks.registry import TASKS, get
 from regard.train.run import Run
@@ -84,10 +84,10 @@ def read_run(folder: str | Path) -> Run:
             raise CheckpointError(f"{folder} is a model but not a run: it has no run.json, so it cannot be resumed")
         raise no_run(path.parent)
     try:
-        known = json.loads(path.read_bytes())
+        known = read_json(path)
         checkpoint.check_format(path, known)
         return run_from_dict({k: v for k, v in known.items() if k not in ("format_version", "versions")})
-    except (ValueError, AttributeError, ConfigError) as e:
+    except (ValueError, AttributeError, TypeError, KeyError, ArithmeticError, ConfigError) as e:
         raise CheckpointError(f"{path}: cannot be read ({e})") from None
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
+from regard.jsonfile import parse
 from regard.run_folder import claim_written
 from regard.ticks import PATIENT, say, settle
 from regard.words import duration
@@ -71,7 +72,7 @@ def keep_until(path: Path, step: int) -> None:
     kept = []
     for line in path.read_bytes().splitlines(keepends=True):
         try:
-            event = json.loads(line)
+            event = parse(line)
             if line.endswith(b"\n") and event["step"] <= step and not event.get("final"):
                 kept.append(line)
         except (ValueError, KeyError, TypeError):

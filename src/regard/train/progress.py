@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoint import load_state, load_weights, save_state, weights
+from regard.errors import CheckpointError
 from regard.train.optim import Optimiser
 from regard.train.run import TIMED_STEPS, Run
 from regard.words import duration
@@ -165,10 +166,15 @@ def restore(folder: Path, model: nn.Module, optimiser: Optimiser, loader: Any, t
         if part in parts:
             parts[part][rest] = tensor
     load_weights(model, parts["model"], path)
-    optimiser.load_state_dict(parts["optim"])
-    loader.restore(meta["loader"])
-    tally.sums.copy_(tensors["tally"])
-    torch.set_rng_state(parts["rng"]["cpu"])
-    if tally.sums.is_cuda and "cuda" in parts["rng"]:  # a run may move from a CPU to a GPU, then not bit for bit
-        torch.cuda.set_rng_state(parts["rng"]["cuda"], tally.sums.device)
-    return Progress(**meta["progress"])
+    try:
+        optimiser.load_state_dict(parts["optim"])
+        loader.restore(meta["loader"])
+        tally.sums.copy_(tensors["tally"])
+        torch.set_rng_state(parts["rng"]["cpu"])
+        if tally.sums.is_cuda and "cuda" in parts["rng"]:  # a run may move from a CPU to a GPU, then not bit for bit
+            torch.cuda.set_rng_state(parts["rng"]["cuda"], tally.sums.device)
+        return Progress(**meta["progress"])
+    except (KeyError, TypeError, ValueError, RuntimeError) as e:
+        raise CheckpointError(
+            f"{path}: not a state of this run ({type(e).__name__}: {e}); take an older copy"
+        ) from None

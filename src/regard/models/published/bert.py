@@ -18,6 +18,7 @@ ARCHITECTURES = {
     "sequence": "BertForSequenceClassification",
     "token": "BertForTokenClassification",
 }
+MOST_LABELS = 1_000_000
 HEAD_OF = {"": "pooler"} | {architecture: head for head, architecture in ARCHITECTURES.items()}
 PARTS = {
     "attention.qkv": ["attention.self.query", "attention.self.key", "attention.self.value"],
@@ -162,5 +163,7 @@ def labels_of(values: dict[str, Any]) -> tuple[str, ...]:
     """The classes in the order of their numbers; LABEL_0 and so on where they have no names."""
     named = values.get("id2label") or {}
     if not named:
-        return tuple(f"LABEL_{i}" for i in range(values.get("num_labels", 2)))
+        if (count := values.get("num_labels", 2)) > MOST_LABELS:
+            raise CheckpointError(f"num_labels is {count:,}; at most {MOST_LABELS:,} are read")
+        return tuple(f"LABEL_{i}" for i in range(count))
     return tuple(str(label) for _, label in sorted((int(i), label) for i, label in named.items()))

@@ -77,8 +77,9 @@ class Marian(Layout):
         )
 
     def seen(self, config: TransformerConfig, published: dict[str, Tensor]) -> TransformerConfig:
-        biased = published.get("final_logits_bias", torch.zeros(1)).any()
-        return replace(config, output_bias=True) if biased else config
+        bias = published.get("final_logits_bias")
+        told = bias is not None and not bias.is_meta and bool(bias.any())  # without numbers, nothing tells
+        return replace(config, output_bias=True) if told else config
 
     def to_weights(self, state: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
         """Our names to Marian's; fused maps are cut into theirs."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from regard.config import inside
 from regard.errors import CheckpointError
+from regard.jsonfile import read_json
 from regard.models.bert import POOLINGS
 
 OLD = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
@@ -28,7 +29,7 @@ class Sentences:
             return cls()
         path = folder / MODULES
         try:
-            modules = {m["type"].rsplit(".", 1)[-1]: m["path"] for m in _read(path)}
+            modules = {m["type"].rsplit(".", 1)[-1]: m["path"] for m in _read(path, list)}
             pooling = _read(path := inside(folder, modules.get("Pooling", POOLING), path) / "config.json")
             about = _read(path := folder / LENGTH)
             tokenizer = _read(path := folder / "tokenizer_config.json")
@@ -68,9 +69,9 @@ def _mode(pooling: dict[str, Any]) -> str:
     return "+".join(chosen) or "no"
 
 
-def _read(path: Path) -> Any:
-    """A JSON file; {} where there is none."""
-    return json.loads(path.read_bytes()) if path.is_file() else {}
+def _read(path: Path, kind: type = dict) -> Any:
+    """A JSON file; an empty object where there is none."""
+    return read_json(path, kind) if path.is_file() else {}
 
 
 def _write(path: Path, value: Any) -> None:

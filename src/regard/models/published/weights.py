@@ -1,0 +1,103 @@
+"""model.safetensors, or the shards that stand for it: first its table of contents, which is cheap, then the tensors."""
+
+import json
+import math
+import struct
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from regard.config import no_run
+from regard.errors import CheckpointError
+from regard.jsonfile import expect, parse, read_json
+
+FILE = "model.safetensors"
+LONGEST = 100_000_000  # bytes of a table of contents, the format's own limit
+READ = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
+READ |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
+Shapes = dict[str, tuple[int, ...]]
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The one file, or the shards an index beside it names."""
+    path, index = folder / FILE, folder / f"{FILE}.index.json"
+    if path.exists() or not index.is_file():
+        return [path]
+    try:
+        shards = sorted(set(read_json(index)["weight_map"].values()))
+        odd = [name for name in shards if name in ("", "..") or "\0" in name or Path(name).name != name]
+    except (KeyError, AttributeError, TypeError) as e:
+        raise CheckpointError(f"{index} is not the index of a model ({type(e).__name__}: {e})") from None
+    if odd:  # a file beside the index may be a link, as in a cache of downloads
+        raise CheckpointError(f"{index}: {odd[0]!r} is not the name of a file beside it; fetch the folder again")
+    return [folder / shard for shard in shards]
+
+
+def read_shapes(folder: Path) -> Shapes:
+    """The shape of every tensor, by name, as the files claim; opening them will tell whether it is true."""
+    return {name: shape for path in weight_files(folder) for name, shape in file_shapes(path).items()}
+
+
+def file_shapes(path: Path) -> Shapes:
+    """Eight bytes of length, then a table in JSON."""
+    try:
+        with path.open("rb") as file:
+            (size,) = struct.unpack("<Q", file.read(8))
+            if size > min(LONGEST, path.stat().st_size):
+                raise ValueError(f"a table of {size:,} bytes")
+            table = expect(parse(file.read(size)), dict)
+        return {name: shape_of(about) for name, about in table.items() if name != "__metadata__"}
+    except FileNotFoundError:
+        raise missing(path) from None
+    except (struct.error, ValueError, KeyError, TypeError, OSError) as e:
+        raise unreadable(path, e) from None
+
+
+def shape_of(about: Any) -> tuple[int, ...]:
+    shape = tuple(about["shape"])
+    if not all(type(n) is int and n >= 0 for n in shape):
+        raise ValueError(f"a tensor of the shape {json.dumps(shape)[:80]}")
+    return shape
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors in float32; none may hold NaN or infinity."""
+    return {name: tensor for path in weight_files(folder) for name, tensor in read_file(path).items()}
+
+
+def read_file(path: Path) -> dict[str, Tensor]:
+    try:
+        with safe_open(path, framework="pt") as f:
+            state = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise missing(path) from None
+    except (SafetensorError, OSError, AttributeError) as e:  # the last: a type of number that torch does not have
+        raise unreadable(path, e) from None
+    if odd := next((name for name, t in state.items() if t.dtype not in READ), None):
+        raise CheckpointError(f"{path}: {odd} is of type {state[odd].dtype}, which is not how weights are kept")
+    state = {name: tensor.float() for name, tensor in state.items()}
+    for name, tensor in state.items():
+        if not math.isfinite(tensor.sum()) and not tensor.isfinite().all():  # the sum is quick, and rarely wrong
+            raise CheckpointError(f"{path}: {name} holds NaN or infinity; take an earlier checkpoint of this model")
+    return state
+
+
+def unreadable(path: Path, e: Exception) -> CheckpointError:
+    return CheckpointError(f"{path} cannot be read ({e}); it is cut short or not a safetensors file")
+
+
+def missing(path: Path) -> CheckpointError:
+    folder = path.parent
+    if (folder / "pytorch_model.bin").exists():
+        return CheckpointError(
+            f"{folder} has pytorch_model.bin, which may run code when opened; we read model.safetensors, which "
+            "transformers writes with save_pretrained"
+        )
+    if path.name != FILE:
+        return CheckpointError(f"{folder} has no {path.name}, which its index names; fetch the folder again")
+    if (folder / "run.json").is_file():
+        return no_run(folder)
+    return CheckpointError(f"{folder} has no model.safetensors; fetch or export the folder again")
