@@ -43,6 +43,61 @@ def test_a_long_table_is_sorted_mended_and_counted(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("time", "value", "error", "kept"),
+    [
+        ("1", "5", "0.1", True),
+        ("1", "5", "0", True),  # as good as known exactly
+        ("1", "5", "0.0", True),
+        ("0", "0", "0", True),
+        ("-3", "-5", "0.1", True),
+        ("1", "1e18", "0.1", True),
+        ("1", "5", "-0.1", False),
+        ("1", "5", "", False),
+        ("1", "5", "inf", False),
+        ("1", "-inf", "0.1", False),
+        ("1", "1.1e18", "0.1", False),
+        ("nan", "5", "0.1", False),
+        ("", "5", "0.1", False),
+    ],
+)
+def test_a_point_is_dropped_only_where_it_cannot_be_used(tmp_path, time, value, error, kept):
+    text = f"id,time,value,error,label\na,0.5,1,0.1,x\na,{time},{value},{error},x\na,9,2,0.1,x\n"
+    curves = read_series(write(tmp_path / "x.csv", text), SeriesConfig())
+    assert len(curves.values) == (3 if kept else 2) and curves.report["bad"] == (not kept)
+    if kept:
+        assert float(value) in curves.values and float(error) in curves.errors and float(time) in curves.times
+
+
+@pytest.mark.parametrize("form", ["npz", "parquet", "csv"])
+@pytest.mark.parametrize("kind", [float, int, str])
+def test_ids_match_those_of_a_label_table_however_they_are_stored(tmp_path, form, kind):
+    """An array of numbers with a gap becomes one of floats: 15.0 is still the 15 of the label table."""
+    import pyarrow
+    from pyarrow import parquet
+
+    ids = np.array([15, 15, 7, 7]).astype(kind)
+    columns = {"id": ids, "time": np.array([1.0, 2.0, 1.0, 2.0]), "value": np.arange(4.0)}
+    path = tmp_path / f"x.{form}"
+    if form == "npz":
+        np.savez(path, **columns)
+    elif form == "parquet":
+        parquet.write_table(pyarrow.table(columns), path)
+    else:
+        rows = zip(*(c.astype(int) if c.dtype == float else c for c in columns.values()), strict=True)
+        path.write_text("id,time,value\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    beside = write(tmp_path / "labels.csv", "id,label\n7,b\n15,a\n")
+    curves = read_series(path, SeriesConfig(), beside)
+    assert curves.ids == ["15", "7"] and curves.labels == ["a", "b"]
+
+
+def test_ids_that_are_not_whole_and_labels_that_are_numbers(tmp_path):
+    np.savez(tmp_path / "x.npz", id=np.array([1.5, 1.5, 2.0]), time=np.arange(3.0), value=np.arange(3.0),
+             label=np.array([0.0, 0.0, 10.0]))  # fmt: skip
+    curves = read_series(tmp_path / "x.npz", SeriesConfig())
+    assert curves.ids == ["1.5", "2"] and curves.labels == ["0", "10"]
+
+
 def test_equal_times_in_two_bands_are_two_points(tmp_path):
     text = "id,time,value,band,label\n1,0,5,g,x\n1,0,6,r,x\n1,0,7,r,x\n"
     curves = read_series(write(tmp_path / "x.csv", text), SeriesConfig())

@@ -2,9 +2,13 @@
 
 import random
 from collections import Counter
+from fractions import Fraction
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from regard.data import split
 from regard.data.captions import Captioned
@@ -143,6 +147,33 @@ def test_folds_hold_out_everything_once():
     assert (folds.sum(0) == 1).all() and set(folds.sum(1).tolist()) <= {20, 21}
     with pytest.raises(ConfigError, match=r"12 examples make no folds of 2; set data\.folds"):
         held(units(12), None, 1 / 10, fold=3)
+
+
+@given(sizes=st.lists(st.integers(2, 23), min_size=1, max_size=40), folds=st.integers(2, 12), old=st.booleans())
+def test_folds_stay_even_over_many_classes(sizes, folds, old):
+    """However many classes leave a rest, no fold gets all of them; and every example is in one."""
+    labels = [f"{label:02}" for label, size in enumerate(sizes) for _ in range(size)]
+    hypothesis.assume(len(labels) >= 4 * folds)
+    digests = units(len(labels))
+    if old:
+        parts = [split.legacy_folds(digests, labels, folds, fold) for fold in range(folds)]
+    else:
+        parts = [split._chosen(digests, labels, Fraction(1, folds), fold) for fold in range(folds)]
+        parts = [np.array([unit in part for unit in digests]) for part in parts]
+    assert (np.sum(parts, 0) == 1).all()
+    for label, size in enumerate(sizes):
+        mine = [int(part[np.array(labels) == f"{label:02}"].sum()) for part in parts]
+        assert max(mine) - min(mine) <= (1 if old else 2) and sum(mine) == size
+    if not old:
+        totals = [int(part.sum()) for part in parts]
+        assert max(totals) - min(totals) <= 1
+
+
+@pytest.mark.parametrize(("classes", "size", "folds"), [(40, 11, 10), (30, 7, 5), (12, 3, 4), (50, 6, 5)])
+def test_old_folds_share_the_rests_of_many_classes(classes, size, folds):
+    labels = [f"{i // size:02}" for i in range(classes * size)]
+    totals = [int(split.legacy_folds(units(len(labels)), labels, folds, fold).sum()) for fold in range(folds)]
+    assert totals == [len(labels) // folds] * folds
 
 
 @pytest.mark.parametrize("labels", [["a"], ["a", "b"], ["a", "b", "c"]])

@@ -1,6 +1,8 @@
 """CIDEr against tables worked out by hand, BLEU-4 against sacreBLEU itself."""
 
+import itertools
 import math
+from collections import Counter
 
 import pytest
 import sacrebleu
@@ -42,3 +44,35 @@ def test_bleu_is_sacrebleus_over_all_references():
     assert found.bleu == pytest.approx(wanted.score) and "case:lc" in found.signature and found.images == 2
     with pytest.raises(DataError):
         score_captions(["a"], [[]])
+
+
+def bleu_by_hand(made: list[str], refs: list[list[str]]) -> float:
+    """BLEU-4 of Papineni et al. 2002, with as many references as an image has."""
+    hits, made_count, length, closest = [0] * 4, [0] * 4, 0, 0
+    for text, others in zip(made, refs, strict=True):
+        words, others = text.split(), [other.split() for other in others]
+        length += len(words)
+        closest += min((abs(len(o) - len(words)), len(o)) for o in others)[1]
+        for n in range(4):
+            counts = Counter(tuple(words[i : i + n + 1]) for i in range(len(words) - n))
+            theirs = [Counter(tuple(o[i : i + n + 1]) for i in range(len(o) - n)) for o in others]
+            hits[n] += sum(min(k, max(o[gram] for o in theirs)) for gram, k in counts.items())
+            made_count[n] += counts.total()
+    short = min(1.0, math.exp(1 - closest / length))
+    return 100 * short * math.exp(sum(math.log(h / m) for h, m in zip(hits, made_count, strict=True)) / 4)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_images_may_have_unequal_numbers_of_references(order):
+    """One reference, two, and four: what an image lacks must not be made up from its caption, or from other images."""
+    made = ["a dog runs over the wet grass", "two men sit on a bench", "the cat on a mat is asleep now"]
+    refs = [
+        ["a dog runs over the green grass today"],
+        ["men sit on a bench", "two men sit on a wooden bench outside"],
+        ["a cat is asleep on a mat", "the cat sleeps", "the cat on a mat is tired", "asleep"],
+    ]
+    made, refs = [made[i] for i in order], [refs[i] for i in order]
+    found = score_captions(made, refs)
+    assert found.bleu == pytest.approx(bleu_by_hand(made, refs)) and 30 < found.bleu < 90
+    more = [[*r, *r] for r in refs]
+    assert score_captions(made, more).bleu == pytest.approx(found.bleu), "the same said twice is nothing new"
