@@ -62,6 +62,9 @@ class Translate(Task):
             return ConsistentTranslate(run.smoothing, run.consistency)
         return Objective(run.smoothing)
 
+    def fingerprint(self, data: "PreparedPairs") -> dict[str, int]:
+        return {"content": data.content}
+
     def source(self, run: "Run", data: "PreparedPairs", part: str, device: str) -> Any:
         from regard.data.sources import PairSource
         from regard.data.tokenizers.bpe import Dropout
