@@ -18,9 +18,13 @@ import torch
 from regard.models import build, config_for
 from regard.models.base import EncoderDecoder
 from regard.models.published import to_published, weights_bytes
+from regard.train.optim import Optimiser
+from regard.train.recorded import RecordedStep
+from regard.train.settings import Optim
 
 _answer_of: Callable[..., Any]  # of a `Contender`, in its process
 RESULTS = Path(__file__).parent / "results.jsonl"
+ADAMW = Optim(lr=1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, clip=0.0)  # torch's own settings
 
 
 def pair(size: str, vocab: int, **settings: Any) -> tuple[EncoderDecoder, Any]:
@@ -49,6 +53,20 @@ def seconds(work: Callable[[], Any], repeat: int, warm: int = 1) -> list[float]:
         if i >= warm:
             times.append(time.perf_counter() - start)
     return times
+
+
+def recorded(model: Any, objective: Any, batch: Any, count: int, optim: Optim = ADAMW) -> Callable[[], Any]:
+    """A step on a GPU as `regard train` does it, recorded once it is warm."""
+    optimiser = Optimiser(model, optim)
+
+    def step(batches: list[Any], count: Any) -> tuple[torch.Tensor, ...]:
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = objective.marked_loss_sum(model, batches[0]) / count
+        loss.backward()
+        return (loss.detach(), *optimiser.update(loss.detach()))
+
+    work = RecordedStep(step, step, torch.device("cuda"))
+    return lambda: work([batch], count)
 
 
 class Contender:

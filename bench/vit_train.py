@@ -6,7 +6,7 @@ python bench/vit_train.py        # B/16, 224 pixels, 256 images, bf16, all compi
 import numpy as np
 import torch
 import torch.nn.functional as F
-from _common import report, seconds
+from _common import recorded, report, seconds
 from train_step import step
 
 from regard.data.batch import Samples
@@ -29,14 +29,16 @@ def main() -> None:
     batch, task = Samples((pixels,), targets, np.arange(rows)), ClassifyImages()
     if cuda:
         task.compile()
-    losses = {"regard": (lambda: task.loss_sum(ours, batch) / rows, ours)}
+    losses = {} if cuda else {"regard": (lambda: task.loss_sum(ours, batch) / rows, ours)}
+    steps = {"regard": recorded(ours, task, batch, rows)} if cuda else {}
     for name, model, scores in others(ours.config, device):
         run = torch.compile(model) if cuda else model
         losses[name] = ((lambda run=run, scores=scores: F.cross_entropy(scores(run(pixels)).float(), targets)), model)
-    steps, times = {}, {name: [] for name in losses}
     for name, (loss, model) in losses.items():
         steps[name] = step(loss, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), cuda)
-        seconds(steps[name], repeat=0, warm=3)
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for work in steps.values():
+        seconds(work, repeat=0, warm=5)
     for _ in range(10):  # in turn, so that a slow minute of the machine falls on all
         for name, work in steps.items():
             times[name] += seconds(work, repeat=3 if cuda else 1, warm=0)

@@ -9,5 +9,6 @@ from tests.zoo.series import SERIES
 from tests.zoo.sounds import SOUNDS
 from tests.zoo.spine import SPINE
 from tests.zoo.studio import INSIDE
+from tests.zoo.training import TRAINING
 
-BUGS = [*SPINE, *IMAGES, *LABELS, *LANGUAGE, *PRETRAINING, *ENCODER, *SERIES, *INSIDE, *SOUNDS]
+BUGS = [*SPINE, *IMAGES, *LABELS, *LANGUAGE, *PRETRAINING, *ENCODER, *SERIES, *INSIDE, *SOUNDS, *TRAINING]

@@ -129,6 +129,11 @@ LANGUAGE = [
         ("every word of a draw gets the same noise", "+ keys * GAMMA", "+ 0 * keys", "unit/generate/test_sampling.py"),
     ),
     *bugs(
+        "train/recorded.py",
+        ("a recording divides by the first count", "here.count.fill_(count)", "pass", "unit/train/test_recorded.py"),
+        ("a recording reads its first batch again", "here.batch.take(batch)", "pass", "unit/train/test_recorded.py"),
+    ),
+    *bugs(
         "evaluate/perplexity.py",
         (
             "overlapping windows score what was scored before",

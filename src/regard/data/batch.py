@@ -57,6 +57,30 @@ class Batch:
         """The batch on `device`; a copy to a GPU overlaps with computation."""
         return self._changed("moves", lambda x, _: moved(x, device))
 
+    @property
+    def shape(self) -> Any:
+        """All that a step depends on besides the numbers on the device: steps of one shape can be replayed as one CUDA
+        graph. None: this batch's cannot."""
+        return tuple(None if x is None else (*x.shape, x.dtype) for x in self._on_device())
+
+    def marked(self) -> Self:
+        """The batch with everything that does not count marked by a tensor of its own, even where all counts."""
+        return self
+
+    def still(self, device: torch.device) -> Self:
+        """A copy on `device`, for others of its shape to be written to."""
+        return self._changed("moves", lambda x, _: x.to(device, copy=True))
+
+    def take(self, other: Self) -> None:
+        """Become `other`, in place, on the device; a copy to a GPU overlaps with computation."""
+        for here, new in zip(self._on_device(), other._on_device(), strict=True):
+            if here is not None and new is not None:
+                here.copy_(moved(new, here.device))
+
+    def _on_device(self) -> list[Tensor | None]:
+        found = [getattr(self, f.name) for f in fields(self) if f.metadata.get("moves")]
+        return [x for value in found for x in (value if isinstance(value, tuple) else (value,))]
+
     def split(self) -> list[Self]:
         """Two halves, for a device that cannot hold the whole; a single example stays whole."""
         middle = len(self) // 2
@@ -111,6 +135,10 @@ class Pairs(Batch):
         return int(self.host_lengths[:, 1].sum())
 
     @property
+    def shape(self) -> Any:
+        return super().shape, self.full_source
+
+    @property
     def full_source(self) -> bool:
         """Whether no source is padded, so that no mask is needed."""
         return bool((self.host_lengths[:, 0] == self.source.size(1)).all())
@@ -147,6 +175,16 @@ class Tokens(Batch):
             object.__setattr__(self, "rows", np.arange(self.ids.size(0)))
         if self.host_counts is None and self.counts is not None:
             object.__setattr__(self, "host_counts", self.counts.cpu().numpy())
+
+    @property
+    def shape(self) -> Any:
+        return super().shape if self.documents is None else None
+
+    def marked(self) -> "Tokens":
+        if self.counts is not None:
+            return self
+        real = np.ones(tuple(self.targets.shape), bool)
+        return replace(self, counts=torch.ones_like(self.targets, dtype=torch.bool), host_counts=real)
 
     @cached_property
     def count(self) -> int:

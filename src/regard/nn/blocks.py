@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from regard.nn.attention import CrossAttention, FusedLinear, SelfAttention
 from regard.nn.cache import LayerCache
+from regard.nn.fused import add_norm, add_then_norm
 from regard.nn.linear import Linear
 from regard.nn.masks import Mask
 from regard.nn.positions import Rotation
@@ -78,8 +79,8 @@ class Block(nn.Module):
         self.drop, self.out = dropout(drop), Tap()
 
     def forward(self, x: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
-        x = x + self.drop(self.attention(self.norm1(x), mask, cache, rotation))
-        x = x + self.drop(self.mlp(self.norm2(x)))
+        x, y = add_then_norm(x, self.attention(self.norm1(x), mask, cache, rotation), self.drop, self.norm2)
+        x = x + self.drop(self.mlp(y))
         self.out.see(x)
         return x
 
@@ -107,8 +108,8 @@ class PostNormEncoderLayer(EncoderLayer):
     """As printed in 2017: norm after each residual sum. BERT's too."""
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        x = self.norm1(x + self.drop(self.attention(x, mask)))
-        x = self.norm2(x + self.drop(self.mlp(x)))
+        x = add_norm(x, self.attention(x, mask), self.drop, self.norm1)
+        x = add_norm(x, self.mlp(x), self.drop, self.norm2)
         self.out.see(x)
         return x
 
@@ -117,8 +118,8 @@ class PreNormEncoderLayer(EncoderLayer):
     """Norm before each sub-layer; the residual stream itself is never normed (GPT-2, ViT)."""
 
     def forward(self, x: Tensor, mask: Mask) -> Tensor:
-        x = x + self.drop(self.attention(self.norm1(x), mask))
-        x = x + self.drop(self.mlp(self.norm2(x)))
+        x, y = add_then_norm(x, self.attention(self.norm1(x), mask), self.drop, self.norm2)
+        x = x + self.drop(self.mlp(y))
         self.out.see(x)
         return x
 
@@ -139,18 +140,18 @@ class PostNormDecoderLayer(DecoderLayer):
     def forward(
         self, x: Tensor, mask: Mask, kv: tuple[Tensor, Tensor], memory_mask: Mask, cache: LayerCache | None
     ) -> Tensor:
-        x = self.norm1(x + self.drop(self.attention(x, mask, cache)))
-        x = self.norm2(x + self.drop(self.cross(x, kv, memory_mask)))
-        return self.norm3(x + self.drop(self.mlp(x)))
+        x = add_norm(x, self.attention(x, mask, cache), self.drop, self.norm1)
+        x = add_norm(x, self.cross(x, kv, memory_mask), self.drop, self.norm2)
+        return add_norm(x, self.mlp(x), self.drop, self.norm3)
 
 
 class PreNormDecoderLayer(DecoderLayer):
     def forward(
         self, x: Tensor, mask: Mask, kv: tuple[Tensor, Tensor], memory_mask: Mask, cache: LayerCache | None
     ) -> Tensor:
-        x = x + self.drop(self.attention(self.norm1(x), mask, cache))
-        x = x + self.drop(self.cross(self.norm2(x), kv, memory_mask))
-        return x + self.drop(self.mlp(self.norm3(x)))
+        x, y = add_then_norm(x, self.attention(self.norm1(x), mask, cache), self.drop, self.norm2)
+        x, y = add_then_norm(x, self.cross(y, kv, memory_mask), self.drop, self.norm3)
+        return x + self.drop(self.mlp(y))
 
 
 ENCODER_LAYERS = {"post": PostNormEncoderLayer, "pre": PreNormEncoderLayer}

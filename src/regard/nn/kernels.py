@@ -1,8 +1,8 @@
-"""Triton kernels for the two steps that have no good one elsewhere: a new token looks back at a cache, and a softmax
-becomes its own gradient.
+"""Triton kernels for the steps that have no good one elsewhere: a new token looks back at a cache, a softmax becomes
+its own gradient, and a residual sum with dropout is normed.
 
 Imported only where there is a GPU, and Triton with it. Their plain counterparts are `LayerCache.extend` and then
-`attention.fast_attention`, and torch's cross-entropy, which the tests compare them with.
+`attention.fast_attention`, torch's cross-entropy, and `norm(x + dropout(y))`, which the tests compare them with.
 """
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys looked at together, and by how many warps
 PROGRAMS = 128  # up to here the GPU is not full, and one program had better be quick; beyond, cheap
 
-ROW, WARPS = 2048, 16  # logits of a row read together, and by how many warps: the quickest of those tried on an H200
+ROW, WARPS = 4096, 32  # logits of a row read together, and by how many warps: the quickest of those tried on an H200
 
 
 @triton.jit
@@ -76,55 +76,173 @@ def _summed(top, total, x):
 
 
 @triton.jit
-def _softmax_error(
-    LOGITS, TARGETS, LOSS, ERROR, vocab, columns, smoothing, SMOOTHED: tl.constexpr, BLOCK: tl.constexpr
-):
-    """One row: its loss, and the gradient of the loss by its logits, read twice. Whole blocks need no mask."""
+def _softmax_error(LOGITS, TARGETS, LOSS, first, vocab, columns, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
+    """One row: its loss, and over its logits, read twice, the loss's gradient by them. Whole blocks need no mask."""
     LOG2E: tl.constexpr = 1.4426950408889634
     row, lanes, whole = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK), vocab // BLOCK * BLOCK
-    logits, error, target = LOGITS + row * columns, ERROR + row * columns, tl.load(TARGETS + row)
+    logits, target = LOGITS + row * columns, tl.load(TARGETS + first + row)
+    hit = tl.load(logits + tl.maximum(target, 0)).to(tl.float32)  # before anything is written
     top, total = tl.full((BLOCK,), -1e30, tl.float32), tl.zeros((BLOCK,), tl.float32)
     plain = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, whole, BLOCK):
         x = tl.load(logits + start + lanes).to(tl.float32)
         top, total = _summed(top, total, x * LOG2E)
-        if SMOOTHED:
+        if SMOOTHING > 0:
             plain += x
     for start in range(whole, vocab, BLOCK):
         at = start + lanes
         x = tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32)
         top, total = _summed(top, total, x * LOG2E)
-        if SMOOTHED:
+        if SMOOTHING > 0:
             plain += tl.where(at < vocab, x, 0.0)
     highest = tl.max(top, 0)
     log_sum = highest + tl.log2(tl.sum(total * tl.exp2(top - highest), 0))
     real = (target >= 0).to(tl.float32)
-    hit = tl.load(logits + tl.maximum(target, 0)).to(tl.float32)
-    loss = log_sum / LOG2E - (1 - smoothing) * hit
-    if SMOOTHED:
-        loss -= smoothing * tl.sum(plain, 0) / vocab
+    loss = log_sum / LOG2E - (1 - SMOOTHING) * hit
+    if SMOOTHING > 0:
+        loss -= SMOOTHING * tl.sum(plain, 0) / vocab
     tl.store(LOSS + row, loss * real)
     for start in range(0, whole, BLOCK):
         at = start + lanes
         x = tl.exp2(tl.load(logits + at).to(tl.float32) * LOG2E - log_sum)
-        x = x - tl.where(at == target, 1 - smoothing, 0.0) - smoothing / vocab
-        tl.store(error + at, (x * real).to(ERROR.dtype.element_ty))
+        x = x - tl.where(at == target, 1 - SMOOTHING, 0.0) - SMOOTHING / vocab
+        tl.store(logits + at, (x * real).to(LOGITS.dtype.element_ty))
     for start in range(whole, columns, BLOCK):
         at = start + lanes
         x = tl.exp2(tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32) * LOG2E - log_sum)
-        x = x - tl.where(at == target, 1 - smoothing, 0.0) - smoothing / vocab
+        x = x - tl.where(at == target, 1 - SMOOTHING, 0.0) - SMOOTHING / vocab
         x = tl.where(at < vocab, x, 0.0) * real  # columns that are no words
-        tl.store(error + at, x.to(ERROR.dtype.element_ty), mask=at < columns)
+        tl.store(logits + at, x.to(LOGITS.dtype.element_ty), mask=at < columns)
 
 
-def softmax_error(logits: Tensor, targets: Tensor, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
-    """R V logits, of which the first `vocab` are words, and R targets (below 0: does not count) to R losses and their
-    gradient by the logits, R V. Many warps to a row: few rows at a time stay in the cache between their two reads."""
+def softmax_error(
+    logits: Tensor, targets: Tensor, smoothing: float, vocab: int, first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """R V logits, of which the first `vocab` are words, and R targets (below 0: does not count; in a list of more, from
+    `first` on) to R losses and their gradient by the logits, R V, which is written over them. Many warps to a row: few
+    rows at a time stay in the cache between their two reads."""
     rows, columns = logits.shape
-    loss, error = torch.empty(rows, device=logits.device), torch.empty_like(logits)
+    loss = torch.empty(rows, device=logits.device)
     block = min(ROW, 1 << (columns - 1).bit_length())
     _softmax_error[(rows,)](
-        logits, targets.contiguous(), loss, error, vocab, columns, smoothing,
-        SMOOTHED=smoothing > 0, BLOCK=block, num_warps=max(1, block * WARPS // ROW),
+        logits, targets.contiguous(), loss, first, vocab, columns,
+        SMOOTHING=smoothing, BLOCK=block, num_warps=max(1, block * WARPS // ROW),
     )  # fmt: skip
-    return loss, error
+    return loss, logits
+
+
+@triton.jit
+def _mixed(x):
+    """Every bit of 32 hangs on every other (Wellons 2018)."""
+    x = (x ^ (x >> 16)) * 0x21F0AAAD
+    x = (x ^ (x >> 15)) * 0xD35A2D97
+    return x ^ (x >> 15)
+
+
+@triton.jit
+def _kept(seed, row, at, DROP: tl.constexpr):
+    """What a number that may be forgotten is multiplied by: 0, or so much more that the mean stays."""
+    start = _mixed(_mixed(row.to(tl.uint32)) + seed.to(tl.uint32))
+    chance = _mixed(start[:, None] + at.to(tl.uint32)[None, :] * 0x9E3779B9) >> 8
+    return tl.where(chance.to(tl.int32).to(tl.float32) * (1.0 / 16777216) < DROP, 0.0, 1.0 / (1.0 - DROP))
+
+
+@triton.jit
+def _add_norm(
+    X, Y, SCALE, BIAS, SEED, SUM, OUT, MEAN, SPREAD, rows, columns, EPS: tl.constexpr,
+    DROP: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    row, at = tl.program_id(0) * R + tl.arange(0, R), tl.arange(0, C)
+    there = (at < columns)[None, :]
+    real = (row < rows)[:, None] & there
+    here = row.to(tl.int64)[:, None] * columns + at[None, :]
+    y = tl.load(Y + here, mask=real, other=0.0).to(tl.float32)
+    if DROP > 0:
+        y *= _kept(tl.load(SEED), row, at, DROP)
+    total = (tl.load(X + here, mask=real, other=0.0).to(tl.float32) + y).to(SUM.dtype.element_ty)
+    tl.store(SUM + here, total, mask=real)
+    total = total.to(tl.float32)
+    mean = tl.sum(total, 1) / columns
+    apart = tl.where(there, total - mean[:, None], 0.0)
+    spread = tl.rsqrt(tl.sum(apart * apart, 1) / columns + EPS)
+    scale = tl.load(SCALE + at, mask=at < columns, other=0.0).to(tl.float32)
+    bias = tl.load(BIAS + at, mask=at < columns, other=0.0).to(tl.float32)
+    out = apart * spread[:, None] * scale[None, :] + bias[None, :]
+    tl.store(OUT + here, out.to(OUT.dtype.element_ty), mask=real)
+    tl.store(MEAN + row, mean, mask=row < rows)
+    tl.store(SPREAD + row, spread, mask=row < rows)
+
+
+@triton.jit
+def _add_norm_grad(
+    DN, DSUM, SUM, SCALE, SEED, MEAN, SPREAD, DX, DY, SCALES, BIASES, rows, columns, stretch,
+    DROP: tl.constexpr, ALSO: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
+):  # fmt: skip
+    """Of a stretch of rows; ALSO: the sum had a gradient of its own."""
+    at = tl.arange(0, C)
+    there = (at < columns)[None, :]
+    scale = tl.load(SCALE + at, mask=at < columns, other=0.0).to(tl.float32)
+    scales, biases = tl.zeros((C,), tl.float32), tl.zeros((C,), tl.float32)
+    first = tl.program_id(0) * stretch
+    for start in range(first, tl.minimum(first + stretch, rows), R):
+        row = start + tl.arange(0, R)
+        real = (row < rows)[:, None] & there
+        here = row.to(tl.int64)[:, None] * columns + at[None, :]
+        mean = tl.load(MEAN + row, mask=row < rows, other=0.0)
+        spread = tl.load(SPREAD + row, mask=row < rows, other=0.0)
+        normed = (tl.load(SUM + here, mask=real, other=0.0).to(tl.float32) - mean[:, None]) * spread[:, None]
+        normed = tl.where(real, normed, 0.0)
+        dn = tl.load(DN + here, mask=real, other=0.0).to(tl.float32)
+        scales += tl.sum(dn * normed, 0)
+        biases += tl.sum(dn, 0)
+        d = dn * scale[None, :]
+        along, level = tl.sum(d * normed, 1) / columns, tl.sum(d, 1) / columns
+        dx = (d - normed * along[:, None] - level[:, None]) * spread[:, None]
+        if ALSO:
+            dx += tl.load(DSUM + here, mask=real, other=0.0).to(tl.float32)
+        tl.store(DX + here, dx.to(DX.dtype.element_ty), mask=real)
+        if DROP > 0:
+            dy = dx * _kept(tl.load(SEED), row, at, DROP)
+            tl.store(DY + here, dy.to(DY.dtype.element_ty), mask=real)
+    tl.store(SCALES + tl.program_id(0) * columns + at, scales, mask=at < columns)
+    tl.store(BIASES + tl.program_id(0) * columns + at, biases, mask=at < columns)
+
+
+LANES = 4096  # numbers of a tile of whole rows
+ROWS = 128  # to a program, of which each leaves one sum for scale and bias
+
+
+def _tile(columns: int) -> dict[str, int]:
+    width = 1 << (columns - 1).bit_length()
+    return dict(R=max(1, LANES // width), C=width, num_warps=4)
+
+
+def add_norm(
+    x: Tensor, y: Tensor, scale: Tensor, bias: Tensor, eps: float, drop: float, seed: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """R C: x + dropout(y), its layer norm, and each row's mean and 1 / spread. `seed` decides what is dropped."""
+    rows, columns = x.shape
+    total, out = torch.empty_like(x), torch.empty_like(x)
+    mean, spread = torch.empty(rows, device=x.device), torch.empty(rows, device=x.device)
+    tile = _tile(columns)
+    _add_norm[(triton.cdiv(rows, tile["R"]),)](
+        x, y, scale, bias, seed, total, out, mean, spread, rows, columns, EPS=eps, DROP=drop, **tile
+    )
+    return total, out, mean, spread
+
+
+def add_norm_grad(
+    dn: Tensor, dtotal: Tensor | None, total: Tensor, scale: Tensor, mean: Tensor, spread: Tensor, drop: float,
+    seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients of `add_norm` by x, y, scale and bias."""
+    rows, columns = total.shape
+    dx, stretches = torch.empty_like(total), triton.cdiv(rows, ROWS)
+    dy = torch.empty_like(total) if drop else dx
+    sums = torch.empty(2, stretches, columns, device=total.device)
+    _add_norm_grad[(stretches,)](
+        dn, total if dtotal is None else dtotal, total, scale, seed, mean, spread, dx, dy, sums[0], sums[1], rows,
+        columns, ROWS, DROP=drop, ALSO=dtotal is not None, **_tile(columns),
+    )  # fmt: skip
+    scales, biases = sums.sum(1)
+    return dx, dy, scales, biases

@@ -22,6 +22,7 @@ class Classify:
 
     def __init__(self, smoothing: float = 0.0, weights: Sequence[float] = (), scores: Scores | None = None):
         self.smoothing, self.weights, self.scores = smoothing, tuple(weights), scores
+        self.brought: dict[torch.device, Tensor] = {}
 
     def count(self, batch: Any) -> int:
         return batch.count
@@ -45,8 +46,13 @@ class Classify:
 
     def loss_sum(self, model: Any, batch: Any) -> Tensor:
         targets = self.targets(batch)
-        weight = moved(torch.tensor(self.weights), targets.device) if self.weights else None  # without waiting for it
-        return self.device_loss(model, targets, weight, *self.inputs(batch))
+        return self.device_loss(model, targets, self.weight_on(targets.device), *self.inputs(batch))
+
+    def weight_on(self, device: torch.device) -> Tensor | None:
+        """One weight a class, brought there once and without waiting."""
+        if self.weights and device not in self.brought:
+            self.brought[device] = moved(torch.tensor(self.weights), device)
+        return self.brought.get(device)
 
     def device_loss(self, model: Any, targets: Tensor, weight: Tensor | None, *inputs: Any) -> Tensor:
         logits = self.scored(model, *inputs).float()
@@ -103,6 +109,10 @@ class ClassifyImages(ClassifySamples):
     """The label of an image, or where images are mixed the shares of all labels, B L. Images are all of one size."""
 
     unit = "images"
+
+    def marked_loss_sum(self, model: Any, batch: Any) -> Tensor:
+        """Of a batch whose shape says all that the host has to know: every one."""
+        return self.loss_sum(model, batch)
 
     def compile(self) -> None:
         self.device_loss = torch.compile(self.device_loss, dynamic=False)

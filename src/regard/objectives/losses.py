@@ -18,12 +18,14 @@ def plain_cross_entropy_sum(
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
 
 
-def _loss_and_error(logits: Tensor, targets: Tensor, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
-    """R V logits and R targets to R losses and their gradient by the logits, R V: softmax minus smoothed targets."""
+def _loss_and_error(logits: Tensor, targets: Tensor, first: int, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
+    """R V logits and the R targets from `first` on to R losses and their gradient by the logits, R V: softmax minus
+    smoothed targets."""
     if logits.is_cuda and TRITON:
         from regard.nn.kernels import softmax_error
 
-        return softmax_error(logits, targets, smoothing, vocab)
+        return softmax_error(logits, targets, smoothing, vocab, first)
+    targets = targets[first : first + len(logits)]
     dtype, target, real = logits.dtype, targets.clamp(min=0)[:, None], targets[:, None] >= 0
     logits = logits.float()
     logits[:, vocab:] = -torch.inf  # rows of the head that are no words
@@ -56,8 +58,8 @@ class _Chunked(torch.autograd.Function):
             xs, w = x.to(dtype), weight.to(dtype)
             dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
             total, dxs = torch.zeros((), device=x.device), []
-            for chunk, target in zip(xs.split(rows), targets.split(rows), strict=True):
-                loss, error = _loss_and_error(chunk @ w.T, target, smoothing, vocab)
+            for first, chunk in zip(range(0, len(xs), rows), xs.split(rows), strict=True):
+                loss, error = _loss_and_error(chunk @ w.T, targets, first, smoothing, vocab)
                 total = total + loss.sum()
                 dxs.append(error @ w)
                 if learn_head:
@@ -79,7 +81,7 @@ def chunked_cross_entropy_sum(
 ) -> Tensor:
     """As `plain_cross_entropy_sum`, `rows` positions at a time (0: what fits a CPU's cache, or fills a GPU)."""
     if not rows:
-        most = max(32, (2**29 if x.is_cuda else 2**20) // weight.size(0))
+        most = max(32, (2**30 if x.is_cuda else 2**20) // weight.size(0))
         chunks = max(1, -(-len(x) // most))
         rows = max(1, -(-len(x) // chunks))
     return _Chunked.apply(x, weight, targets, smoothing, rows, vocab or weight.size(0))

@@ -15,7 +15,6 @@ class NextToken:
     """Cross-entropy of the next token, over the targets that count: all of a text, the answers of a dialogue."""
 
     name = "lm"
-    replays = True  # nothing of a pass over plain text depends on what the host knows but its shape
 
     def __init__(self, smoothing: float = 0.0):
         self.smoothing = smoothing
@@ -25,10 +24,14 @@ class NextToken:
         return batch.count
 
     def loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
-        if self.compiled:  # always the same shapes: what does not count is marked, not left out
-            targets = batch.targets if batch.counts is None else batch.targets.masked_fill(~batch.counts, -1)
-            return self.device_loss(model, batch.inputs, targets, None, batch.documents)
+        if self.compiled:
+            return self.marked_loss_sum(model, batch)
         return self.device_loss(model, batch.inputs, batch.targets, batch.chosen, batch.documents)
+
+    def marked_loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
+        """The same, always of the same shapes: what does not count is marked, not left out."""
+        targets = batch.targets if batch.counts is None else batch.targets.masked_fill(~batch.counts, -1)
+        return self.device_loss(model, batch.inputs, targets, None, batch.documents)
 
     def device_loss(
         self, model: LanguageModel, inputs: Tensor, targets: Tensor, chosen: Tensor | None, documents: Tensor | None

@@ -22,7 +22,7 @@ from regard.train.optim import build
 from regard.train.parallel import World
 from regard.train.peaks import utilisation
 from regard.train.progress import Pace, Progress, Tally
-from regard.train.recorded import RecordedPass
+from regard.train.recorded import RecordedStep, Step
 from regard.train.run import Run, with_steps, write_run
 from regard.train.schedule import lr_at
 from regard.train.select import Judge, Metrics, prune
@@ -95,15 +95,22 @@ def train(
         read = getattr(objective, "tokens", None)  # what speed is told in, where only some of the tokens are targets
         log = Log(folder, at.step, quiet, on_log)
 
-        def share(batch: Any, count: int) -> Tensor:
+        def share(batch: Any, count: Any, loss_sum: Callable[..., Tensor]) -> Tensor:
             """A micro-batch's part in the mean loss; its gradients are added to the others'."""
             with precision:
-                loss = objective.loss_sum(model, batch.to(device)) / count
+                loss = loss_sum(model, batch.to(device)) / count
             (loss * world.size).backward()  # ranks will be averaged over: undo that
             return loss.detach()
 
-        plain = device.type == "cuda" and run.accumulate == 1 and not (run.compile or run.minutes)
-        work = RecordedPass(share, model) if plain and getattr(objective, "replays", False) else share
+        def launched(micros: list[Any], count: Any, loss_sum: Callable[..., Tensor] = objective.loss_sum) -> Step:
+            part = partial(share, count=count, loss_sum=loss_sum)
+            loss = fitted(part, micros, at, optimiser.zero_grad, log.say)
+            return (loss, *optimiser.update(loss))
+
+        work: Callable[..., Step] = launched
+        marked = getattr(objective, "marked_loss_sum", None)  # of one whose steps are all alike
+        if device.type == "cuda" and marked is not None:
+            work = RecordedStep(launched, partial(launched, loss_sum=marked), device)
 
         def evaluation() -> float:
             """Its seconds; on a GPU they hardly count, and compiling for a look ahead would."""
@@ -123,11 +130,7 @@ def train(
                 count = max(
                     1, world.sum(sum(objective.count(batch) for batch in micros))
                 )  # targets in this step, on all ranks
-                loss = fitted(partial(work, count=count), micros, at, optimiser.zero_grad, log.say)
-                norm = optimiser.clip()
-                bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
-                optimiser.step(bad)
-                optimiser.zero_grad()
+                loss, norm, bad = (launched if at.limit else work)(micros, count)
                 tally.add(loss, norm, bad, count)
                 at.targets += count if read is None else world.sum(sum(read(batch) for batch in micros))
 

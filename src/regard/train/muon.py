@@ -39,9 +39,11 @@ class Muon:
     """
 
     def __init__(self, model: nn.Module, lr: float, momentum: float, decay: float, iterations: int, block: int):
-        self.lr, self.momentum, self.decay, self.iterations = lr, momentum, decay, iterations
+        self.momentum, self.decay, self.iterations = momentum, decay, iterations
         hidden = hidden_matrices(model)
         self.named = {name: model.get_parameter(name) for name in hidden}
+        device = next((p.device for p in self.named.values()), None)
+        self.lr = torch.tensor(lr, device=device)  # where a recorded step finds it anew
         stacks: dict[tuple[int, int], list[Piece]] = {}
         for name, p in self.named.items():
             for piece in pieces(p, hidden[name], block):

@@ -1,4 +1,4 @@
-"""Optimisers behind one small interface. Adam is torch's, fused; Muon is our own."""
+"""Optimisers behind one small interface. Adam is torch's fused kernel; Muon is our own."""
 
 from typing import Any
 
@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from regard.errors import CheckpointError
 from regard.train.muon import Muon
 from regard.train.settings import Optim
+
+KEYS = ("step", "exp_avg", "exp_avg_sq")  # of Adam's state, as torch names them
 
 
 class Optimiser:
@@ -25,7 +27,7 @@ class Optimiser:
     def set_lr(self, lr: float) -> None:
         """`lr` of the main optimiser; with Muon, Adam's follows in proportion."""
         if self.muon:
-            self.muon.lr = lr
+            self.muon.lr.fill_(lr)
             lr *= self.optim.adam_lr / self.optim.lr
         self.adam.set_lr(lr)
 
@@ -46,6 +48,14 @@ class Optimiser:
         self.adam.step(bad)
         if self.muon:
             self.muon.step(bad)
+
+    def update(self, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """Clip, move, forget the gradients: their norm, and 1 where it or the loss is not finite, so nothing moved."""
+        norm = self.clip()
+        bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
+        self.step(bad)
+        self.zero_grad()
+        return norm, bad
 
     def zero_grad(self) -> None:
         for p in self.parameters:
@@ -68,37 +78,51 @@ def build(model: nn.Module, optim: Optim) -> Optimiser:
 
 
 class Adam:
-    """torch's Adam or AdamW, its state under the parameters' names and made at once, so that it can always be saved."""
+    """Adam (Kingma and Ba 2015) or AdamW by torch's fused kernels, which also leave all as it is after a bad step.
+
+    Its state goes by the parameters' names and is made at once, so that it can always be saved. The rate is a tensor
+    on a GPU, where a recorded step finds it anew. `torch.optim` is left out, since the first optimiser it makes loads
+    torch's compiler: seconds before the first step.
+    """
 
     def __init__(self, named: dict[str, nn.Parameter], optim: Optim):
-        self.named = named
-        matrices = [p for p in named.values() if p.ndim >= 2]
-        vectors = [p for p in named.values() if p.ndim < 2]
-        groups = [dict(params=matrices, weight_decay=optim.weight_decay), dict(params=vectors, weight_decay=0.0)]
-        kind: Any = torch.optim.Adam if optim.name == "adam" else torch.optim.AdamW
-        devices = {p.device.type for p in named.values()}
-        self.inner = kind(
-            groups,  # one, or with LoRA and muon both, may be empty
-            lr=optim.lr,
-            betas=optim.betas,
-            eps=optim.eps,
-            fused=devices <= {"cpu", "cuda"},
-        )
-        for p in named.values():
-            self.inner.state[p] = dict(
+        self.named, self.optim = named, optim
+        self.kernel: Any = torch._fused_adam_ if optim.name == "adam" else torch._fused_adamw_
+        self.state = {
+            name: dict(
                 step=torch.zeros((), device=p.device), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p)
             )
+            for name, p in named.items()
+        }
+        gpu = next((p.device for p in named.values() if p.is_cuda), None)
+        self.lr: Any = optim.lr if gpu is None else torch.tensor(optim.lr, device=gpu)
 
     def set_lr(self, lr: float) -> None:
-        for group in self.inner.param_groups:
-            group["lr"] = lr
+        if isinstance(self.lr, Tensor):
+            self.lr.fill_(lr)
+        else:
+            self.lr = lr
 
+    @torch.no_grad()
     def step(self, bad: Tensor | None) -> None:
-        self.inner.found_inf = bad  # the fused kernel leaves weights, moments and step count alone where this is 1
-        self.inner.step()
+        groups: dict[Any, list[str]] = {}
+        for name, p in self.named.items():
+            if p.grad is not None:
+                groups.setdefault((p.ndim >= 2, p.dtype), []).append(name)
+        o = self.optim
+        for (matrices, _), names in groups.items():
+            steps, means, squares = ([self.state[name][key] for name in names] for key in KEYS)
+            torch._foreach_add_(steps, 1)
+            self.kernel(
+                [self.named[name] for name in names], [self.named[name].grad for name in names], means, squares, [],
+                steps, lr=self.lr, beta1=o.betas[0], beta2=o.betas[1], eps=o.eps, amsgrad=False, maximize=False,
+                weight_decay=o.weight_decay if matrices else 0.0, grad_scale=None, found_inf=bad,
+            )  # fmt: skip
+            if bad is not None:
+                torch._foreach_sub_(steps, [bad] * len(steps))
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {f"adam.{key}.{name}": t for name, p in self.named.items() for key, t in self.inner.state[p].items()}
+        return {f"adam.{key}.{name}": t for name, state in self.state.items() for key, t in state.items()}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         for name, tensor in self.state_dict().items():

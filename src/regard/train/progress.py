@@ -21,7 +21,7 @@ STATE = "state.safetensors"
 EVALUATIONS = 8  # in a run, when eval_every does not say
 EVALUATION_SHARE = 0.06  # of `minutes`, left for evaluations
 EVALUATION_MOST = 0.25  # of `minutes`: if eight would take more, there are fewer of them
-WARMING_UP = 3  # first steps that are slower than the others and are not timed
+WARMING_UP = 5  # first steps that are slower than the others and are not timed: one of them may be recorded
 
 
 @dataclass

@@ -1,70 +1,85 @@
-"""A pass forward and backward, recorded and replayed: a small model's GPU need not wait to be told every step."""
+"""A training step, recorded and replayed: the GPU need not wait to be told every kernel of every step."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-WARM = 3  # passes of a shape before it is recorded: by then whatever is set up at first use is set up
-MOST = 4  # recordings: those of a text's full batches are one, a device that was too small may ask for others
-ROOM = 0.4  # of the memory: recordings keep memory of their own, so the model has to leave as much again
+from regard.errors import WorkFailed
+
+WARM = 3  # steps of a shape before it is recorded: by then whatever is set up at first use is set up
+MOST = 8  # recordings: the batches of an epoch have one shape, the last of them another
+
+Step = tuple[Tensor, Tensor, Tensor]  # the loss, the norm of its gradients, 1 where either is not finite
 
 
 @dataclass(frozen=True)
 class Recording:
-    graph: torch.cuda.CUDAGraph
-    batch: Any  # what it reads
-    loss: Tensor  # what it writes
-    grads: list[Tensor | None]
+    """Of the steps over batches of one shape, which are copied to where it reads them."""
+
+    batch: Any
+    count: Tensor
+    replay: Callable[[], Step]
 
 
-class RecordedPass:
-    """`share` fills the gradients for a batch of tokens and gives its part of the loss. This does the same, but when a
-    shape of full batches has come a few times the pass is recorded as a CUDA graph. Others, and what cannot be
-    recorded, go as before.
+class RecordedStep:
+    """`launched` and `marked` take micro-batches and a count of targets and do a whole step; in `marked` what does not
+    count is marked and not left out, so that the shape says all that the host has to know. When batches of a shape have
+    come a few times, `marked` is recorded as a CUDA graph. Micro-batches that are accumulated, and batches that have no
+    such shape, go to `launched`.
+
+    For a small model, whose kernels are over before the next is asked for, steps take a third of the time.
     """
 
-    def __init__(self, share: Callable[[Any, int], Tensor], model: nn.Module):
-        self.share, self.parameters = share, [p for p in model.parameters() if p.requires_grad]
-        self.seen: Counter[tuple[int, ...]] = Counter()
-        self.recordings: dict[tuple[int, ...], Recording] = {}
-        self.most = MOST
+    def __init__(self, launched: Callable[..., Step], marked: Callable[..., Step], device: torch.device):
+        self.launched, self.marked, self.device = launched, marked, device
+        self.seen: Counter[Hashable] = Counter()
+        self.recordings: dict[Hashable, Recording] = {}
+        self.pool: Any = None  # of memory, shared: one recording is replayed at a time
 
-    def __call__(self, batch: Any, count: int) -> Tensor:
-        shape = (*batch.ids.shape, count)
-        alone = all(p.grad is None for p in self.parameters)  # a recording writes gradients, and adds to none
-        if batch.counts is not None or batch.documents is not None or not alone:
-            return self.share(batch, count)
+    def __call__(self, batches: list[Any], count: int) -> Step:
+        batch = batches[0].marked()
+        if len(batches) > 1 or (shape := batch.shape) is None:
+            return self.launched(batches, count)
         if shape not in self.recordings:
             self.seen[shape] += 1
-            if self.seen[shape] <= WARM or len(self.recordings) >= self.most or not has_room():
-                return self.share(batch, count)
-            self.record(shape, batch, count)
-        if (found := self.recordings.get(shape)) is None:
-            return self.share(batch, count)
-        ids = batch.ids.pin_memory() if batch.ids.device.type == "cpu" else batch.ids
-        found.batch.ids.copy_(ids, non_blocking=True)
-        found.graph.replay()
-        for p, grad in zip(self.parameters, found.grads, strict=True):
-            p.grad = grad
-        return found.loss
+            if self.seen[shape] <= WARM:
+                return self.marked([batch], count)
+            if len(self.recordings) >= MOST or not self.has_room():
+                return self.launched(batches, count)
+            self.recordings[shape] = self.record(batch)
+        here = self.recordings[shape]
+        here.batch.take(batch)
+        here.count.fill_(count)
+        return here.replay()
 
-    def record(self, shape: tuple[int, ...], batch: Any, count: int) -> None:
-        batch, graph = batch.to("cuda"), torch.cuda.CUDAGraph()
-        pool = next((r.graph.pool() for r in self.recordings.values()), None)  # shared: one is replayed at a time
+    def record(self, batch: Any) -> Recording:
+        batch, count = batch.still(self.device), torch.ones((), device=self.device)
         try:
-            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-                loss = self.share(batch, count)
-            self.recordings[shape] = Recording(graph, batch, loss, [p.grad for p in self.parameters])
-        except RuntimeError:  # a pass that asks the device something, or too little memory
-            torch.cuda.synchronize()
-            self.most = 0
-        for p in self.parameters:
-            p.grad = None
+            return Recording(batch, count, self.captured(batch, count))
+        except RuntimeError as e:  # torch is left in a state that nothing should go on from
+            raise WorkFailed(
+                f"a step of this model cannot be recorded: {str(e).splitlines()[0]}; does it ask the GPU for a number? "
+                "Train it with --set accumulate=2, which launches every step"
+            ) from e
 
+    def captured(self, batch: Any, count: Tensor) -> Callable[[], Step]:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
+            found = self.marked([batch], count)  # every replay writes them anew
+        self.pool = graph.pool()
 
-def has_room() -> bool:
-    return torch.cuda.max_memory_reserved() < ROOM * torch.cuda.get_device_properties().total_memory
+        def replay() -> Step:
+            graph.replay()
+            return found
+
+        return replay
+
+    def has_room(self) -> bool:
+        """Recordings keep memory of their own: as much again as a step has ever needed."""
+        free, held = torch.cuda.mem_get_info(self.device)[0], torch.cuda.memory_reserved(self.device)
+        used, most = torch.cuda.memory_allocated(self.device), torch.cuda.max_memory_allocated(self.device)
+        return self.pool is not None or free + held - used > most

@@ -14,6 +14,7 @@ from regard.models.base import LanguageModel
 from regard.nn.attention import FusedLinear
 from regard.nn.lora import LoraLinear, adapters, add_lora_, merge_, merged_state
 from regard.train import optim
+from regard.train.settings import NAMES
 
 SOURCE, INPUTS = torch.randint(0, 12, (2, 5)), torch.randint(0, 12, (2, 4))
 TINY = TransformerConfig(
@@ -145,7 +146,7 @@ def test_patterns_choose_where(model):
     assert len(lora_parameters(model)) == 2 * len(names)
 
 
-@pytest.mark.parametrize("name", optim.NAMES)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_optimiser_moves_and_keeps_only_what_is_trained(name, model):
     model.float()
     add_lora_(model, rank=2, alpha=4.0)

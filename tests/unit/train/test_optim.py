@@ -225,8 +225,8 @@ def test_a_bad_step_decided_on_a_device_is_the_same(name: str, bad: float):
 def test_adam_follows_muon_in_proportion():
     optimiser = build(Net(), Optim(name="muon", lr=0.02, adam_lr=0.003))
     optimiser.set_lr(0.01)
-    assert optimiser.muon.lr == 0.01
-    assert [g["lr"] for g in optimiser.adam.inner.param_groups] == pytest.approx([0.0015] * 2)
+    assert optimiser.muon.lr.item() == pytest.approx(0.01)
+    assert optimiser.adam.lr == pytest.approx(0.0015)
 
 
 @pytest.mark.parametrize(
