@@ -26,7 +26,7 @@ PRETRAINING = [
          PAIRS),
         ("labels are upside down", "FOLLOWS, ELSE, ALONE = 0, 1, -1", "FOLLOWS, ELSE, ALONE = 1, 0, -1",
          f"{MASKING}::test_the_numbers_of_the_labels_are_theirs"),
-        ("two of three pairs follow", "if chance() < 0.5:\n  ", "if chance() < 0.67:\n  ",
+        ("two of three pairs follow", "if rand() < 0.5:\n  ", "if rand() < 0.67:\n  ",
          f"{MASKING}::test_half_of_the_pairs_follow"),
         ("words are chosen over all rows together", "np.argsort(which + np.where(",
          "np.argsort(0 * which + np.where(", SHARES),
