@@ -59,7 +59,7 @@ def text_columns(table: Table, text: str, second: str, label: str, pairs: bool, 
     other = table.find(second, SECONDS, "second", 1 if few else None) if pairs else ""
     given = table.find(label, LABELS, "label", width - 1 if few else None) if labelled else ""
     if len({column, other, given} - {""}) < 1 + pairs + labelled:
-        raise DataError(f"{table.path}: {what} are different columns; there are: {', '.join(table.columns)}")
+        raise DataError(f"{table.path}: {what} are different columns; there are: {table.listed()}")
     return column, other, given
 
 

@@ -63,7 +63,7 @@ def read_history(path: Path, config: HistoryConfig) -> History:
     names = list(config.target) or [name for name in table.columns if name != clock and _numeric(table, name)]
     names = [table.find(name, (), "target") for name in names]
     if not names:
-        raise DataError(f"{path} has no column of numbers; there are: {', '.join(table.columns)}")
+        raise DataError(f"{path} has no column of numbers; there are: {table.listed()}")
     values = np.stack([table.numbers(name) for name in names], 1)
     times = table.moments(clock) if clock else None
     if times is not None:

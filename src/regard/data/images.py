@@ -206,7 +206,7 @@ def list_images(path: Path, label: str = "") -> list[Listed]:
     table = read_table(path, (label,))
     column, given = table.find("", PATHS, "image", 0), table.find(label, LABELS, "label", len(table.columns) - 1)
     if column == given:
-        raise DataError(f"{path}: image and label are different columns; there are: {', '.join(table.columns)}")
+        raise DataError(f"{path}: image and label are different columns; there are: {table.listed()}")
     cells = enumerate(zip(table.names(column), table.labels(given), strict=True))
     return [Listed(path.parent / file, name, table.where(row)) for row, (file, name) in cells]
 

@@ -15,6 +15,7 @@ from regard.data.records import Record, read_records
 
 END = re.compile(r"""(?<=[.!?…])(["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9ÀÁÂÄÅÇÈÉÊËÍÎÑÓÔÖÚÜÆØ¿¡])""")
 SHORT = re.compile(r"(?:^|[\s(\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|cf|No|Fig|Eq|[A-Z])\.$")  # goes on
+LONGEST = 8  # characters that `SHORT` may take, and more
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def sentences(line: str) -> list[str]:
     """The sentences of a line."""
     found, start = [], 0
     for end in END.finditer(line):
-        if SHORT.search(line, start, end.start()):
+        if SHORT.search(line, max(start, end.start() - LONGEST), end.start()):
             continue
         found.append(line[start : end.end(1)])
         start = end.end()

@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "questio
 SECONDS = ("sentence2", "text2", "hypothesis", "question2", "second")
 LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", "polarity", "gold_label")
 LONGEST = 1_000  # characters of a name
+LISTED = 20  # columns named in a message
 COPIES = 4  # of a file's bytes that reading it may take
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 ENDINGS = (".csv", *TABS, ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
@@ -52,9 +54,19 @@ class Table:
     lines: Sequence[int]
     unit: str = "line"
 
-    @property
+    @cached_property
     def columns(self) -> list[str]:
         return self.data.column_names
+
+    @cached_property
+    def lower(self) -> dict[str, str]:
+        """Columns by their name in small letters; of two that differ in case only, the first."""
+        return {name.lower(): name for name in reversed(self.columns)}
+
+    def listed(self) -> str:
+        """The columns, for a message; the first of many."""
+        more = len(self.columns) - LISTED
+        return ", ".join(self.columns[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
     def __len__(self) -> int:
         return self.data.num_rows
@@ -67,24 +79,23 @@ class Table:
     ) -> str:
         """The column that is meant: the one asked for by name or number, one with a usual name, or number `otherwise`;
         "" if there is none and none is needed."""
-        lower = {name.lower(): name for name in reversed(self.columns)}
-        there = ", ".join(self.columns)
         if asked:
-            if asked in self.columns:
-                return asked
-            if asked.lower() in lower:
-                return lower[asked.lower()]
+            if asked.lower() in self.lower:
+                name = self.lower[asked.lower()]
+                return asked if name != asked and asked in self.columns else name
             if asked.isdecimal() and 1 <= int(asked) <= len(self.columns):
                 return self.columns[int(asked) - 1]
-            raise DataError(f"{self.path} has no column {asked!r}; there are: {there}")
-        if name := next((lower[name] for name in usual if name in lower), ""):
+            raise DataError(f"{self.path} has no column {asked!r}; there are: {self.listed()}")
+        if name := next((self.lower[name] for name in usual if name in self.lower), ""):
             return name
         if otherwise is not None and otherwise < len(self.columns):
             return self.columns[otherwise]
         if not needed:
             return ""
         way = f"type --{what} NAME" if what in OPTIONS else f"train with --set data.{what}=NAME"
-        raise DataError(f"{self.path}: which column is the {what}? there are: {there}; call it {what!r}, or {way}")
+        raise DataError(
+            f"{self.path}: which column is the {what}? there are: {self.listed()}; call it {what!r}, or {way}"
+        )
 
     def text(self, name: str) -> list[str]:
         """The cells as text; "" where there is none."""

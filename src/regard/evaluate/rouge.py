@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from regard.errors import DataError
+from regard.errors import DataError, LimitError
 from regard.evaluate.bleu import check_equal
 
 Reference = str | Sequence[str]  # one text, or several that are equally right
 SEED = 12345  # of the resampling, as in sacreBLEU
 SIGNATURE = "F-measure|case:lc|words:a-z0-9|stem:no|refs:best"
+MOST = 10**10  # pairs of words in one table: some seconds
+LONGEST = 16  # characters that an abbreviation may take, and more
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|et al|cf|vs|resp|[Ff]igs?|[Ee]qs?|[Ss]ecs?|Nos?|Dr|Mrs?|Ms|Prof|St|[A-Z])\.$")
 
 
@@ -80,8 +82,8 @@ def first_sentence(text: str) -> str:
     A mark ends a sentence when a space and then no small letter follows, and no abbreviation or initial stands before.
     """
     text = " ".join(text.split())
-    for end in re.finditer(r"[.!?]+[\"'”’)\]]*(?= (?![a-z]))", text):
-        if not ABBREVIATION.search(text[: end.end()]):
+    for end in re.finditer(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?= (?![a-z]))", text):
+        if not ABBREVIATION.search(text, max(0, end.end() - LONGEST), end.end()):
             return text[: end.end()]
     return text
 
@@ -114,6 +116,13 @@ def common_subsequence(a: list[str], b: list[str]) -> int:
 
     Hyyrö 2004: bit i is 0 where the table grows from row i to i + 1, so zeros are counted at the end.
     """
+    if len(a) > len(b):
+        a, b = b, a  # the shorter one in bits
+    if len(a) * len(b) > MOST:
+        raise LimitError(
+            f"a text and its reference of {len(b):,} and {len(a):,} words: ROUGE-L compares at most {MOST:,} pairs of "
+            "words; split them"
+        )
     places: dict[str, int] = {}
     for i, word in enumerate(a):
         places[word] = places.get(word, 0) | 1 << i

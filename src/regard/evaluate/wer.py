@@ -4,6 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
+from regard.errors import LimitError
+
+MOST = 10**9  # pairs of words in one table: some seconds
+
 
 @dataclass(frozen=True)
 class WordErrors:
@@ -32,17 +38,26 @@ def spoken(text: str) -> list[str]:
 
 
 def _changes(said: list[str], heard: list[str]) -> tuple[int, int, int]:
-    """Words substituted, deleted and inserted on the cheapest way from one to the other (Wagner and Fischer 1974)."""
-    row = [(j, 0, 0, j) for j in range(len(heard) + 1)]  # cost, substituted, deleted, inserted so far
-    for i, word in enumerate(said, 1):
-        above, row = row, [(i, 0, i, 0)]
-        for j, other in enumerate(heard, 1):
-            cost, s, d, n = above[j - 1]
-            same = word == other
-            ways = [(cost + (not same), s + (not same), d, n)]
-            cost, s, d, n = above[j]
-            ways.append((cost + 1, s, d + 1, n))
-            cost, s, d, n = row[j - 1]
-            ways.append((cost + 1, s, d, n + 1))
-            row.append(min(ways, key=lambda way: way[0]))
-    return row[-1][1:]
+    """Words substituted, deleted and inserted on the cheapest way from one to the other (Wagner and Fischer 1974).
+
+    A row of the table at a time: of equally cheap ways a substitution comes first, then a deletion.
+    """
+    if len(said) * len(heard) > MOST:
+        raise LimitError(
+            f"{len(said):,} words were said and {len(heard):,} heard in one clip; at most {MOST:,} pairs of words are "
+            "compared: cut it into shorter clips"
+        )
+    numbers = {word: i for i, word in enumerate({*said, *heard})}
+    others, places = np.array([numbers[word] for word in heard]), np.arange(len(heard) + 1)
+    cost, substituted, deleted = places.copy(), np.zeros_like(places), np.zeros_like(places)
+    for word in said:
+        differs = np.concatenate(([len(said) + 1], others != numbers[word]))  # left of the first is no word
+        replaced, dropped = np.roll(cost, 1) + differs, cost + 1
+        replaces = replaced <= dropped
+        direct = np.where(replaces, replaced, dropped)  # the cheapest way that does not insert the last word
+        best = np.minimum.accumulate(direct - places) + places
+        origin = np.maximum.accumulate(np.where(best == direct, places, 0))  # after it, words are inserted
+        substituted = np.where(replaces, np.roll(substituted, 1) + differs, substituted)[origin]
+        deleted = np.where(replaces, np.roll(deleted, 1), deleted + 1)[origin]
+        cost = best
+    return int(substituted[-1]), int(deleted[-1]), int(cost[-1] - substituted[-1] - deleted[-1])

@@ -135,12 +135,12 @@ class Tagger(Labeller):
         for number, words in enumerate(sentences):
             start = 0
             while start < len(words):
-                found = self.tokenizer.encode_words(words[start:], self.max_length)
+                window = words[start : start + self.max_length]  # hardly a word has no piece, so more do not fit
+                found = self.tokenizer.encode_words(window, self.max_length)
                 parts.append((number, start, found))
-                if not found.cut:
-                    break
                 last = max((w for w in found.words if w is not None), default=0)
-                start += max(1, last)  # the last word may be cut in two: it opens the next part
+                # the last word may be cut in two: it opens the next part
+                start += max(1, last) if found.cut else len(window)
         outside = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
         answers = [([outside] * len(words), [0.0] * len(words)) for words in sentences]
         for (number, start, found), likely in zip(parts, self._states([p for _, _, p in parts]), strict=True):
