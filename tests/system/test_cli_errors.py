@@ -88,6 +88,21 @@ CASES = {
 }
 
 
+def test_a_sentence_too_long_for_a_file_name_is_a_sentence():
+    said = works("translate", "runs/demo", "the big dog " * 30, "--beam=1")
+    assert len(said.lines) == 1
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["info", "x" * 300], f"{'x' * 80}: File name too long; check the name"),
+    (["translate", "runs/demo", "the dog", f"--beam={10**20}"], "beams would need"),
+    (["compare", "runs/demo", "runs/demo", f"--samples={10**20}", "--beam=1"], "samples of 60 parts would need"),
+])  # fmt: skip
+def test_what_no_machine_has_room_for_is_refused_in_words(words, said):
+    answer = regard(*words)
+    assert answer.code == 2 and said in answer.err
+
+
 @pytest.mark.parametrize("line", CASES)
 def test_one_sentence_exit_code_two_and_nothing_written(toy, line):
     before = sorted(p for p in toy.rglob("*"))

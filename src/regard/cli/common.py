@@ -31,10 +31,15 @@ TYPED = ("TEXT", "PROMPT", "MESSAGE", "THING", "SECOND", "COLUMN")  # what holds
 SURROGATES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
 
 
+def names_file(text: str) -> bool:
+    """Whether what somebody typed is the name of a file, and not words."""
+    return os.path.isfile(text)  # noqa: PTH113 - pathlib's raises where a text is too long for a name
+
+
 def check_text(name: str, value: Any) -> None:
     """Refuse words that are not UTF-8; the name of a file may be anything."""
     for text in [value] if isinstance(value, str) else value or []:
-        if SURROGATES.search(text) and not os.path.exists(text):  # noqa: PTH110 - a text may be too long for a path
+        if SURROGATES.search(text) and not names_file(text):
             raise ConfigError(f"{name} is not UTF-8: {text[:60]}; check the encoding of the terminal or the script")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.classes import class_table, judge_classes, show_answer
-from regard.cli.common import Device, Json, Run, pick_device, show, write_lines
+from regard.cli.common import Device, Json, Run, names_file, pick_device, show, write_lines
 from regard.cli.images import classify_image
 from regard.cli.series import classify_file
 from regard.cli.sounds import classify_clip
@@ -90,7 +90,7 @@ def classify(
     if not isinstance(model, Classifier):
         raise ConfigError(f"{run} is no classifier; train one: regard train classify --data reviews.csv")
     named = len(os.fsencode(text)) < 256 and Path(text).suffix  # the longest name of a file has 255 bytes
-    if not second and named and Path(text).is_file():
+    if not second and named and names_file(text):
         raise ConfigError(
             f"{text} is a file, and what is wanted a text; for all of its rows: regard predict {run} {text}"
         )

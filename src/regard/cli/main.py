@@ -135,8 +135,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except MemoryError:
         _stop("not enough memory; make batches smaller with --set tokens=1024, or the model with --size", 1, verbose)
     except OSError as e:
-        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        _stop("the disk is full; nothing half-written was kept" if full else str(e), 1, verbose)
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            _stop("the disk is full; nothing half-written was kept", 1, verbose)
+        if e.filename is None:
+            _stop(e.strerror or str(e), 1, verbose)
+        _stop(f"{str(e.filename)[:80]}: {e.strerror}; check the name, and who may read and write there", 2, verbose)
     except Exception as e:
         said = f"{type(e).__name__}: {e}".splitlines()[0]
         if "out of memory" in str(e):

@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Beam, Device, Json, Run, another, pick_device, show, show_line, visible, write_lines
+from regard.cli.common import (
+    SEED,
+    Beam,
+    Device,
+    Json,
+    Run,
+    another,
+    names_file,
+    pick_device,
+    show,
+    show_line,
+    visible,
+    write_lines,
+)
 from regard.errors import ConfigError, DataError
 from regard.output import check_output
 from regard.ticks import Console
@@ -108,7 +121,7 @@ def translate(
         answer.given(text[0] if text else "", given)
     elif text:
         for name in text:
-            if Path(name).is_file():
+            if names_file(name):
                 ctx.obj.say(f"{name} is read as a sentence; to translate the file: regard translate {run} < {name}")
         answer.read(text)
     elif sys.stdin.isatty():

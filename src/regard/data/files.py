@@ -16,7 +16,7 @@ COMPRESSED = (".gz", ".zst")
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 SOUNDS = (".wav", ".flac", ".mp3", ".ogg")
 BLOCK = 1 << 17  # bytes decompressed at a time
-RATIO, FREE = 200, 1 << 30  # how many times its size a compressed file may hold, and bytes that any may hold
+RATIO, FREE = 100, 1 << 28  # how many times its size a compressed file may hold, and bytes that any may hold
 LINES = 32  # lines of the greatest length that would fit the memory budget
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from regard import limits
 from regard.evaluate.bleu import bleu_metric, check_equal, chrf_metric
 from regard.evaluate.labels import entities
 
@@ -31,6 +32,13 @@ class Difference:
         )
 
 
+def check_samples(samples: int, size: int) -> None:
+    """All are drawn at once: `samples` times `size` numbers."""
+    limits.require(
+        5 * 8 * samples * size, f"drawing {samples:,} samples of {size:,} parts", "draw fewer: --samples 1000"
+    )
+
+
 def compare(
     first: Sequence[str],
     second: Sequence[str],
@@ -42,6 +50,7 @@ def compare(
     """BLEU and chrF of two systems' output for the same sources, each with the p-value of their difference."""
     check_equal(first, references)
     check_equal(second, references)
+    check_samples(samples, len(references))
     from sacrebleu.significance import PairedTest
 
     test: Any = PairedTest(
@@ -86,6 +95,7 @@ def compare_ratios(
         return scale * above.sum(-1) / np.maximum(below.sum(-1), 1e-300)  # nothing of nothing is 0
 
     one, two = float(ratio(a, under_a)), float(ratio(b, under_b))
+    check_samples(samples, len(a))
     drawn = np.random.default_rng(seed).integers(len(a), size=(samples, len(a)))
     apart = ratio(b[drawn], under_b[drawn]) - ratio(a[drawn], under_a[drawn])
     as_far = int((np.abs(apart - (two - one)) >= abs(two - one)).sum())

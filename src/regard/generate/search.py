@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.generate.replay import Replay
 from regard.generate.sampling import draw, top_k, top_p
+from regard.limits import require
 from regard.models.base import DecodingState, EncoderDecoder
 
 NEVER = -torch.inf
@@ -159,6 +160,8 @@ def beam_search(
 ) -> Found:
     """Translate B S sources; sentence b gets at most `limits[b]` words (its end included)."""
     capacity = int(limits.max())
+    seen = 16 * len(limits) * search.beams**2 * capacity  # who sees which token of which hypothesis, for some heads
+    require(seen, f"searching with {search.beams:,} beams", "search with fewer: --beam 5")
     state = model.begin(source, lengths, search.beams, capacity)
     beam = Beam(search, limits, capacity, prefix)
     B, N = len(limits), search.beams
