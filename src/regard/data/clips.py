@@ -1,7 +1,6 @@
 """Clips of sound and what is known of each: a folder for each class, names that begin with it, or a table of files."""
 
 import hashlib
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -11,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard import limits
 from regard.data import fetch, fingerprint, split
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
+from regard.data.files import read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import LEGACY_SPLIT, AudioConfig
@@ -87,21 +86,10 @@ def class_of(path: PurePosixPath | Path) -> str:
 
 def _from_archive(path: Path) -> list[Clip]:
     """Of an archive of one folder, what is in that folder."""
-    found: list[tuple[PurePosixPath, bytes]] = []
-    size = 0
-    try:
-        with tarfile.open(path) as tar:
-            for member in tar:
-                name = PurePosixPath(member.name)
-                if member.isfile() and is_clip(name.name) and (file := tar.extractfile(member)):
-                    limits.require(size := size + member.size, f"{path}: {len(found) + 1:,} clips", "unpack it")
-                    found.append((name, file.read()))
-    except (tarfile.TarError, EOFError, OSError) as e:
-        raise DataError(f"{path} cannot be read ({e}); it is damaged or no tar archive") from None
+    found = [(PurePosixPath(name), data) for name, data in read_tar(path, is_clip)]
     above = {name.parts[0] for name, _ in found if len(name.parts) > 1}
     alone = len(above) == 1 and all(len(name.parts) > 1 for name, _ in found)
-    clips = [Clip(str(name), class_of(PurePosixPath(*name.parts[alone:])), data) for name, data in found]
-    return sorted(clips, key=lambda clip: clip.file)
+    return [Clip(str(name), class_of(PurePosixPath(*name.parts[alone:])), data) for name, data in found]
 
 
 @dataclass(frozen=True)
@@ -128,14 +116,11 @@ class ClipData:
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
-        shown = [f"{label} {n:,}" for label, n in sorted(zip(self.labels, counts, strict=True), key=lambda x: -x[1])]
-        shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
         minutes = sum(x.size(1) for x in self.train.frames) * HOP / RATE / 60
         return "\n".join(
             [
                 f"{split.report(len(self.train), len(self.valid), 'clips', self.how)}; {minutes:.1f} minutes",
-                f"{len(self.labels)} classes: {', '.join(shown)}",
-                *(f"one clip only: {label}" for label, n in zip(self.labels, counts, strict=True) if n == 1),
+                *split.classes(dict(zip(self.labels, counts.tolist(), strict=True)), "clip"),
                 *self.notes,
             ]
         )

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -74,15 +73,13 @@ class TableData:
     how: str = ""  # the validation set was chosen
 
     def report(self) -> str:
-        counts = Counter(self.train.labels.tolist())
-        shown = ", ".join(f"{name} {counts[i]:,}" for i, name in enumerate(self.labels))
+        counts = {name: int((self.train.labels == i).sum()) for i, name in enumerate(self.labels)}
         numbers = sum(not c.values for c in self.columns)
         return "\n".join(
             [
                 f"{split.report(len(self.train), len(self.valid), 'rows', self.how)}; {numbers} numbers and "
                 f"{len(self.columns) - numbers} categories, {self.train.features.shape[1]} inputs in all",
-                f"{len(self.labels)} classes of {self.label!r}: {shown}",
-                *(f"one row only: {name}" for i, name in enumerate(self.labels) if counts[i] == 1),
+                *split.classes(counts, "row", f"classes of {self.label!r}"),
                 *self.notes,
             ]
         )

@@ -3,10 +3,11 @@
 import gzip
 import io
 import itertools
+import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 from regard import limits
@@ -60,6 +61,20 @@ def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:
         if len(line) == limit and not line.endswith(b"\n"):
             raise LimitError(f"{where} line {number} is longer than {limits.raise_hint(limit, 'split it')}")
         yield line
+
+
+def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
+    """The files of an archive whose names are wanted, by name; not those that begin with a dot, nor links."""
+    size = 0
+    try:
+        with tarfile.open(path) as tar:
+            for member in sorted(tar, key=lambda member: member.name):
+                name = PurePosixPath(member.name).name
+                if member.isfile() and wanted(name) and not name.startswith(".") and (file := tar.extractfile(member)):
+                    limits.require(size := size + member.size, f"{path}: its files", "unpack it")
+                    yield member.name, file.read()
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as e:
+        raise DataError(f"{path} cannot be read ({e}); it is damaged or not a tar archive") from None
 
 
 class _Limited(io.RawIOBase):

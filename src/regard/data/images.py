@@ -60,16 +60,13 @@ class ImageData:
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
-        shown = [f"{label} {n:,}" for label, n in sorted(zip(self.labels, counts, strict=True), key=lambda x: -x[1])]
-        shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
         _, C, P, _ = self.train.pixels.shape
         test = f", {len(self.test):,} to be scored on" if self.test else ""
         what = f"{P} x {P} pixels, {'grey' if C == 1 else 'in colour'}"
         return "\n".join(
             [
                 f"{split.report(len(self.train), len(self.valid), 'images', self.how)}{test}; {what}",
-                f"{len(self.labels)} classes: {', '.join(shown)}",
-                *(f"one image only: {label}" for label, n in zip(self.labels, counts, strict=True) if n == 1),
+                *split.classes(dict(zip(self.labels, counts.tolist(), strict=True)), "image"),
                 *self.notes,
             ]
         )

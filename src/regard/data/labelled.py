@@ -78,13 +78,10 @@ def describe(manifest: dict[str, Any]) -> str:
     r, config = manifest["report"], manifest["config"]
     texts = "sentences" if manifest["kind"] == "tag" else "pairs" if manifest["kind"] == "pair" else "texts"
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
-    total, common = sum(r["counts"].values()), sorted(r["counts"].items(), key=lambda item: -item[1])
-    shown = [f"{label} {count:,} ({count / total:.1%})" for label, count in common]
-    shown = shown if len(shown) <= 12 else [*shown[:12], f"and {len(shown) - 12} more"]
     how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else split.BY_CLASS
     lines = [
         f"{split.report(sizes[0], sizes[1], texts, how)}; {manifest['vocab']:,} pieces",
-        f"{len(manifest['labels'])} labels: {', '.join(shown)}",
+        *split.classes(r["counts"], "" if manifest["kind"] == "tag" else "text", "labels"),
     ]
     if r["empty"]:
         lines.append(f"dropped {r['empty']:,}: empty")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from regard.config import to_dict
-from regard.data import store
+from regard.data import split, store
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.sentences import Corpus, sentences
 from regard.data.settings import MaskedConfig
@@ -224,10 +224,8 @@ def _pieces(length: int, longest: int) -> list[int]:
 
 
 def _held_out(corpus: Corpus, hashes: array, config: MaskedConfig) -> dict[str, _Split]:
-    """The documents with the smallest hashes are held out: at least two, at most half."""
-    ordered = np.unique(np.array(hashes, np.uint64))
-    number = min(max(2, round(config.held_out * len(ordered))), len(ordered) // 2)
-    cut = int(ordered[number - 1])
+    """The documents with the smallest hashes are held out, at least two."""
+    cut = split.threshold(hashes, config.held_out, least=2)
     return {"train": _Split(corpus, cut), "valid": _Split(corpus, cut, above=False)}
 
 

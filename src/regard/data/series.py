@@ -4,29 +4,26 @@ Times may be irregular, bands several, errors known or not. What cannot be used 
 """
 
 import itertools
-import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard import limits
 from regard.data import split
+from regard.data.arrays import read_arrays
 from regard.data.cells import usable
 from regard.data.fetch_series import SeriesFiles, get_series
-from regard.data.files import ending
+from regard.data.files import ending, read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LEGACY_SPLIT, SeriesConfig
 from regard.data.tables import (
-    COPIES,
     ENDINGS,
     LABELS,
     Table,
     parse_table,
-    read_arrays,
     read_data,
     read_table,
     table_of_arrays,
@@ -215,16 +212,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
         for file in sorted(p for p in path.rglob("*") if p.is_file() and ending(p) in FILES):
             yield str(file.relative_to(path)), read_data(file)
         return
-    try:
-        with tarfile.open(path) as box:
-            for member in sorted(box.getmembers(), key=lambda m: m.name):
-                name = Path(member.name)
-                if member.isfile() and name.suffix.lower() in FILES and not name.name.startswith("."):
-                    file = box.extractfile(member)
-                    assert file is not None
-                    yield member.name, limits.read_limited(cast(BinaryIO, file), limits.budget() // COPIES, str(path))
-    except (tarfile.TarError, EOFError, OSError) as e:
-        raise DataError(f"{path} cannot be read ({e})") from None
+    yield from read_tar(path, lambda name: name.lower().endswith(FILES))
 
 
 def gather(long: Long) -> Curves:

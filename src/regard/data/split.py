@@ -6,7 +6,7 @@ Equal content is never on both sides, and the order of the rows decides nothing.
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import floor
 from pathlib import Path
@@ -18,8 +18,10 @@ from regard.data.settings import LEGACY_SPLIT
 from regard.errors import ConfigError, DataError
 
 MANY = 10  # examples from which on at least two are held out
+SHOWN = 12  # classes in a report
 BY_CLASS = "of each class, chosen by a hash of the content"
 BY_CONTENT = "chosen by a hash of the content"
+AT_THE_END = "at the end of the text"
 T = TypeVar("T")
 
 
@@ -104,6 +106,19 @@ def _round(x: Fraction) -> int:
     return floor(x + Fraction(1, 2))
 
 
+def hash64(content: str) -> int:
+    """The beginning of a digest, for contents that are too many to keep."""
+    return int.from_bytes(digest(content)[:8])
+
+
+def threshold(hashes: Sequence[int], share: float, least: int = 1) -> int:
+    """The hash up to which contents are held out, which are read again and never kept; -1 where they are too few."""
+    ordered = np.unique(np.asarray(hashes, np.uint64))
+    number, total = count(len(ordered), share), len(ordered)
+    number = number if total >= MANY else min(max(least, number), total // 2)
+    return int(ordered[number - 1]) if number else -1
+
+
 def parts(rows: Iterable[T], aside: np.ndarray) -> tuple[list[T], list[T]]:
     """The rows to train on, and those held out."""
     both: tuple[list[T], list[T]] = ([], [])
@@ -123,6 +138,15 @@ def report(train: int, valid: int, what: str, how: str = "") -> str:
     """One sentence; `how` is empty where the validation set is somebody's own."""
     line = f"{train:,} {what} to train on, {valid:,} for validation"
     return f"{line}: {100 * valid / (train + valid):.0f} % {how}" if how else line
+
+
+def classes(counts: Mapping[str, int], one: str = "", kind: str = "classes") -> list[str]:
+    """How often each class comes, the most frequent first; and which have only `one` example."""
+    total, common = max(1, sum(counts.values())), sorted(counts.items(), key=lambda item: -item[1])
+    shown = [f"{label} {n:,} ({n / total:.1%})" for label, n in common[:SHOWN]]
+    more = [f"and {len(common) - SHOWN} more"] * (len(common) > SHOWN)
+    lonely = [f"one {one} only: {label}" for label, n in counts.items() if n == 1 and one]
+    return [f"{len(counts)} {kind}: {', '.join([*shown, *more])}", *lonely]
 
 
 # Runs of before: their validation sets must not change

@@ -4,11 +4,8 @@ The cells of a text file stay text, so that the id 007 and the label 1.0 remain 
 times asks for them.
 """
 
-import io
 import json
 import math
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from regard import limits
+from regard.data.arrays import read_arrays
 from regard.data.cells import DAY, MISSING, is_date, is_missing, is_number, to_days, to_number
 from regard.data.delimited import TABS, Delimited
 from regard.data.files import IMAGES, SOUNDS, ending, open_bytes
@@ -390,30 +388,6 @@ def _from_arrow(path: Path, data: "pa.Table") -> Table:
     columns = {name: data.column(name) for name in names}
     plain = {n: c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
     return Table(path, pa.table(plain), range(1, data.num_rows + 1), "row")
-
-
-def read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
-    """The arrays of an NPZ file by name."""
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as box:
-            limits.require(sum(member.file_size for member in box.infolist()), str(path))
-            for member in box.infolist():
-                _check_size(box, member)
-        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError, EOFError, zlib.error, NotImplementedError, RuntimeError, zipfile.BadZipFile) as e:
-        raise DataError(f"{path} cannot be read as NPZ ({e})") from None
-
-
-def _check_size(box: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """`ValueError` if an array of an NPZ file claims to be larger than it is: NumPy would allocate that much."""
-    from numpy.lib import format as npy
-
-    with box.open(member) as file:
-        version = npy.read_magic(file)
-        shape, _, kind = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
-    if math.prod(shape) * kind.itemsize > member.file_size:
-        raise ValueError(f"{member.filename} has {member.file_size:,} bytes, and its header promises more")
 
 
 def table_of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Table:

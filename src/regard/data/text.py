@@ -1,5 +1,6 @@
 """Text and records to a prepared store for language modelling: a tokenizer, and ids one after the other."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from regard.config import to_dict
-from regard.data import fetch, store
+from regard.data import fetch, split, store
 from regard.data.documents import Documents, is_jsonl, pieces
+from regard.data.files import ending
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.records import Record, encode_record, plain, read_records
-from regard.data.settings import MaskedConfig, TextConfig
+from regard.data.settings import LEGACY_SPLIT, MaskedConfig, TextConfig
 from regard.data.store import Column, Flat, Numbers, PartWriter, Store, StoreWriter
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
@@ -83,6 +85,7 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
     files = text_files(config, say=say)
     hashes = {part: [store.sha256(path) for path in paths] for part, paths in files.items()}
     shaping: dict[str, Any] = {k: getattr(config, k) for k in ("held_out", "tokens", "max_length", "template")}
+    shaping |= split.key(config, next(iter(files["valid"]), None))
     shaping["vocab"] = config.vocab if config.tokens == "bpe" else 0
     given = _given(config.tokenizer) if config.tokenizer else None
     if given is not None:
@@ -105,7 +108,8 @@ def describe(ready: Store) -> str:
     r, records = manifest["report"], manifest["kind"] == "records"
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
     what = "records" if records else "tokens"
-    line = f"{sizes[0]:,} {what} to train on, {sizes[1]:,} for validation, {manifest['vocab']:,} pieces"
+    how = "" if manifest["inputs"]["valid"] else split.BY_CONTENT if records else split.AT_THE_END
+    line = f"{split.report(sizes[0], sizes[1], what, how)}; {manifest['vocab']:,} pieces"
     if records:
         line += f" ({ready.length('train', 'ids'):,} tokens, {r['learned']:,} of them to be learned)"
     reasons = {
@@ -140,7 +144,7 @@ def _files(name: str, endings: tuple[str, ...]) -> list[Path]:
     path = user_path(name)
     if not path.is_dir():
         return [path]
-    files = sorted(p for p in path.rglob("*") if p.name.removesuffix(".gz").endswith(endings) and p.is_file())
+    files = sorted(p for p in path.rglob("*") if ending(p) in endings and p.is_file())
     if not files:
         expected = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise DataError(f"{path} holds no text; expected files that end in {expected}, or give a file itself")
@@ -263,12 +267,16 @@ class _Records:
         self.files, self.template, self.max_length = files, config.template, config.max_length
         self.report: Counter[str] = Counter()
         characters: set[str] = set()
+        hashes = array("Q")
         for record in self._read(files["train"]):
             text = plain(record)
             self.report.update(documents=1, characters=len(text))
             characters |= set(text)
-        self.cut = None if files["valid"] else int((1 - config.held_out) * self.report["documents"])
-        train = (plain(record) for record in islice(self._read(files["train"]), self.cut))
+            hashes.append(split.hash64(text))
+        self.legacy = config.split_rule == LEGACY_SPLIT  # then those at the end are held out
+        last = -int((1 - config.held_out) * len(hashes))
+        self.cut = last if self.legacy else split.threshold(hashes, config.held_out)
+        train = (plain(record) for record in self._part("train"))
         self.tokenizer = given or _learn(config, characters, train, self.report["characters"])
 
     def _read(self, paths: list[Path]) -> Iterator[Record]:
@@ -277,17 +285,18 @@ class _Records:
                 assert isinstance(record, Record)
                 yield record
 
+    def _part(self, part: str) -> Iterator[Record]:
+        if self.files["valid"]:
+            return self._read(self.files[part])
+        every, held = enumerate(self._read(self.files["train"])), part == "valid"
+        return (r for n, r in every if ((-n if self.legacy else split.hash64(plain(r))) <= self.cut) == held)
+
     @staticmethod
     def columns(ids: np.dtype) -> dict[str, Column]:
         return {"ids": Column(ids, ragged=True), "answers": Column(np.bool_, ragged=True)}
 
     def write(self, part: str, writer: PartWriter) -> None:
-        if self.files["valid"]:
-            records = self._read(self.files["train"] if part == "train" else self.files["valid"])
-        else:
-            span = (0, self.cut) if part == "train" else (self.cut, None)
-            records = islice(self._read(self.files["train"]), *span)
-        for record in records:
+        for record in self._part(part):
             ids, answers = encode_record(record, self.tokenizer)
             if self.max_length and len(ids) > self.max_length:
                 self.report["cut"] += 1

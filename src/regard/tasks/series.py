@@ -181,13 +181,11 @@ def labels_of(data: "SeriesParts") -> tuple[str, ...]:
 
 
 def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: Say) -> None:
-    common = Counter(label for label in train.labels if label).most_common()
-    shown = [f"{label} {n:,} ({n / len(train):.1%})" for label, n in common]
-    shown = shown if len(shown) <= 14 else [*shown[:14], f"and {len(shown) - 14} more"]
+    counts = Counter(label for label in train.labels if label)
     points = f"{int(train.lengths.min())} to {int(train.lengths.max())} points, {len(train.band_names)} bands"
     say(f"{split.report(len(train), len(valid), 'series', how)}; {points}")
-    if common:
-        say(f"{len(common)} labels: {', '.join(shown)}")
+    if counts:
+        say(split.classes(counts, kind="labels")[0])
     if cut := int((train.lengths > data.max_length).sum()):
         say(f"cut {cut:,}: longer than {data.max_length} points (--set data.max_length=…)")
 

@@ -80,7 +80,7 @@ def test_an_archive_is_a_folder(folder, tmp_path):
             tar.add(folder / name, f"clips/{name}")
     assert [clip.label for clip in list_clips(tmp_path / "whole.tar")] == [clip.label for clip in wanted]
     path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(DataError, match="damaged or no tar archive"):
+    with pytest.raises(DataError, match="damaged or not a tar archive"):
         list_clips(path)
 
 

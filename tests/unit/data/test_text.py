@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -182,10 +183,27 @@ def answers(done: PreparedText, part: str) -> list[str]:
 def test_records_keep_their_borders_and_answers(tmp_path, tokens):
     done, end = make(chat(tmp_path), tokens=tokens, vocab=300), "\n\n" if tokens == "chars" else "<|endoftext|>"
     expected = [f"It is {i}." * (i + 1) + end for i in range(20)]
-    assert (answers(done, "train"), answers(done, "valid")) == (expected[:18], expected[18:])
-    assert shown(done, "valid").startswith("### Instruction:\nWhat is 18?\n\n### Response:\nIt is 18.")
-    assert done.valid_bytes == sum(len(e) for e in expected[18:]) - (0 if tokens == "chars" else 2 * len(end))
-    assert "18 records to train on, 2 for validation" in done.report()
+    texts = [f"### Instruction:\nWhat is {i}?\n\n### Response:\n" + f"It is {i}." * (i + 1) + "\n\n" for i in range(20)]
+    held = sorted(range(20), key=lambda i: sha256(texts[i].encode()).digest())[:2]
+    train, valid = ([expected[i] for i in range(20) if (i in held) == side] for side in (False, True))
+    assert (answers(done, "train"), answers(done, "valid")) == (train, valid)
+    first = min(held)
+    assert shown(done, "valid").startswith(f"### Instruction:\nWhat is {first}?\n\n### Response:\nIt is {first}.")
+    assert done.valid_bytes == sum(map(len, valid)) - (0 if tokens == "chars" else 2 * len(end))
+    assert "18 records to train on, 2 for validation: 10 % chosen by a hash of the content" in done.report()
+
+
+def test_records_of_older_runs_are_held_out_at_the_end(tmp_path):
+    done = make(chat(tmp_path), tokens="bytes", split_rule="v1")
+    assert answers(done, "valid") == [f"It is {i}." * (i + 1) + "<|endoftext|>" for i in (18, 19)]
+
+
+def test_equal_records_are_on_one_side(tmp_path):
+    path = chat(tmp_path)
+    path.write_text(path.read_text() * 4)
+    done = make(path, tokens="bytes")
+    assert len(answers(done, "valid")) == 8 and len(set(answers(done, "valid"))) == 2
+    assert not {*answers(done, "train")} & {*answers(done, "valid")}
 
 
 def test_records_longer_than_allowed_are_cut_and_told(tmp_path):
@@ -204,7 +222,7 @@ def test_records_longer_than_allowed_are_cut_and_told(tmp_path):
 
 def test_a_record_of_exactly_the_limit_is_whole(tmp_path):
     path = tmp_path / "two.jsonl"
-    path.write_text((json.dumps({"prompt": "Q", "completion": "seven"}) + "\n") * 4)
+    path.write_text("".join(json.dumps({"prompt": f"Q{i}", "completion": "seven"}) + "\n" for i in range(4)))
     whole = make(path, tokens="bytes")
     size = int(whole.train.offsets[1])
     fits, short = make(path, tokens="bytes", max_length=size), make(path, tokens="bytes", max_length=size - 1)
@@ -221,10 +239,8 @@ def test_unanswered_records_are_dropped(tmp_path):
 
 def test_records_with_a_models_own_tokenizer_and_template(tmp_path, published):
     done = make(chat(tmp_path), tokenizer=str(published("smollm2", tmp_path / "m")))
-    assert answers(done, "train")[1] == "It is 1.It is 1.<|im_end|>"
-    assert shown(done, "train").startswith(
-        "<|im_start|>user\nWhat is 0?<|im_end|>\n<|im_start|>assistant\nIt is 0.<|im_end|>"
-    )
+    assert "It is 1.It is 1.<|im_end|>" in answers(done, "train")
+    assert "<|im_start|>user\nWhat is 2?<|im_end|>\n<|im_start|>assistant\nIt is 2." in shown(done, "train")
     again = make(chat(tmp_path), tokenizer=str(tmp_path / "m"))
     assert again.folder == done.folder
     (tmp_path / "m" / "chat_template.jinja").write_text(
@@ -323,7 +339,7 @@ def leftovers() -> list[Path]:
         ("a.jsonl", b'{"body": "a"}\n', "line 1 has 'body'; wanted messages"),
         ("a.jsonl", b'{"text": "a"}\n{"prompt": "b", "completion": "c"}\n', "line 2 mixes"),
         ("a.jsonl", b"\n\n", "empty; wanted text"),
-        ("a.jsonl", b'{"prompt": "a", "completion": "b"}\n', "too little text, 0 tokens"),
+        ("a.jsonl", b'{"prompt": "a", "completion": "b"}\n', "too little text, .* and 0 held out"),
     ],
 )  # fmt: skip
 def test_bad_files_leave_nothing_behind(tmp_path, name, data, words):
