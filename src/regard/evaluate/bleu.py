@@ -68,8 +68,8 @@ def score(
     """Corpus BLEU and chrF with bootstrap intervals; with `sources`, also BLEU by source length."""
     check_equal(hypotheses, references)
     bleu, chrf = bleu_metric(tokenize), chrf_metric()
-    b: Any = bleu.corpus_score(hypotheses, [references], n_bootstrap=samples)
-    c: Any = chrf.corpus_score(hypotheses, [references], n_bootstrap=samples)
+    b = corpus_score(bleu, hypotheses, [references], n_bootstrap=samples)
+    c = corpus_score(chrf, hypotheses, [references], n_bootstrap=samples)
     return Score(
         bleu=float(b.score),
         bleu_low=float(b._mean - b._ci),
@@ -89,8 +89,8 @@ def quick(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = 
     """BLEU and chrF without an interval: what training looks at."""
     check_equal(hypotheses, references)
     return {
-        "bleu": float(bleu_metric(tokenize).corpus_score(hypotheses, [references]).score),
-        "chrf": float(chrf_metric().corpus_score(hypotheses, [references]).score),
+        "bleu": float(corpus_score(bleu_metric(tokenize), hypotheses, [references]).score),
+        "chrf": float(corpus_score(chrf_metric(), hypotheses, [references]).score),
     }
 
 
@@ -111,7 +111,7 @@ def by_length(
     for low, high in zip((0, *edges), (*edges, 0), strict=True):
         rows = [i for i, n in enumerate(lengths) if (n > low or not low) and (n <= high or not high)]
         if rows:
-            value = bleu.corpus_score([hypotheses[i] for i in rows], [[references[i] for i in rows]]).score
+            value = corpus_score(bleu, [hypotheses[i] for i in rows], [[references[i] for i in rows]]).score
             buckets.append(Bucket(low=low + 1, high=high, sentences=len(rows), bleu=float(value)))
     return tuple(buckets)
 
@@ -129,6 +129,18 @@ def chrf_metric() -> Any:
     from sacrebleu.metrics import CHRF
 
     return CHRF()
+
+
+def corpus_score(metric: Any, hypotheses: Sequence[str], streams: Sequence[Sequence[str]], **settings: Any) -> Any:
+    """sacreBLEU's corpus_score. Its tokenisers keep the last 65,536 lines, with which training would grow at every
+    evaluation: they are cleared here."""
+    from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
+
+    found = metric.corpus_score(hypotheses, streams, **settings)
+    for tokenizer in BaseTokenizer.__subclasses__():
+        if clear := getattr(tokenizer.__call__, "cache_clear", None):
+            clear()
+    return found
 
 
 def check_equal(hypotheses: Sequence[str], references: Sequence[Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from regard.errors import DataError
+from regard.evaluate.bleu import corpus_score
 
 WORD = re.compile(r"[a-z0-9']+")
 LONGEST = 4  # words of an n-gram
@@ -35,7 +36,7 @@ def score_captions(captions: Sequence[str], references: Sequence[Sequence[str]])
     most = max(map(len, references))
     streams = [[refs[i] if i < len(refs) else refs[0] for refs in references] for i in range(most)]
     bleu = BLEU(lowercase=True)
-    found = bleu.corpus_score(list(captions), streams)
+    found = corpus_score(bleu, list(captions), streams)
     return CaptionScore(found.score, cider(captions, references), len(captions), str(bleu.get_signature()))
 
 

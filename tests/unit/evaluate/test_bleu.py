@@ -1,9 +1,11 @@
 """BLEU and chrF are sacreBLEU's: compared with its own command line, its published example, and arithmetic."""
 
+import gc
 import json
 import math
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
@@ -78,3 +80,21 @@ def test_unequal_empty_and_unknown_are_said():
         bleu.score([], [])
     with pytest.raises(ConfigError, match="'13a'"):
         bleu.quick(OUTPUT, REFERENCES, tokenize="13b")
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "intl", "char"])
+def test_scoring_keeps_no_lines(tokenize):
+    """An evaluation every few steps, for hours: what is scored must not stay in memory."""
+    references = [f"the cat number {i} sat on the mat , again ." for i in range(40)]
+
+    def held_after(round: int) -> int:
+        bleu.quick([f"{round} {line}" for line in references], references, tokenize)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        before = [held_after(round) for round in range(2)]
+        assert [held_after(round) for round in range(2, 5)][-1] - before[-1] < 20_000
+    finally:
+        tracemalloc.stop()
