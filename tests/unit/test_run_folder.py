@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from regard.tasks.common import write_folder
 from tests.unit.train.toy import toy_run, toy_train
 
 import regard
@@ -17,6 +16,7 @@ from regard.data.text import TextConfig
 from regard.data.tokenizers.chars import Characters
 from regard.errors import CheckpointError, ConfigError, WorkFailed
 from regard.models import GPTConfig, build
+from regard.models.published import to_published, weights_bytes
 from regard.train.run import write_run
 
 CALLS = ("write", "fsync", "replace", "mkdir", "unlink")
@@ -208,7 +208,9 @@ def saved(tmp_path_factory):
     def write(model):
         def fill(draft: Path) -> None:
             tokenizer.save(draft)
-            write_folder(draft, run, model, {}, {}, "card")
+            (draft / "config.json").write_text(json.dumps(to_published(config)))
+            (draft / "model.safetensors").write_bytes(weights_bytes(model))
+            (draft / "regard.json").write_text('{"format_version": 1, "task": "lm"}')
 
         return fill
 

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.system.cli_toy import regard
 from tests.unit.train.toy import toy_run
 
-from regard.cli.common import Flags
-from regard.cli.train import resume_folder
 from regard.errors import CheckpointError, ConfigError
 from regard.tasks.jobs import read_plan, write_plan
 
@@ -33,8 +32,8 @@ def test_a_plan_that_points_elsewhere_is_refused_and_nothing_is_written(tmp_path
     known = [{"label": "a", "folder": "gpt", "run": toy_run().to_dict()}]
     known += [{"label": "b", "folder": place, "run": toy_run().to_dict()}]
     (folder / "plan.json").write_text(json.dumps(known))
-    with pytest.raises(CheckpointError, match=r"plan\.json"):
-        resume_folder(folder, "cpu", Flags(quiet=True))
+    said = regard("train", "--resume", folder)
+    assert said.code == 2 and "plan.json" in said.err
     assert {p.name for p in folder.iterdir()} == {"plan.json", "link"} and not list(outside.iterdir())
     assert {p.name for p in Path(tmp_path).iterdir()} == {"several", "outside"}
 
