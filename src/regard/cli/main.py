@@ -30,6 +30,7 @@ from regard.cli import (
     translate,
 )
 from regard.cli.common import Command, Group, flags_first
+from regard.cli.memory import memory_message
 from regard.errors import RegardError
 from regard.ticks import Console
 
@@ -132,8 +133,6 @@ def main(args: Sequence[str] | None = None) -> None:
         app(args, prog_name="regard")
     except RegardError as e:
         _stop(str(e), e.exit_code, verbose)
-    except MemoryError:
-        _stop("not enough memory; make batches smaller with --set tokens=1024, or the model with --size", 1, verbose)
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             _stop("the disk is full; nothing half-written was kept", 1, verbose)
@@ -142,8 +141,8 @@ def main(args: Sequence[str] | None = None) -> None:
         _stop(f"{str(e.filename)[:80]}: {e.strerror}; check the name, and who may read and write there", 2, verbose)
     except Exception as e:
         said = f"{type(e).__name__}: {e}".splitlines()[0]
-        if "out of memory" in str(e):
-            _stop(f"the device ran out of memory; try --set tokens=1024 or --size tiny ({said})", 1, verbose)
+        if message := memory_message(e):
+            _stop(message, 1, verbose)
         _stop(f"this should not happen: {said}; the same command with -v shows where", 1, verbose)
 
 

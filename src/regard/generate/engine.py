@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from regard import limits
 from regard.config import at_least
 from regard.errors import ConfigError
 from regard.generate.replay import Replay
@@ -27,6 +28,7 @@ LOOK_EVERY = 32  # steps between two looks at a GPU: a look is a wait, and what 
 STREAM_EVERY = 8  # the same where somebody reads along
 READ_AT_ONCE, READ_LEAST = 16_384, 64  # prompt ids read together, of all rows and of one; more come in parts
 REPLAY_UP_TO = 4_096  # prompt ids whose reading is worth a graph of its own: launching takes longer than computing
+BYTES_TOKEN, BYTES_ROW = 64, 4_096  # of memory, about: its id here and there, its random number, its text
 SHELF = 4  # sets of rows, with their caches and graphs, that a GPU keeps for the next call
 
 
@@ -69,6 +71,12 @@ class Sampling:
             raise ConfigError("temperature is infinite; it wants a number, 1 for the model's own probabilities")
         if isinstance(self.stop, str) or not all(self.stop):
             raise ConfigError(f"stop is {self.stop!r}; it wants a list of texts, none of them empty")
+
+    def check_memory(self, prompts: int) -> None:
+        """Raise `LimitError` where what would be written for so many prompts has no room."""
+        rows = prompts * self.n
+        size = rows * (BYTES_ROW + self.max_tokens * BYTES_TOKEN * (1 + self.logprobs))
+        limits.require(size, f"{rows:,} × {self.max_tokens:,} tokens", "lower --max-tokens or --n")
 
     @property
     def kind(self) -> Kind:
@@ -384,6 +392,7 @@ class Engine:
         enough: Callable[[int, int], bool] | None = None,
     ) -> list[list[Completion]]:
         """The `n` completions of each prompt; row r is one of prompt r // n, and ends where `enough(r, id)` says so."""
+        settings.check_memory(len(prompts))
         found = [Completion() for _ in range(len(prompts) * settings.n)]
         blind = enough is None and not self.ends and not settings.stop_ids  # nothing can end a row but its length
         for event in self.stream(prompts, settings, enough, settings.max_tokens if blind else LOOK_EVERY):
@@ -402,6 +411,7 @@ class Engine:
 
         A text that outgrows the model's context goes on from the last half of it. `look_every` is for GPUs.
         """
+        settings.check_memory(len(prompts))
         jobs = deque(sorted(self.jobs(prompts, settings), key=lambda job: len(job.prompt)))
         while jobs:
             batch = [jobs.popleft() for _ in range(min(self.batch, len(jobs)))]

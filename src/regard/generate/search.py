@@ -160,11 +160,12 @@ def beam_search(
 ) -> Found:
     """Translate B S sources; sentence b gets at most `limits[b]` words (its end included)."""
     capacity = int(limits.max())
-    seen = 16 * len(limits) * search.beams**2 * capacity  # who sees which token of which hypothesis, for some heads
-    require(seen, f"searching with {search.beams:,} beams", "search with fewer: --beam 5")
-    state = model.begin(source, lengths, search.beams, capacity)
-    beam = Beam(search, limits, capacity, prefix)
     B, N = len(limits), search.beams
+    if not source.is_cuda:  # scores of the next word; the words so far; who sees which of whose tokens, for some heads
+        each = 16 * model.config.vocab + (64 + 16 * N) * capacity
+        require(B * N * each, f"searching with {N:,} beams", "search with fewer: --beam 5")
+    state = model.begin(source, lengths, N, capacity)
+    beam = Beam(search, limits, capacity, prefix)
     found = Found(
         torch.full((B, N, capacity), search.pad, device=source.device),
         torch.zeros((B, N), dtype=torch.long, device=source.device),

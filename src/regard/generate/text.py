@@ -74,6 +74,7 @@ def stream(
 
     What `write` returns is the generator's return value. Closing it stops the work.
     """
+    settings.check_memory(len(prompts))
     rows = [TextStream(token_bytes, settings.stop) for _ in range(len(prompts) * settings.n)]
     results = [Written() for _ in rows]
     pieces = [""] * len(rows)

@@ -139,19 +139,25 @@ class Decoder(LanguageModel):
                 f"a text of {tokens} tokens, but this model has {self.config.context} positions; "
                 f"cut the text, or train with --set model.context={tokens}"
             )
-        reach_(self, tokens)
 
     def new_past(self, layers: int, rows: int, heads: int, head_width: int, capacity: int) -> Past:
         self.check_length(capacity)
         like = compute_dtype(self.token.weight[:0].detach())
-        if like.device.type == "cpu":
-            size = 2 * layers * rows * heads * (capacity + 1) * head_width * like.element_size()
-            limits.require(size, f"the keys and values of {rows:,} × {capacity:,} tokens", "lower --max-tokens or --n")
-        return Past(Cache(layers, rows, heads, capacity + 1, head_width, like))
+        cache = new_cache(layers, rows, heads, capacity + 1, head_width, like)
+        reach_(self, capacity)
+        return Past(cache)
 
     def read(self, ids: Tensor, state: Past, lengths: Tensor | None = None) -> Tensor:
         check(ids, "B T", B=state.places.size(0))
         return self(ids, step=state.grow(ids.size(1), lengths))
+
+
+def new_cache(layers: int, rows: int, heads: int, capacity: int, head_width: int, like: Tensor) -> Cache:
+    """Room for the keys and values of `rows` texts, after a look at how much memory there is."""
+    if like.device.type == "cpu":
+        size = 2 * layers * rows * heads * capacity * head_width * like.element_size()
+        limits.require(size, f"the keys and values of {rows:,} × {capacity:,} tokens", "lower --max-tokens or --beam")
+    return Cache(layers, rows, heads, capacity, head_width, like)
 
 
 def padded(vocab: int) -> int:

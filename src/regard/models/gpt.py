@@ -12,7 +12,7 @@ from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, FeedForward, Norm, compute_dtype, dropout
 from regard.nn.cache import Past, Step, at_once
 from regard.nn.init import gpt2_
-from regard.nn.positions import ADDED, Alibi, Rotary
+from regard.nn.positions import ADDED, Alibi, Rotary, reach_
 
 POSITIONS = ("learned", "none", "sinusoidal", "interleaved", "rotary", "alibi")
 
@@ -69,6 +69,7 @@ class GPT(Decoder):
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
         if step is None:
             self.check_length(ids.size(1))
+            reach_(self, ids.size(1))
             step = at_once(ids, documents, len(self.blocks))
         x = self.token(ids)  # B T D
         if self.place is not None:

@@ -13,7 +13,7 @@ from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, RMSNorm, SwiGLU, compute_dtype, dropout
 from regard.nn.cache import Past, Step, at_once
 from regard.nn.init import gpt2_
-from regard.nn.positions import Rotary
+from regard.nn.positions import Rotary, reach_
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +69,7 @@ class Llama(Decoder):
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
         if step is None:
             self.check_length(ids.size(1))
+            reach_(self, ids.size(1))
             step = at_once(ids, documents, len(self.blocks))
         x = self.drop(compute_dtype(self.token(ids)))  # B T D
         rotation = self.rotary(step.where)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.config import at_least, fraction
 from regard.errors import ConfigError
-from regard.models.base import EncoderDecoder
+from regard.models.base import EncoderDecoder, new_cache
 from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm, compute_dtype
 from regard.nn.cache import Cache
 from regard.nn.init import glorot_
@@ -88,6 +88,7 @@ class Transformer(EncoderDecoder):
 
     def embed(self, ids: Tensor, place: nn.Module) -> Tensor:
         self.check_length(ids.size(1))
+        reach_(self, ids.size(1))
         where = torch.arange(ids.size(1), device=ids.device)
         return self.drop(compute_dtype(self.token(ids) * self.scale + place(where)))
 
@@ -97,14 +98,14 @@ class Transformer(EncoderDecoder):
                 f"a sequence of {length} pieces, but this model has {self.config.max_length} positions; "
                 f"split the text, or train with --set model.max_length={length}"
             )
-        reach_(self, length)
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "TransformerState":
         self.check_length(capacity)
         memory, mask = self.encode(source, lengths)
         cross = [layer.cross.keys_values(memory) for layer in self.decoder]
         c = self.config
-        cache = Cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
+        cache = new_cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
+        reach_(self, capacity)
         return TransformerState(cache, cross, mask)
 
     def step(self, ids: Tensor, state: "TransformerState") -> Tensor:

@@ -9,10 +9,9 @@ from torch import Tensor, nn
 
 from regard.config import at_least, fraction
 from regard.errors import ConfigError
-from regard.models.base import EncoderDecoder
+from regard.models.base import EncoderDecoder, new_cache
 from regard.models.transformer import TransformerState
 from regard.nn.blocks import Norm, PreNormDecoderLayer, PreNormEncoderLayer, compute_dtype
-from regard.nn.cache import Cache
 from regard.nn.init import glorot_
 from regard.nn.masks import Causal, Everything
 from regard.nn.positions import Learned
@@ -99,7 +98,7 @@ class Whisper(EncoderDecoder):
         self.check_length(capacity)
         memory, c = self.encode(source), self.config
         cross = [layer.cross.keys_values(memory) for layer in self.decoder]
-        cache = Cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
+        cache = new_cache(c.decoder_layers, source.size(0), c.heads, capacity * beams, c.width // c.heads, memory)
         return TransformerState(cache, cross, Everything())
 
     def step(self, ids: Tensor, state: TransformerState) -> Tensor:
