@@ -11,6 +11,7 @@ import pytest
 from tests.system.cli_toy import regard, train_words, works, write_toy
 
 import regard as package
+from regard.tasks.registry import TASKS
 
 VERBS = ["data list", "data get", "train", "finetune", "translate", "classify", "tag", "predict", "evaluate", "compare"]
 VERBS += ["tokens", "info", "embed", "similar", "fill", "caption", "studio", "look"]
@@ -33,7 +34,18 @@ def test_every_verb_has_help_with_examples_that_use_it_and_shows_defaults(verb):
     said = works(*verb.split(), "--help")
     assert "Examples:" in said.out and f"    regard {verb}" in said.out
     options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", said.out, flags=re.S)
-    assert options or verb in ("data list", "data get", "tokens", "info", "studio", "export")
+    assert options or verb in ("data list", "data get", "train", "finetune", "tokens", "info", "studio", "export")
+
+
+@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.archs])
+def test_train_help_offers_what_the_task_takes(name):
+    task = TASKS[name]
+    words = works("train", name, "--help").out
+    offered = set(re.findall(r"^  --([a-z-]+)", words, flags=re.M))
+    own = {option.replace("_", "-") for option in task.options}
+    others = {option.replace("_", "-") for other in TASKS.values() for option in other.options} - own
+    assert own | {"data", "arch", "size", "minutes", "device"} <= offered and not others & offered
+    assert all(arch in words for arch in task.archs) and f"    regard train {name} --" in words
 
 
 def test_the_front_page_names_every_verb_in_order():

@@ -65,10 +65,11 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Verbs in the order of use: data and models first, then as they were added."""
+    """Verbs in the order of use: data, models and training first, then as they were added."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(self.commands, key=lambda name: name not in ("data", "model"))
+        first = ("data", "model", "train", "finetune")
+        return [*first, *(name for name in self.commands if name not in first)]
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]

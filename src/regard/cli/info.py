@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.common import Json, Run, show
-from regard.cli.train import to_score
+from regard.cli.jobs import to_score
 from regard.jsonfile import group, read_json_if_any, read_json_lines
 from regard.words import table
 

@@ -67,9 +67,9 @@ app = typer.Typer(
 )
 app.add_typer(data.app, name="data")
 app.add_typer(model.app, name="model")
+app.add_typer(train.app, name="train")
+app.add_typer(finetune.app, name="finetune")
 for verb in (
-    train.train,
-    finetune.finetune,
     translate.translate,
     language.generate,
     language.next_,

@@ -21,7 +21,7 @@ class Audio(ClassesOfSamples):
     settings = AudioConfig
     options = ("valid", "label")
     data_help = "A folder with a folder of clips for each class, a tar of one, a table of files and labels, or a name."
-    needs_data = "regard train audio --data clips/, with a folder for each class"
+    examples = ("regard train audio --data clips/               # a folder for each class",)
     archs = {"transformer": Arch("sound_classifier")}
     presets = presets.AUDIO
     card = Card(pipeline="audio-classification", title="An audio classifier", use="classify {} clip.wav")

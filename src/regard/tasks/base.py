@@ -69,7 +69,7 @@ class Task:
     settings: type  # of its data, from data/settings.py
     options: tuple[str, ...] = ()  # settings with an option of their own on the command line
     data_help: str = ""  # what --data takes
-    needs_data: str = ""  # what to type when there is none
+    examples: tuple[str, ...] = ()  # command lines of its help; the first is given when there is no data
     archs: Mapping[str, Arch] = {}  # the first one is the default; none: it is only fine-tuned
     presets: Mapping[tuple[str, str], Preset] = {}  # by device and model; "" stands for any model
     card: Card
@@ -107,7 +107,7 @@ class Task:
         from regard.train.run import Run
 
         if not any(getattr(data, name, "") for name in ("name", "path", "source")):
-            raise ConfigError(f"train on what? type: {self.needs_data}")
+            raise ConfigError(f"train on what? type: {self.examples[0].split('#')[0].rstrip()}")
         if not self.archs:
             way = f"regard finetune smollm2-135m {self.name} --data FILE.jsonl"
             raise ConfigError(f"to {self.name}, a pretrained language model is fine-tuned; type: {way}")

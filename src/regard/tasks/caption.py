@@ -26,7 +26,10 @@ class Caption(Task):
     settings = CaptionsConfig
     options = ("valid", "images")
     data_help = "A table of paths and captions, or a name."
-    needs_data = "regard train caption --data captions.tsv --images FOLDER, or flickr8k"
+    examples = (
+        "regard train caption --data captions.tsv --images FOLDER",
+        "regard train caption --data flickr8k --arch transformer,lstm",
+    )
     archs = {"transformer": Arch("captioner"), "lstm": Arch("show_attend_tell")}
     presets = presets.CAPTIONS
     card = Card(pipeline="image-to-text", title="An image captioner", use="caption {} picture.png")

@@ -34,7 +34,11 @@ class Classify(Task):
     settings = LabelledConfig
     options: tuple[str, ...] = ("valid", "text", "label")
     data_help = "A table of texts and labels, or a name."
-    needs_data = "regard train classify --data reviews.csv --text review --label sentiment"
+    examples: tuple[str, ...] = (
+        "regard train classify --data reviews.csv --text review --label sentiment",
+        "regard train classify --data reviews.csv --arch transformer,lstm",
+        "regard train classify --data students.csv --label passed --arch mlp    # rows of numbers and categories",
+    )
     archs = {"transformer": Arch("bert"), **recurrent("rnn_classifier")}
     presets = presets.LABELS
     card = Card(pipeline="text-classification", title="A text classifier", use='classify {} "…"')
@@ -174,7 +178,7 @@ class Pair(Classify):
     name = "pair"
     summary = "a label for each pair of texts"
     options = ("valid", "text", "second", "label")
-    needs_data = "regard train pair --data pairs.csv --text premise --second hypothesis --label label"
+    examples = ("regard train pair --data pairs.csv --text premise --second hypothesis --label label",)
     card = Card(pipeline="text-classification", title="A classifier of pairs", use='classify {} "…" "…"')
 
 
@@ -182,7 +186,7 @@ class Tag(Classify):
     name = "tag"
     summary = "a label for each word"
     data_help = "A CoNLL file or a .jsonl of words and tags, or a name."
-    needs_data = "regard train tag --data sentences.conll"
+    examples = ("regard train tag --data sentences.conll",)
     card = Card(pipeline="token-classification", title="A tagger", use='tag {} "…"')
     head = "token"
     per_piece = True

@@ -26,7 +26,7 @@ class Forecast(Task):
     settings = HistoryConfig
     options = ("target", "horizon")
     data_help = "A table whose rows are in time, or a name."
-    needs_data = "regard train forecast --data prices.csv --target close --horizon 96"
+    examples = ("regard train forecast --data prices.csv --target close --horizon 96",)
     archs = {"transformer": Arch("forecaster")}
     presets = presets.FORECAST
     card = Card(pipeline="time-series-forecasting", title="A forecaster", use="forecast {} --plot next.png")

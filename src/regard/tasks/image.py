@@ -22,7 +22,10 @@ class Image(ClassesOfSamples):
     settings = ImagesConfig
     options = ("valid", "label")
     data_help = "A folder with a folder of images for each class, a table of paths and labels, or a name."
-    needs_data = "regard train image --data photos/ (a folder for each class), or mnist"
+    examples = (
+        "regard train image --data photos/              # a folder for each class",
+        "regard train image --data mnist --arch vit,conv",
+    )
     archs = {"vit": Arch("vit"), "conv": Arch("conv"), "mlp": Arch("mlp")}
     presets = presets.IMAGES
     card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")

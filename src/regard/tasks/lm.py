@@ -27,7 +27,11 @@ class LanguageModelling(Task):
     settings = TextConfig
     options = ("tokens", "valid")
     data_help = "A text, a folder of texts, a .jsonl of records or dialogues, or a name."
-    needs_data = "--data FILE.txt, a folder, a .jsonl, or a name (see: regard data list)"
+    examples = (
+        "regard train lm --data my.txt                  # or a folder, a .jsonl, a name of: regard data list",
+        "regard train lm --data my.txt --tokens chars",
+        "regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3",
+    )
     archs = {"gpt": Arch("gpt"), "llama": Arch("llama"), **recurrent("rnn_lm")}
     presets = presets.LANGUAGE
     card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')

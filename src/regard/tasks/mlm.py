@@ -24,7 +24,7 @@ class MaskedLanguageModelling(Task):
     settings = MaskedConfig
     options = ("valid",)
     data_help = "A text, a folder of texts, a .jsonl, or a name."
-    needs_data = "--data corpus/, a text, a .jsonl, or a name (see: regard data list)"
+    examples = ("regard train mlm --data corpus/ --size small    # or a text, a .jsonl, a name",)
     archs = {"bert": Arch("bert")}
     presets = presets.MASKED
     card = Card(pipeline="fill-mask", title="BERT", use='fill {} "… [MASK] …"')

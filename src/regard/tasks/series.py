@@ -37,7 +37,7 @@ class FillSeries(Task):
     settings = SeriesConfig
     options = ("valid", "label")
     data_help = "A table of points, a folder of tables or an archive, or a name."
-    needs_data = "regard train fill-series --data curves.csv"
+    examples = ("regard train fill-series --data curves.csv",)
     archs = {"transformer": Arch("series"), **recurrent("rnn_series")}
     presets = presets.SERIES
     card = Card(pipeline="time-series", title="A model of series", use="finetune {} series --data curves.csv")
@@ -137,7 +137,7 @@ class Series(FillSeries):
 
     name = "series"
     summary = "a class for each series or light curve"
-    needs_data = "regard train series --data curves.csv --label class"
+    examples = ("regard train series --data curves.csv --label class",)
     card = Card(pipeline="time-series", title="A classifier of series", use="classify {} curve.csv")
     labelled = True
     scored = True

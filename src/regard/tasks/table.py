@@ -21,7 +21,7 @@ class Table(ClassesOfSamples):
     settings = TableConfig
     options = ("valid", "label")
     data_help = "A table, its header in the first row."
-    needs_data = "regard train classify --data students.csv --label passed --arch mlp"
+    examples = ("regard train table --data students.csv --label passed",)
     archs = {"mlp": Arch("mlp")}
     presets = presets.ROWS
     card = Card(pipeline="tabular-classification", title="A classifier of rows", use='classify {} "column=value, …"')

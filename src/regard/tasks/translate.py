@@ -26,7 +26,11 @@ class Translate(Task):
     settings = PairsConfig
     options = ("source", "target", "valid_source", "valid_target")
     data_help = "A data set by name (regard data list); for files of your own: --source and --target."
-    needs_data = "--data tatoeba-en-fr (see: regard data list), or --source and --target"
+    examples = (
+        "regard train translate --data tatoeba-en-fr    # more: regard data list",
+        "regard train translate --source train.en --target train.de --minutes 20",
+        "regard train translate --data tatoeba-en-fr --arch transformer,lstm --seeds 3",
+    )
     archs = {
         "transformer": Arch("transformer"),
         **{
