@@ -82,9 +82,9 @@ def test_another_table_is_read_by_the_column_it_was_trained_on(place):
 
 def test_evaluate_scores_what_was_held_out_or_a_folder(place):
     own = json.loads(works("evaluate", "runs/vit", "--json", "--device=cpu").out)
-    assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own held-out images"
+    assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own validation images"
     said = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
-    assert "120 images" in said.out and "commonest    50.00%" in said.out and "passed over 1" in said.err
+    assert "120 images" in said.out and "baseline     50.00%" in said.out and "skipped 1" in said.err
     assert (place / "sure.png").is_file()
     assert "scored on photos" in works("info", "runs/vit").out
 

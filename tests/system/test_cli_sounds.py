@@ -88,7 +88,7 @@ def test_held_out_clips_and_others_are_scored(place):
     found = json.loads(works("evaluate", "runs/tones", "--json", "--device=cpu").out)
     assert found["accuracy"] == 1.0 and found["clips"] == 5 and found["majority"] == 0.6
     said = works("evaluate", "runs/tones", "--data=clips", "--device=cpu")
-    assert "60 clips" in said.out and "passed over: " in said.err and "broken.wav" in said.err
+    assert "60 clips" in said.out and "skipped: " in said.err and "broken.wav" in said.err
     (place / "other.csv").write_text("file,label\nclips/low/1.wav,middle\n")
     said = regard("evaluate", "runs/tones", "--data=other.csv", "--device=cpu")
     assert said.code == 2 and "'middle' is not among those trained on" in said.err

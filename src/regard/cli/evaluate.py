@@ -8,13 +8,11 @@ import typer
 
 from regard.cli.captions import evaluate_captions
 from regard.cli.common import Beam, Device, Json, Run, pick_device, show, write_lines
-from regard.cli.images import evaluate_images
 from regard.cli.info import note
 from regard.cli.labels import compare_labellers, evaluate_labels, labels_of_run
 from regard.cli.masked import evaluate_masked
 from regard.cli.series import evaluate_forecast, evaluate_series
-from regard.cli.sounds import evaluate_clips, evaluate_transcripts
-from regard.cli.tables import evaluate_rows
+from regard.cli.sounds import evaluate_transcripts
 from regard.cli.translate import LengthPenalty, translations
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
@@ -24,6 +22,8 @@ from regard.ticks import Console
 if TYPE_CHECKING:
     from regard.data.text import TokenFile
     from regard.predictors import Writer
+    from regard.tasks.base import Task
+    from regard.tasks.use import Options, Verdict
 
 ROUGE = {"rouge_l": "its answers", "rouge_l_first": "the first sentence of each text instead"}
 Source = Annotated[
@@ -112,24 +112,29 @@ def evaluate(
     """
     from regard.evaluate.bleu import score
     from regard.predictors import (
-        ClipClassifier,
         Embedder,
         Filler,
         ForecastPredictor,
         ImageCaptioner,
-        ImageClassifier,
         Labeller,
-        RowClassifier,
         SeriesClassifier,
         Transcriber,
         Writer,
     )
-    from regard.tasks.load import load
+    from regard.tasks.base import Task
+    from regard.tasks.load import open_model
+    from regard.tasks.use import Options
 
     flags: Console = ctx.obj
     if out is not None:
         check_output(out, source, target, data)
-    model = load(run, device=pick_device(device))
+    task, model = open_model(run, device=pick_device(device))
+    if type(task).evaluate is not Task.evaluate:
+        options = Options(data=data, labels=labels, context=context, stride=stride, source=source, target=target,
+                          beam=beam, length_penalty=length_penalty, tokenize=tokenize, picture=picture,
+                          out=out)  # fmt: skip
+        show_verdict(run, task, task_verdict(run, task, model, options, flags), json)
+        return
     if isinstance(model, ImageCaptioner):
         evaluate_captions(model, run, data, beam, json, out, flags)
         return
@@ -138,15 +143,6 @@ def evaluate(
         return
     if isinstance(model, ForecastPredictor):
         evaluate_forecast(model, run, data, json, flags)
-        return
-    if isinstance(model, ImageClassifier):
-        evaluate_images(model, run, data, picture, json, flags)
-        return
-    if isinstance(model, RowClassifier):
-        evaluate_rows(model, run, data, picture, json, flags)
-        return
-    if isinstance(model, ClipClassifier):
-        evaluate_clips(model, run, data, picture, json, flags)
         return
     if isinstance(model, Transcriber):
         evaluate_transcripts(model, run, data, beam, json, flags)
@@ -178,6 +174,28 @@ def evaluate(
         show(found)
     else:
         print(f"{run} on {what}, beam {beam}\n{result}")
+
+
+def task_verdict(run: str, task: "Task", model: Any, options: "Options", console: Console) -> "Verdict":
+    """What the task says of the model, noted in the run's scores.jsonl."""
+    from regard.models.fetched import resolve
+
+    options.refuse_others("evaluate", task.name, task.evaluate_takes)
+    if options.picture:
+        from regard.explain.picture import check_picture
+
+        check_picture(options.picture)
+    folder = resolve(run)
+    verdict = task.evaluate(model, folder, options, console)
+    note(folder, verdict.noted())
+    return verdict
+
+
+def show_verdict(run: str, task: "Task", verdict: "Verdict", json: bool) -> None:
+    if json:
+        show({"run": run, "task": task.name, "on": verdict.on, **verdict.values})
+    else:
+        print(f"{run} on {verdict.on}, {verdict.count}\n{verdict.text}")
 
 
 def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: int, json: bool, flags: Console) -> None:

@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+<<<<<<< HEAD
 from regard.cli.classes import class_table, judge_classes, show_answer
 from regard.cli.common import Device, Json, Run, names_file, pick_device, show, write_lines
+=======
+from regard.cli.classes import show_answer
+from regard.cli.common import Device, Json, Run, pick_device, show, write_lines
+>>>>>>> c1b1e0c (Score and run image, table and audio models through their tasks)
 from regard.cli.images import classify_image
 from regard.cli.series import classify_file
 from regard.cli.sounds import classify_clip
@@ -216,6 +221,7 @@ def columns_of(config: "LabelledConfig", data: str, kind: str) -> "LabelledConfi
 
 
 def score_tags(model: "Tagger", rows: "Rows") -> tuple[dict[str, Any], str]:
+    from regard.evaluate.classes import class_table
     from regard.evaluate.labels import entity_score, is_iob
 
     true = [list(row.tags) for row in rows]
@@ -248,6 +254,7 @@ def score_classes(
 ) -> tuple[dict[str, Any], str]:
     import numpy as np
 
+    from regard.tasks.classes import class_verdict
     from regard.tasks.classify import baseline
 
     seconds = [row.second for row in rows] if rows[0].second is not None else None
@@ -264,9 +271,9 @@ def score_classes(
         beside.append(f"bag of words {other.bag_of_words:.2%}   commonest label {other.majority:.2%}")
     if cut:
         said.append(f"cut          {cut:,} texts, longer than {model.max_length} pieces")
-    judged, text = judge_classes(likely, np.array([at[row.label] for row in rows]), model.labels, beside, said,
-                                 "texts", picture, flags)  # fmt: skip
-    return judged | found, text
+    true = np.array([at[row.label] for row in rows])
+    verdict = class_verdict("", likely, true, model.labels, "texts", found, beside, picture, flags, said)
+    return verdict.values, verdict.text
 
 
 def labels_of_run(run: str) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.classes import judge_classes, show_answer, write_rows
+from regard.cli.classes import show_answer, write_rows
 from regard.cli.common import Device, Json, Run, pick_device, show
 from regard.cli.info import note
 from regard.errors import ConfigError, DataError
@@ -197,6 +197,7 @@ def evaluate_series(
 
     from regard.data.series import fitting
     from regard.evaluate.series import balanced_accuracy, weighted_log_loss
+    from regard.tasks.classes import class_verdict
     from regard.tasks.series import baseline, class_weights
 
     if picture:
@@ -220,13 +221,12 @@ def evaluate_series(
         beside = baseline(train, curves)
         found |= dataclasses.asdict(beside)
         lines.append(f"beside it    {beside}")
-    judged, text = judge_classes(likely, true, model.labels, lines, [], "series", picture, flags)
-    noted = {"on": what, **found, **judged}
-    note(Path(run), {k: v for k, v in noted.items() if isinstance(v, int | float | str)})
+    verdict = class_verdict(what, likely, true, model.labels, "series", found, lines, picture, flags)
+    note(Path(run), verdict.noted())
     if json:
-        show({"run": run, "task": "series", **noted})
+        show({"run": run, "task": "series", "on": what, **verdict.values})
     else:
-        print(f"{run} on {what}, {len(curves):,} series\n{text}")
+        print(f"{run} on {what}, {len(curves):,} series\n{verdict.text}")
 
 
 def series_set(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.classes import judge_classes, write_rows
+from regard.cli.classes import write_rows
 from regard.cli.common import Beam, Device, Json, another, pick_device, show, show_line
 from regard.cli.info import note
 from regard.data.folders import user_path
@@ -85,53 +85,6 @@ def clock(seconds: float) -> str:
 def classify_clip(model: "ClipClassifier", file: str) -> "Answer":
     (answer,) = model.classify([file])
     return answer
-
-
-def evaluate_clips(model: "ClipClassifier", run: str, data: str, picture: str, json: bool, flags: Console) -> None:
-    """Accuracy, F1, confusion and calibration: on clips of yours, else on the set's test part, or on those held out."""
-    import numpy as np
-
-    from regard.data.clips import check_known
-
-    if picture:
-        from regard.explain.picture import check_picture
-
-        check_picture(picture)
-    what, clips = clip_set(run, data, flags)
-    check_known(clips, model.labels)
-    heard = [(clip, sound) for clip, sound in sounds_of(clips, flags) if sound is not None]
-    if not heard:
-        raise DataError(f"{what}: no clips to score on")
-    at = {label: i for i, label in enumerate(model.labels)}
-    true = np.array([at[clip.label] for clip, _ in heard])
-    common = float(np.bincount(true).max() / len(true))
-    beside = [f"commonest    {common:.2%} by always naming the commonest class"]
-    with flags.progress("clips", len(heard)):
-        likely = model.probabilities([sound for _, sound in heard])
-    found, text = judge_classes(likely, true, model.labels, beside, [], "clips", picture, flags)
-    noted = {"on": what, "majority": common, **found}
-    note(Path(run), {k: v for k, v in noted.items() if isinstance(v, int | float | str)})
-    if json:
-        show({"run": run, "task": "audio", **noted})
-    else:
-        print(f"{run} on {what}, {len(true):,} clips\n{text}")
-
-
-def clip_set(run: str, data: str, flags: Console) -> tuple[str, "list[Clip]"]:
-    """What to score on, and its name."""
-    from regard.data import fetch
-    from regard.data.clips import AudioConfig, list_clips, parts
-    from regard.tasks.plan import read_run
-
-    config = read_run(run).data if (Path(run) / "run.json").is_file() else AudioConfig()
-    assert isinstance(config, AudioConfig)
-    if data:
-        return data, list_clips(user_path(data), config.label)
-    if not (config.name or config.path):
-        raise ConfigError(f"{run} has no clips of its own; type: regard evaluate {run} --data FOLDER")
-    if config.name and (test := fetch.get_clips(config.name, flags.say).test):
-        return f"the test part of {config.name}", list_clips(test)
-    return "its own held-out clips", parts(config, flags.say)[1]
 
 
 def sounds_of(clips: "list[Clip]", flags: Console) -> Iterator[tuple["Clip", Any]]:

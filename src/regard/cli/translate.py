@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+<<<<<<< HEAD
 from regard.cli.common import (
     SEED,
     Beam,
@@ -23,6 +24,10 @@ from regard.cli.common import (
     visible,
     write_lines,
 )
+=======
+from regard.cli.classes import write_rows
+from regard.cli.common import SEED, Beam, Device, Json, Run, another, pick_device, show, show_line, visible, write_lines
+>>>>>>> c1b1e0c (Score and run image, table and audio models through their tasks)
 from regard.errors import ConfigError, DataError
 from regard.output import check_output
 from regard.ticks import Console
@@ -277,24 +282,30 @@ def predict(
     """
     from regard.data.pairs import read_lines
     from regard.predictors import (
-        ClipClassifier,
         Embedder,
         ForecastPredictor,
         ImageCaptioner,
-        ImageClassifier,
         Labeller,
-        RowClassifier,
         SeriesClassifier,
         Transcriber,
         Writer,
     )
-    from regard.tasks.load import load
+    from regard.tasks.base import Task
+    from regard.tasks.load import open_model
+    from regard.tasks.use import Options
 
     flags: Console = ctx.obj
     if out is not None:
         check_output(out, file)
     lines = read_lines(file)
-    model = load(run, device=pick_device(device))
+    task, model = open_model(run, device=pick_device(device))
+    if type(task).predictions is not Task.predictions:
+        from regard.models.fetched import resolve
+
+        options = Options(text=text, second=second, beam=beam, length_penalty=length_penalty)
+        made = task.predictions(model, resolve(run), file, options, flags)
+        write_rows(made.rows, out, json, flags, made.unit, made.total)
+        return
     if isinstance(model, ImageCaptioner):
         from regard.cli.captions import predict_captions
 
@@ -310,17 +321,7 @@ def predict(
 
         predict_rows(model, file, out, json, flags)
         return
-    if isinstance(model, ImageClassifier):
-        from regard.cli.images import predict_images
-
-        predict_images(model, file, out, json, flags)
-        return
-    if isinstance(model, RowClassifier):
-        from regard.cli.tables import predict_rows
-
-        predict_rows(model, file, out, json, flags)
-        return
-    if isinstance(model, ClipClassifier | Transcriber):
+    if isinstance(model, Transcriber):
         from regard.cli.sounds import predict_clips
 
         predict_clips(model, file, out, beam, json, flags)

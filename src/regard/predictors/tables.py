@@ -20,13 +20,11 @@ class RowClassifier:
         self.labels: tuple[str, ...] = model.config.labels
         self.label, self.columns = read_columns(folder)
 
-    def probabilities(self, rows: Sequence[Mapping[str, str]]) -> np.ndarray:
-        """N L, in the order of `labels`. A column that a row does not have is missing; others than ours are unused."""
-        return self.of_features(encode(self.columns, rows))
-
     @torch.inference_mode()
-    def of_features(self, features: np.ndarray) -> np.ndarray:
-        """The same of rows that are numbers already: N F -> N L."""
+    def probabilities(self, rows: Sequence[Mapping[str, str]] | np.ndarray) -> np.ndarray:
+        """N L, in the order of `labels`. A column that a row does not have is missing; others than ours are unused.
+        Rows may be numbers already, N F."""
+        features = rows if isinstance(rows, np.ndarray) else encode(self.columns, rows)
         x = torch.from_numpy(features).to(self.device)
         return self.model.scores(self.model(x)).double().softmax(-1).cpu().numpy()
 

@@ -2,17 +2,23 @@
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import user_path
 from regard.data.settings import Augment, ImagesConfig
+from regard.errors import DataError
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
-from regard.tasks.classes import ClassesOfSamples
+from regard.tasks.classes import ClassesOfSamples, class_indices, class_row
 
 if TYPE_CHECKING:
+    from regard.tasks.use import Options, Predictions
+    from regard.ticks import Console
     from regard.train.run import Run
 
+CHUNK = 256  # images read at a time
 PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
 
 
@@ -115,6 +121,59 @@ class Image(ClassesOfSamples):
         from regard.predictors import ImageClassifier
 
         return ImageClassifier(model, device, folder)
+
+    things = "images"
+
+    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, Any]:
+        from regard.data.images import list_images, load_images, own_pixels
+        from regard.data.pixels import with_channels
+
+        channels, side, _ = predictor.shape
+        if not data:
+            config = self.own_data(folder, "--data FOLDER")
+            loaded = load_images(config, console.say)
+            if loaded.test is None:
+                return "its own validation images", loaded.valid.pixels, loaded.valid.labels
+            named = f" of {config.name}" if config.name else ""
+            return f"its test set{named}", loaded.test.pixels, loaded.test.labels
+        label = self.own_data(folder, "").label if (folder / "run.json").is_file() else ""
+        images = list_images(user_path(data), label)
+        true = class_indices([x.label for x in images], predictor.labels, [x.where for x in images])
+        pixels, kept, skipped = own_pixels(images, side, channels, console.say)
+        for why, names in skipped:
+            console.say(f"skipped {len(names):,}: {why}; the first is {names[0]}")
+        return data, with_channels(pixels, channels), true[kept]
+
+    def predictions(
+        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
+    ) -> "Predictions":
+        """Every image of a folder, or one, with its label and probabilities."""
+        from regard.data.images import files_of
+        from regard.tasks.use import Predictions
+
+        if not file.exists():
+            raise DataError(f"no file or folder {file}")
+        files = list(files_of(file)) if file.is_dir() else [file]
+        if not files:
+            raise DataError(f"{file} holds no images")
+        return Predictions(rows=self.rows(predictor, files, console), unit="images", total=len(files))
+
+    def rows(self, predictor: Any, files: list[Path], console: "Console") -> Iterator[dict[str, Any]]:
+        """A row for each file, in order; one that cannot be read gets no label, and is reported."""
+        import numpy as np
+
+        for start in range(0, len(files), CHUNK):
+            pixels: list[Any] = []
+            for path in files[start : start + CHUNK]:
+                try:
+                    pixels.append(predictor.read([path]))
+                except DataError as e:
+                    console.say(f"no label: {e}")
+                    pixels.append(None)
+            read = [x for x in pixels if x is not None]
+            answers = iter(predictor.probabilities(np.concatenate(read)) if read else [])
+            for path, x in zip(files[start : start + CHUNK], pixels, strict=True):
+                yield {"file": str(path), **class_row(predictor.labels, None if x is None else next(answers))}
 
 
 def usual_augment(data: ImagesConfig) -> Augment:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import TableConfig
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say
-from regard.tasks.classes import ClassesOfSamples
+from regard.tasks.classes import ClassesOfSamples, class_indices, class_row
 
 if TYPE_CHECKING:
+    from regard.tasks.use import Options, Predictions
+    from regard.ticks import Console
     from regard.train.run import Run
 
 INPUTS = 32  # until the table is read
@@ -72,3 +74,31 @@ class Table(ClassesOfSamples):
         from regard.predictors import RowClassifier
 
         return RowClassifier(model, folder, device)
+
+    things = "rows"
+
+    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, Any]:
+        from regard.data.features import load_table, named_rows
+        from regard.data.tables import read_table
+
+        if not data:
+            valid = load_table(self.own_data(folder, "--data FILE")).valid
+            return "its own validation rows", valid.features, valid.labels
+        table = read_table(Path(data), (predictor.label,))
+        names = table.labels(table.find(predictor.label, (), "label"))
+        return data, named_rows(table), class_indices(names, predictor.labels, [data] * len(names))
+
+    def predictions(
+        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
+    ) -> "Predictions":
+        """Every row of a table with its label and probabilities after the other columns."""
+        from regard.data.features import named_rows
+        from regard.data.tables import read_table
+        from regard.tasks.use import Predictions
+
+        table = read_table(file, [c.name for c in predictor.columns])
+        rows = named_rows(table)
+        name = f"predicted_{predictor.label}" if predictor.label in table.columns else predictor.label
+        answers = predictor.probabilities(rows)
+        cells = ({**row, **class_row(predictor.labels, p, name)} for row, p in zip(rows, answers, strict=True))
+        return Predictions(rows=cells)
