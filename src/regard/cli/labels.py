@@ -12,13 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
-from regard.cli.classes import class_table, judge_classes, show_answer
-from regard.cli.common import Device, Json, Run, names_file, pick_device, show, write_lines
-=======
 from regard.cli.classes import show_answer
-from regard.cli.common import Device, Json, Run, pick_device, show, write_lines
->>>>>>> c1b1e0c (Score and run image, table and audio models through their tasks)
+from regard.cli.common import Device, Json, Run, names_file, pick_device, show, write_lines
 from regard.cli.images import classify_image
 from regard.cli.series import classify_file
 from regard.cli.sounds import classify_clip

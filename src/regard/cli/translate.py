@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-<<<<<<< HEAD
+from regard.cli.classes import write_rows
 from regard.cli.common import (
     SEED,
     Beam,
@@ -24,10 +24,6 @@ from regard.cli.common import (
     visible,
     write_lines,
 )
-=======
-from regard.cli.classes import write_rows
-from regard.cli.common import SEED, Beam, Device, Json, Run, another, pick_device, show, show_line, visible, write_lines
->>>>>>> c1b1e0c (Score and run image, table and audio models through their tasks)
 from regard.errors import ConfigError, DataError
 from regard.output import check_output
 from regard.ticks import Console
