@@ -90,7 +90,8 @@ class TableData:
         return tuple(x.mean(0).tolist()), tuple(np.where(x.std(0) > 0, x.std(0), 1.0).tolist())
 
 
-def load_table(config: TableConfig) -> TableData:
+def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData:
+    """Both parts of a table, in the `columns` of a trained model or in those that the training rows suggest."""
     if not config.path:
         raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
     path = user_path(config.path)
@@ -111,7 +112,8 @@ def load_table(config: TableConfig) -> TableData:
         raise DataError(f"{path}: all rows have the {label} {labels[0]!r}; there is nothing to tell apart")
     if odd := set(valid_names) - set(labels):
         raise DataError(f"the class {min(odd)!r} is not among those trained on: {', '.join(labels)}")
-    columns, notes = infer_columns([name for name in table.columns if name != label], train)
+    names = [name for name in table.columns if name != label]
+    columns, notes = (columns, []) if columns else infer_columns(names, train)
     if not columns:
         raise DataError(f"{path}: no column can be read as numbers or categories; {'; '.join(notes)}")
     at = {name: i for i, name in enumerate(labels)}

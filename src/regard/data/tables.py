@@ -141,10 +141,9 @@ class Table:
     def is_dated(self, name: str) -> bool:
         """Whether these times are dates."""
         column = self.data.column(name)
-        return _is_time(column.type) or (_is_text(column.type) and any(map(is_date, self.slice_text(name, 100))))
-
-    def slice_text(self, name: str, rows: int) -> list[str]:
-        return [cell or "" for cell in self.data.column(name).slice(0, rows).to_pylist()]
+        return _is_time(column.type) or (
+            _is_text(column.type) and any(is_date(c or "") for c in column[:100].to_pylist())
+        )
 
     def moments(self, name: str) -> np.ndarray:
         """Times as float64: numbers as they are, dates in days since 1970."""

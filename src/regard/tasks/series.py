@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from regard.data import split
 from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.tasks import presets
@@ -181,6 +180,8 @@ def labels_of(data: "SeriesParts") -> tuple[str, ...]:
 
 
 def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: Say) -> None:
+    from regard.data import split
+
     counts = Counter(label for label in train.labels if label)
     points = f"{int(train.lengths.min())} to {int(train.lengths.max())} points, {len(train.band_names)} bands"
     say(f"{split.report(len(train), len(valid), 'series', how)}; {points}")

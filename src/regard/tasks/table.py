@@ -82,7 +82,7 @@ class Table(ClassesOfSamples):
         from regard.data.tables import read_table
 
         if not data:
-            valid = load_table(self.own_data(folder, "--data FILE")).valid
+            valid = load_table(self.own_data(folder, "--data FILE"), predictor.columns).valid
             return "its own validation rows", valid.features, valid.labels
         table = read_table(Path(data), (predictor.label,))
         names = table.labels(table.find(predictor.label, (), "label"))

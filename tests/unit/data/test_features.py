@@ -84,3 +84,13 @@ def test_columns_are_written_down_and_read_back(tmp_path):
     (tmp_path / "columns.json").write_text("{}")
     with pytest.raises(CheckpointError, match="cannot be read"):
         read_columns(tmp_path)
+
+
+def test_a_trained_models_columns_decide_what_its_table_becomes(tmp_path):
+    """A dash was a category before it was a missing value; a model that has learned it keeps it."""
+    some = [[i, i % 7, "-" if i % 3 else "north", "x", "yes" if i % 2 else "no"] for i in range(40)]
+    config = write(tmp_path / "a.csv", some)
+    columns = (Column("school", ("-", "north")), Column("hours", usual=3.0))
+    data = load_table(config, columns)
+    assert data.columns == columns and set(map(tuple, data.train.features[:, :2].tolist())) == {(0, 1), (1, 0)}
+    assert "school" not in [column.name for column in load_table(config).columns], "one value is no category"

@@ -102,6 +102,7 @@ def test_forty_of_ten_classes_hold_out_four_in_any_order(medium, tmp_path):
         ((5, 5), 0.1, {0: 1, 1: 1}),
         ((2, 2, 2), 0.9, {0: 1, 1: 1, 2: 1}),
         ((10_000, 3), 0.01, {0: 100}),
+        ((1, 1, 1, 1, 1, 1, 1, 1, 2), 0.1, {8: 1}),
     ],
 )
 def test_every_class_gives_its_share(sizes, share, expected):
@@ -136,9 +137,9 @@ def test_a_content_with_two_labels_takes_no_class_away():
 
 
 def test_the_rest_of_the_classes_is_unmoved_by_examples_without_one():
-    labels = [str(i % 3) for i in range(60)]
-    alone, beside = held(units(60), labels), held(units(100), [*labels, *[""] * 40])
-    assert (beside[:60] == alone).all() and beside[60:].sum() == 4
+    labels = ["a"] * 23 + ["b"] * 17 + ["c"] * 14
+    alone, beside = held(units(54), labels), held(units(97), [*labels, *[""] * 43])
+    assert (beside[:54] == alone).all() and beside[54:].sum() == round(9.7) - round(5.4)
 
 
 def test_folds_hold_out_everything_once():
