@@ -1,6 +1,5 @@
 """The studio's addresses. Everything is answered as JSON or as the bytes of `regard.inside.container`."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -40,17 +39,17 @@ def make_app(studio: Studio) -> Any:
 
     @app.get("/api/models")
     def models() -> dict[str, Any]:
-        return {"models": studio.shelf.models()}
+        return studio.shelf.models()
 
     @app.get("/api/vocab")
-    async def vocab(model: str) -> Any:
+    async def vocab(request: Request, model: str) -> Any:
         def read() -> list[str]:
             from regard.inside.tokens import vocabulary
 
             predictor = studio.predictor(model)
             return vocabulary(predictor.tokenizer, predictor.model.config.vocab)
 
-        return JSONResponse(await asyncio.get_running_loop().run_in_executor(studio.worker, read))
+        return JSONResponse(await studio.work(Ticket(studio, "", 0), read, request.is_disconnected))
 
     # -- looking --------------------------------------------------------------------------------------------------
 

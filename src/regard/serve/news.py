@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from regard.jsonfile import expect, parse
 from regard.serve.studio import Studio
 
 QUIET = 1.0  # seconds between looks at the folders
@@ -24,7 +25,7 @@ def events_of(path: Path, start: int) -> dict[str, Any]:
     found = []
     for line in whole.splitlines():
         with suppress(ValueError):
-            found.append(json.loads(line))
+            found.append(expect(parse(line), dict))
     return {"events": found, "next": begin + len(whole), "restart": again}
 
 

@@ -59,6 +59,7 @@ def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
     made, ours = server(studio), bound(port)
     threading.Thread(target=_when_up, args=(made, ours, started), daemon=True).start()
     made.run(sockets=[ours])
+    studio.worker.thread.join(5)  # whatever it computes ends at its next look; what is stuck ends with the program
 
 
 def beside(studio: Studio, port: int = 0) -> str:

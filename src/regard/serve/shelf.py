@@ -1,13 +1,13 @@
 """Which models there are: the folders given at the start, listed anew whenever asked. Ids are never paths."""
 
-import json
-import struct
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.jsonfile import group, read_json, read_json_if_any
 
 CAT = "The cat drank the milk because it was hungry."
 SWEET = "The cat drank the milk because it was sweet."
@@ -33,6 +33,10 @@ VIEWS = {
 }
 
 
+class NoText(ConfigError):
+    """A model of images, sounds or series."""
+
+
 @dataclass(frozen=True)
 class Shelf:
     """Folders of models by the word their ids begin with, and single models by id."""
@@ -56,16 +60,18 @@ class Shelf:
             raise CheckpointError(f"the model {id!r} is not there any more; choose another one")
         return found
 
-    def models(self) -> list[dict[str, Any]]:
-        """What is known of every model, newest first; a folder that cannot be read is left out."""
-        found = []
+    def models(self) -> dict[str, list[dict[str, Any]]]:
+        """What is known of every model that reads text, newest first; and why other folders cannot be read."""
+        models, unreadable = [], []
         for id, folder in self.folders():
             if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
                 try:
-                    found.append(describe(id, folder))
-                except (RegardError, OSError, ValueError, KeyError, TypeError):
+                    models.append(describe(id, folder))
+                except NoText:
                     continue
-        return sorted(found, key=lambda m: -m["modified"])
+                except (RegardError, OSError) as e:
+                    unreadable.append({"id": id, "name": folder.name, "error": str(e)})
+        return {"models": sorted(models, key=lambda m: -m["modified"]), "unreadable": unreadable}
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run with curves, newest first; one still in training may have no model yet."""
@@ -73,14 +79,13 @@ class Shelf:
         for id, folder in self.folders():
             metrics = folder / "metrics.jsonl"
             try:
-                run = json.loads((folder / "run.json").read_bytes()) if metrics.is_file() else None
+                run = read_json(folder / "run.json") if metrics.is_file() else None
                 if run is not None:
-                    model = run.get("model", {})
-                    arch = model.get("cell") or run.get("arch", "")
-                    known = {"id": id, "name": folder.name, "task": run.get("task", ""), "arch": arch}
+                    arch = group(run, "model").get("cell") or run.get("arch", "")
+                    known = {"id": id, "name": folder.name, "task": str(run.get("task", "")), "arch": str(arch)}
                     known |= {"seed": run.get("seed", 0), "steps": run.get("steps", 0), "bytes": metrics.stat().st_size}
                     found.append(known | {"modified": metrics.stat().st_mtime})
-            except (OSError, ValueError, AttributeError):
+            except (OSError, RegardError):
                 continue
         return sorted(found, key=lambda r: -r["modified"])
 
@@ -92,11 +97,11 @@ class Shelf:
 
 def describe(id: str, folder: Path) -> dict[str, Any]:
     from regard.models import model_type
-    from regard.models.published import from_published
+    from regard.models.published import read_config
+    from regard.models.published.weights import read_shapes
 
-    config = from_published(json.loads((folder / "config.json").read_bytes()), str(folder / "config.json"))
-    known = folder / "regard.json"
-    task = json.loads(known.read_bytes()).get("task", "") if known.is_file() else ""
+    config = read_config(folder)
+    task = str(read_json_if_any(folder / "regard.json").get("task", ""))
     kind = model_type(config)
     family = family_of(kind, config, task)
     recurrent = hasattr(config, "cell")
@@ -105,9 +110,10 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     metrics = (folder / "metrics.jsonl").is_file()
     views = ["tokens", "embedding", *attention, *pair, *VIEWS[family], *["recurrent"] * recurrent]
     weights = folder / "model.safetensors"
+    parameters = sum(map(math.prod, read_shapes(folder).values()))
     return {
         "id": id, "name": folder.name, "family": family, "task": task or family, "arch": getattr(config, "cell", kind),
-        "parameters": count(weights), "layers": layers(config), "heads": getattr(config, "heads", int(bool(attention))),
+        "parameters": parameters, "layers": layers(config), "heads": getattr(config, "heads", int(bool(attention))),
         "kind": "published" if id.startswith("cache/") else "run", "modified": weights.stat().st_mtime,
         "metrics": metrics, "views": [*views, *["training"] * metrics], "example": EXAMPLES[family][0],
         "example2": EXAMPLES[family][1] or None,
@@ -122,7 +128,7 @@ def family_of(kind: str, config: Any, task: str) -> str:
     if kind in ("gpt", "llama"):
         return "language"
     if kind not in ("bert", "rnn_classifier"):
-        raise ConfigError(f"a model of the kind {kind} reads no text; the studio shows those that do")
+        raise NoText(f"a {kind} reads no text; the studio shows models that do")
     if config.labels:
         return "tagger" if config.head == "token" else "pair" if task == "pair" else "classifier"
     return "masked" if config.head in ("masked", "pretraining") else "encoder"
@@ -130,18 +136,3 @@ def family_of(kind: str, config: Any, task: str) -> str:
 
 def layers(config: Any) -> int:
     return getattr(config, "layers", 0) or getattr(config, "decoder_layers", 0) or getattr(config, "encoder_layers", 0)
-
-
-def count(weights: Path) -> int:
-    """Numbers in a safetensors file, from its header: 8 bytes of length, then JSON."""
-    with weights.open("rb") as file:
-        (size,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(min(size, 100_000_000)))
-    total = 0
-    for name, about in header.items():
-        if name != "__metadata__":
-            product = 1
-            for n in about["shape"]:
-                product *= n
-            total += product
-    return total

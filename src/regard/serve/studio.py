@@ -5,17 +5,18 @@ import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.errors import RegardError
+from regard.errors import LimitError, RegardError
 from regard.serve.shelf import Shelf
+from regard.serve.worker import Worker
 
 if TYPE_CHECKING:
     from regard.inside.looked import Looked
 
 MODELS, LOOKS, TABS = 2, 4, 64  # kept; the one not used for the longest time goes first
+RATE = 20e6  # bytes a second that loading a model reads at least
 T = TypeVar("T")
 
 
@@ -40,6 +41,8 @@ class Ticket:
     def check(self) -> None:
         if self.void.is_set():
             raise Superseded
+        if self.studio.worker.current:
+            self.studio.worker.alive()
 
     def stage(self, name: str) -> None:
         self.check()
@@ -49,7 +52,7 @@ class Ticket:
 class Studio:
     def __init__(self, shelf: Shelf):
         self.shelf = shelf
-        self.worker = ThreadPoolExecutor(1, "regard-model")
+        self.worker = Worker()
         self.closing = threading.Event()
         self.models: OrderedDict[str, tuple[int, Any]] = OrderedDict()  # id -> when its weights were written, predictor
         self.looks: OrderedDict[str, tuple[str, Looked]] = OrderedDict()  # look -> id of its model, what was found
@@ -69,7 +72,11 @@ class Studio:
             self.drop(id)
             while len(self.models) >= MODELS:
                 self.drop(next(iter(self.models)))
-            self.models[id] = written, load(folder)
+            self.worker.alive((folder / "model.safetensors").stat().st_size / RATE)
+            predictor = load(folder)
+            if not self.worker.current:  # it took so long that another worker was hired
+                raise Superseded
+            self.models[id] = written, predictor
         self.models.move_to_end(id)
         return self.models[id][1]
 
@@ -114,17 +121,31 @@ class Studio:
         return new
 
     async def work(self, ticket: Ticket, job: Callable[[], T], gone: Callable[[], Any]) -> T:
-        """The result of a job of the worker; void as soon as `gone`, asked now and then, says that nobody listens."""
+        """The result of a job of the worker; void as soon as `gone`, asked now and then, says that nobody listens.
+
+        A job that shows no sign of life is given up with its worker, and a new one goes on with the jobs that waited.
+        """
 
         def checked() -> T:
             ticket.check()
             return job()
 
-        future = asyncio.get_running_loop().run_in_executor(self.worker, checked)
-        while not (await asyncio.wait([future], timeout=0.2))[0]:
-            if self.closing.is_set() or await gone():
-                ticket.void.set()
-        return await future
+        while True:
+            worker = self.worker
+            future = asyncio.wrap_future(submitted := worker.submit(checked))
+            while not (await asyncio.wait([future], timeout=0.2))[0]:
+                if self.closing.is_set() or await gone():
+                    ticket.void.set()
+                if worker is self.worker and worker.stuck:
+                    self.worker = Worker()
+                    worker.close()
+                elif worker is not self.worker and submitted.running():
+                    ticket.void.set()
+                    raise LimitError("no answer for a minute, so it was given up; choose another model or text")
+            if not submitted.cancelled():
+                return await future
+            if self.closing.is_set():
+                raise Superseded
 
     def listen(self, tab: str) -> asyncio.Queue:
         queue: asyncio.Queue = asyncio.Queue(100)
@@ -151,7 +172,7 @@ class Studio:
         self.closing.set()
         for ticket in list(self.tickets.values()):
             ticket.void.set()
-        self.worker.shutdown(wait=False, cancel_futures=True)
+        self.worker.close()
 
 
 def shelf(runs: Path, model: str = "") -> tuple[Shelf, str]:

@@ -1,7 +1,7 @@
 // One selection, shared by every view: which model, which text, which layer, head and token.
 import { Container, fromBase64 } from './container'
 import { fresh, get, has, offline, post, Refusal, saved, send, Superseded } from './source'
-import type { Attention, LookHeader, Model, Token } from './types'
+import type { Attention, LookHeader, Model, Token, Unreadable } from './types'
 import { read, write, type Place } from './url'
 
 export type Look = Container<LookHeader>
@@ -27,6 +27,7 @@ const PAIRED = ['pair', 'encoder', 'masked'] // families whose look takes a seco
 class Studio {
   at = $state<Place>(read(saved ? saved.state : location.hash))
   models = $state.raw<Model[] | null>(null)
+  unreadable = $state.raw<Unreadable[]>([])
   look = $state.raw<Look | null>(null)
   busy = $state(false)
   stage = $state('')
@@ -101,7 +102,9 @@ class Studio {
 
   async refresh(): Promise<void> {
     try {
-      this.models = (await fresh<{ models: Model[] }>('/api/models')).models
+      const found = await fresh<{ models: Model[]; unreadable: Unreadable[] }>('/api/models')
+      this.models = found.models
+      this.unreadable = found.unreadable
     } catch (e) {
       return this.fail(e)
     }

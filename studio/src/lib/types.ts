@@ -17,6 +17,13 @@ export interface Model {
   example2: string | null
 }
 
+/** A folder that looks like a model's and cannot be read. */
+export interface Unreadable {
+  id: string
+  name: string
+  error: string
+}
+
 export interface Token {
   id: number
   text: string

@@ -324,6 +324,16 @@ def test_strange_input_is_answered_in_words(tab, place):
     assert len(tab.table("next-token")) > 100
 
 
+def test_a_damaged_model_is_named_and_hides_no_other(tab, place):
+    damaged = Path(shutil.copytree(place / "runs" / "gpt", place / "runs" / "damaged"))
+    (damaged / "config.json").write_text("[]")
+    tab.open("gpt", "tokens", text="here")
+    tab.page.get_by_text("1 model folder cannot be read").click()
+    assert "damaged: " in tab.page.locator("[data-name=unreadable] li").text_content()
+    assert tab.page.locator("#model option").count() > 3
+    shutil.rmtree(damaged)
+
+
 def test_two_tabs_and_one_closed_in_the_middle(tab, browser, home):
     other = Tab(browser.new_page(), home)
     other.page.goto(home + "#model=runs/translator&view=translation&text=the+dog&beam=10")

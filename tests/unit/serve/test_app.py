@@ -4,6 +4,7 @@ import gc
 import json
 import shutil
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -297,3 +298,34 @@ def test_every_tiny_family_has_views(runs, client):
         recurrent = CONFIGS[model["name"]][1].__class__.__name__.startswith(("Recurrent", "Seq2Seq"))
         assert ("recurrent" in model["views"]) == recurrent
         assert ("attention" in model["views"]) == (not recurrent or model["name"] in ("lstm-translator", "two-readers"))
+
+
+# -- models from strangers ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "null", "[" * 100_000, '{"model_type": "gpt2"}', '{"model_type": []}', ""])
+def test_one_damaged_folder_does_not_hide_the_others(runs, client, text):
+    before = {m["id"] for m in client.get("/api/models").json()["models"]}
+    for file in ("config.json", "regard.json"):
+        (runs / "gpt" / file).write_text(text)
+    answer = client.get("/api/models").json()
+    assert {m["id"] for m in answer["models"]} == before - {"runs/gpt"}
+    (damaged,) = answer["unreadable"]
+    assert damaged["id"] == "runs/gpt" and str(runs / "gpt") in damaged["error"] and "\n" not in damaged["error"]
+
+
+def test_damaged_weights_are_reported_and_models_without_text_are_not(runs, client):
+    (runs / "lstm" / "model.safetensors").write_bytes(b"\xff" * 99)
+    shutil.copytree(Path(__file__).parents[2] / "fixtures" / "runs" / "image-vit", runs / "vit")
+    answer = client.get("/api/models").json()
+    assert [m["id"] for m in answer["unreadable"]] == ["runs/lstm"]
+    assert "runs/vit" not in {m["id"] for m in answer["models"]}
+
+
+@pytest.mark.parametrize("text", ["[]", "{", '{"model": 1, "seed": []}', "[" * 100_000])
+def test_one_damaged_run_does_not_hide_the_others(runs, client, text):
+    for name in ("gpt", "lstm"):
+        (runs / name / "metrics.jsonl").write_text('{"step": 1}\n[1]\nnothing\n' + "[" * 10_000 + "\n")
+        (runs / name / "run.json").write_text(text if name == "gpt" else '{"task": "lm"}')
+    assert "runs/lstm" in [run["id"] for run in client.get("/api/runs").json()["runs"]]
+    assert client.get("/api/metrics", params={"run": "runs/gpt"}).json()["events"][0] == {"step": 1}

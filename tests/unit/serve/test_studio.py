@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from regard.cli.common import Flags
 from regard.cli.main import main
-from regard.errors import ConfigError
+from regard.errors import ConfigError, LimitError, WorkFailed
 from regard.serve import run
 from regard.serve.news import events_of, news
 from regard.serve.shelf import Shelf
 from regard.serve.studio import Studio, Superseded, shelf
+from regard.ticks import Console
 
 
 async def never() -> bool:
@@ -93,6 +93,73 @@ def test_a_closed_tab_stops_its_work(studio):
     asyncio.run(scene())
 
 
+def test_a_job_that_is_stuck_is_given_up_and_the_others_go_on(studio, monkeypatch):
+    monkeypatch.setattr("regard.serve.worker.PATIENCE", 0.5)
+    started, stuck = threading.Event(), threading.Event()
+
+    def hang() -> bool:
+        started.set()
+        return stuck.wait(60)  # as a library that never comes back
+
+    async def tabs():
+        bad = asyncio.create_task(studio.work(studio.ticket("a", 1), hang, never))
+        await asyncio.to_thread(started.wait)
+        others = [asyncio.create_task(studio.work(studio.ticket(tab, 1), lambda tab=tab: tab, never)) for tab in "bcd"]
+        with pytest.raises(LimitError, match="given up"):
+            await bad
+        assert await asyncio.gather(*others) == ["b", "c", "d"], "they waited for the worker that was given up"
+        assert await studio.work(studio.ticket("a", 2), lambda: "again", never) == "again"
+
+    began = time.monotonic()
+    asyncio.run(tabs())
+    assert time.monotonic() - began < 20
+    stuck.set()
+
+
+def test_signs_of_life_keep_a_long_job_going(studio, monkeypatch):
+    monkeypatch.setattr("regard.serve.worker.PATIENCE", 0.5)
+    ticket = studio.ticket("a", 1)
+
+    def long() -> str:
+        for _ in range(15):
+            time.sleep(0.1)
+            ticket.check()
+        return "done"
+
+    assert asyncio.run(studio.work(ticket, long, never)) == "done"
+
+
+def test_a_model_that_is_stuck_does_not_come_back(studio, monkeypatch):
+    """Loading it ends at last, when nobody waits any more: the worker that has taken over must not be disturbed."""
+    monkeypatch.setattr("regard.serve.worker.PATIENCE", 0.3)
+    monkeypatch.setattr("regard.serve.studio.RATE", 1e12)
+    ends, ended = threading.Event(), threading.Event()
+
+    def load(folder):
+        ends.wait(60)
+        ended.set()
+
+    monkeypatch.setattr("regard.tasks.load.load", load)
+    with pytest.raises(LimitError):
+        asyncio.run(studio.work(studio.ticket("a", 1), lambda: studio.predictor("runs/gpt"), never))
+    ends.set()
+    ended.wait(60)
+    time.sleep(0.1)
+    assert not studio.models
+
+
+def test_a_panic_of_a_library_is_an_error_of_the_job(studio):
+    class PanicException(BaseException):
+        pass
+
+    def panic() -> None:
+        raise PanicException("index out of bounds")
+
+    with pytest.raises(WorkFailed, match="PanicException"):
+        asyncio.run(studio.work(studio.ticket("a", 1), panic, never))
+    assert asyncio.run(studio.work(studio.ticket("a", 2), lambda: 1, never)) == 1
+
+
 def test_a_superseded_look_answers_nothing_and_is_no_error(client, ask, studio, monkeypatch):
     def overtaken(*_):
         raise Superseded
@@ -161,7 +228,7 @@ def test_a_model_by_name_is_a_run_a_folder_or_of_the_cache(runs, tmp_path, monke
     assert shelf(runs)[1] == ""
     assert shelf(runs, "gpt")[1] == "runs/gpt" == shelf(runs, str(runs / "gpt"))[1]
     known, id = shelf(tmp_path / "elsewhere", str(runs / "gpt"))
-    assert id == "model/gpt" and [m["id"] for m in known.models()] == ["model/gpt"]
+    assert id == "model/gpt" and [m["id"] for m in known.models()["models"]] == ["model/gpt"]
     shutil.copytree(runs / "gpt", runs / "many" / "of" / "them")  # deeper than runs are looked for
     for path in (runs / "many" / "of" / "them", runs / "gpt" / ".." / "lstm"):
         known, id = shelf(runs, str(path))
@@ -232,5 +299,5 @@ def test_flags_say_where_live_curves_are(runs, capsys, monkeypatch):
     from regard.cli import studio as verbs
 
     monkeypatch.setattr("regard.serve.run.beside", lambda made, port=0: "http://127.0.0.1:1/")
-    verbs.live(Path(runs), Flags())
+    verbs.live(Path(runs), Console())
     assert "studio: http://127.0.0.1:1/#view=training" in capsys.readouterr().err
