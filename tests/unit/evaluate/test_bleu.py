@@ -68,6 +68,17 @@ def test_buckets_hold_every_sentence_once_and_score_their_own():
     assert [round(b.bleu) for b in got] == [100, 0, 100]
 
 
+@pytest.mark.parametrize("count", [0, *range(1, 14), *(n for edge in bleu.EDGES for n in (edge, edge + 1)), 200])
+def test_a_source_is_counted_in_the_bucket_that_names_its_length(count):
+    (bucket,) = bleu.by_length(["w " * count], ["a b c d"], ["a b c d"])
+    assert bucket.low <= max(1, count) and (count <= bucket.high or not bucket.high), bucket.words
+    assert bucket.low == 1 or bucket.low - 1 in bleu.EDGES
+
+
+def test_a_source_of_four_words_is_counted_in_one_to_four():
+    assert [b.words for b in bleu.by_length(["a b c d", "a b c d e"], ["x"] * 2, ["x"] * 2)] == ["1–4", "5–8"]
+
+
 def test_the_text_for_people_names_score_interval_and_signature():
     text = str(bleu.score(OUTPUT, REFERENCES, sources=REFERENCES, samples=100))
     assert "BLEU" in text and "chrF" in text and "95 %" in text and "tok:13a" in text and "source words" in text

@@ -7,18 +7,21 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+import regex
 import tokenizers
 import torch
 import transformers
 from gguf import GGMLQuantizationType as Kind
 from safetensors.numpy import load_file
+from tests.unit.models import tiny_gguf
 from tests.unit.models.tiny_gguf import SPECIAL, TEXT, WRITTEN, tiny_llama, tokens_and_merges, write_gguf
+from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from regard.data.folders import cache_folder
 from regard.data.tokenizers import load as load_tokenizer
 from regard.errors import CheckpointError, ConfigError, MissingExtra
 from regard.models.fetched import resolve
-from regard.models.gguf import convert
+from regard.models.gguf import CUTS, convert, open_gguf, read_tokenizer
 from regard.models.published import load_model
 
 transformers.logging.set_verbosity_error()
@@ -143,6 +146,65 @@ def test_ids_are_those_of_transformers(tmp_path, pre):
         assert ours(text).input_ids == ids, text
         assert ours.decode(ids) == theirs.decode(ids)
     assert ours.all_special_ids == theirs.all_special_ids
+
+
+# How published tokenizers cut a text, as expressions of the package regex; written down from their files.
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+WAYS = {
+    "gpt-2": "gpt2",
+    "smollm": "digits",
+    "starcoder": "digits",
+    "refact": "digits",
+    "llama-bpe": "llama3",
+    "llama3": "llama3",
+    "llama-v3": "llama3",
+}  # llama.cpp's names
+
+
+def cut_by_hand(way: str, text: str) -> list[str]:
+    if way == "llama3":
+        return [m.group() for m in regex.finditer(LLAMA3, text)]
+    parts = [text] if way == "gpt2" else [part for part in regex.split(r"(\p{N})", text) if part]
+    return [m.group() for part in parts for m in regex.finditer(GPT2, part)]
+
+
+def as_bytes(pieces: list[str]) -> list[str]:
+    """Byte-level pieces as text again."""
+    alphabet = {letter: byte for byte, letter in bytes_to_unicode().items()}
+    return [bytes(alphabet[c] for c in piece).decode() for piece in pieces]
+
+
+def tokenizer_of(folder: Path, pre: str, **how) -> tokenizers.Tokenizer:
+    return read_tokenizer(open_gguf(write_gguf(folder / "m.gguf", tiny_llama(num_hidden_layers=1), pre=pre, **how)))
+
+
+@pytest.mark.parametrize("pre", CUTS)
+def test_every_way_to_cut_a_text_is_the_published_one(tmp_path, pre):
+    """And with it the start mark, which only Llama 3 puts before a text unasked."""
+    tokenizer = tokenizer_of(tmp_path, pre)
+    for text in (*STRINGS[:-6], *STRINGS[-2:], "I'LL pay 12345 or ½ of 1,000.50\r\n\r\n  they're", "a  12 b\n\n3"):
+        pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+        assert as_bytes(pieces) == cut_by_hand(WAYS[pre], text), text
+    plain = tokenizer.encode("hi 123", add_special_tokens=False).ids
+    assert tokenizer.encode("hi 123").ids == [1] * (WAYS[pre] == "llama3") + plain
+    assert WAYS.keys() == CUTS.keys(), "all of them are written down above"
+
+
+@pytest.mark.parametrize("pre", CUTS)
+def test_a_word_that_no_merge_leads_to(tmp_path, pre, monkeypatch):
+    """Llama 3 takes it whole if it is in the vocabulary (`ignore_merges`); everyone else goes by the merges."""
+    (tokens, merges), word = tokens_and_merges(), "xylophone"
+    assert word not in tokens
+    monkeypatch.setattr(tiny_gguf, "tokens_and_merges", lambda: ([*tokens, word], merges))
+    asked = WAYS[pre] != "llama3"  # the other way round than unasked
+    tokenizer = tokenizer_of(tmp_path, pre, change=lambda writer, _: writer.add_add_bos_token(asked))
+    ids = tokenizer.encode(word, add_special_tokens=False).ids
+    assert (ids == [len(tokens)]) == (WAYS[pre] == "llama3") and tokenizer.decode(ids) == word
+    assert (tokenizer.encode("hi").ids[0] == 1) == asked, "a file may say whether the start mark is put"
 
 
 def test_smollm_cuts_digits_first(tmp_path):

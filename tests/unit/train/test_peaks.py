@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from regard.data.settings import TextConfig
@@ -38,3 +39,27 @@ def test_half_of_the_peak_is_half():
     assert math.isclose(utilisation("NVIDIA H200", 989e12 / 2 / 800e6, 800e6), 0.5)
     assert utilisation("NVIDIA A100-SXM4-80GB", 1e5, 1e9) == 1e14 / 312e12
     assert utilisation("some other device", 1e5, 1e9) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("device", "peak"),
+    [
+        ("NVIDIA B200", 2250),
+        ("NVIDIA GH200 480GB", 989),
+        ("NVIDIA H200", 989),
+        ("NVIDIA H100 PCIe", 756),
+        ("NVIDIA H100 80GB HBM3", 989),
+        ("NVIDIA A100-SXM4-80GB", 312),
+        ("NVIDIA A100-PCIE-40GB", 312),
+        ("NVIDIA L40S", 362),
+        ("NVIDIA L4", 121),
+        ("NVIDIA A10", 125),
+        ("NVIDIA A10G", 125),
+        ("NVIDIA GeForce RTX 4090", 165),
+        ("NVIDIA GeForce RTX 3090", 71),
+        ("NVIDIA GeForce GTX 1080", 0),
+    ],
+)
+def test_every_device_has_the_peak_of_its_data_sheet(device, peak):
+    """By the names that devices give themselves: an A100 is not an A10, and an L40S not an L4."""
+    assert utilisation(device, 1.0, 1e12) == (pytest.approx(1 / peak) if peak else 0.0)
