@@ -34,7 +34,8 @@ def write_atomic(path: str | Path, data: bytes) -> None:
     draft = path.with_name(f".{path.name}{UNFINISHED}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        draft.unlink(missing_ok=True)  # what a killed process left; a link is not followed
+        file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             rest = memoryview(data)
             while rest:

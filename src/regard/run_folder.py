@@ -10,7 +10,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -48,8 +48,7 @@ def owned(folder: Path) -> list[str] | None:
         raise CheckpointError(
             f"{path}: cannot be read ({e}), so nobody can tell which files are regard's; if it is damaged, remove it"
         ) from None
-    for name in names:
-        inside(folder, str(PurePosixPath(name).parent), path)  # a file that is a link is removed as a link
+    _stay_inside(folder, names)
     return names
 
 
@@ -57,6 +56,7 @@ def claim(folder: Path, names: Iterable[str]) -> None:
     """List `names`, which are about to be written. A file of the user's that has one of them is an error."""
     known = owned(folder) or []
     new = [name for name in names if name not in known]
+    _stay_inside(folder, new)
     if theirs := [name for name in new if os.path.lexists(folder / name)]:
         raise CheckpointError(
             f"{folder / theirs[0]}: regard did not write this file, and does not replace it; move it elsewhere, then "
@@ -64,6 +64,12 @@ def claim(folder: Path, names: Iterable[str]) -> None:
         )
     if new or not (folder / MANIFEST).exists():
         _write(folder, [*known, *new])
+
+
+def _stay_inside(folder: Path, names: Iterable[str]) -> None:
+    """No link among their folders leads out of `folder`. A file may be one: it is replaced or removed as a link."""
+    for parent in {str(PurePosixPath(name).parent) for name in names}:
+        inside(folder, parent, folder / MANIFEST)
 
 
 def claim_written(folder: Path, names: Iterable[str]) -> None:
@@ -166,27 +172,27 @@ def _contents(folder: Path) -> list[str]:
 # -- a new run ----------------------------------------------------------------------------------------------------
 
 
-def check_free(folder: str | Path, force: bool = False) -> None:
-    """Raise `ConfigError` unless a run may begin in `folder`: one that is empty or not there, or with `force` one
-    that regard wrote."""
+def check_free(folder: str | Path, force: bool = False, names: Sequence[str] = OF_A_RUN) -> None:
+    """Raise `ConfigError` unless a run of files with these `names` may begin in `folder`: one that is empty or not
+    there, or with `force` one that regard wrote."""
     folder = Path(folder)
-    contents, names = _contents(folder), owned(folder)
-    passing = {MANIFEST, unfinished(Path(MANIFEST)).name, *(unfinished(Path(name)).name for name in names or [])}
+    contents, ours = _contents(folder), owned(folder)
+    passing = {MANIFEST, unfinished(Path(MANIFEST)).name, *(unfinished(Path(name)).name for name in ours or [])}
     if not (there := [name for name in contents if name not in passing]):
         return
-    if names is None:
+    if ours is None:
         raise ConfigError(
             f"{folder} is not empty, and regard did not write what is there: {_some(there)}; a new run needs a folder "
             "of its own, choose another --name"
         )
-    if taken := [name for name in there if name not in names and name in (*OF_A_RUN, *OF_A_MODEL)]:
+    if taken := [name for name in there if name not in ours and name in (*names, *OF_A_MODEL)]:
         raise ConfigError(
             f"{folder}: regard did not write {_some(taken)}, and a run there would; move it elsewhere, or choose "
             "another --name"
         )
     if force:
         return
-    if any((folder / name).exists() for name in names):
+    if any((folder / name).exists() for name in ours):
         raise ConfigError(
             f"{folder} holds a run already; go on with it (regard train --resume {folder}), "
             "choose another --name, or replace it with --force"
@@ -194,19 +200,19 @@ def check_free(folder: str | Path, force: bool = False) -> None:
     raise ConfigError(f"{folder} is not empty: {_some(there)}; choose another --name, or leave them there with --force")
 
 
-def new_run(folder: str | Path, force: bool = False, names: Iterable[str] = OF_A_RUN) -> None:
+def new_run(folder: str | Path, force: bool = False, names: Sequence[str] = OF_A_RUN) -> None:
     """Make room for a run, whose files have these `names` at least.
 
     One that is there already is not touched, unless `force`: then its files are removed.
     """
     folder = Path(folder)
-    check_free(folder, force)
+    check_free(folder, force, names)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise write_failed(folder, e) from e
     with alone(folder):  # whoever trains there keeps it
-        check_free(folder, force)  # still: somebody else may have been faster
+        check_free(folder, force, names)  # still: somebody else may have been faster
         if owned(folder) is not None:
             adopt(folder)  # if the removal is cut short, the rest is still known as regard's
         sweep(folder)

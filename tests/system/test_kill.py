@@ -19,7 +19,7 @@ def test_killed_while_training(tmp_path: Path, whole: dict):
     assert outcome(resumed(tmp_path / "run")) == whole
 
 
-@pytest.mark.parametrize("call", [38, 67], ids=["inside the write of a state", "between two files of a save"])
+@pytest.mark.parametrize("call", [42, 75], ids=["between two files of a model", "inside the write of a state"])
 def test_killed_in_a_save(tmp_path: Path, whole: dict, call: int):
     killed_in_a_save(tmp_path / "run", call)
     assert outcome(resumed(tmp_path / "run")) == whole

@@ -14,7 +14,7 @@ import regard
 from regard import run_folder
 from regard.data.text import TextConfig
 from regard.data.tokenizers.chars import Characters
-from regard.errors import CheckpointError, ConfigError, WorkFailed
+from regard.errors import CheckpointError, ConfigError, RegardError, WorkFailed
 from regard.models import GPTConfig, build
 from regard.models.published import to_published, weights_bytes
 from regard.train.run import write_run
@@ -157,6 +157,30 @@ def test_a_listed_file_that_is_a_link_goes_and_its_target_stays(tmp_path):
     weights.symlink_to(tmp_path / "weights")
     run_folder.new_run(tmp_path / "run", force=True)
     assert (tmp_path / "weights").is_file() and not weights.is_symlink()
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_links_in_a_run_folder_do_not_lead_writing_out_of_it(tmp_path, manifest):
+    """As in an archive from somebody else, of a run to go on with."""
+    outside = tmp_path / "outside"
+    put(outside, {"mine": "x", "folder/mine": "x"})
+    before = files(outside)
+    folder, whole = tmp_path / "run", tmp_path / "whole"
+    toy_train(whole, short())
+    for name in (".state.safetensors.tmp", f".{run_folder.MANIFEST}.tmp", ".run.json.tmp", ".metrics.jsonl.tmp",
+                 "state.safetensors", "metrics.jsonl", "run.json", "checkpoints/.step-0000002.safetensors.tmp",
+                 "checkpoints/step-0000004.safetensors", ".draft", "checkpoints", "tensorboard"):  # fmt: skip
+        for target in ("mine", "folder", "not there"):
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(whole, folder)
+            path, rest = folder / name, outside / target
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            path.symlink_to(rest)
+            if not manifest:
+                (folder / run_folder.MANIFEST).unlink()
+            with contextlib.suppress(RegardError, OSError):
+                toy_train(folder, short(), resume=True)
+            assert files(outside) == before, f"{name} -> {target}"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"files": 3}', '{"files": [3]}', '{"about": 1}'])

@@ -1,6 +1,7 @@
 """`regard info`: what a run folder holds."""
 
 import json as jsonlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,10 @@ def read_scores(folder: Path) -> list[dict[str, Any]]:
 
 
 def note(run: Path, found: dict[str, Any]) -> None:
-    """Best effort: a score is worth printing even if the folder is read-only."""
+    """Best effort: a score is worth printing even if the folder is read-only. A link is not followed out of it."""
     try:
-        with open(run / "scores.jsonl", "a", encoding="utf-8") as file:
+        opener = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)  # noqa: E731
+        with open(run / "scores.jsonl", "a", encoding="utf-8", opener=opener) as file:
             file.write(jsonlib.dumps(found, ensure_ascii=False) + "\n")
     except OSError:
         pass

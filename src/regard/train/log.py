@@ -7,6 +7,7 @@ are the best so far (better); the closing one (final) says which model was kept.
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
+from regard.config import inside
 from regard.jsonfile import parse
 from regard.run_folder import claim_written
 from regard.ticks import PATIENT, say, settle
@@ -67,10 +69,10 @@ class Log:
 
 def keep_until(path: Path, step: int) -> None:
     """Drop the events after `step`, the closing ones, and a last line cut short."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return
     kept = []
-    for line in path.read_bytes().splitlines(keepends=True):
+    for line in (path.read_bytes() if path.is_file() else b"").splitlines(keepends=True):
         try:
             event = parse(line)
             if line.endswith(b"\n") and event["step"] <= step and not event.get("final"):
@@ -90,7 +92,7 @@ def _board(folder: Path, step: int) -> Any:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         return None
-    place = folder / "tensorboard"
+    place = inside(folder, "tensorboard", folder)
     before = set(place.iterdir()) if place.is_dir() else set()
     board = SummaryWriter(str(place), purge_step=step + 1)
     claim_written(folder, (f"{place.name}/{path.name}" for path in set(place.iterdir()) - before))
