@@ -131,8 +131,7 @@ def evaluate(
     task, model = open_model(run, device=pick_device(device))
     if type(task).evaluate is not Task.evaluate:
         options = Options(data=data, labels=labels, context=context, stride=stride, source=source, target=target,
-                          beam=beam, length_penalty=length_penalty, tokenize=tokenize, picture=picture,
-                          out=out)  # fmt: skip
+                          beam=beam, picture=picture, out=out)  # fmt: skip
         show_verdict(run, task, task_verdict(run, task, model, options, flags), json)
         return
     if isinstance(model, ImageCaptioner):

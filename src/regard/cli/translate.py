@@ -298,7 +298,7 @@ def predict(
     if type(task).predictions is not Task.predictions:
         from regard.models.fetched import resolve
 
-        options = Options(text=text, second=second, beam=beam, length_penalty=length_penalty)
+        options = Options(text=text, second=second, beam=beam)
         made = task.predictions(model, resolve(run), file, options, flags)
         write_rows(made.rows, out, json, flags, made.unit, made.total)
         return

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from regard.errors import DataError
 from regard.tasks.base import Say, Task
 from regard.words import count
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from regard.objectives.classify import Scores
     from regard.tasks.use import Options, Verdict
     from regard.ticks import Console
@@ -23,7 +23,7 @@ def class_scores(run: "Run", labels: tuple[str, ...], say: Say | None, more: Any
 
     warned: set[str] = set()
 
-    def scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+    def scores(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
         warning = alarm(true, predicted, labels, run.data.balanced)
         if say is not None and warning and warning not in warned:
             say(warning)
@@ -54,6 +54,8 @@ class ClassesOfSamples(Task):
         return FixedSize(run.batch, class_odds(data.train.labels) if run.data.balanced else None)
 
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
+        import numpy as np
+
         majority = np.bincount(data.train.labels, minlength=len(data.labels)).argmax()
         share = float((data.valid.labels == majority).mean())
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
@@ -64,12 +66,14 @@ class ClassesOfSamples(Task):
     evaluate_takes = ("data", "picture")
     things = "samples"  # what is counted: images, clips, rows
 
-    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, np.ndarray]:
+    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, "np.ndarray"]:
         """What to score on: its name, N inputs of `predictor.probabilities`, N true classes."""
         raise NotImplementedError
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Accuracy, F1, confusion and calibration, next to the majority class."""
+        import numpy as np
+
         on, inputs, true = self.test_set(predictor, folder, options.data, console)
         with console.progress(self.things, len(true)):
             probabilities = predictor.probabilities(inputs)
@@ -81,8 +85,8 @@ class ClassesOfSamples(Task):
 
 def class_verdict(
     on: str,
-    probabilities: np.ndarray,
-    true: np.ndarray,
+    probabilities: "np.ndarray",
+    true: "np.ndarray",
     labels: Sequence[str],
     things: str,
     more: dict[str, Any],
@@ -104,8 +108,10 @@ def class_verdict(
     return Verdict(on=on, count=f"{len(true):,} {things}", values=more | scores, text=text)
 
 
-def class_indices(names: Sequence[str], labels: Sequence[str], where: Sequence[str]) -> np.ndarray:
+def class_indices(names: Sequence[str], labels: Sequence[str], where: Sequence[str]) -> "np.ndarray":
     """The numbers of classes by name; `DataError` for one that the model was not trained on, with where it stands."""
+    import numpy as np
+
     at = {label: i for i, label in enumerate(labels)}
     for name, place in zip(names, where, strict=True):
         if name not in at:
@@ -114,9 +120,9 @@ def class_indices(names: Sequence[str], labels: Sequence[str], where: Sequence[s
     return np.array([at[name] for name in names])
 
 
-def class_row(labels: Sequence[str], probabilities: np.ndarray | None, name: str = "label") -> dict[str, Any]:
+def class_row(labels: Sequence[str], probabilities: "np.ndarray | None", name: str = "label") -> dict[str, Any]:
     """The cells of an answer: the likeliest label and the probabilities of all; empty where there is no answer."""
     if probabilities is None:
         return {name: ""} | {f"probability_{label}": "" for label in labels}
     numbers = {f"probability_{x}": round(float(p), 6) for x, p in zip(labels, probabilities, strict=True)}
-    return {name: labels[int(np.argmax(probabilities))], **numbers}
+    return {name: labels[int(probabilities.argmax())], **numbers}

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError
 from regard.tasks import presets
@@ -18,6 +16,7 @@ from regard.train.settings import Optim, Schedule
 from regard.words import count
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
     from regard.data.labelled import PreparedLabels
@@ -193,6 +192,8 @@ class Tag(Classify):
 
     def scores(self, run: "Run", data: "PreparedLabels", say: Say | None) -> "Scores | None":
         """F1 of entities, where the labels are IOB2."""
+        import numpy as np
+
         from regard.evaluate.labels import entity_score, is_iob
 
         labels, marks = data.labels, data.valid["labels"]
@@ -200,7 +201,7 @@ class Tag(Classify):
             return None
         ends = np.cumsum([int((marks[i] >= 0).sum()) for i in range(len(marks))])[:-1]
 
-        def scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+        def scores(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
             names = ([[labels[i] for i in row] for row in np.split(x, ends)] for x in (true, predicted))
             return {"entity_f1": entity_score(*names).f1}
 

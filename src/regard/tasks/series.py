@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.tasks import presets
@@ -18,6 +16,7 @@ from regard.tasks.classes import class_scores
 from regard.words import count
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import nn
 
     from regard.data.series import Curves, SeriesParts
@@ -108,6 +107,7 @@ class FillSeries(Task):
         return {"content": zlib.crc32(data.train.values.tobytes(), zlib.crc32(names.encode()))}
 
     def example(self, run: "Run") -> Any:
+        import numpy as np
         import torch
 
         from regard.data.batch import Samples
@@ -145,7 +145,7 @@ class Series(FillSeries):
         from regard.evaluate.series import balanced_accuracy
         from regard.objectives.classify import ClassifySamples
 
-        def more(true: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
+        def more(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
             return {"balanced_accuracy": balanced_accuracy(true, predicted)}
 
         labels = () if data is None else labels_of(data)
@@ -193,6 +193,8 @@ def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: 
 
 def fitted(run: "Run", train: "Curves", labels: tuple[str, ...]) -> Any:
     """The model's settings with what the data tells: its classes, bands, and the measure of its times."""
+    import numpy as np
+
     data, model = run.data, run.model
     spans = train.times[train.offsets[1:] - 1] - train.times[train.offsets[:-1]]
     span, tick = float(spans.max()), float(np.median(spans / np.maximum(1, train.lengths - 1)))
@@ -243,6 +245,8 @@ class Baseline:
 
 
 def baseline(train: "Curves", test: "Curves") -> Baseline:
+    import numpy as np
+
     from regard.evaluate.series import balanced_accuracy, nearest
 
     true, predicted = np.array(test.labels), np.array(nearest(train, test))
@@ -259,7 +263,7 @@ def class_weights(data: SeriesConfig, labels: tuple[str, ...]) -> list[float]:
     return [given.get(label, 1.0) for label in labels]
 
 
-def probabilities(model: Any, source: "SeriesSource", size: int, device: str) -> np.ndarray:
+def probabilities(model: Any, source: "SeriesSource", size: int, device: str) -> "np.ndarray":
     """N L of the classes."""
     import torch
 

@@ -21,9 +21,6 @@ class Options:
     context: int = 0
     stride: int = 0
     beam: int = 5
-    length_penalty: float = 0.6
-    tokenize: str = "auto"
-    samples: int = 1000  # bootstrap resamples of a comparison
     picture: str = ""
     out: Path | None = None
 
