@@ -231,7 +231,7 @@ def test_a_replayed_dropout_is_another_every_time():
     optimiser, batch = Optimiser(model, Optim(lr=1e-12)), Tokens(ids=torch.randint(0, 97, (8, 33)))
 
     def step(batches, count):
-        loss = objective.marked_loss_sum(model, batches[0]) / count
+        loss = objective.marked_loss_sum(model, batches[0].to("cuda")) / count
         loss.backward()
         return loss.detach(), *optimiser.update(loss.detach())
 

@@ -125,7 +125,8 @@ def run_stack(
     weights = [w.to(x.dtype) for c in cells for w in (c.W_xh, c.W_hh, c.b_h, torch.zeros_like(c.b_h))]
     kernel: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[cells[0].kind]
     before: Any = state if len(state) == 2 else state[0]
-    how = (weights, True, len(cells), drop, drop > 0, False)
+    train = torch.is_grad_enabled()  # cuDNN keeps what backward needs only then, dropout or not
+    how = (weights, True, len(cells), drop, train, False)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*contiguous chunk of memory.*")  # they have names instead
         if lengths is None:
