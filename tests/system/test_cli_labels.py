@@ -90,7 +90,7 @@ def test_it_tells_good_from_bad_and_how_sure_it_is(place):
 
 def test_scores_stand_beside_a_bag_of_words(place):
     told = works("evaluate", "runs/sent", "--picture=sure.png").out
-    assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ guessed" in told and "ECE" in told
+    assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ predicted" in told and "ECE" in told
     assert (place / "sure.png").stat().st_size > 1000
     said = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
     assert "178 of them it was trained on; the score flatters" in said.err
@@ -178,7 +178,7 @@ def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
     told = works("compare", "runs/sent", "runs/sent").out
     assert "on 22 examples: its own held-out examples" in told and "score the same accuracy" in told
     said = regard("finetune", "enc", "classify", "--data=reviews.csv", "--probe", "--lora")
-    assert said.code == 2 and "--probe is for labels, and goes without --lora" in said.err
+    assert said.code == 2 and "--probe goes without --lora" in said.err
 
 
 def test_an_encoder_is_fine_tuned_to_entities(place):

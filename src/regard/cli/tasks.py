@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard.cli.common import SEED, Command, Device, Json
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.tasks.base import Task
@@ -130,6 +131,21 @@ def model_options(task: "Task") -> list[Declared]:
     ]
 
 
+class TaskCommand(Command):
+    """A sub-command that tells an option of another task from one that does not exist."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        from regard.tasks.registry import TASKS
+
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as e:  # typer carries a click of its own, so the class is told by what it knows
+            option = getattr(e, "option_name", "")
+            if any(option.removeprefix("--").replace("-", "_") in task.options for task in TASKS.values()):
+                raise ConfigError(f"{option}: not for the task {self.name}; see: {ctx.command_path} --help") from None
+            raise
+
+
 def command(work: Callable[..., None], name: str, help: str, declared: list[Declared]) -> Any:
     """A command that calls `work` with the context and the values of the declared parameters."""
 
@@ -143,7 +159,7 @@ def command(work: Callable[..., None], name: str, help: str, declared: list[Decl
     run.__signature__ = signature  # pyrefly: ignore
     run.__annotations__ = {"ctx": typer.Context} | {n: hint for n, hint, _ in declared}
     app = typer.Typer(rich_markup_mode=None, add_completion=False, context_settings={"max_content_width": 100})
-    app.command(name, help=help, cls=Command)(run)
+    app.command(name, help=help, cls=TaskCommand)(run)
     return typer.main.get_command(app)
 
 
