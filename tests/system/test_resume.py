@@ -187,13 +187,13 @@ def test_minutes_fix_the_steps_once(tmp_path: Path):
                 raise Stop
             return super().loss_sum(model, batch)
 
-    run = toy_run(steps=0, minutes=0.02, schedule=toy_run().schedule.__class__(kind="linear", warmup=20), eval_every=10)
+    run = toy_run(steps=0, minutes=0.02, schedule=toy_run().schedule.__class__(kind="linear", warmup=20), eval_every=25)
     with pytest.raises(Stop):
         toy_train(tmp_path / "run", run, objective=Passing())
     steps = read_run(tmp_path / "run").steps
     assert steps > 20 and read_run(tmp_path / "run").minutes == 0.02
     assert toy_train(tmp_path / "run", read_run(tmp_path / "run"), resume=True).steps == steps
-    toy_train(tmp_path / "whole", toy_run(steps=steps, minutes=0.02, schedule=run.schedule, eval_every=10))
+    toy_train(tmp_path / "whole", toy_run(steps=steps, minutes=0.02, schedule=run.schedule, eval_every=25))
     ours, whole = outcome(tmp_path / "run"), outcome(tmp_path / "whole")
     assert ours == whole
 
