@@ -159,7 +159,7 @@ def test_the_newer_way_to_write_settings_is_read(embedder, tmp_path):
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": 1, "pooling_mode_cls_token": 1}, r"mean\+cls pooling"),
         ("config_sentence_transformers.json", {"default_prompt_name": "query"}, "the prompt 'query'"),
         ("modules.json", [{"path": "", "type": "x.Transformer"}, {"path": "", "type": "x.Dense"}], "a Dense layer"),
-        ("modules.json", {"no": "list"}, r"modules\.json: cannot be read"),
+        ("modules.json", {"no": "list"}, r"modules\.json cannot be read"),
     ],
 )
 def test_settings_we_do_not_follow_are_refused(embedder, tmp_path, name, value, says):

@@ -122,12 +122,12 @@ def test_for_a_number_that_is_not_known_the_usual_one_of_training_stands_in(mode
 def test_what_is_usual_is_measured_on_what_is_known(config):
     from regard.data.series import Curves
     from regard.data.series_batch import SeriesSource
-    from regard.tasks.series import measure_
+    from regard.tasks.series import standardise_
 
     curves = Curves(["a", "b", "c"], np.array([0, 2, 4, 6]), np.arange(6.0), np.arange(6.0) ** 2, None,
                     np.arange(6) % 2, BANDS, ["a", "b", "c"], np.array([[1.0], [np.nan], [5.0]]))  # fmt: skip
     tokens = build(config).tokens
-    measure_(tokens, SeriesSource(curves, LABELS, 10))
+    standardise_(tokens, SeriesSource(curves, LABELS, 10))
     close(tokens.usual[:, -1], torch.tensor([3.0, math.sqrt(8 / 3)]))
     assert tokens.usual.isfinite().all()
 

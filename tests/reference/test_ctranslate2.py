@@ -10,7 +10,7 @@ import torch
 import transformers
 from ctranslate2.converters import TransformersConverter
 
-from regard import predictors
+from regard import load, predictors
 from regard.data.prepare import PairsConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks import default_run, train_run
@@ -49,7 +49,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def ours(folder) -> predictors.Translator:
-    return predictors.load(folder)
+    return load(folder)
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_one_sentence_exit_code_two_and_nothing_written(toy, line):
     ("line", "word"),
     [
         ("trian", "'train'"),
-        ("train --stepz 3", "--steps"),
+        ("train lm --stepz 3", "--steps"),
         ("compare runs/demo", "RUN"),
         ("train --seeds 0", "--seeds"),
     ],

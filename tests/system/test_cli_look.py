@@ -116,7 +116,7 @@ def test_curves_can_be_watched_while_they_grow(tmp_path, monkeypatch):
     (tmp_path / "my.txt").write_text("the cat sat on the mat.\n" * 300)
     heard, whole = [], log.Log.__call__
     said: list[str] = []
-    monkeypatch.setattr("regard.cli.common.Flags.say", lambda _, text: said.append(text))
+    monkeypatch.setattr("regard.ticks.Console.say", lambda _, text: said.append(text))
 
     def listening(self, event, *rest, **more):
         whole(self, event, *rest, **more)

@@ -105,8 +105,8 @@ def test_what_cannot_be_changed_of_a_trained_model_is_said(place):
 
 
 def test_help_promises_what_finetune_does(place):
-    told = " ".join(works("finetune", "--help").out.split())
-    assert "5, or for labels 3 epochs" in told
+    assert "Train that long. [default: (5)" in " ".join(works("finetune", "runs/x", "lm", "--help").out.split())
+    assert "(3 epochs)" in works("finetune", "runs/x", "tag", "--help").out
     assert finetune_run(Path("runs/x"), "lm", TextConfig(path="my.txt")).minutes == 5
 
 

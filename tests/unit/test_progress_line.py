@@ -4,9 +4,8 @@ import time
 
 import pytest
 
-from regard.cli.common import MOMENT, Flags
 from regard.data.folders import to_stderr
-from regard.ticks import PATIENT, tick
+from regard.ticks import MOMENT, PATIENT, Console, tick
 
 
 @pytest.fixture
@@ -23,13 +22,13 @@ def clock(monkeypatch):
 
 
 def test_a_moment_is_not_worth_a_line(clock, capsys):
-    with Flags().progress("texts", 100):
+    with Console().progress("texts", 100):
         clock((MOMENT / 2, 60), (MOMENT / 4, 40))
     assert capsys.readouterr().err == ""
 
 
 def test_a_log_gets_a_line_now_and_then(clock, capsys):
-    with Flags().progress("texts", 1000):
+    with Console().progress("texts", 1000):
         clock((4.0, 80), (1.0, 20), (PATIENT, 100), (0.1, 1))
     assert capsys.readouterr().err.splitlines() == [
         "texts · 80 of 1,000 · 20/s · 0:46 left",
@@ -41,21 +40,21 @@ def test_a_log_gets_a_line_now_and_then(clock, capsys):
 
 def test_a_terminal_gets_one_line_that_goes_away(clock, capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with Flags().progress("passages"):
+    with Console().progress("passages"):
         clock((4.0, 8), (1.0, 2))
     assert capsys.readouterr().err == "passages · 8 · 2.0/s\r\x1b[Kpassages · 10 · 2.0/s\r\x1b[K"
 
 
 def test_quiet_is_quiet(clock, capsys):
-    with Flags(quiet=True).progress("texts", 10):
+    with Console(quiet=True).progress("texts", 10):
         clock((60.0, 5))
     assert capsys.readouterr().err == ""
 
 
 def test_a_remark_does_not_stick_to_the_line(clock, capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    with Flags().progress("texts"):
+    with Console().progress("texts"):
         clock((4.0, 8))
-        Flags().say("one is empty")
+        Console().say("one is empty")
         to_stderr("another too")
     assert capsys.readouterr().err == "\r\x1b[K".join(["texts · 8 · 2.0/s", "one is empty\nanother too\n"])

@@ -30,7 +30,7 @@ PROBE: Declared = (
     run_option("--probe", type=bool, help="Freeze the encoder and learn a linear map of its states."),
     False,
 )
-RUN = [tasks.MINUTES, tasks.STEPS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
+RUN = [tasks.STEPS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
        tasks.DEVICE, tasks.JSON]  # fmt: skip
 HELP = """Fine-tune a language model on your text, dialogues or summaries, or an encoder on your labels.
 
@@ -68,7 +68,8 @@ class FinetuneGroup(TaskGroup):
 
         summary = task.summary[0].upper() + task.summary[1:]
         text = f"{summary}.\n\n\b\nExamples:\n  regard finetune MODEL {name} --data FILE\n"
-        declared = [*data_options(task), *LORA, *([PROBE] if task.can_probe else []), *RUN]
+        length = tasks.minutes(task.finetune_length)
+        declared = [*data_options(task), *LORA, *([PROBE] if task.can_probe else []), length, *RUN]
         return command(work, name, text, declared)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

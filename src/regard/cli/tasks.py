@@ -22,11 +22,11 @@ def run_option(*names: str, type: Any = str, **how: Any) -> Any:
 
 
 # What every task has. Declared once, for `train` and `finetune`.
-MINUTES: Declared = (
-    "minutes",
-    run_option(type=float | None, metavar="M", min=0, help="Train that long.", show_default="by task and device"),
-    None,
-)
+def minutes(usual: str) -> Declared:
+    how = run_option(type=float | None, metavar="M", min=0, help="Train that long.", show_default=usual)
+    return "minutes", how, None
+
+
 STEPS: Declared = (
     "steps",
     run_option(type=int, metavar="N", min=0, help="Train that many steps instead.", show_default=False),

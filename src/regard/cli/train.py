@@ -17,7 +17,7 @@ from regard.ticks import Console
 if TYPE_CHECKING:
     from regard.train.run import Run
 
-RUN = [tasks.MINUTES, tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
+RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
        tasks.DRY_RUN, tasks.DEVICE, tasks.JSON]  # fmt: skip
 RECIPE: Declared = (
     "recipe",
@@ -73,11 +73,15 @@ class TrainGroup(TaskGroup):
 
         examples = "\n".join(f"  {line}" for line in task.examples)
         text = f"{task.summary[0].upper()}{task.summary[1:]}.\n\n\b\nExamples:\n{examples}\n"
-        return command(work, name, text, [*data_options(task), *model_options(task), *RUN])
+        return command(
+            work, name, text, [*data_options(task), *model_options(task), tasks.minutes(task.usual_length), *RUN]
+        )
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name.endswith(".py"):
-            return command(train_recipe, cmd_name, "Train the runs of a recipe.", [RECIPE, *RUN])
+            return command(
+                train_recipe, cmd_name, "Train the runs of a recipe.", [RECIPE, tasks.minutes("the recipe's"), *RUN]
+            )
         if cmd_name == "--resume":
             return command(resume_run, cmd_name, "Continue a run.", [RESUME, tasks.STUDIO, tasks.DEVICE, tasks.JSON])
         return super().get_command(ctx, cmd_name)

@@ -107,7 +107,8 @@ class Task:
         from regard.train.run import Run
 
         if not any(getattr(data, name, "") for name in ("name", "path", "source")):
-            raise ConfigError(f"train on what? type: {self.examples[0].split('#')[0].rstrip()}")
+            sets = " (ready-made sets: regard data list)" if hasattr(data, "name") else ""
+            raise ConfigError(f"train on what? type: {self.examples[0].split('#')[0].rstrip()}{sets}")
         if not self.archs:
             way = f"regard finetune smollm2-135m {self.name} --data FILE.jsonl"
             raise ConfigError(f"to {self.name}, a pretrained language model is fine-tuned; type: {way}")
@@ -133,6 +134,14 @@ class Task:
     def settings_from_data(self, run: "Run") -> dict[str, Any]:
         """The same after `--set` has changed either: the model goes along with its data."""
         return {"vocab": run.data.vocab} if hasattr(run.data, "vocab") else {}
+
+    @property
+    def usual_length(self) -> str:
+        """How long a run takes on a CPU unless told otherwise, for the help."""
+        run = self.preset(self.arch, "cpu").run
+        return f"{run['minutes']:g} on a CPU" if "minutes" in run else f"{run['epochs']:g} epochs"
+
+    finetune_length = ""  # the same when a model is fine-tuned
 
     def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
         """A good run that starts from the model in the folder `start`, with its tokenizer."""

@@ -41,6 +41,7 @@ class Classify(Task):
     archs = {"transformer": Arch("bert"), **recurrent("rnn_classifier")}
     presets = presets.LABELS
     card = Card(pipeline="text-classification", title="A text classifier", use='classify {} "…"')
+    finetune_length = "3 epochs"
     head = "sequence"
     per_piece = False  # whether every piece has a label
 

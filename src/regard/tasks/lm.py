@@ -36,6 +36,7 @@ class LanguageModelling(Task):
     presets = presets.LANGUAGE
     card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')
     answering = "chat {}"
+    finetune_length = "5"
     longest = 256  # tokens of a row when a model is fine-tuned on a CPU
     prompt = ""  # the template of records, unless the user has one
 

@@ -39,6 +39,7 @@ class FillSeries(Task):
     archs = {"transformer": Arch("series"), **recurrent("rnn_series")}
     presets = presets.SERIES
     card = Card(pipeline="time-series", title="A model of series", use="finetune {} series --data curves.csv")
+    finetune_length = "3"
     labelled = False
     scored = False
 

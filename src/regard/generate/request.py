@@ -1,0 +1,101 @@
+"""What is asked of the engine, and what it gives back."""
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from regard import limits
+from regard.config import at_least
+from regard.errors import ConfigError
+
+BYTES_TOKEN, BYTES_ROW = 64, 4_096  # of memory, about: its id here and there, its random number, its text
+
+
+class Kind(NamedTuple):
+    """What a captured step is made for; numbers that may change between two calls are not part of it."""
+
+    greedy: bool
+    top_k: int
+    top_p: bool
+    min_p: bool
+    penalty: bool
+    logprobs: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How to continue a prompt. Temperature 0 takes the likeliest id at every step."""
+
+    max_tokens: int = 256
+    temperature: float = 1.0
+    top_k: int = 0  # 0: all
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    stop: tuple[str, ...] = ()  # strings, which only `generate/text.py` can see
+    stop_ids: tuple[int, ...] = ()
+    seed: int = 0
+    n: int = 1  # completions of each prompt
+    logprobs: int = 0  # how many of the likeliest ids to tell beside the chosen one's log-probability; 0: neither
+
+    def __post_init__(self):
+        at_least(self, max_tokens=1, temperature=0, top_k=0, min_p=0, n=1, logprobs=0)
+        if not 0 < self.top_p <= 1:
+            raise ConfigError(f"top_p is {self.top_p}; it wants more than 0 and at most 1, which keeps all words")
+        if self.min_p > 1:
+            raise ConfigError(f"min_p is {self.min_p}; it wants at most 1, which keeps only the likeliest word")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise ConfigError(f"repetition_penalty is {self.repetition_penalty}; it wants more than 0, and 1 for none")
+        if self.temperature == math.inf:
+            raise ConfigError("temperature is infinite; it wants a number, 1 for the model's own probabilities")
+        if isinstance(self.stop, str) or not all(self.stop):
+            raise ConfigError(f"stop is {self.stop!r}; it wants a list of texts, none of them empty")
+
+    def check_memory(self, prompts: int) -> None:
+        """Raise `LimitError` where what would be written for so many prompts has no room."""
+        rows = prompts * self.n
+        size = rows * (BYTES_ROW + self.max_tokens * BYTES_TOKEN * (1 + self.logprobs))
+        limits.require(size, f"{rows:,} × {self.max_tokens:,} tokens", "lower --max-tokens or --n")
+
+    @property
+    def kind(self) -> Kind:
+        penalty = self.repetition_penalty != 1
+        if self.temperature == 0:
+            return Kind(True, 0, False, False, penalty, self.logprobs)
+        return Kind(False, self.top_k, self.top_p < 1, self.min_p > 0, penalty, self.logprobs)
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a row has gained since its last event; `finish` is empty while the row goes on."""
+
+    row: int
+    ids: list[int]
+    logprobs: list[float]
+    top: list[list[tuple[int, float]]]
+    finish: str
+    cut: int
+
+
+@dataclass
+class Completion:
+    """One continuation of one prompt, without the id that ended it.
+
+    `finish` is "stop" (an end, a stop id, a stop string) or "length". Log-probabilities are the model's own, whatever
+    the temperature. `cut` ids were dropped from the front of a prompt that was too long for the model.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    finish: str = ""
+    logprobs: list[float] = field(default_factory=list)
+    top: list[list[tuple[int, float]]] = field(default_factory=list)  # of each place, likeliest first
+    cut: int = 0
+
+    def add(self, event: Event) -> None:
+        self.ids += event.ids
+        self.logprobs += event.logprobs
+        self.top += event.top
+        self.finish, self.cut = event.finish, event.cut
+
+    def shorten(self, count: int) -> None:
+        del self.ids[count:], self.logprobs[count:], self.top[count:]
