@@ -138,6 +138,8 @@ class Task:
     @property
     def usual_length(self) -> str:
         """How long a run takes on a CPU unless told otherwise, for the help."""
+        if not self.archs:
+            return self.finetune_length
         run = self.preset(self.arch, "cpu").run
         return f"{run['minutes']:g} on a CPU" if "minutes" in run else f"{run['epochs']:g} epochs"
 
