@@ -97,30 +97,27 @@ def attempt(path: str) -> None:
             continue
 
 
-def harmless(part: Any) -> bool:
-    """Whether this file, or part of one, is made of what cannot take long, cannot grow, and cannot panic."""
+def harmless(known: dict[str, Any]) -> bool:
+    """Whether a file is made of parts that cannot take long, cannot grow, and cannot panic."""
+    try:
+        model = known["model"]
+        joined = model["type"] == "BPE" and not model.get("continuing_subword_prefix")
+        parts = (known.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+        return (joined or model["type"] in ("WordPiece", "WordLevel")) and all(map(part_is_harmless, parts))
+    except (KeyError, TypeError, AttributeError, RecursionError):  # not what it looks like: the child will tell
+        return False
+
+
+def part_is_harmless(part: Any) -> bool:
     if part is None or part in KNOWN:
         return True
-    if not isinstance(part, dict):
-        return False
-    if "model" in part:
-        model = part["model"]
-        return (
-            isinstance(model, dict)
-            and model.get("type") in ("BPE", "WordPiece", "WordLevel")
-            and (model.get("type") != "BPE" or not model.get("continuing_subword_prefix"))
-            and all(harmless(part.get(name)) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
-        )
-    if part.get("type") == "Sequence":
-        return all(harmless(one) for name in INSIDE for one in part.get(name) or ())
-    if part.get("type") == "TemplateProcessing":
-        named = [piece["SpecialToken"]["id"] for piece in pieces(part) if "SpecialToken" in piece]
-        return set(named) <= set(part.get("special_tokens") or ())
-    return part.get("type") in HARMLESS
-
-
-def pieces(template: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*(template.get("single") or ()), *(template.get("pair") or ())]
+    if part["type"] == "Sequence":
+        return all(part_is_harmless(one) for name in INSIDE for one in part.get(name) or ())
+    if part["type"] == "TemplateProcessing":
+        pieces = [*part["single"], *part["pair"]]
+        named = {piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece}
+        return named <= set(part["special_tokens"])
+    return part["type"] in HARMLESS
 
 
 def vocabulary_size(tokenizer: Tokenizer) -> int:
