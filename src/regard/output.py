@@ -7,7 +7,6 @@ followed and kept. A FIFO, a device or an open descriptor (`/dev/stdout`, `>(gzi
 import io
 import os
 import re
-import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -95,7 +94,7 @@ def _is_regular(place: Path) -> bool:
 @contextmanager
 def _replace(place: Path) -> Iterator[BinaryIO]:
     """Written next to its place and moved there when it is complete and on the disk; on any failure, not at all."""
-    draft = place.with_name(f".regard-{secrets.token_hex(8)}.part")
+    draft = place.with_name(f".regard-{os.urandom(8).hex()}.part")
     try:
         with open(draft, "xb") as file:
             if place.exists():

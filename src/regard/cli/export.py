@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from regard.cli.common import Json, show
-from regard.data.folders import user_path
 from regard.errors import CheckpointError
 from regard.ticks import Console
 
@@ -36,6 +35,7 @@ def export(
 
     from regard.checkpoint import write_new_folder
     from regard.config import unknown
+    from regard.data.folders import user_path
     from regard.models.fetched import resolve
     from regard.models.published import load_model
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.common import show
-from regard.data.folders import user_path
 from regard.errors import ConfigError, MissingExtra
 from regard.ticks import Console
 
@@ -20,6 +19,7 @@ def data_config(name: str, data: str, own: dict[str, str]) -> Any:
     """What `--data` and the options beside it say, as the settings of the task."""
     from regard.config import from_dict
     from regard.data.catalog import is_known
+    from regard.data.folders import user_path
     from regard.tasks.registry import get
 
     task = get(name)
@@ -63,6 +63,8 @@ def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None,
 
 def anywhere(data: Any) -> Any:
     """The same files, whichever folder they are looked for from."""
+    from regard.data.folders import user_path
+
     names = [field.name for field in dataclasses.fields(data) if field.metadata.get("file")]
     where: Any = {name: str(user_path(value).absolute()) for name in names if (value := getattr(data, name))}
     return dataclasses.replace(data, **where)

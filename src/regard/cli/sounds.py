@@ -10,7 +10,6 @@ import typer
 from regard.cli.classes import write_rows
 from regard.cli.common import Beam, Device, Json, another, pick_device, show, show_line
 from regard.cli.info import note
-from regard.data.folders import user_path
 from regard.errors import ConfigError, DataError
 from regard.ticks import Console
 
@@ -100,6 +99,7 @@ def sounds_of(clips: "list[Clip]", flags: Console) -> Iterator[tuple["Clip", Any
 def evaluate_transcripts(model: "Transcriber", run: str, data: str, beam: int, json: bool, flags: Console) -> None:
     """The word error rate over a table of files and what is said in them."""
     from regard.data.clips import list_clips
+    from regard.data.folders import user_path
     from regard.data.tables import is_table
     from regard.evaluate.wer import word_errors
 
