@@ -159,6 +159,20 @@ def test_rows_are_classified_scored_and_labelled(place):
     assert np.mean([row["passed"] == row["predicted_passed"] for row in rows]) > 0.9
 
 
+def test_columns_and_categories_the_model_does_not_know_are_named(place):
+    (place / "other.csv").write_text("school,hour\nnorth,3\neast,4\neast,5\n,6\n")
+    said = works("predict", "runs/pass", "other.csv", "--device=cpu")
+    assert "no column 'hours': taken for its mean" in said.err and len(said.lines) == 5
+    assert (
+        "'school': 2 of 4 rows hold what was never met in training, and count as none of its values: 'east'" in said.err
+    )
+    assert "never met" in works("classify", "runs/pass", "hours=3, school=east", "--device=cpu").err
+    (place / "wrong.csv").write_text("a,b\n1,2\n")
+    said = regard("predict", "runs/pass", "wrong.csv", "--out=none.csv", "--device=cpu")
+    assert said.code == 2 and "expected hours, school" in said.err and not (place / "none.csv").exists()
+    assert works("predict", "runs/pass", "students.csv", "--device=cpu").err == ""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

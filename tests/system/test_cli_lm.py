@@ -52,6 +52,16 @@ def test_it_learned_its_text_and_says_how_well(place):
     assert "bits per byte" in works("info", "runs/x").out and "perplexity" in works("info", "runs/x").out
 
 
+def test_a_language_model_scored_on_what_it_was_trained_on_is_said_to_be(place):
+    said = works("evaluate", "runs/x", "--data=my.txt")
+    assert said.lines[-1] == "warning: 200 of these 200 passages were in the training data; the score flatters"
+    assert json.loads(works("evaluate", "runs/x", "--data=my.txt", "--json").out)["seen_in_training"] == 200
+    (place / "other.txt").write_text("a line of another text, which is long enough to compare.\n" * 20)
+    assert "training data" not in works("evaluate", "runs/x", "--data=other.txt").out
+    said = works("train", "lm", "--data=my.txt", "--valid=my.txt", "--tokens=bytes", *SMALL, "--steps=1", "--name=same")
+    assert "warning: 200 of 200 validation passages are in the training data too" in said.err
+
+
 def test_generate_is_greedy_seeded_stopped_and_streamed(place):
     greedy = works("generate", "runs/x", "the cat", "--temperature=0", "--max-tokens=16").out
     assert greedy.startswith("the cat sat on the mat.")

@@ -212,6 +212,26 @@ def test_evaluate_without_files_takes_the_runs_own_and_notes_the_score(toy):
     assert "beam 2" in told and "BLEU" in told and "encoder" in told
 
 
+def test_a_translator_scored_on_what_it_was_trained_on_is_said_to_be(toy, tmp_path):
+    said = works("evaluate", "runs/demo", "--source=train.en", "--target=train.fr", "--beam=1")
+    assert said.lines[-1] == "warning: 183 of these 183 sentences were in the training data; the score flatters"
+    (tmp_path / "mixed.en").write_text("".join(f"{s}\n" for s, _ in sentences()[50:70]))
+    (tmp_path / "mixed.fr").write_text("".join(f"{t}\n" for _, t in sentences()[50:70]))
+    files = [f"--source={tmp_path}/mixed.en", f"--target={tmp_path}/mixed.fr"]
+    assert json.loads(works("evaluate", "runs/demo", *files, "--beam=1", "--json").out)["seen_in_training"] == 10
+    clean = works("evaluate", "runs/demo", "--source=test.en", "--target=test.fr", "--beam=1").out
+    assert "training data" not in clean
+
+
+def test_references_without_a_word_are_refused_or_counted(toy, tmp_path):
+    (tmp_path / "none.fr").write_text("\n" * 60)
+    said = regard("evaluate", "runs/demo", "--source=test.en", f"--target={tmp_path}/none.fr")
+    assert said.code == 2 and "all 60 references are empty" in said.err and said.out == ""
+    (tmp_path / "some.fr").write_text("".join(t + "\n" for _, t in sentences()[:20]) + " \n" * 40)
+    said = works("evaluate", "runs/demo", "--source=test.en", f"--target={tmp_path}/some.fr", "--beam=1")
+    assert "40 of 60 references are empty" in said.err
+
+
 def test_compare_tells_better_from_worse(toy):
     works(*train_words(toy), "--steps=20", "--set=eval_every=20", "--name=short")
     said = works(

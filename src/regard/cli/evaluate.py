@@ -110,7 +110,7 @@ def evaluate(
       regard evaluate runs/sent --data dev.csv --picture sure.png
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
-    from regard.evaluate.bleu import score
+    from regard.evaluate.bleu import check_equal, empty_references, score
     from regard.predictors import (
         Embedder,
         Filler,
@@ -161,6 +161,9 @@ def evaluate(
         return
     tokenize = pick_tokenize(run, tokenize)
     what, sources, references = test_set(run, source, target)
+    check_equal(sources, references)
+    if empty := empty_references(references):
+        flags.say(f"{empty:,} of {len(references):,} references are empty; no translation scores anything there")
     flags.say(f"translating {len(sources):,} sentences of {what}")
     with flags.progress("sentences", len(sources)):
         texts = _best(model, sources, beam, length_penalty)
@@ -168,11 +171,39 @@ def evaluate(
     if out is not None:
         write_lines((text + "\n" for text in texts), out, flags)
     found = {"run": run, "on": what, "beam": beam, "length_penalty": length_penalty, **dataclasses.asdict(result)}
+    seen, warning = seen_sentences(Path(run), sources)
+    found |= {"seen_in_training": seen}
     note_score(Path(run), found)
     if json:
         show(found)
     else:
-        print(f"{run} on {what}, beam {beam}\n{result}")
+        print("\n".join(filter(None, [f"{run} on {what}, beam {beam}", str(result), warning])))
+
+
+def seen_sentences(run: Path, sources: list[str]) -> tuple[int | None, str]:
+    """How many sentences the run was trained on, and that in words; None: nobody knows."""
+    from regard.data.overlap import evaluation_warning
+    from regard.data.prepare import seen_in_training
+    from regard.tasks.plan import read_run
+
+    if not (run / "run.json").is_file():
+        return None, ""
+    seen = seen_in_training(read_run(run).data, sources)
+    return seen, evaluation_warning(seen, len(sources), "sentences")
+
+
+def seen_passages(run: Path, data: str, unit: str, tokenizer: Any) -> tuple[int | None, str]:
+    """The same of a text, whose passages are compared, or of records."""
+    from regard.data.overlap import evaluation_warning
+    from regard.data.text import scored_passages, seen_in_training
+    from regard.tasks.plan import read_run
+
+    if not data or not (run / "run.json").is_file():
+        return None, ""
+    config = read_run(run).data
+    passages = scored_passages(Path(data), config.template)
+    seen = seen_in_training(config, passages, tokenizer)
+    return seen, evaluation_warning(seen, len(passages), unit)
 
 
 def task_verdict(run: str, task: "Task", model: Any, options: "Options", console: Console) -> "Verdict":
@@ -222,11 +253,13 @@ def evaluate_text(model: "Writer", run: str, data: str, context: int, stride: in
     if model.template and data and text.records:  # a model that was taught to answer is also judged by its answers
         noted |= (told := rouge_of_answers(model, data, flags))
         said = "".join(f"\n{name}: ROUGE-L {told[key]:.1f}" for key, name in ROUGE.items())
+    seen, warning = seen_passages(folder, data, "records" if text.records else "passages", model.tokenizer)
+    noted |= {"seen_in_training": seen}
     note(folder, noted)
     if json:
         show({"run": run, **noted})
     else:
-        print(f"{run} on {what}\n{found}{said}")
+        print("\n".join(filter(None, [f"{run} on {what}", f"{found}{said}", warning])))
 
 
 def rouge_of_answers(model: "Writer", data: str, flags: Console) -> dict[str, float]:
@@ -429,7 +462,8 @@ def pick_tokenize(run: str, tokenize: str) -> str:
 
 
 def note_score(run: Path, found: dict[str, Any]) -> None:
-    keep = ("on", "beam", "length_penalty", "bleu", "bleu_low", "bleu_high", "chrf", "sentences", "signature")
+    keep = ("on", "beam", "length_penalty", "bleu", "bleu_low", "bleu_high", "chrf", "sentences", "signature",
+            "seen_in_training")  # fmt: skip
     note(run, {k: found[k] for k in keep})
 
 

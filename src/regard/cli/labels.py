@@ -84,7 +84,8 @@ def classify(
         if isinstance(model, ImageClassifier):
             answer = classify_image(model, text, attention, ctx.obj)
         else:
-            answer = classify_row(model, text) if isinstance(model, RowClassifier) else classify_clip(model, text)
+            rows = isinstance(model, RowClassifier)
+            answer = classify_row(model, text, ctx.obj) if rows else classify_clip(model, text)
         show_answer(answer, json)
         return
     if not isinstance(model, Classifier):

@@ -18,6 +18,7 @@ from regard.errors import DataError
 REACH = 400  # samples a frame looks at: 25 ms
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # of a WAV's format tag
 STREAMED = 0x7FFF_0000  # a size as large as this was written before the sound was: what is there counts
+LOUDEST = 2.0**31  # of a sample; floats are within ±1 as a rule, or as large as integers of 32 bits
 ZEROS = 32  # zero crossings of the sinc on each side, when resampling
 SLOWEST, FASTEST = 1_000, 384_000  # samples a second that a file may have
 TABLE = 1 << 22  # weights worked out, or applied, at once
@@ -71,10 +72,10 @@ def read_wav(data: bytes, where: str) -> tuple[Tensor, int]:
     sound = chunks[b"data"][: count * frame]
     if not sound:
         raise DataError(f"{where} holds no sound")
-    samples = torch.from_numpy(DECODERS[tag, bits](sound).astype(np.float32)).view(-1, channels).mean(1)
-    if not samples.isfinite().all():
-        raise DataError(f"{where} holds samples that are no numbers; it is damaged")
-    return samples, rate
+    samples = DECODERS[tag, bits](sound)
+    if bad := int((~(np.abs(samples) <= LOUDEST)).sum()):  # NaN is not below anything
+        raise DataError(f"{where}: {bad:,} of {len(samples):,} samples are not finite or far too large; it is damaged")
+    return torch.from_numpy(samples.astype(np.float32)).view(-1, channels).mean(1), rate
 
 
 def _int24(data: bytes) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from regard import limits
-from regard.data import fetch, fingerprint, split
+from regard.data import fetch, fingerprint, overlap, split
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.folders import Say, to_stderr, user_path
@@ -72,6 +72,7 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
     else:
         held, more = captioned(valid, valid_images or images, config, say)
         notes, files = notes + more, fingerprint.combined([str(files), str(held.files)])
+        notes += overlap.validation_warning(overlap.count(digests(held), digests(train)), len(held), "images")
     texts = [c for captions in train.captions for c in captions]
     tokenizer = BPE.train(texts, config.vocab)
     pieces = tokenizer.encode_batch(texts)
@@ -153,10 +154,14 @@ class opened:
             self.tar.close()
 
 
+def digests(part: Captioned) -> list[bytes]:
+    """What stands for the pixels of each image."""
+    return [split.digest(np.ascontiguousarray(x).tobytes()) for x in part.pixels]
+
+
 def hold_out(part: Captioned, config: CaptionsConfig) -> tuple[Captioned, Captioned]:
     """Some images with all their captions."""
-    digests = [split.digest(np.ascontiguousarray(x).tobytes()) for x in part.pixels]
-    aside = split.hold_out(digests, None, config.held_out, "images", rule=config.split_rule)
+    aside = split.hold_out(digests(part), None, config.held_out, "images", rule=config.split_rule)
     captions = split.parts(part.captions, aside)
     rows = (np.flatnonzero(aside == side) for side in (False, True))
     train, valid = (Captioned(Chosen(part.pixels, some), told) for some, told in zip(rows, captions, strict=True))

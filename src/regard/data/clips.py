@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data import fetch, fingerprint, split
+from regard.data import fetch, fingerprint, overlap, split
 from regard.data.audio import HOP, RATE, load_wav, log_mel, read_wav, resample
 from regard.data.batch import Samples
 from regard.data.files import read_tar
@@ -18,7 +18,7 @@ from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import LEGACY_SPLIT, AudioConfig
 from regard.data.tables import LABELS, is_table, read_table
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, RegardError
 
 FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
 TARS = (".tar", ".tar.gz", ".tgz")
@@ -141,15 +141,22 @@ def load_clips(config: AudioConfig, say: Say = to_stderr) -> ClipData:
         raise DataError(
             f"no clip of the class {labels[min(lost)]!r} can be read" + "".join(f"; {n}" for n in notes[:1])
         )
-    return ClipData(labels, heard, aside, tuple(notes), fingerprint_of([*train, *valid], config), how)
+    if not len(aside):
+        raise DataError(f"no clip to validate on can be read; {notes[-1]}" if valid else "no clip to validate on")
+    sums = digests([*train, *valid], config)
+    if not how:
+        shared = overlap.count(sums[len(train) :], sums[: len(train)])
+        notes += overlap.validation_warning(shared, len(valid), "clips")
+    # of the sounds and their classes, not of their names: a folder may be moved
+    files = fingerprint.combined(sums, [clip.label for clip in (*train, *valid)])
+    return ClipData(labels, heard, aside, tuple(notes), files, how)
 
 
-def fingerprint_of(clips: Sequence[Clip], config: AudioConfig) -> int:
-    """Of the sounds and their classes, not of their names: a folder may be moved."""
+def digests(clips: Sequence[Clip], config: AudioConfig) -> list[str]:
+    """The SHA-256 of each file."""
     lying = [Path(clip.file) for clip in clips if clip.data is None]
     found = iter(fingerprint.digests(config.path or config.name, lying))
-    sounds = [next(found) if clip.data is None else hashlib.sha256(clip.data).hexdigest() for clip in clips]
-    return fingerprint.combined(sounds, [clip.label for clip in clips])
+    return [next(found) if clip.data is None else hashlib.sha256(clip.data).hexdigest() for clip in clips]
 
 
 def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip], str]:
@@ -190,7 +197,7 @@ def pictures(clips: Sequence[Clip], labels: Sequence[str], config: AudioConfig, 
     for clip in clips:
         try:
             sound = clip.sound()
-        except DataError as e:
+        except RegardError as e:  # damaged, or too long for the memory
             bad.append(str(e))
             continue
         cut += len(sound) > config.frames * HOP

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from regard.data import split
+from regard.data import overlap, split
 from regard.data.batch import Samples
 from regard.data.cells import is_missing, is_number, to_number, usable
 from regard.data.folders import user_path
@@ -19,6 +20,7 @@ from regard.data.tables import LABELS, Table, read_table
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import read_json
 
+SHOWN = 5  # names in a message
 MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
 FILE = "columns.json"
 
@@ -102,7 +104,9 @@ def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData
         other = read_table(user_path(config.valid), (label,))
         train, train_names = rows, names
         valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"))
+        shared = overlap.count([tuple(sorted(r.items())) for r in valid], (tuple(sorted(r.items())) for r in train))
     else:
+        shared = 0
         digests = [split.digest("\t".join(row.values())) for row in rows]
         aside = split.hold_out(digests, names, config.held_out, "rows", rule=config.split_rule)
         train, valid = split.parts(rows, aside)
@@ -114,8 +118,11 @@ def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData
         raise DataError(f"the class {min(odd)!r} is not among those trained on: {', '.join(labels)}")
     names = [name for name in table.columns if name != label]
     columns, notes = (columns, []) if columns else infer_columns(names, train)
+    notes += overlap.validation_warning(shared, len(valid), "rows")
     if not columns:
         raise DataError(f"{path}: no column can be read as numbers or categories; {'; '.join(notes)}")
+    if config.valid:
+        notes += [f"validation: {line}" for line in unlike_training(columns, valid)]
     at = {name: i for i, name in enumerate(labels)}
     train_part, valid_part = (
         Rows(encode(columns, part), np.array([at[name] for name in classes], np.int64))
@@ -161,6 +168,23 @@ def encode(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> np.n
     if not rows:
         return np.zeros((0, sum(c.width for c in columns)), np.float32)
     return np.concatenate([c.encode([row.get(c.name, "") for row in rows]) for c in columns], 1).astype(np.float32)
+
+
+def unlike_training(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> list[str]:
+    """What of these rows the model cannot use as it learned to: columns that are missing, and categories never met."""
+    there = {name for row in rows for name in row}
+    missing = [c for c in columns if c.name not in there]
+    if len(missing) == len(columns):
+        names = ", ".join(c.name for c in columns[:SHOWN]) + ", …" * (len(columns) > SHOWN)
+        raise DataError(f"none of the columns this model was trained on is there; expected {names}")
+    notes = [f"no column {c.name!r}: taken for {'none of its values' if c.values else 'its mean'}" for c in missing]
+    for c in columns:
+        met = Counter(cell for row in rows if not is_missing(cell := row.get(c.name, "").strip()))
+        if c.values and (strange := {cell: n for cell, n in met.items() if cell not in c.values}):
+            names = ", ".join(map(repr, list(strange)[:SHOWN])) + ", …" * (len(strange) > SHOWN)
+            notes.append(f"{c.name!r}: {sum(strange.values()):,} of {len(rows):,} rows hold what was never met in "
+                         f"training, and count as none of its values: {names}")  # fmt: skip
+    return notes
 
 
 def write_columns(folder: Path, label: str, columns: Sequence[Column]) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from regard import limits
-from regard.data import fingerprint, split
+from regard.data import fingerprint, overlap, split
 from regard.data.augment import Augment, augmented
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
@@ -161,6 +161,8 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
         raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")
     learned = [image for part in ("train", "valid") for image in listed.get(part, [])]
     sums = fingerprint.digests(config.path, [image.path for image in learned])
+    shared = overlap.count(held := sums[len(listed["train"]) :], sums[: len(listed["train"])])
+    notes += overlap.validation_warning(shared, len(held), "images")
     files = fingerprint.combined(sums, [image.label for image in learned])
     return same_channels(found), labels, tuple(notes), files
 

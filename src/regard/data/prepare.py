@@ -3,14 +3,15 @@
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from regard.config import to_dict
-from regard.data import fetch, split, store
+from regard.data import fetch, overlap, split, store
+from regard.data.catalog import find
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.pairs import PairFiles, clean, read_pairs
 from regard.data.settings import LEGACY_SPLIT, PairsConfig
@@ -113,6 +114,19 @@ def describe(manifest: dict[str, Any]) -> str:
     if r["overlap_sources"] > r["overlap_pairs"]:
         lines.append(f"note: {r['overlap_sources']:,} training pairs have a source that is in valid")
     return "\n".join(lines)
+
+
+def seen_in_training(config: PairsConfig, sources: Sequence[str]) -> int | None:
+    """How many of these sentences the run with these settings was trained to translate; None: its data is gone."""
+    try:
+        if config.name and fetch.local(find(config.name)) is None:
+            return None
+        files = locate(config)
+        held_out = _Survey(files, config.split_rule).held_out
+        trained = (source for _, source, _ in _Reader(files, config.max_words, held_out))
+        return overlap.count([clean(source) for source in sources], trained)
+    except DataError:
+        return None
 
 
 # Building

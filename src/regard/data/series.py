@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from regard.data import split
+from regard.data import overlap, split
 from regard.data.arrays import read_arrays
 from regard.data.cells import usable
 from regard.data.fetch_series import SeriesFiles, get_series
@@ -345,7 +345,9 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
         say(f"one example only, which is never held out: {', '.join(sorted(lonely)[:12])}")
     valid = user_path(config.valid) if config.valid else files.valid
     if valid is not None:
-        train, held = curves, read_series(valid, config, files.labels, labelled)
+        train, held = curves, with_bands(read_series(valid, config, files.labels, labelled), curves.band_names)
+        for line in overlap.validation_warning(overlap.count(digests(held), digests(train)), len(held), "series"):
+            say(line)
     else:
         aside = held_out(curves, config)
         train, held = (part(curves, np.flatnonzero(aside == side).tolist()) for side in (False, True))
@@ -370,12 +372,16 @@ def held_out(curves: Curves, config: SeriesConfig) -> np.ndarray:
     labels = curves.labels or [""] * len(curves)
     if config.split_rule == LEGACY_SPLIT:
         return split.legacy_folds([split.digest(name) for name in curves.ids], labels, config.folds, config.fold)
+    return split.hold_out(digests(curves), labels, 1 / config.folds, "series", config.fold)
+
+
+def digests(curves: Curves) -> list[bytes]:
+    """What stands for the points of each series."""
     columns = [x for x in (curves.times, curves.values, curves.bands) if x is not None]
-    digests = [
+    return [
         split.digest(b"".join(x[start:stop].tobytes() for x in columns))
         for start, stop in itertools.pairwise(curves.offsets)
     ]
-    return split.hold_out(digests, labels, 1 / config.folds, "series", config.fold)
 
 
 def fitting(curves: Curves, bands: tuple[str, ...], classes: Sequence[str]) -> Curves:

@@ -302,22 +302,21 @@ def prepare(
     doing: str,
     report: Callable[[Store], str] | None = None,
 ) -> Store:
-    """The store of this fingerprint: found ready in the cache, or built there, whole or not at all, and reported.
+    """The store of this fingerprint: found ready in the cache, or built there, whole or not at all; reported each time.
 
     `build` writes the parts and returns the rest of the manifest.
     """
     folder = cache_folder() / "prepared" / f"{fingerprint}.{FORMAT}"
-    if (ready := find(folder)) is not None:
-        return ready
-    say(f"preparing: {doing} ...")
-    with building(folder) as temporary:
-        writer = StoreWriter(temporary)
-        writer.finish(build(writer))
-    built = find(folder)
-    assert built is not None
+    if (ready := find(folder)) is None:
+        say(f"preparing: {doing} ...")
+        with building(folder) as temporary:
+            writer = StoreWriter(temporary)
+            writer.finish(build(writer))
+        ready = find(folder)
+        assert ready is not None
     if report is not None:
-        say(report(built))
-    return built
+        say(report(ready))
+    return ready
 
 
 def find(folder: Path) -> Store | None:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from regard.config import to_dict
-from regard.data import fetch, split, store
+from regard.data import fetch, overlap, split, store
+from regard.data.catalog import find
 from regard.data.documents import Documents, is_jsonl, pieces
 from regard.data.files import ending
 from regard.data.folders import Say, to_stderr, user_path
@@ -117,7 +118,27 @@ def describe(ready: Store) -> str:
         "unanswered": ("dropped", "nothing of the answer is left, or it was empty"),
         "cut": ("cut", f"longer than {manifest['config']['max_length']} tokens (--set data.context=…)"),
     }
-    return "\n".join([line, *(f"{did} {r[key]:,}: {why}" for key, (did, why) in reasons.items() if r[key])])
+    lines = [line, *(f"{did} {r[key]:,}: {why}" for key, (did, why) in reasons.items() if r[key])]
+    shared, compared = r.get("shared", 0), r.get("compared", 0)  # older stores did not compare
+    return "\n".join([*lines, *overlap.validation_warning(shared, compared, "records" if records else "passages")])
+
+
+def seen_in_training(config: TextConfig, scored: Sequence[str], tokenizer: TextTokenizer) -> int | None:
+    """How many passages or records of `scored` the run with these settings was trained on; None: its data is gone."""
+    try:
+        if config.name and fetch.local_text(find(config.name)) is None:
+            return None
+        files = text_files(config)
+        return overlap.count(scored, _corpus(config, files, tokenizer).passages("train"))
+    except DataError:
+        return None
+
+
+def scored_passages(path: Path, template: str) -> list[str]:
+    """A text or a JSONL file as `seen_in_training` compares it."""
+    if _kind(path, template) == "records":
+        return [plain(record) for record in read_records(path, template) if isinstance(record, Record)]
+    return list(overlap.passages(Documents([path])))
 
 
 # Which files
@@ -164,10 +185,7 @@ def _given(folder: str) -> TextTokenizer:
 def _build(
     config: TextConfig, files: Files, hashes: dict[str, Any], given: TextTokenizer | None, writer: StoreWriter
 ) -> dict[str, Any]:
-    kinds = {_kind(path, config.template) for path in (*files["train"], *files["valid"])}
-    if len(kinds) > 1:
-        raise DataError("plain text and records cannot be mixed; the held-out file must have the training file's form")
-    corpus = _Records(config, files, given) if kinds == {"records"} else _Text(config, files, given)
+    corpus = _corpus(config, files, given)
     tokenizer = corpus.tokenizer
     tokenizer.save(writer.folder)
     columns, tokens = corpus.columns(store.id_type(tokenizer.size)), {}
@@ -186,7 +204,11 @@ def _build(
             f"{where}: too little text, {tokens['train']:,} tokens to train on and "
             f"{tokens['valid']:,} held out; give more, or held-out text of its own: --valid FILE"
         )
-    names = ("documents", "characters", "empty", "cut", "unanswered", "learned", "valid_bytes", "valid_words")
+    if files["valid"]:
+        held_out = list(corpus.passages("valid"))
+        corpus.report.update(shared=overlap.count(held_out, corpus.passages("train")), compared=len(held_out))
+    names = ("documents", "characters", "empty", "cut", "unanswered", "learned", "valid_bytes", "valid_words",
+             "shared", "compared")  # fmt: skip
     return {
         "kind": corpus.kind,
         "config": to_dict(config),
@@ -194,6 +216,13 @@ def _build(
         "vocab": tokenizer.size,
         "report": {name: corpus.report[name] for name in names},
     }
+
+
+def _corpus(config: TextConfig, files: Files, given: TextTokenizer | None) -> "_Text | _Records":
+    kinds = {_kind(path, config.template) for path in (*files["train"], *files["valid"])}
+    if len(kinds) > 1:
+        raise DataError("plain text and records cannot be mixed; the held-out file must have the training file's form")
+    return _Records(config, files, given) if kinds == {"records"} else _Text(config, files, given)
 
 
 def _kind(path: Path, template: str) -> str:
@@ -240,6 +269,9 @@ class _Text:
                     )
         train = (piece for piece in pieces(self.parts["train"]) if piece)
         self.tokenizer = given or _learn(config, characters, train, total)
+
+    def passages(self, part: str) -> Iterator[str]:
+        return overlap.passages(self.parts[part])
 
     @staticmethod
     def columns(ids: np.dtype) -> dict[str, Column]:
@@ -290,6 +322,9 @@ class _Records:
             return self._read(self.files[part])
         every, held = enumerate(self._read(self.files["train"])), part == "valid"
         return (r for n, r in every if ((-n if self.legacy else split.hash64(plain(r))) <= self.cut) == held)
+
+    def passages(self, part: str) -> Iterator[str]:
+        return map(plain, self._part(part))
 
     @staticmethod
     def columns(ids: np.dtype) -> dict[str, Column]:

@@ -150,3 +150,10 @@ def check_equal(hypotheses: Sequence[str], references: Sequence[Any]) -> None:
         )
     if not references:
         raise DataError("nothing to score: the files hold no sentence")
+    if empty_references(references) == len(references):
+        raise DataError(f"all {len(references):,} references are empty; a score compares with them: is that the file?")
+
+
+def empty_references(references: Sequence[Any]) -> int:
+    """How many sentences have no reference but white space."""
+    return sum(not any(one.strip() for one in ([r] if isinstance(r, str) else r)) for r in references)

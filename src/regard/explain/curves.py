@@ -74,7 +74,7 @@ def results_table(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     for label, runs in groups.items():
         cells = []
         for name in names:
-            values = [run[name] for run in runs if name in run]
+            values = [run[name] for run in runs if run.get(name) is not None]  # a loss may have been NaN
             cells.append(str(summarise(values)) if values else "–")
         rows.append([label, str(len(runs)), *cells])
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

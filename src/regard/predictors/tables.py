@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from regard.config import unknown
-from regard.data.features import encode, read_columns
+from regard.data.features import encode, read_columns, unlike_training
 from regard.predictors.labeller import Answer
 
 
@@ -19,6 +19,10 @@ class RowClassifier:
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.labels: tuple[str, ...] = model.config.labels
         self.label, self.columns = read_columns(folder)
+
+    def unlike_training(self, rows: Sequence[Mapping[str, str]]) -> list[str]:
+        """What of these rows it cannot use as it learned to, in words."""
+        return unlike_training(self.columns, rows)
 
     @torch.inference_mode()
     def probabilities(self, rows: Sequence[Mapping[str, str]] | np.ndarray) -> np.ndarray:

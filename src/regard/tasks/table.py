@@ -85,8 +85,10 @@ class Table(ClassesOfSamples):
             valid = load_table(self.own_data(folder, "--data FILE"), predictor.columns).valid
             return "its own validation rows", valid.features, valid.labels
         table = read_table(Path(data), (predictor.label,))
-        names = table.labels(table.find(predictor.label, (), "label"))
-        return data, named_rows(table), class_indices(names, predictor.labels, [data] * len(names))
+        names, rows = table.labels(table.find(predictor.label, (), "label")), named_rows(table)
+        for line in predictor.unlike_training(rows):
+            console.say(line)
+        return data, rows, class_indices(names, predictor.labels, [data] * len(names))
 
     def predictions(
         self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
@@ -98,6 +100,8 @@ class Table(ClassesOfSamples):
 
         table = read_table(file, [c.name for c in predictor.columns])
         rows = named_rows(table)
+        for line in predictor.unlike_training(rows):
+            console.say(line)
         name = f"predicted_{predictor.label}" if predictor.label in table.columns else predictor.label
         answers = predictor.probabilities(rows)
         cells = ({**row, **class_row(predictor.labels, p, name)} for row, p in zip(rows, answers, strict=True))

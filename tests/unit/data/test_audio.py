@@ -70,13 +70,20 @@ def test_a_size_that_was_not_known_when_it_was_written_means_all_that_is_there()
         (riff(85, 1, 16000, 16, b"\0" * 8), "format 85; we read PCM"),
         (riff(1, 1, 0, 16, b"\0" * 8), "at 0 Hz"),
         (riff(1, 1, 16000, 16, b""), "holds no sound"),
-        (riff(3, 1, 16000, 32, struct.pack("<f", math.nan)), "no numbers"),
+        (riff(3, 1, 16000, 32, struct.pack("<4f", math.nan, 0, math.inf, 1)), "x.wav: 2 of 4 samples are not finite"),
+        (riff(3, 1, 16000, 32, struct.pack("<2f", 1, 1e19)), "1 of 2 samples are not finite or far too large"),
+        (riff(3, 1, 16000, 64, struct.pack("<2d", -1e300, 1e300)), "2 of 2 samples are not finite or far too large"),
         (riff(1, 1, 16000, 16, b"\0\0")[:36], "without sound"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_words(data, said):
     with pytest.raises(DataError, match=said):
         read_wav(data, "x.wav")
+
+
+def test_the_loudest_float_still_has_a_finite_picture():
+    sound, _ = read_wav(riff(3, 1, 16000, 32, struct.pack("<2f", 2.0**31, -(2.0**31)) * 800), "x.wav")
+    assert log_mel(sound).isfinite().all()
 
 
 def test_a_file_that_is_not_there_and_a_folder(tmp_path):

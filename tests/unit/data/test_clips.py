@@ -123,6 +123,19 @@ def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
     assert by_class[0] > by_class[1] + 3  # high is high
 
 
+def test_a_clip_too_long_for_the_memory_is_passed_over_and_one_part_must_be_left(folder, tmp_path_factory, monkeypatch):
+    """A file of a megabyte with a budget of half that; and a validation folder of which nothing can be read."""
+    monkeypatch.setenv("REGARD_MEMORY", "500K")
+    (folder / "low" / "huge.wav").write_bytes(tone(200, 60.0))
+    data = load_clips(AudioConfig(path=str(folder), mels=12), quiet)
+    assert "passed over 1 of" in data.report() and "huge.wav would need" in data.report()
+    other = tmp_path_factory.mktemp("valid")
+    (other / "low").mkdir()
+    (other / "low" / "bad.wav").write_bytes(b"")
+    with pytest.raises(DataError, match=r"no clip to validate on can be read; passed over 1 of 1 clips; .*bad\.wav"):
+        load_clips(AudioConfig(path=str(folder), valid=str(other), mels=12), quiet)
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [

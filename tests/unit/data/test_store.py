@@ -72,7 +72,7 @@ def test_ragged_of_lists_in_memory():
     assert len(Ragged.of([])) == 0
 
 
-def test_prepare_builds_once_and_reports_what_it_built(cache):
+def test_prepare_builds_once_and_reports_each_time(cache):
     said, built = [], []
 
     def build(writer: StoreWriter) -> dict:
@@ -85,7 +85,7 @@ def test_prepare_builds_once_and_reports_what_it_built(cache):
         return store.prepare(store.key("toy", 1), build, said.append, "counting", lambda s: s.manifest["report"])
 
     first, second = prepare(), prepare()
-    assert first == second and len(built) == 1 and said == ["preparing: counting ...", "one row"]
+    assert first == second and len(built) == 1 and said == ["preparing: counting ...", "one row", "one row"]
     assert first.content == int(store.key("toy", 1), 16) and first.folder.parent == cache / "prepared"
     assert first.part("train")["label"][:].tolist() == [7]
 

@@ -89,6 +89,8 @@ def test_unequal_empty_and_unknown_are_said():
         bleu.score(OUTPUT[:3], REFERENCES[:4])
     with pytest.raises(DataError, match="no sentence"):
         bleu.score([], [])
+    with pytest.raises(DataError, match="all 1,000 references are empty"):
+        bleu.score(["a"] * 1000, ["", " "] * 500)
     with pytest.raises(ConfigError, match="'13a'"):
         bleu.quick(OUTPUT, REFERENCES, tokenize="13b")
 

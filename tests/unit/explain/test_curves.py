@@ -31,6 +31,7 @@ def test_the_table_has_a_row_for_each_group_and_a_dash_for_what_is_missing():
     assert rows[0] == ["runs", "bleu", "chrf"]
     assert rows[1] == ["lstm", "2", "21.00", "±", "1.41", "–"]
     assert rows[2] == ["transformer", "1", "30.00", "50.00"]
+    assert curves.results_table({"gru": [{"bleu": None}]}).split() == ["runs", "bleu", "gru", "1", "–"]
 
 
 def test_a_line_cut_short_and_values_that_are_no_number_are_left_out(tmp_path):

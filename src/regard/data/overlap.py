@@ -1,0 +1,55 @@
+"""How much of what a model is scored on it was trained on: a score of what it has seen flatters, and that is said."""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+
+from regard.data.documents import Flow
+from regard.data.pairs import clean
+from regard.data.sentences import sentences
+
+SHORT = 25  # characters; a passage of fewer comes twice by chance
+LONG = 300  # characters; a longer line is compared sentence by sentence
+
+
+def count(scored: Sequence[Hashable], trained: Iterable[Hashable]) -> int:
+    """How many of `scored` are in `trained`, which is read once, and no further than it takes. Nothing equals ""."""
+    wanted, found = {content for content in scored if content}, set()
+    for content in trained:
+        if content in wanted:
+            found.add(content)
+            if len(found) == len(wanted):
+                break
+    return sum(content in found for content in scored)
+
+
+def validation_warning(shared: int, total: int, what: str) -> list[str]:
+    """What is reported before training, if anything is."""
+    if not shared:
+        return []
+    return [
+        f"warning: {shared:,} of {total:,} validation {what} are in the training data too; their score will flatter"
+    ]
+
+
+def evaluation_warning(shared: int | None, total: int, what: str) -> str:
+    """What is reported with a score; `shared` is None where the training data is not on this machine."""
+    if shared is None:
+        return f"whether these {what} were in the training data is not known: it is not here any more"
+    return f"warning: {shared:,} of these {total:,} {what} were in the training data; the score flatters" * bool(shared)
+
+
+def passages(flow: Flow) -> Iterator[str]:
+    """Running text as passages to compare: its lines, the sentences of long ones, and none that is short."""
+    for line in map(clean, _lines(flow)):
+        yield from (p for p in (sentences(line) if len(line) > LONG else [line]) if len(p) >= SHORT)
+
+
+def _lines(flow: Flow) -> Iterator[str]:
+    held: list[str] = []  # of the last line so far
+    for block in flow:
+        first, *rest = ("", "") if block is None else block.split("\n")  # a document ends its last line
+        held.append(first)
+        if rest:
+            yield "".join(held)
+            yield from rest[:-1]
+            held = [rest[-1]]
+    yield "".join(held)
