@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 
-def count(number: int, what: str, plural: str = "") -> str:
-    """`1 batch`, `2 batches`, `1,024 texts`."""
+def count(number: float, what: str, plural: str = "") -> str:
+    """`1 batch`, `2 batches`, `1,024 texts`, `0.5 minutes`."""
     plural = plural or what + ("es" if what.endswith(("s", "x", "ch", "sh")) else "s")
-    return f"{number:,} {what if number == 1 else plural}"
+    shown = f"{number:g}" if isinstance(number, float) else f"{number:,}"
+    return f"{shown} {what if number == 1 else plural}"
 
 
 def duration(seconds: float) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.unit.train.toy import Loader, Task, outcome, toy_run, toy_train
+from tests.unit.train.toy import Loader, outcome, toy_run, toy_train
 
 from regard import checkpoint
 from regard.errors import CheckpointError, ConfigError, WorkFailed
@@ -173,29 +173,6 @@ def test_under_nohup_a_run_does_not_hear_of_its_terminal():
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_minutes_fix_the_steps_once(tmp_path: Path):
-    """Stopped after the steps were fixed, a resumed run keeps their number, and its schedule."""
-
-    class Passing(Task):
-        batches = 0
-
-        def loss_sum(self, model, batch):
-            Passing.batches += 1
-            if Passing.batches == 60:
-                raise Stop
-            return super().loss_sum(model, batch)
-
-    run = toy_run(steps=0, minutes=0.02, schedule=toy_run().schedule.__class__(kind="linear", warmup=20), eval_every=25)
-    with pytest.raises(Stop):
-        toy_train(tmp_path / "run", run, objective=Passing())
-    steps = read_run(tmp_path / "run").steps
-    assert steps > 20 and read_run(tmp_path / "run").minutes == 0.02
-    assert toy_train(tmp_path / "run", read_run(tmp_path / "run"), resume=True).steps == steps
-    toy_train(tmp_path / "whole", toy_run(steps=steps, minutes=0.02, schedule=run.schedule, eval_every=25))
-    ours, whole = outcome(tmp_path / "run"), outcome(tmp_path / "whole")
-    assert ours == whole
 
 
 def test_a_run_killed_between_state_and_settings_still_knows_its_steps(tmp_path: Path):

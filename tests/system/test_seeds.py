@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.system.test_old_runs import FIXTURES
-from tests.unit.train.toy import Loader, Model, Task, save_model, toy_run, valid_batches
+from tests.unit.train.toy import Model, toy_parts, toy_run
 from torch import Tensor
 
 from regard.config import override
@@ -136,8 +136,7 @@ def test_a_seed_decides_dropout(tmp_path, seed, monkeypatch):
         model = Model()
         model.drop.p = 0.5
         torch.manual_seed(torch.seed() % 1000)
-        parts = dict(objective=Task(), loader=Loader(), valid_batches=valid_batches, save_model=save_model, quiet=True)
-        train(toy_run(steps=3, average=False, seed=seed), tmp_path / name, model=model, **parts)
+        train(toy_parts(toy_run(steps=3, average=False, seed=seed), model=model), tmp_path / name, quiet=True)
         return model
 
     one, again, other = (list(trained(n, s).parameters()) for n, s in (("a", seed), ("b", seed), ("c", seed + 1)))

@@ -3,14 +3,15 @@
 from tests.zoo.bug import bugs
 
 RESUME = "system/test_resume.py::test_a_stopped_run_resumes_exactly"
+PACE = "unit/train/test_pace.py"
 
 TRAINING = [
     *bugs(
-        "train/loop.py",
+        "train/step.py",
         (
             "a mean of means",
-            "batch.to(device)) / count",
-            "batch.to(device)) / (objective.count(batch) * run.accumulate)",
+            "batch.to(self.device)) / count",
+            "batch.to(self.device)) / (2 * batch.y.numel())",
             "unit/train/test_loop.py::test_micro_batches_are_one_batch",
         ),
     ),
@@ -19,7 +20,12 @@ TRAINING = [
         ("a resume forgets the optimiser", 'optimiser.load_state_dict(parts["optim"])', "pass", RESUME),
         ("a resume forgets the random state", 'torch.set_rng_state(parts["rng"]["cpu"])', "pass", RESUME),
         ("a resume begins the data anew", 'loader.restore(meta["loader"])', "pass", RESUME),
-        ("dear evaluations are as many", "self.at.evaluations = max(1", "_ = max(1", "unit/train/test_loop.py"),
+    ),
+    *bugs(
+        "train/pace.py",
+        ("costly evaluations are as many", "if dear else EVALUATIONS", "if False else EVALUATIONS", PACE),
+        ("the first plan stands", "at.step >= at.steps:", "False:", PACE),
+        ("a resumed run has all its minutes again", "time.monotonic() - at.seconds", "time.monotonic()", PACE),
     ),
     *bugs(
         "train/muon.py",

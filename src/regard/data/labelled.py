@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ NONE = -1  # of a piece that has no label: it does not count
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged
+Summary = Callable[[Rows, Rows], list[str]]  # of the examples to train and to validate on, in sentences
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,16 @@ class PreparedLabels(Store):
         return describe(self.manifest)
 
 
-def prepare_labels(config: LabelledConfig, kind: str, say: Say = to_stderr) -> PreparedLabels:
-    """Everything training needs, made from `config`'s files or found ready in the cache."""
+def prepare_labels(
+    config: LabelledConfig, kind: str, say: Say = to_stderr, summary: Summary | None = None
+) -> PreparedLabels:
+    """Everything training needs, made from `config`'s files or found ready in the cache. `summary` is kept with it, so
+    that the examples are read once."""
     files = locate(config, say)
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
+    shaping |= {"summary": True} if summary else {}
     endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they tell how a file is read
     given = None
     if config.tokenizer:
@@ -63,7 +68,7 @@ def prepare_labels(config: LabelledConfig, kind: str, say: Say = to_stderr) -> P
         shaping |= {"vocab": 0, "lower": True}
     ready = store.prepare(
         store.key("labels", VERSION, kind, shaping, endings, hashes),
-        lambda writer: _build(config, kind, hashes, given, writer),
+        lambda writer: _build(config, kind, hashes, given, writer, summary),
         say,
         "reading the examples, cutting them into pieces",
     )
@@ -168,7 +173,12 @@ def given_tokenizer(folder: str) -> WordPiece:
 
 
 def _build(
-    config: LabelledConfig, kind: str, hashes: dict[str, str], given: WordPiece | None, writer: StoreWriter
+    config: LabelledConfig,
+    kind: str,
+    hashes: dict[str, str],
+    given: WordPiece | None,
+    writer: StoreWriter,
+    summary: Summary | None,
 ) -> dict[str, Any]:
     train, valid, empty = read_parts(config, kind)
     train_file, valid_file = locate(config)
@@ -196,6 +206,7 @@ def _build(
         "inputs": hashes,
         "labels": labels,
         "vocab": tokenizer.size,
+        "summary": summary(train, valid) if summary else [],
         "report": {
             "counts": {label: counts[label] for label in labels},
             "empty": empty,

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regard.models.base import LanguageModel
-from regard.models.published import WORDS
+from regard.models.published import rows_of
 
 
 def parameters_by_part(model: nn.Module) -> dict[str, int]:
@@ -20,8 +19,7 @@ def parameters_by_part(model: nn.Module) -> dict[str, int]:
     parts: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         part = name.split(".", 1)[0]
-        words = model.config.vocab if isinstance(model, LanguageModel) and name in WORDS else None
-        parts[part] = parts.get(part, 0) + parameter[:words].numel()
+        parts[part] = parts.get(part, 0) + parameter[: rows_of(model, name)].numel()
     return parts
 
 

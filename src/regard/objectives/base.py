@@ -7,6 +7,8 @@ from torch import Tensor
 
 
 class Objective(Protocol):
+    """Where an objective has a `warning`, it is about the model that was evaluated last; "" for none."""
+
     name: str
 
     def count(self, batch: Any) -> int:

@@ -81,6 +81,11 @@ class Classify:
         found = {"loss": total / max(1, len(true)), "accuracy": float((true == guessed).mean())}
         return found | (self.scores(true, guessed) if self.scores else {})
 
+    @property
+    def warning(self) -> str:
+        """What `scores` warned of the last time."""
+        return getattr(self.scores, "warning", "")
+
     def places(self, batch: Any) -> np.ndarray:
         """Which text each label that counts belongs to, M."""
         return batch.rows

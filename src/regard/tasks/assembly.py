@@ -3,8 +3,6 @@
 import dataclasses
 import json
 import platform
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +14,15 @@ from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models.published import to_published, weights_bytes
 from regard.models.registry import build, check_memory, model_type, outline
 from regard.nn.lora import add_lora_
-from regard.objectives.base import Objective
 from regard.tasks.base import Task
 from regard.tasks.plan import check_run, read_run
 from regard.tasks.registry import get
-from regard.train.loop import Batches, Result, train
+from regard.train.loop import Result, train
+from regard.train.parts import Parts
 from regard.train.run import Run
+from regard.words import count
 
 LEAST = 60  # steps of fine-tuning: fewer teach nothing, even from a few hundred texts
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parts:
-    """Everything the loop asks for, made from one Run."""
-
-    run: Run
-    model: nn.Module
-    objective: Objective
-    loader: Batches
-    valid_batches: Callable[[], Iterable[Any]]
-    metric: Callable[[Any], dict[str, float]] | None
-    save_model: Callable[[Path, Any], None]
-    flops_per_target: float = 0.0  # 0: not known, and then the device's utilisation is not reported
 
 
 def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
@@ -53,12 +38,12 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
         say(remark)
     if run.epochs and not run.steps:
         steps = max(1, round(run.epochs * loader.batches_per_epoch / run.accumulate))
-        say(f"{run.epochs:g} epochs are {steps:,} steps")
+        say(f"{count(run.epochs, 'epoch')}: {count(steps, 'step')}")
         run = with_min_steps(run, steps, say)
     return Parts(
         run=run,
         model=model,
-        objective=task.objective(run, data, say),
+        objective=task.objective(run, data),
         loader=loader,
         valid_batches=lambda: (batch.to(device) for batch in task.validation(run, data, device)),
         metric=task.metric(run, data, device),
@@ -97,21 +82,7 @@ def train_run(
     parts = assemble(relocate(run, Path(folder)) if resume else run, device, _silent if quiet else to_stderr)
     if parts.run.start != run.start:  # the run keeps the name of what it started from
         parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
-    return train(
-        parts.run,
-        folder,
-        model=parts.model,
-        objective=parts.objective,
-        loader=parts.loader,
-        valid_batches=parts.valid_batches,
-        metric=parts.metric,
-        save_model=parts.save_model,
-        flops_per_target=parts.flops_per_target,
-        device=device,
-        resume=resume,
-        force=force,
-        quiet=quiet,
-    )
+    return train(parts, folder, device=device, resume=resume, force=force, quiet=quiet)
 
 
 def relocate(run: Run, folder: Path) -> Run:

@@ -183,7 +183,7 @@ class Task:
         torch.manual_seed(run.seed)
         return build(run.model)
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> "Objective":
+    def objective(self, run: "Run", data: Any = None) -> "Objective":
         """The loss, and with data the scores of the validation set."""
         raise NotImplementedError
 

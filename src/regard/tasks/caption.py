@@ -61,7 +61,7 @@ class Caption(Task):
         model = dataclasses.replace(run.model, vocab=data.tokenizer.size, mean=mean, std=std)
         return dataclasses.replace(run, model=model)
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.caption import Caption as Objective
 
         return Objective(run.smoothing)

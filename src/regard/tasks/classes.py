@@ -1,11 +1,12 @@
 """What every task with classes shares: scores of the validation set, and the baseline of the majority class."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import DataError
-from regard.tasks.base import Say, Task
+from regard.tasks.base import Task
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -17,20 +18,24 @@ if TYPE_CHECKING:
     from regard.train.run import Run
 
 
-def class_scores(run: "Run", labels: tuple[str, ...], say: Say | None, more: Any = lambda *_: {}) -> "Scores | None":
-    """Scores of the validation set besides accuracy; and, once, a warning when one class takes every prediction."""
-    from regard.evaluate.labels import alarm, macro_f1
+@dataclass
+class ClassScores:
+    """Scores of the validation set besides accuracy; `warning` when the last time one class took every prediction."""
 
-    warned: set[str] = set()
+    labels: tuple[str, ...]
+    balanced: bool
+    more: "Scores"
+    warning: str = ""
 
-    def scores(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
-        warning = alarm(true, predicted, labels, run.data.balanced)
-        if say is not None and warning and warning not in warned:
-            say(warning)
-            warned.add(warning)
-        return {**more(true, predicted), "macro_f1": macro_f1(true, predicted, len(labels))}
+    def __call__(self, true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
+        from regard.evaluate.labels import alarm, macro_f1
 
-    return scores if labels else None
+        self.warning = alarm(true, predicted, self.labels, self.balanced)
+        return {**self.more(true, predicted), "macro_f1": macro_f1(true, predicted, len(self.labels))}
+
+
+def class_scores(run: "Run", labels: tuple[str, ...], more: "Scores" = lambda *_: {}) -> ClassScores | None:
+    return ClassScores(labels, run.data.balanced, more) if labels else None
 
 
 class ClassesOfSamples(Task):
@@ -38,13 +43,13 @@ class ClassesOfSamples(Task):
 
     valid_batch = 512
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.classify import ClassifySamples
 
-        return ClassifySamples(run.smoothing, scores=self.scores(run, data, say))
+        return ClassifySamples(run.smoothing, scores=self.scores(run, data))
 
-    def scores(self, run: "Run", data: Any, say: Say | None) -> "Scores | None":
-        return None if data is None else class_scores(run, data.labels, say)
+    def scores(self, run: "Run", data: Any) -> "Scores | None":
+        return None if data is None else class_scores(run, data.labels)
 
     def plan(self, run: "Run", data: Any, part: str, source: Any) -> Any:
         from regard.data.loader import FixedSize, class_odds

@@ -90,7 +90,7 @@ class Classify(Task):
     def read(self, run: "Run", say: Say) -> "PreparedLabels":
         from regard.data.labelled import prepare_labels
 
-        return prepare_labels(run.data, self.name, say)
+        return prepare_labels(run.data, self.name, say, None if self.per_piece else summarise)
 
     def fit(self, run: "Run", data: "PreparedLabels") -> "Run":
         vocab = run.model.vocab if run.start else data.tokenizer.size
@@ -118,7 +118,7 @@ class Classify(Task):
             say("the encoder is frozen; a linear map of its states is learned")
         return model
 
-    def objective(self, run: "Run", data: "PreparedLabels | None" = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:
         """The loss; with data also the scores that need the labels' names, and the weights of the classes."""
         from regard.objectives.classify import Classify as Objective
         from regard.objectives.classify import balanced_weights
@@ -126,10 +126,10 @@ class Classify(Task):
 
         weights = balanced_weights(data.counts) if data is not None and run.data.balanced else ()
         kind = PieceObjective if self.per_piece else Objective
-        return kind(run.smoothing, weights, None if data is None else self.scores(run, data, say))
+        return kind(run.smoothing, weights, None if data is None else self.scores(run, data))
 
-    def scores(self, run: "Run", data: "PreparedLabels", say: Say | None) -> "Scores | None":
-        return class_scores(run, data.labels, say)
+    def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
+        return class_scores(run, data.labels)
 
     def source(self, run: "Run", data: "PreparedLabels", part: str, device: str) -> Any:
         from regard.data.sources import LabelledSource
@@ -140,14 +140,8 @@ class Classify(Task):
         return source.plan(run.tokens)
 
     def remarks(self, run: "Run", data: "PreparedLabels", loader: Any) -> Iterable[str]:
-        from regard.data.labelled import read_parts
-
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}, {loader.padding:.1%} padding"
-        if self.per_piece:
-            return
-        train, valid, _ = read_parts(run.data, self.name)
-        yield f"for example: {train[0].text[:60]!r} is {train[0].label!r}"  # so that a column mistaken is seen
-        yield f"baselines on the validation set: {baseline(train, valid)}"
+        yield from data.manifest.get("summary", [])  # prepared by an earlier version, it has none
 
     def example(self, run: "Run") -> Any:
         from regard.data.batch import collate_labelled
@@ -191,7 +185,7 @@ class Tag(Classify):
     head = "token"
     per_piece = True
 
-    def scores(self, run: "Run", data: "PreparedLabels", say: Say | None) -> "Scores | None":
+    def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         """F1 of entities, where the labels are IOB2."""
         import numpy as np
 
@@ -217,6 +211,13 @@ def begin_from_(model: Any, started: Any) -> list[str]:
     mine = model.state_dict()
     model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in mine.items()})
     return sorted({name.split(".")[0] for name in mine if name not in theirs})
+
+
+def summarise(train: Sequence[Any], valid: Sequence[Any]) -> list[str]:
+    return [
+        f"for example: {train[0].text[:60]!r} is {train[0].label!r}",  # so that a column mistaken is seen
+        f"baselines on the validation set: {baseline(train, valid)}",
+    ]
 
 
 @dataclass(frozen=True)

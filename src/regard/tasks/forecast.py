@@ -54,7 +54,7 @@ class Forecast(Task):
         model.spread.copy_(torch.from_numpy(data.spread))
         return model
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.forecast import Forecast as Objective
 
         return Objective()

@@ -83,10 +83,10 @@ class Image(ClassesOfSamples):
         model = dataclasses.replace(run.model, labels=data.labels, mean=mean, std=std, **shape)
         return dataclasses.replace(run, model=model)
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.classify import ClassifyImages
 
-        return ClassifyImages(run.smoothing, scores=self.scores(run, data, say))
+        return ClassifyImages(run.smoothing, scores=self.scores(run, data))
 
     def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
         from regard.data.images import ImageSource

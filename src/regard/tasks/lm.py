@@ -76,7 +76,7 @@ class LanguageModelling(Task):
         return prepare_text(cut_records(run), say)
 
     def fit(self, run: "Run", data: "PreparedText") -> "Run":
-        run = dataclasses.replace(run, data=cut_records(run))
+        run = shrink_context(dataclasses.replace(run, data=cut_records(run)), data)
         if run.start:
             return run
         return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size))
@@ -102,7 +102,7 @@ class LanguageModelling(Task):
             say(f"LoRA of rank {run.lora} on {count(len(names), 'matrix', 'matrices')}; everything else is frozen")
         return model
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.next_token import NextToken
 
         return NextToken(run.smoothing)
@@ -117,7 +117,10 @@ class LanguageModelling(Task):
 
     def remarks(self, run: "Run", data: "PreparedText", loader: Any) -> Iterable[str]:
         batches = count(loader.batches_per_epoch, "batch")
-        return [f"an epoch is {batches} of {run.tokens:,} tokens in rows of {block_length(run):,}"]
+        yield f"an epoch is {batches} of {run.tokens:,} tokens in rows of {block_length(run):,}"
+        if not data.train.records and block_length(run) == len(data.train) - 1:
+            tokens = count(len(data.train), "token")
+            yield f"the text is short: with {tokens} to train on, the context is {block_length(run)}"
 
     def flops_per_target(self, model: Any, run: "Run") -> float:
         """Forward and backward: 6 a weight, the head once, and attention (Chowdhery et al. 2022, app. B)."""
@@ -188,6 +191,17 @@ class Summarise(LanguageModelling):
 def block_length(run: "Run") -> int:
     """Tokens of a row: what the data says, else all that the model can see."""
     return run.data.context or getattr(run.model, "context", 0) or BLOCK
+
+
+def shrink_context(run: "Run", data: "PreparedText") -> "Run":
+    """The run with rows, and where it is new a model, no longer than a text that is shorter than one row."""
+    length = len(data.train) - 1  # targets: the first token is not one
+    if data.train.records or block_length(run) <= length:
+        return run
+    model = run.model
+    if not run.start and model.context:
+        model = dataclasses.replace(model, context=length)
+    return dataclasses.replace(run, model=model, data=dataclasses.replace(run.data, context=length))
 
 
 def cut_records(run: "Run") -> TextConfig:

@@ -59,7 +59,7 @@ class MaskedLanguageModelling(Task):
         own = dict(vocab=data.tokenizer.size, head=head(run.data), labels=())
         return dataclasses.replace(run, model=dataclasses.replace(run.model, **own))
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.masked_token import MaskedToken
 
         return MaskedToken(run.smoothing) if data is None else MaskedToken(run.smoothing, data.entropy)

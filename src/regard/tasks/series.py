@@ -85,7 +85,7 @@ class FillSeries(Task):
             say(f"randomly initialised: {new or 'nothing'}")
         return model
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.fill_series import FillSeries as Objective
 
         return Objective()
@@ -142,7 +142,7 @@ class Series(FillSeries):
     labelled = True
     scored = True
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.evaluate.series import balanced_accuracy
         from regard.objectives.classify import ClassifySamples
 
@@ -150,7 +150,7 @@ class Series(FillSeries):
             return {"balanced_accuracy": balanced_accuracy(true, predicted)}
 
         labels = () if data is None else labels_of(data)
-        return ClassifySamples(run.smoothing, scores=class_scores(run, labels, say, more))
+        return ClassifySamples(run.smoothing, scores=class_scores(run, labels, more))
 
     def metric(self, run: "Run", data: "SeriesParts", device: str) -> Callable[[Any], dict[str, float]] | None:
         """The loss weighted by class, where `data.weights` says how."""

@@ -58,7 +58,7 @@ class Translate(Task):
     def fit(self, run: "Run", data: "PreparedPairs") -> "Run":
         return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size))
 
-    def objective(self, run: "Run", data: Any = None, say: Say | None = None) -> Any:
+    def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.translate import ConsistentTranslate
         from regard.objectives.translate import Translate as Objective
 

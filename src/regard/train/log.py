@@ -19,6 +19,7 @@ from regard.config import inside
 from regard.jsonfile import parse
 from regard.run_folder import claim_written
 from regard.ticks import PATIENT, say, settle
+from regard.train.overfitting import Curve
 from regard.words import duration
 
 Event = dict[str, Any]
@@ -28,12 +29,15 @@ class Log:
     def __init__(self, folder: Path, step: int, quiet: bool = False, on_log: Callable[[Event], None] | None = None):
         """Go on after `step`: what an earlier life of this run wrote beyond it is dropped, and written again."""
         path = folder / "metrics.jsonl"
-        keep_until(path, step)
+        self.curve = Curve()
+        for event in keep_until(path, step):
+            self.curve.add(event)
         self.path, self.file = path, open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
         self.board = _board(folder, step)
         self.quiet, self.on_log = quiet, on_log
         self.live = sys.stderr.isatty()
         self.spoken = 0.0
+        self.warned: set[str] = set()
 
     def __call__(self, event: Event, text: str = "", passing: bool = False) -> None:
         """Record an event. `text` is for the person; `passing` progress may be overwritten or left out."""
@@ -46,6 +50,7 @@ class Log:
             for name, value in event.items():
                 if name != "step" and isinstance(value, int | float):
                     self.board.add_scalar(name, value, event["step"])
+        self.curve.add(event)
         if text:
             self.say(text, passing)
         if self.on_log:
@@ -60,6 +65,13 @@ class Log:
             self.spoken = time.monotonic()
         say(text, passing and self.live)
 
+    def warn(self, text: str) -> None:
+        """Say it once, whatever the figures in it are the next time."""
+        topic = text.partition(":")[0]
+        if topic and topic not in self.warned:
+            self.say(text)
+            self.warned.add(topic)
+
     def close(self) -> None:
         settle()
         self.file.close()
@@ -67,19 +79,21 @@ class Log:
             self.board.close()
 
 
-def keep_until(path: Path, step: int) -> None:
-    """Drop the events after `step`, the closing ones, and a last line cut short."""
+def keep_until(path: Path, step: int) -> list[Event]:
+    """Drop the events after `step`, the closing ones, and a last line cut short; those that are kept."""
     if not os.path.lexists(path):
-        return
-    kept = []
+        return []
+    kept, events = [], []
     for line in (path.read_bytes() if path.is_file() else b"").splitlines(keepends=True):
         try:
             event = parse(line)
             if line.endswith(b"\n") and event["step"] <= step and not event.get("final"):
                 kept.append(line)
+                events.append(event)
         except (ValueError, KeyError, TypeError):
             continue
     write_atomic(path, b"".join(kept))
+    return events
 
 
 def _plain(value: Any) -> Any:

@@ -2,8 +2,6 @@
 
 import dataclasses
 import math
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +12,10 @@ from torch import Tensor, nn
 from regard.checkpoint import load_state, load_weights, save_state, weights
 from regard.errors import CheckpointError
 from regard.train.optim import Optimiser
-from regard.train.run import TIMED_STEPS, Run
-from regard.words import duration
+from regard.train.run import Run
 
 STATE = "state.safetensors"
 EVALUATIONS = 8  # in a run, when eval_every does not say
-EVALUATION_SHARE = 0.06  # of `minutes`, left for evaluations
-EVALUATION_MOST = 0.25  # of `minutes`: if eight would take more, there are fewer of them
-WARMING_UP = 5  # first steps that are slower than the others and are not timed: one of them may be recorded
 
 
 @dataclass
@@ -29,19 +23,23 @@ class Progress:
     """Everything about a run that changes and is not a tensor."""
 
     step: int = 0
-    steps: int = 0  # 0: not known yet
+    steps: int = 0  # 0: not known yet; with `minutes` an estimate until the end
     seconds: float = 0.0
     targets: int = 0
     limit: int = 0  # the largest micro-batch that fits into memory; 0: none was too large so far
     best: list[dict[str, Any]] = field(default_factory=list)  # step, score and metrics of the kept, best first
     stale: int = 0  # evaluations since the last better one
     evaluations: int = EVALUATIONS  # in the whole run, when eval_every does not say
+    planned: int = 0  # with `minutes`: the steps that were planned at first, and of the evaluations how many there
+    evaluated: int = 0  # were, the second at which the last one ended, and how long one takes
+    evaluated_at: float = 0.0
+    evaluation_seconds: float = 0.0
 
     def eval_every(self, run: Run) -> int:
         return run.eval_every or max(1, math.ceil(self.steps / self.evaluations))
 
     def due(self, every: int) -> bool:
-        """Whether something done every so often, and at the end, is done now. Nothing is before the end is known."""
+        """Whether something done every so often, and at the end, is done now. Nothing is before the end is planned."""
         return self.steps > 0 and (self.step % every == 0 or self.step == self.steps)
 
     def going(self, run: Run) -> bool:
@@ -82,66 +80,6 @@ class Tally:
 
     def forgive(self) -> None:
         self.sums[5:] = 0
-
-
-class Pace:
-    """The clock: seconds of this run over all its lives, and how fast it goes now."""
-
-    def __init__(self, at: Progress, device: torch.device):
-        self.at, self.device = at, device
-        self.start = time.monotonic() - at.seconds
-        self.evaluation = 0.0  # seconds that one takes, once that is known
-        self.warm = at.seconds, at.step  # when timing begins: here, if a stopped run is past its warming up
-        self.restart()
-
-    def restart(self) -> None:
-        """Begin a new stretch; evaluations and saves in between are not counted as training."""
-        self.since = time.monotonic(), self.at.step, self.at.targets
-
-    def seconds(self) -> float:
-        return time.monotonic() - self.start
-
-    def stretch(self) -> tuple[float, float]:
-        """(targets per second, seconds per step) since the last restart."""
-        then, step, targets = self.since
-        passed = max(time.monotonic() - then, 1e-9)
-        return (self.at.targets - targets) / passed, passed / max(1, self.at.step - step)
-
-    def fit(self, run: Run, evaluation: Callable[[], float]) -> int:
-        """How many steps fit into `minutes`, judged by the first ones; 0 while it is too early to say.
-
-        `evaluation` says how many seconds one takes. Where that is dear, the run is content with fewer.
-        """
-        step, budget = self.at.step, 60 * run.minutes
-        if step not in (WARMING_UP, TIMED_STEPS) and self.seconds() < budget:
-            return 0
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        now = self.seconds()
-        if now >= budget:
-            return step
-        if step < TIMED_STEPS:
-            self.warm = now, step
-            return 0
-        then, first = self.warm
-        each = (now - then) / (TIMED_STEPS - first)
-        self.evaluation = once = evaluation()
-        left = budget - self.seconds()
-        if run.eval_every:
-            steps = min(left - EVALUATION_SHARE * budget, left / (1 + once / each / run.eval_every)) / each
-        else:
-            if EVALUATIONS * once > EVALUATION_MOST * budget:
-                self.at.evaluations = max(1, int(EVALUATION_MOST * budget / once))
-            all_of_them = self.at.evaluations + (run.average and self.at.evaluations > 1)  # the mean is judged too
-            steps = (left - min(max(EVALUATION_SHARE * budget, all_of_them * once), left / 2)) / each
-        return step + max(0, int(steps))
-
-    def dear(self) -> str:
-        """What is told when there are fewer evaluations than usual."""
-        if self.at.evaluations == EVALUATIONS:
-            return ""
-        count = "one evaluation" if self.at.evaluations == 1 else f"{self.at.evaluations} evaluations"
-        return f", with {count} of about {duration(self.evaluation)}: the held-out part is large"
 
 
 def save(folder: Path, at: Progress, run: Run, model: nn.Module, optimiser: Optimiser, loader: Any, tally: Tally):

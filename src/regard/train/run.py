@@ -13,15 +13,15 @@ from regard.models.registry import model_type
 from regard.train.settings import Optim, Schedule
 
 PRECISIONS = ("fp32", "bf16")
-TIMED_STEPS = 20  # with `minutes`, the steps whose pace decides how many there will be
+TIMED_STEPS = 20  # with `minutes`, the steps before the first plan of how many there will be
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
                 save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """`steps`, `minutes` or `epochs` says how long. With `minutes` the first steps are timed, and `steps` is then fixed
-    once; with `epochs`, when the data is read."""
+    """`steps`, `minutes` or `epochs` says how long. With `minutes` the clock decides, and `steps` is 0 until the end;
+    with `epochs` it follows when the data is read."""
 
     task: str = "translate"
     model: Any  # the config of a model of `models.registry`
@@ -77,7 +77,7 @@ class Run:
         if self.minutes and not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
                 f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule it wants "
-                f"at least {TIMED_STEPS}, the steps that are timed before the end is known"
+                f"at least {TIMED_STEPS}, the steps before the end is first planned"
             )
 
     def to_dict(self) -> dict[str, Any]:

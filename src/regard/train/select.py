@@ -49,6 +49,11 @@ class Judge:
         model.train()
         return found
 
+    @property
+    def warning(self) -> str:
+        """About the model that was evaluated last; "" for none."""
+        return getattr(self.objective, "warning", "")
+
     def seconds(self, model: nn.Module) -> float:
         """How long the held-out loss takes, judged by the first batches; on a CPU."""
         total = timed = 0
@@ -69,6 +74,8 @@ class Judge:
     def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
         """Keep the weights if they are among the best few; publish them if they are the best. The state comes next."""
         mine: dict[str, Any] = {"step": at.step, "score": score(metrics), "metrics": metrics}
+        if self.warning:
+            mine["warning"] = self.warning
         better = not at.best or rank(mine) < rank(at.best[0])
         at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
         at.stale = 0 if better else at.stale + 1
@@ -79,8 +86,8 @@ class Judge:
             publish(folder, lambda draft: self.save_model(draft, model))
         return better
 
-    def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics]:
-        """Leave the best model we can make in `model` and in the folder: which one it is, and its metrics."""
+    def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
+        """Leave the best model we can make in `model` and in the folder: which one it is, its metrics, its warning."""
         paths = [weights_path(folder, kept["step"]) for kept in at.best]
         best = at.best[0]
         if run.average and len(paths) > 1:
@@ -88,10 +95,10 @@ class Judge:
             metrics = self.evaluate(model)
             if score(metrics) > best["score"]:
                 publish(folder, lambda draft: self.save_model(draft, model))
-                return f"mean of steps {', '.join(str(kept['step']) for kept in at.best)}", metrics
+                return f"mean of steps {', '.join(str(kept['step']) for kept in at.best)}", metrics, self.warning
         load_weights(model, load_state(paths[0])[0], paths[0])
         publish(folder, lambda draft: self.save_model(draft, model))
-        return f"step {best['step']}", best["metrics"]
+        return f"step {best['step']}", best["metrics"], best.get("warning", "")
 
 
 def score(metrics: Metrics) -> float:

@@ -1,9 +1,18 @@
 """Parameters and memory: counted by hand for a network small enough to do so."""
 
+import pytest
 import torch
+from safetensors.torch import load
 from torch import nn
 
 from regard.explain.cost import parameters_by_part, readable, training_memory
+from regard.models import build, outline
+from regard.models.bert import BertConfig
+from regard.models.gpt import GPTConfig
+from regard.models.llama import LlamaConfig
+from regard.models.published import weights_bytes
+from regard.models.rnn_lm import RecurrentLMConfig
+from regard.models.sizes import SIZES
 
 
 class Small(nn.Module):
@@ -25,6 +34,27 @@ class Tied(Small):
 def test_parts_are_counted_and_shared_weights_once():
     assert parameters_by_part(Small()) == {"first": 8 * 16 + 16, "second": 16 * 4}
     assert parameters_by_part(Tied()) == parameters_by_part(Small())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GPTConfig(vocab=70, width=8, heads=2, layers=1, context=6),
+        LlamaConfig(vocab=70, width=8, heads=2, kv_heads=1, layers=1, context=6, tied=False),
+        RecurrentLMConfig(vocab=70, width=8, layers=1),
+        BertConfig(vocab=70, width=8, heads=2, layers=1, ffn=8, head="masked"),
+    ],
+    ids=lambda config: type(config).__name__,
+)
+def test_rows_that_fill_a_table_up_are_not_counted(config):
+    """70 words take 128 rows in memory; the file holds 70."""
+    published = load(weights_bytes(build(config)))
+    assert sum(parameters_by_part(outline(config)).values()) == sum(t.numel() for t in published.values())
+
+
+def test_minilm_has_as_many_parameters_as_published():
+    config = BertConfig(vocab=30522, **SIZES["bert"]["minilm-l6"])
+    assert sum(parameters_by_part(outline(config)).values()) == 22_713_216
 
 
 def test_memory_is_weights_gradients_momenta_and_what_backward_needs():

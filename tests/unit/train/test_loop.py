@@ -1,21 +1,17 @@
 """What the loop promises besides resuming: exact sums, skipped steps, memory, patience, the choice of the model."""
 
 import json
-import math
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
-from tests.unit.train.toy import Batch, Loader, Model, Task, save_model, toy_run, toy_train, valid_batches
+from tests.unit.train.toy import Batch, Loader, Model, Task, toy_run, toy_train, valid_batches
 from torch.testing import assert_close
 
 from regard import checkpoint
 from regard.errors import WorkFailed
-from regard.tasks.plan import read_run
 from regard.train.memory import pieces, size
-from regard.train.progress import Pace, Progress, Tally
-from regard.train.select import TIMED, Judge
+from regard.train.progress import Tally
 from regard.train.settings import Schedule
 
 
@@ -220,83 +216,6 @@ def test_without_a_metric_the_held_out_loss_decides(tmp_path):
 def test_eight_evaluations_unless_told(tmp_path):
     toy_train(tmp_path, toy_run(steps=30, eval_every=0))
     assert [e["step"] for e in events(tmp_path, "better")] == [4, 8, 12, 16, 20, 24, 28, 30]
-
-
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-def paced(monkeypatch, minutes: float, seconds_at, done: int = 0, dear: float = 0.0, **settings) -> Progress:
-    clock = Clock()
-    monkeypatch.setattr("regard.train.progress.time", clock)
-    at = Progress(step=done, seconds=seconds_at(done) if done else 0.0)
-    run = toy_run(steps=0, minutes=minutes, schedule=Schedule(kind="linear", warmup=20), **settings)
-    clock.now += at.seconds
-    pace = Pace(at, torch.device("cpu"))
-    for step in range(done + 1, 21):
-        at.step, clock.now = step, 100.0 + seconds_at(step)
-        if steps := pace.fit(run, lambda: dear):
-            at.steps = steps
-            return at
-    raise AssertionError("the steps were never fixed")
-
-
-def test_minutes_become_steps(monkeypatch):
-    assert paced(monkeypatch, 1, lambda step: step * 0.1).steps == pytest.approx(0.94 * 600, abs=1)
-    slow_start = paced(monkeypatch, 1, lambda step: 5 + step * 0.1)
-    assert slow_start.steps == pytest.approx(0.94 * 600 - 50, abs=1), (
-        "a slow start is paid for but not taken for the pace"
-    )
-    resumed = paced(monkeypatch, 1, lambda step: 5 + step * 0.1, done=10)
-    assert resumed.steps == slow_start.steps, "a run stopped while it is timed keeps its pace"
-    assert paced(monkeypatch, 1, lambda step: step * 10.0).steps == 6, "a budget that is used up ends the run"
-    assert paced(monkeypatch, 0.01, lambda step: step * 0.029).steps == 20, "never less than what is done already"
-
-
-@pytest.mark.parametrize(
-    ("dear", "evaluations", "steps"),
-    [(0.3, 8, 564), (1.5, 8, 600 - 135), (3.5, 4, 600 - 175), (20, 1, 600 - 200), (200, 1, 20 + 290)],
-    ids=["cheap", "all eight and that of the mean", "half as many", "one", "one that is dearer than all else"],
-)
-def test_dear_evaluations_are_few(monkeypatch, dear, evaluations, steps):
-    """A step takes 0.1 s: a minute is 600 of them."""
-    at = paced(monkeypatch, 1, lambda step: step * 0.1, dear=dear, eval_every=0)
-    assert (at.evaluations, at.steps) == (evaluations, pytest.approx(steps, abs=2))
-    assert at.eval_every(toy_run(steps=at.steps, eval_every=0)) == math.ceil(at.steps / evaluations)
-
-
-def test_evaluations_that_were_asked_for_are_made_and_paid_for(monkeypatch):
-    at = paced(monkeypatch, 1, lambda step: step * 0.1, dear=2.0, eval_every=10)
-    assert at.evaluations == 8 and at.steps * (0.1 + 2.0 / 10) == pytest.approx(60, abs=5)
-
-
-def test_how_long_an_evaluation_takes_is_found_out_without_a_trace(monkeypatch):
-    clock, calls = Clock(), []
-    monkeypatch.setattr("regard.train.select.time", clock)
-
-    class Slow(Task):
-        def loss_sum(self, model, batch):
-            assert not model.training and not torch.is_grad_enabled()
-            calls.append(batch)
-            clock.now += 0.02 * self.count(batch) + (5.0 if len(calls) == 1 else 0.0)  # the first is slow
-            return super().loss_sum(model, batch)
-
-    batches = valid_batches() * 50
-    model, state = Model(), torch.get_rng_state()
-    judge = Judge(Slow(), lambda: iter(batches), None, save_model, nullcontext())
-    assert judge.seconds(model) == pytest.approx(0.02 * sum(map(Slow().count, batches)))
-    assert len(calls) == TIMED + 1 and model.training and torch.equal(torch.get_rng_state(), state)
-
-
-def test_the_fixed_steps_are_written_down(tmp_path):
-    run = toy_run(steps=0, minutes=0.005, schedule=Schedule(kind="linear", warmup=20), eval_every=0)
-    result = toy_train(tmp_path, run)
-    assert read_run(tmp_path).steps == result.steps >= 1
-    assert checkpoint.load_state(tmp_path / "state.safetensors")[1]["progress"]["steps"] == result.steps
 
 
 def test_the_tally_is_read_as_means():

@@ -19,6 +19,7 @@ from regard import checkpoint
 from regard.data.prepare import PairsConfig
 from regard.models import TransformerConfig
 from regard.train.loop import Result, train
+from regard.train.parts import Parts
 from regard.train.run import Run
 from regard.train.settings import Optim, Schedule
 
@@ -117,10 +118,16 @@ def toy_train(folder: Path, run: Run | None = None, **settings) -> Result:
     """Train from a fresh model, as a new process would."""
     run = run or toy_run()
     torch.manual_seed(run.seed)
-    parts = dict(
-        model=Model(), objective=Task(), loader=Loader(), valid_batches=valid_batches, save_model=save_model, quiet=True
+    how = {name: settings.pop(name) for name in ("resume", "force", "on_log") if name in settings}
+    how["quiet"] = settings.pop("quiet", True)
+    return train(toy_parts(run, **settings), folder, **how)
+
+
+def toy_parts(run: Run, **settings) -> Parts:
+    defaults = dict(
+        model=Model(), objective=Task(), loader=Loader(), valid_batches=valid_batches, save_model=save_model
     )
-    return train(run, folder, **(parts | settings))
+    return Parts(run=run, **(defaults | settings))
 
 
 def outcome(folder: Path) -> dict:

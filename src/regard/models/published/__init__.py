@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard import limits
 from regard.config import check_types, from_dict, no_run, to_dict
@@ -73,11 +73,15 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     return config
 
 
+def rows_of(model: nn.Module, name: str) -> int | None:
+    """How many rows of a parameter are published, where the others only fill a table of words up; None: all."""
+    return model.config.vocab if isinstance(model, LanguageModel | Bert) and name in WORDS else None
+
+
 def published_weights(model: Model) -> dict[str, Tensor]:
     """The parameters by their published names, in float32 on the CPU, LoRA merged, without rows that only fill up."""
     state = {name: tensor.detach().float().cpu().contiguous() for name, tensor in merged_state(model).items()}
-    if isinstance(model, LanguageModel | Bert):
-        state = {name: t[: model.config.vocab] if name in WORDS else t for name, t in state.items()}
+    state = {name: t[: rows_of(model, name)] for name, t in state.items()}
     layout = layout_of(model.config)
     return state if layout is None else layout.to_weights(state, model.config)
 

@@ -1,0 +1,57 @@
+"""From a run to its parts: data is read once, and a text shorter than a row is not refused."""
+
+import dataclasses
+
+import pytest
+
+from regard.data import labelled
+from regard.data.settings import LabelledConfig, TextConfig
+from regard.tasks import assemble, default_run, train_run
+from regard.tasks.plan import read_run
+
+PARAGRAPH = "The cat drank the milk because it was hungry.\n"
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path, monkeypatch):
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_labels_are_read_once_for_data_and_baselines(tmp_path, monkeypatch):
+    rows = "".join(f"a {'good' if i % 2 else 'bad'} film {i},{'pos' if i % 2 else 'neg'}\n" for i in range(40))
+    (tmp_path / "r.csv").write_text("text,label\n" + rows)
+    run = default_run("classify", data=LabelledConfig(path="r.csv", vocab=80))
+    read, files = labelled.read_rows, []
+    monkeypatch.setattr(labelled, "read_rows", lambda path, *a, **k: files.append(path) or read(path, *a, **k))
+    said: list[list[str]] = [[], []]
+    for lines in said:
+        assemble(run, say=lines.append)
+    assert len(files) == 1, "neither the baseline nor the second run reads the file again"
+    baselines = [[line for line in lines if line.startswith(("baselines", "for example"))] for lines in said]
+    assert baselines[0] == baselines[1] and len(baselines[0]) == 2
+    assert "bag of words, accuracy 100.0%; majority class, accuracy 50.0%" in baselines[0][1]
+
+
+@pytest.mark.parametrize("arch", ["gpt", "lstm"])
+def test_a_short_text_shrinks_the_context(tmp_path, arch):
+    (tmp_path / "short.txt").write_text(PARAGRAPH)
+    run = default_run("lm", arch, data=TextConfig(path="short.txt", tokens="chars"))
+    run = dataclasses.replace(run, minutes=0.0, steps=2)
+    said: list[str] = []
+    parts = assemble(run, say=said.append)
+    context = int(0.9 * len(PARAGRAPH)) - 1
+    assert parts.run.data.context == context < 256
+    assert parts.run.model.context == (context if arch == "gpt" else 0)
+    assert f"the text is short: with {context + 1} tokens to train on, the context is {context}" in said
+    assert next(parts.loader).count > 0
+
+
+def test_a_run_on_a_short_text_resumes(tmp_path):
+    (tmp_path / "short.txt").write_text(PARAGRAPH)
+    run = default_run("lm", data=TextConfig(path="short.txt", tokens="chars"))
+    run = dataclasses.replace(run, minutes=0.0, steps=2, eval_every=1, average=False)
+    train_run(run, "run", quiet=True)
+    more = dataclasses.replace(read_run("run"), steps=3)
+    (tmp_path / "run/run.json").write_text((tmp_path / "run/run.json").read_text().replace('"steps": 2', '"steps": 3'))
+    assert train_run(more, "run", resume=True, quiet=True).steps == 3
