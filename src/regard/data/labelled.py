@@ -59,7 +59,6 @@ def prepare_labels(
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
-    shaping |= {"summary": True} if summary else {}
     endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they tell how a file is read
     given = None
     if config.tokenizer:

@@ -206,5 +206,9 @@ def shrink_context(run: "Run", data: "PreparedText") -> "Run":
 
 def cut_records(run: "Run") -> TextConfig:
     """The data settings with the length at which a record is cut: one that is cut in a row may lose its answer."""
+    from regard.data.documents import is_jsonl
+
     length = block_length(run)
+    if run.data.max_length and not is_jsonl(Path(run.data.path)):  # no records: as it was when the run was started
+        return run.data
     return dataclasses.replace(run.data, max_length=min(run.data.max_length or length, length))
