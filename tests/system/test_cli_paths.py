@@ -1,37 +1,50 @@
 """Names that are not UTF-8, users that do not exist, seeds out of range: an error in words on streams that survive."""
 
+import io
 import os
-import subprocess
 import sys
 
 import pytest
 from tests.system.cli_toy import regard
 
+from regard.cli.main import main
 from regard.data.folders import user_path
 
 LATIN = os.fsdecode(b"caf\xe9")
 
 
-def typed(*words: str, cwd, **more) -> subprocess.CompletedProcess:
-    """The command line as a shell starts it, with its own streams."""
-    env = {**os.environ, **more}
-    return subprocess.run([sys.executable, "-m", "regard", *words], cwd=cwd, env=env, capture_output=True)
+@pytest.fixture
+def typed(monkeypatch, tmp_path):
+    """The command line with streams as a shell gives them, in a locale that knows ASCII alone."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words: str) -> tuple[int, bytes, bytes]:
+        streams = [io.TextIOWrapper(io.BytesIO(), "ascii", write_through=True) for _ in range(2)]
+        for name, stream in zip(("stdout", "stderr"), streams, strict=True):
+            monkeypatch.setattr(sys, name, stream)
+        try:
+            main(words)
+        except SystemExit as stop:
+            return int(stop.code or 0), *(stream.buffer.getvalue() for stream in streams)
+        raise AssertionError("a command line ends with an exit code")
+
+    return run
 
 
-@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-def test_a_missing_folder_whose_name_is_not_utf8_is_named_in_the_error(tmp_path, locale):
-    said = typed("info", LATIN, cwd=tmp_path, LC_ALL=locale)
-    assert said.returncode == 2
-    assert said.stderr.decode().startswith("regard: no run or model folder 'caf\\udce9'")
+def test_a_missing_folder_whose_name_is_not_utf8_is_named_in_the_error(typed):
+    code, _, err = typed("info", LATIN)
+    assert code == 2 and err.startswith(b"regard: no run or model folder 'caf\\udce9'")
 
 
-def test_a_file_whose_name_is_not_utf8_is_read_and_printed_as_it_is(tmp_path):
-    (tmp_path / LATIN).write_text("")
-    said = typed("train", "lm", "--data", LATIN, "--steps", "1", "--json", cwd=tmp_path)
-    assert said.returncode == 2 and said.stderr.decode().endswith("caf\\udce9: empty; wanted text\n")
-    (tmp_path / f"{LATIN}.csv").write_text("date,close\n2024-01-01,1\n")
-    said = typed("train", "forecast", "--data", f"{LATIN}.csv", "--dry-run", "--json", "--steps=1", cwd=tmp_path)
-    assert said.returncode == 0 and b"caf\xe9.csv" in said.stdout
+def test_data_may_have_a_name_that_is_not_utf8_and_a_run_gets_one_that_is(typed, tmp_path):
+    (tmp_path / f"{LATIN}.csv").write_text("hours,passed\n" + "".join(f"{i},{'yn'[i % 2]}\n" for i in range(30)))
+    code, out, err = typed("train", "table", f"--data={LATIN}.csv", "--steps=1", "--device=cpu")
+    assert code == 0, err
+    assert "caf\\udce9.csv" in (tmp_path / "runs" / "caf_-mlp" / "README.md").read_text("utf-8")
+    code, out, err = typed("info", "runs/caf_-mlp", "--json")
+    assert code == 0 and b"caf\xe9.csv" in out
+    code, _, err = typed("train", "table", f"--data={LATIN}.csv", "--steps=1", f"--name={LATIN}")
+    assert code == 2 and b"--name is not UTF-8: caf\\udce9" in err
 
 
 @pytest.mark.parametrize("words", [["generate", "x", LATIN], ["fill", "x", LATIN], ["classify", "x", LATIN]])

@@ -69,7 +69,7 @@ class Group(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         first = ("data", "model", "train", "finetune")
-        return [*first, *(name for name in self.commands if name not in first)]
+        return sorted(self.commands, key=lambda name: first.index(name) if name in first else len(first))
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]

@@ -279,12 +279,12 @@ def rouge_of_answers(model: "Writer", data: str, flags: Console) -> dict[str, fl
 def held_out_text(model: "Writer", folder: Path, data: str, context: int) -> tuple[str, "TokenFile", int, int]:
     """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
     text all but its first token."""
-    from regard.data.documents import is_jsonl, read_text
+    from regard.data.documents import is_jsonl, read_whole
     from regard.data.text import TextConfig, TokenFile, prepare_text
     from regard.tasks.plan import read_run
 
     if data and not is_jsonl(Path(data)):
-        text = "".join(read_text(Path(data)))
+        text = read_whole(Path(data))
         if not text.strip():
             raise DataError(f"{data} is empty; wanted a text")
         tokens, size, words = TokenFile.of(model.encode(text)), len(text.encode()), len(text.split())
@@ -388,10 +388,10 @@ def compare(
 def compare_texts(first: str, second: str, data: str, samples: int, json: bool, device: str) -> None:
     """Two language models on the same text, part by part."""
     from regard.cli.language import open_writer
-    from regard.data.documents import read_text
+    from regard.data.documents import read_whole
     from regard.evaluate.compare import compare_bits, verdict
 
-    parts = cut_text("".join(read_text(Path(data))))
+    parts = cut_text(read_whole(Path(data)))
     one, two = ([writer.bits(part) for part in parts] for writer in (open_writer(r, device) for r in (first, second)))
     found = compare_bits(one, two, [len(part.encode()) for part in parts], samples=samples)
     if json:

@@ -6,7 +6,7 @@ import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.cli.common import show
+from regard.cli.common import SURROGATES, check_text, show
 from regard.errors import ConfigError, MissingExtra
 from regard.ticks import Console
 
@@ -75,11 +75,12 @@ def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool)
     from regard.run_folder import check_free
 
     if name:
+        check_text("--name", name)  # weights are stored under no other
         folder = Path(name) if "/" in name else Path("runs") / name
         check_free(folder, force)
         return folder
     recipe = Path(what).stem if what.endswith(".py") else ""
-    base = recipe or "-".join([Path(data).stem.lower() or what.lower(), *labels])
+    base = SURROGATES.sub("_", recipe or "-".join([Path(data).stem.lower() or what.lower(), *labels]))
     for number in itertools.count(1):
         folder = Path("runs") / (base if number == 1 else f"{base}-{number}")
         if force or not folder.exists():

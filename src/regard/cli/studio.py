@@ -77,7 +77,7 @@ def look(
 
     page = out.suffix.lower() == ".html"
     if not page and out.suffix.lower() not in KINDS:
-        raise ConfigError(f"--out {out}: its name ends in .html, {', '.join(KINDS)}; try {out.with_suffix('.html')}")
+        raise ConfigError(f"--out {out}: its name ends in .html, {', '.join(KINDS)}; try {out.stem or 'look'}.html")
     check_output(out) if page else check_picture(out)
 
     from regard.inside.figure import draw

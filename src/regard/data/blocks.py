@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from regard import limits
 from regard.data.batch import Tokens
 from regard.data.loader import EvenSize, Source
 from regard.data.text import TokenFile
@@ -36,6 +37,10 @@ class TextRows(Source):
             raise ConfigError(
                 f"a batch holds at least one token, got {self.tokens_per_batch} in rows of {self.context}"
             )
+
+        limits.require(
+            3 * 8 * self.tokens_per_batch, f"a batch of {self.tokens_per_batch:,} tokens", "--set tokens=4096"
+        )
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -6,11 +6,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from regard import limits
 from regard.data.files import ending, open_bytes
 from regard.data.records import read_records
 from regard.errors import DataError
 
 READ = 1 << 20  # bytes read at a time
+ENCODED = 40  # bytes of memory for a character and the ids it becomes
 PIECE = 1 << 13  # characters encoded as one, about
 CLEAN = re.compile(r"(?<=\S\n)(?=\S)")  # no tokenizer joins what is before with what is after
 SPACE = re.compile(r"(?<=\S)(?= \S)")
@@ -47,6 +49,16 @@ def read_text(path: Path) -> Iterator[str]:
             done += len(data)
             if not data:
                 return
+
+
+def read_whole(path: Path) -> str:
+    """All of a text, to be encoded at once."""
+    blocks, size = [], 0
+    for block in read_text(path):
+        size += len(block)
+        limits.require(ENCODED * size, f"reading all of {path}", "take a part of it")
+        blocks.append(block)
+    return "".join(blocks)
 
 
 @dataclass

@@ -58,6 +58,8 @@ class Product:
             self.packed: Any = torch.ops.quantized.linear_prepack(weight, None)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if x.ndim == 1:  # one vector alone, which the kernel refuses
+            return self(x[None])[0]
         return Product.kernel(x, 1 / X_LEVELS, X_LEVELS, self.packed)  # … K -> … N
 
 

@@ -57,7 +57,7 @@ def warm() -> None:
 def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
     """Answer until Ctrl-C; `started` hears the address as soon as somebody answers there."""
     made, ours = server(studio), bound(port)
-    threading.Thread(target=_when_up, args=(made, ours, started), daemon=True).start()
+    threading.Thread(target=_when_up, args=(made, address(ours), started), daemon=True).start()
     made.run(sockets=[ours])
     studio.worker.thread.join(5)  # whatever it computes ends at its next look; what is stuck ends with the program
 
@@ -69,8 +69,8 @@ def beside(studio: Studio, port: int = 0) -> str:
     return address(ours)
 
 
-def _when_up(made: Any, ours: socket.socket, started: Callable[[str], None]) -> None:
+def _when_up(made: Any, place: str, started: Callable[[str], None]) -> None:
     while not made.started:
         time.sleep(0.01)
-    started(address(ours))
+    started(place)
     warm()

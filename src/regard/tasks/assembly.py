@@ -144,7 +144,8 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
         if value:  # an encoder generates nothing
             (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     task.write_files(folder, run, data)
-    (folder / "README.md").write_text(model_card(task, run, model, bool(template)), encoding="utf-8")
+    card = model_card(task, run, model, bool(template))
+    (folder / "README.md").write_text(card, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8
     (folder / "model.safetensors").write_bytes(weights_bytes(model))
 
 

@@ -98,3 +98,9 @@ def test_a_panic_while_reading_a_text_is_an_error(tmp_path, monkeypatch, capfd):
     with pytest.raises(DataError, match="cannot read this text"):
         tokenizer.encode("a" * 40 + "!")
     capfd.readouterr()  # the library prints its panics
+
+
+@pytest.mark.parametrize("single", [[{"SpecialToken": {"id": {}}}], [{"SpecialToken": 3}], [None], 3])
+def test_a_template_of_the_wrong_form_is_not_harmless(single):
+    part = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
+    assert not opened.harmless(part)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from regard.data import documents, store
 from regard.data import text as module
-from regard.data.documents import pieces, read_text
+from regard.data.documents import pieces, read_text, read_whole
 from regard.data.folders import cache_folder
 from regard.data.text import PreparedText, TextConfig, prepare_text
 from regard.data.tokenizers.bpe import BPE
 from regard.data.tokenizers.bytelevel import ByteLevel
 from regard.data.tokenizers.chars import Characters
-from regard.errors import ConfigError, DataError, RegardError, WorkFailed
+from regard.errors import ConfigError, DataError, LimitError, RegardError, WorkFailed
 
 WORDS = ["the", "cat", "sat", "on", "mat", "seven", "señores", "sang", "of", "1967", "and", "rain,", "fog;", "snow!"]
 
@@ -415,3 +415,13 @@ def test_memory_stays_flat(tmp_path, peak, ending):
 
     small, large = needed(1), needed(100)
     assert large - small < 40, f"{small} MB for 50 kB, {large} MB for 5 MB"
+
+
+def test_a_text_read_at_once_must_fit_in_memory(tmp_path, monkeypatch):
+    (tmp_path / "long.txt").write_text("the cat sat\r\n" * 1000)
+    assert read_whole(tmp_path / "long.txt") == "the cat sat\n" * 1000
+    monkeypatch.setenv("REGARD_MEMORY", "100K")
+    with pytest.raises(
+        LimitError, match=r"reading all of .*long.txt would need 469 KB of memory, and the limit is 100 KB"
+    ):
+        read_whole(tmp_path / "long.txt")

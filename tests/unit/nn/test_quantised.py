@@ -172,6 +172,7 @@ def test_a_model_in_int8_says_nearly_the_same(model):
     got = model.logits(model(ids))
     assert got.shape == wanted.shape  # only words that exist
     assert 0 < error(got, wanted) < 0.05
+    torch.testing.assert_close(model.logits(model(ids)[0, 0]), got[0, 0])  # of one vector, as for the next word
     assert torch.equal(model.token.weight, words)
     state = model.begin(3, 16)
     steps = torch.cat([model.read(one, state) for one in ids.split(1, 1)], 1)
