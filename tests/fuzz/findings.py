@@ -1,0 +1,48 @@
+"""What no command line may do, whatever is typed."""
+
+import re
+from collections.abc import Iterable
+
+from tests.fuzz.lines import Lines
+from tests.fuzz.world import Case, Said, World
+
+CODES = (0, 1, 2, 3)
+INTERRUPTED = 130
+NEVER = {
+    "a traceback": "Traceback (most recent call last)",
+    "an unforeseen error": "this should not happen",
+    "an error in a destructor or thread": "Exception ignored in",
+    "an error in a thread": "Exception in thread",
+    "an error of the system, not in words": "[Errno ",
+    "a panic": "panicked at",
+}
+MEMORY = re.compile(
+    r"not enough memory|out of memory|can't allocate|Unable to allocate|MemoryError|bad_alloc", re.IGNORECASE
+)
+
+
+def findings(case: Case, said: Said, changed: list[str]) -> list[str]:
+    """What is wrong with the outcome of a case, in words; nothing is well."""
+    wrong = []
+    if said.late:
+        wrong.append(f"a hang: {said.seconds:.0f} s of computing")
+    elif said.code not in CODES and not (case.interrupt and said.code == INTERRUPTED):
+        wrong.append(f"exit code {said.code}")
+    verbose = "-v" in case.args
+    wrong += [what for what, sign in NEVER.items() if sign in said.err and not (verbose and what == "a traceback")]
+    if MEMORY.search(said.err):
+        wrong.append("out of memory")
+    if said.code not in (0, INTERRUPTED) and not said.err.strip():
+        wrong.append("nothing was said")
+    return wrong + [f"changed {path}" for path in changed]
+
+
+def failures(world: World, seed: int, numbers: Iterable[int]) -> list[str]:
+    """Try these cases of a seed: what went wrong, and in which (again: `python -m tests.fuzz SEED 1 NUMBER`)."""
+    lines, found = Lines(world.work, seed), []
+    for number in numbers:
+        case = lines.case(number)
+        said, changed = world.run(case)
+        if wrong := findings(case, said, changed):
+            found.append(f"{seed}/{number}: {'; '.join(wrong)}\n   {str(case)[:700]}\n   {said.err[-600:]}")
+    return found
