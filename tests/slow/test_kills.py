@@ -23,15 +23,15 @@ DATA = Path(__file__).parents[1] / "fixtures" / "data"
 OFTEN = ["-q", "--device=cpu", "--steps=24", "--set=eval_every=4", "--set=save_every=3", "--set=log_every=2",
          "--set=schedule.warmup=3"]  # fmt: skip
 SMALL = ["--set=model.width=16", "--set=model.ffn=16", "--set=model.heads=2"]
-LM = ["train", "lm", "--data=story.txt", *SMALL, "--set=model.layers=1", "--set=data.context=24",
-      "--set=model.context=24", "--tokens=chars", "--set=tokens=192"]  # fmt: skip
+LM = ["train", "lm", "--data=story.txt", *SMALL, "--set=model.layers=1", "--set=model.context=96",
+      "--tokens=bytes", "--set=tokens=384"]  # fmt: skip
 TASKS = {
     "lm": LM,
     "translate": ["train", "translate", "--source=train.en", "--target=train.fr", "--set=data.vocab=320", *SMALL,
                   "--set=model.encoder_layers=1", "--set=model.decoder_layers=1", "--set=tokens=512"],
     "image": ["train", "image", "--data=photos", "--set=data.size=8", "--set=data.held_out=0.25",
               "--set=model.width=16", "--set=model.ffn=16", "--set=model.layers=1", "--set=model.patch=2"],
-    "finetune": ["finetune", "base/", "lm", "--data=questions.jsonl", "--lora", "--rank=2", "--set=tokens=192"],
+    "finetune": ["finetune", "base/", "lm", "--data=questions.jsonl", "--lora", "--rank=2", "--set=tokens=384"],
 }  # fmt: skip
 
 
