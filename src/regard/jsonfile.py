@@ -1,6 +1,7 @@
 """JSON files of a run or model folder. Anybody may have written them, so every way to be wrong is one sentence."""
 
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ KINDS = {dict: "a JSON object", list: "a JSON list"}
 
 def read_json(path: Path, kind: type = dict) -> Any:
     """The value of a file, which must be of this `kind`. A file that is missing is a `FileNotFoundError`."""
-    limits.require(GROWTH * path.stat().st_size, f"reading {path}")
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode):
+        raise CheckpointError(f"{path} is not a file that can be read")  # a pipe would be waited for
+    limits.require(GROWTH * about.st_size, f"reading {path}")
     try:
         return expect(parse(path.read_bytes()), kind)
     except ValueError as e:

@@ -26,7 +26,7 @@ from regard.errors import RegardError
 from regard.serve.shelf import Shelf
 from regard.tasks import load as _load  # noqa: F401 - imported before the forks, which then share it
 
-COUNT = int(os.environ.get("MUTANTS", 500))
+COUNT = 500
 SECONDS, MEMORY = 5, 500 << 20  # of the processor's time, and above what the model itself takes
 TEXT = "The cat drank the milk because it was hungry."
 
@@ -98,7 +98,7 @@ def test_damaged_and_hostile_models_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
     origins = sources(tmp_path)
     usual = {origin: in_a_child(origin) for origin in dict.fromkeys(origins)}
-    assert not any(wrong for wrong, _, _ in usual.values()), "whole models open"
+    assert not [wrong for wrong, _, _ in usual.values() if wrong], [(str(o), u) for o, u in usual.items() if u[0]]
     failures, most, longest = [], 0, 0.0
     for seed in range(COUNT):
         origin = origins[seed % len(origins)]

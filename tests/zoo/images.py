@@ -18,7 +18,7 @@ IMAGES = [
     ),
     *bugs(
         "nn/positions.py",
-        ("a patch knows its row twice", "line.repeat(side, 1)", "line.repeat_interleave(side, 0)", VIT),
+        ("a patch knows its row twice", "self.line[place % self.side]", "self.line[place // self.side]", VIT),
     ),
     *bugs(
         "models/plain.py",

@@ -155,8 +155,8 @@ SPINE = [
         "nn/positions.py",
         (
             "waves of another length",
-            "def waves(places: int, width: int, theta: float = 10000.0)",
-            "def waves(places: int, width: int, theta: float = 1000.0)",
+            "def waves(places: int, width: int, theta: float = 10000.0",
+            "def waves(places: int, width: int, theta: float = 1000.0",
             "unit/nn/test_positions.py",
         ),
     ),

@@ -111,6 +111,8 @@ def need_gguf() -> Any:
 
 def check_magic(path: Path) -> None:
     """A `CheckpointError` unless there is a file that begins as a GGUF file does."""
+    if path.exists() and not path.is_file():
+        raise CheckpointError(f"{path} is not a file that can be read")
     try:
         with path.open("rb") as file:
             magic = file.read(4)

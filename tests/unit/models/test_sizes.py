@@ -1,6 +1,7 @@
 """Sizes that a file or a setting claims are held against what there is, before anything of that size is made."""
 
 import json
+import os
 import resource
 import shutil
 import time
@@ -157,3 +158,23 @@ def test_a_setting_of_another_type_is_refused_in_a_sentence(tmp_path, value):
         with pytest.raises(CheckpointError) as refused:
             load_model(folder)
         assert str(folder) in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "regard.json"])
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path, name):
+    folder = copy("lm-gpt", tmp_path / "m")
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    if name == "regard.json":
+        regard.load(folder)  # which does not need it
+    else:
+        with pytest.raises(CheckpointError):
+            regard.load(folder)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_is_not_a_gguf_file(tmp_path):
+    os.mkfifo(tmp_path / "m.gguf")
+    with pytest.raises(CheckpointError, match="not a file"):
+        regard.load(tmp_path / "m.gguf")

@@ -43,14 +43,14 @@ class MarianPieces:
             return cls(source, target, ids)
         except FileNotFoundError:
             raise CheckpointError(f"{folder} has no {path.name}; a Marian folder has it beside its weights") from None
-        except (ValueError, RuntimeError, OSError) as e:
+        except (ValueError, RuntimeError, OSError, TypeError) as e:
             raise CheckpointError(f"{path} cannot be read ({e}); is the download complete?") from None
         except CheckpointError as e:
             raise CheckpointError(f"{folder}: {e}") from None
 
     @staticmethod
     def found_in(folder: Path) -> bool:
-        return (Path(folder) / SOURCE).exists()
+        return (Path(folder) / SOURCE).is_file()
 
     def encode(self, text: str) -> list[int]:
         """The ids of a source text, without `</s>`."""

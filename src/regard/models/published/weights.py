@@ -43,6 +43,8 @@ def read_shapes(folder: Path) -> Shapes:
 
 def file_shapes(path: Path) -> Shapes:
     """Eight bytes of length, then a table in JSON."""
+    if not path.is_file():
+        raise missing(path)
     try:
         with path.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
@@ -50,8 +52,6 @@ def file_shapes(path: Path) -> Shapes:
                 raise ValueError(f"a table of {size:,} bytes")
             table = expect(parse(file.read(size)), dict)
         return {name: shape_of(about) for name, about in table.items() if name != "__metadata__"}
-    except FileNotFoundError:
-        raise missing(path) from None
     except (struct.error, ValueError, KeyError, TypeError, OSError) as e:
         raise unreadable(path, e) from None
 
@@ -91,6 +91,8 @@ def unreadable(path: Path, e: Exception) -> CheckpointError:
 
 def missing(path: Path) -> CheckpointError:
     folder = path.parent
+    if path.exists():
+        return CheckpointError(f"{path} is not a file that can be read")
     if (folder / "pytorch_model.bin").exists():
         return CheckpointError(
             f"{folder} has pytorch_model.bin, which may run code when opened; we read model.safetensors, which "
