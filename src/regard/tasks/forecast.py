@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import HistoryConfig
+from regard.jsonfile import group
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task
 from regard.words import count
@@ -93,7 +94,7 @@ class Forecast(Task):
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.predictors import ForecastPredictor
 
-        return ForecastPredictor(model, device, about.get("data", {}))
+        return ForecastPredictor(model, device, group(about, "data"))
 
 
 def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, spread: "np.ndarray") -> "list[Errors]":

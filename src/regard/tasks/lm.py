@@ -164,7 +164,7 @@ class LanguageModelling(Task):
         from regard.data.tokenizers import load
         from regard.predictors import Writer
 
-        return Writer(model, load(folder), device, int8, about.get("template", ""))
+        return Writer(model, load(folder), device, int8, str(about.get("template", "")))
 
 
 class Summarise(LanguageModelling):

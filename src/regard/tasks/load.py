@@ -26,7 +26,11 @@ def open_model(path: str | Path, device: str = "cpu", int8: bool = False) -> tup
     about = read_about(folder)
     model: Any = load_model(folder)
     task = task_of(model.config, about, folder)
-    return task, task.predictor(model, folder, about, device, int8)
+    try:
+        return task, task.predictor(model, folder, about, device, int8)
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:  # from settings of another type
+        what = f"the settings next to its weights are not those of a model for {task.name}"
+        raise CheckpointError(f"{folder}: {what} ({type(e).__name__}: {e})") from e
 
 
 def read_about(folder: Path) -> dict[str, Any]:

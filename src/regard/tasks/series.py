@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError
+from regard.jsonfile import group
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import class_scores
@@ -173,7 +174,7 @@ class Series(FillSeries):
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.predictors import SeriesClassifier
 
-        return SeriesClassifier(model, device, about.get("data", {}))
+        return SeriesClassifier(model, device, group(about, "data"))
 
 
 def labels_of(data: "SeriesParts") -> tuple[str, ...]:

@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -178,3 +179,21 @@ def test_a_pipe_is_not_a_gguf_file(tmp_path):
     os.mkfifo(tmp_path / "m.gguf")
     with pytest.raises(CheckpointError, match="not a file"):
         regard.load(tmp_path / "m.gguf")
+
+
+@pytest.mark.parametrize(
+    ("run", "about"),
+    [
+        ("series", {"data": []}),
+        ("series", {"data": {"max_length": "x"}}),
+        ("forecast", {"data": 7}),
+        ("lm-gpt", {"template": {}}),
+        ("classify", {"task": []}),
+    ],
+)
+def test_a_damaged_regard_json_is_read_as_far_as_it_goes_or_refused(tmp_path, run, about):
+    folder = copy(run, tmp_path / "m")
+    path = folder / "regard.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | about))
+    with suppress(CheckpointError):
+        assert regard.load(folder).model is not None
