@@ -104,7 +104,7 @@ def flipped(data: bytes, rng: random.Random, count: int, within: int = 0) -> byt
 def change_json(path: Path, rng: random.Random) -> str:
     try:
         value = json.loads(path.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return "damaged already"
     said = change_value(value, rng)
     path.write_text(json.dumps(value))
@@ -140,7 +140,7 @@ def change_tokenizer(path: Path, rng: random.Random) -> str:
         value = json.loads(path.read_bytes())
         name, part = rng.choice(TOKENIZER_PARTS)
         value[name] = part
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return "damaged already"
     path.write_text(json.dumps(value))
     return f"{name} {part.get('type', part)}"
@@ -153,7 +153,7 @@ def change_line(path: Path, rng: random.Random) -> str:
         value = json.loads(lines[at])
         said = change_value(value, rng)
         lines[at] = json.dumps(value).encode() + b"\n"
-    except ValueError:
+    except (ValueError, RecursionError):
         said, lines[at] = "another line", rng.choice(TEXTS) + b"\n"
     path.write_bytes(b"".join(lines))
     return f"line {at + 1}: {said}"
@@ -165,7 +165,7 @@ def change_header(path: Path, rng: random.Random) -> str:
     try:
         (size,) = struct.unpack("<Q", data[:8])
         table = json.loads(data[8 : 8 + size])
-    except (ValueError, struct.error):
+    except (ValueError, RecursionError, struct.error):
         return "damaged already"
     if rng.random() < 0.1:
         path.write_bytes(struct.pack("<Q", rng.choice([0, 1, 10**9, 2**63])) + data[8:])
