@@ -5,6 +5,7 @@ import json
 import os
 
 import pytest
+import torch
 from tests.system.cli_toy import regard, train_words, works, write_toy
 
 from regard.cli import main as cli
@@ -190,3 +191,26 @@ def test_our_own_mistakes_are_admitted_and_traced_when_asked(monkeypatch):
     said = regard("info", "x")
     assert said.code == 1 and "ZeroDivisionError" in said.err and "Traceback" not in said.err
     assert "Traceback" in regard("info", "x", "-v").err
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), "not enough memory"),
+        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), "the GPU has not enough memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "9 bytes"),
+        (OSError(errno.ENOSPC, "No space left on device"), "the disk is full"),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), "the disk is full"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error"),
+        (RuntimeError("shapes differ"), "this should not happen"),
+    ],
+)
+def test_what_the_machine_cannot_do_ends_with_one(monkeypatch, error, said):
+    """1 is a failure of the work, 2 of what was typed: a script that runs many must be able to tell."""
+
+    def failing(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", failing)
+    told = regard("info", "x")
+    assert told.code == 1 and said in told.err and len(told.err.splitlines()) == 1

@@ -9,7 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+import safetensors.torch
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from regard import checkpoint
@@ -133,6 +135,31 @@ def test_damage_is_noticed_wherever_it_is(tmp_path):
         path.write_bytes(bad)
         with pytest.raises(CheckpointError, match="damaged"):
             checkpoint.load_state(path)
+
+
+def renamed(path, names: dict[str, str]) -> None:
+    """The same bytes and metadata, with tensors under other names."""
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+        tensors = {names.get(name, name): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    safetensors.torch.save_file(tensors, path, metadata)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [{"a": "b", "b": "a"}, {"a": "c", "b": "a", "c": "b"}, {"a": "d"}, {"b": "bb"}],
+    ids=["two swapped", "three in a ring", "another order", "the same order"],
+)
+def test_tensors_under_other_names_are_damage(tmp_path, names):
+    """Of equal shapes nothing else would tell: the weights of two layers, or two moments of the optimiser."""
+    path = tmp_path / "s"
+    tensors = {name: torch.randn(4, 3) for name in ("a", "b", "c")}
+    checkpoint.save_state(path, tensors, {"step": 1})
+    renamed(path, {})
+    assert torch.equal(checkpoint.load_state(path)[0]["a"], tensors["a"]), "written again as it was, it is whole"
+    renamed(path, names)
+    with pytest.raises(CheckpointError, match="damaged"):
+        checkpoint.load_state(path)
 
 
 def test_a_newer_file_is_refused(tmp_path, monkeypatch):

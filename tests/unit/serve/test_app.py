@@ -187,6 +187,18 @@ def test_a_form_of_another_site_is_no_question(client):
         assert client.request(method, "/api/models").status_code in (405, 415)
 
 
+@pytest.mark.parametrize("path", ["/api/look", "/api/permute", "/api/pair", "/api/none"])
+def test_a_question_without_a_content_type_is_refused(client, path):
+    """As a page elsewhere may send it without asking first; `application/json` it may not."""
+    body = json.dumps({"tab": "a", "seq": 1, "model": "runs/gpt", "text": TEXT}).encode()
+    bare = client.post(path, content=body)
+    assert "content-type" not in bare.request.headers and bare.status_code == 415
+    for kind in ("application/jsonx", "text/json", "application/json, text/plain", "multipart/form-data"):
+        assert client.post(path, content=body, headers={"content-type": kind}).status_code == 415
+    for kind in ("application/json", "Application/JSON; charset=utf-8", " application/json "):
+        assert client.post(path, content=body, headers={"content-type": kind}).status_code != 415
+
+
 def test_every_answer_says_what_a_page_may_load(client):
     for path in ("/", "/api/models", "/api/none", "/none"):
         answer = client.get(path)
