@@ -92,16 +92,22 @@ class SlideCell(nn.Module):
 
 
 class FastRNN(nn.RNNCell):
+    gates = GATES["rnn"]
+
     def forward(self, x: Tensor, state: State) -> State:
         return (super().forward(x, state[0]),)
 
 
 class FastLSTM(nn.LSTMCell):
+    gates = GATES["lstm"]
+
     def forward(self, x: Tensor, state: State) -> State:
         return super().forward(x, (state[0], state[1]))
 
 
 class FastGRU(nn.GRUCell):
+    gates = GATES["gru"]
+
     def forward(self, x: Tensor, state: State) -> State:
         return (super().forward(x, state[0]),)
 

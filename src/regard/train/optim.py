@@ -67,7 +67,10 @@ class Optimiser:
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         own, given = ({(name, tuple(t.shape)) for name, t in state.items()} for state in (self.state_dict(), saved))
         if differing := sorted(own ^ given):
-            raise CheckpointError(f"the saved optimiser is another one, it differs in {differing[0][0]!r}")
+            raise CheckpointError(
+                f"the saved optimiser is another one, it differs in {differing[0][0]!r}; resume with the settings and "
+                "the version of regard that the run was started with, or train anew"
+            )
         self.adam.load_state_dict(saved)
         if self.muon:
             self.muon.load_state_dict(saved)

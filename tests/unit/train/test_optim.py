@@ -8,6 +8,10 @@ from torch.testing import assert_close
 from regard.errors import CheckpointError, ConfigError
 from regard.models import Seq2SeqConfig, TransformerConfig
 from regard.models import build as build_model
+from regard.models.captioner import ShowAttendTellConfig
+from regard.models.rnn_classifier import RecurrentClassifierConfig
+from regard.models.rnn_lm import RecurrentLMConfig
+from regard.models.series import SeriesRecurrentConfig
 from regard.train.muon import QUINTICS, by_products, hidden_matrices, orthogonal, pieces
 from regard.train.optim import build
 from regard.train.settings import NAMES, Optim
@@ -134,6 +138,42 @@ def test_what_muon_is_for():
     recurrent = hidden_matrices(build_model(Seq2SeqConfig(vocab=11, embedding=8, width=8)))
     assert recurrent and not any("embedding" in name or "token" in name for name in recurrent)
     assert any(len(parts) == 4 for parts in recurrent.values()), "an LSTM's four gates are four maps"
+
+
+CELLS = {"rnn": 1, "gru": 3, "lstm": 4}  # gates
+RECURRENT = {
+    **{f"lm-{cell}": RecurrentLMConfig(vocab=11, cell=cell, embedding=6, width=8, layers=2) for cell in CELLS},
+    **{
+        f"translate-{cell}": Seq2SeqConfig(vocab=11, cell=cell, embedding=6, width=8, encoder_layers=2)
+        for cell in CELLS
+    },
+    **{f"classify-{cell}": RecurrentClassifierConfig(vocab=11, cell=cell, embedding=6, width=8) for cell in CELLS},
+    **{f"series-{cell}": SeriesRecurrentConfig(cell=cell, width=8, layers=2, labels=("a", "b")) for cell in CELLS},
+    **{
+        f"caption-{cell}": ShowAttendTellConfig(
+            vocab=11, image=8, patch=4, regions=4, heads=2, ffn=8, encoder_layers=1, embedding=6, width=8, cell=cell
+        )
+        for cell in CELLS
+    },
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_muon_sees_each_gate_as_a_matrix_of_its_own(name):
+    """Of every map into the gates, in every family: stacked gates are as many maps of `width` rows."""
+    model, gates = build_model(RECURRENT[name]), CELLS[name.split("-")[1]]
+    hidden = hidden_matrices(model)
+    maps = {n: p for n, p in model.named_parameters() if p.ndim == 2 and n.split(".")[-1].startswith(("W_", "weight_"))}
+    maps = {n: p for n, p in maps.items() if not n.endswith("W_hy")}  # the head
+    assert len(maps) >= 2 and all(p.size(0) == gates * 8 for p in maps.values())
+    assert {n: hidden[n] for n in maps} == {n: [8] * gates for n in maps}
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_muon_knows_the_gates_of_torchs_own_layers(kind):
+    gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[kind]
+    hidden = hidden_matrices(nn.ModuleDict({"net": kind(6, 8, num_layers=2, bidirectional=True)}))
+    assert len(hidden) == 8 and all(parts == [8] * gates for parts in hidden.values())
 
 
 def test_fused_maps_and_blocks_are_taken_apart():
