@@ -66,7 +66,7 @@ def parse(line: str, known: Sequence[Verb]) -> tuple[Verb, list[str]]:
         if verb.words[0] == first and (len(verb.words) == 1 or verb.words[1] in args[: verb.between + 1]):
             args = [w for i, w in enumerate(args) if (w, i) != (verb.words[-1], verb.between)]
             return verb, args if len(verb.words) > 1 else words(line)[1:]
-    raise AssertionError(f"no verb for {line!r}")
+    raise LookupError(f"no verb for {line!r}")
 
 
 def settings() -> list[str]:

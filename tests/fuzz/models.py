@@ -96,6 +96,7 @@ LINES = [
     "next runs/gpt the~cat --surprisal",
     "next runs/gpt the~cat --lens --json",
     "chat runs/gpt where~is~the~cat --max-tokens=8 --system=be~kind",
+    "chat runs/lstm the~cat --max-tokens=4 --repetition-penalty=1.1 --min-p=0.05 --stop=a --int8",
     "summarise runs/gpt the~cat~sat~on~the~mat --max-tokens=8",
     "classify runs/classifier a~good~film --json",
     "classify runs/pair a~good~film a~bad~plot",

@@ -5,6 +5,7 @@ import io
 import struct
 import zipfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.fuzz.lines import Lines, parse
 from tests.fuzz.models import TINY
 from tests.fuzz.world import Case, World
 
-SEED, CASES = 12, 100
+SEED, CASES = 12, 80
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def bombs(world) -> Path:
 BOMBS = {
     "train translate --source={bombs}/line.txt.gz --target=data/few.fr": "line 1 is longer than",
     "predict runs/translator {bombs}/line.txt.gz": "line 1 is longer than",
-    "evaluate runs/gpt --data={bombs}/line.txt.gz": "compressed hold more than 598 MB",
+    "evaluate runs/gpt --data={bombs}/line.txt.gz": "would need 1.0 GB",
     "predict runs/classifier {bombs}/line.txt.gz": "holds more than",
     "forecast runs/forecaster --data={bombs}/column.npz": "would need 3.0 GB",
     "train series --data={bombs}/column.npz": "would need 3.0 GB",
@@ -71,13 +72,16 @@ def test_a_long_cell_among_short_ones_is_read(world):
 
 
 def test_every_verb_and_option_is_tried(world):
+    """Every task of a verb, and every option with some of its tasks."""
     lines = Lines(world.work, SEED)
-    missed = {verb.words: {name for param in verb.options for name in param.opts} for verb in lines.verbs}
-    for number in range(6000):
+    missed: set[tuple[str, ...]] = {verb.words for verb in lines.verbs}
+    missed |= {(verb.words[0], name) for verb in lines.verbs for param in verb.options for name in param.opts}
+    for number in range(3000):
         args = lines.case(number).args
-        verb, _ = parse(" ".join(args[:3]), lines.verbs)
-        missed[verb.words] -= {word.partition("=")[0] for word in args}
-    assert not {words: names for words, names in missed.items() if names}
+        with suppress(LookupError):  # a task that does not exist
+            missed -= {parse(" ".join(args[:3]), lines.verbs)[0].words}
+            missed -= {(args[0], word.partition("=")[0]) for word in args}
+    assert not missed
 
 
 def test_no_command_line_fails_in_an_unforeseen_way(world):
