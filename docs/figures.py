@@ -5,8 +5,10 @@ from pathlib import Path
 import torch
 from PIL import Image
 
-from regard.explain import gradients as measured
-from regard.explain import gradients_picture, picture, recall
+from regard.explain import picture
+from regard.lab import figure, recall
+from regard.lab import gradients as measured
+from regard.lab.report import Measurements
 from regard.nn import ladder
 from regard.nn.masks import Causal
 from regard.nn.positions import Sinusoidal
@@ -48,10 +50,10 @@ def positions() -> None:
 
 def largest_weight(step: str, d: int) -> float:
     """How much the most-looked-at of 10 words gets on average; queries and keys are random, of 200 sentences."""
-    draw = torch.Generator().manual_seed(d)
+    rng = torch.Generator().manual_seed(d)
     words, total = torch.eye(10), 0.0  # one-hot words: their queries and keys are the rows of the maps
     for _ in range(200):
-        query, key = torch.randn(2, 10, d, generator=draw)
+        query, key = torch.randn(2, 10, d, generator=rng)
         total += getattr(ladder, step)(words, query, key, words)[1].amax(-1).mean().item()
     return total / 200
 
@@ -74,19 +76,19 @@ def scaling() -> None:
 
 def gradients() -> None:
     """How fast the past fades from untrained networks, and what helps: `regard gradients`, the left panel left out."""
-    groups = {"an RNN, its recurrent matrix scaled": measured.radii(200, 0), "remedies": measured.remedies(200, 0)}
-    path = gradients_picture.draw(groups, [], [], [], FOLDER / "gradients.png", size=(4.6, 3.9))
-    shrink(path)
+    panels = Measurements(radii=measured.radii(200, 0), remedies=measured.remedies(200, 0))
+    shrink(figure.draw(panels, FOLDER / "gradients.png", size=(4.6, 3.9)))
 
 
 def limits() -> None:
     """Plain networks on text: `regard gradients --arch mlp,conv3,conv9,lstm,gpt --memory`, the panels that differ."""
     archs = ("mlp", "conv3", "conv9", "lstm", "gpt")
-    groups = {"networks at birth": [measured.architecture(arch, 200, 0) for arch in archs]}
-    ways = [(arch, first) for arch in archs for first in (False, True) if not (first and arch == recall.ONE_LENGTH)]
+    models = [measured.architecture(arch, 200, 0) for arch in archs]
+    ways = [(arch, first) for arch in archs for first in (False, True) if not (first and arch == recall.FIXED_LENGTH)]
     recalls = [recall.recall(arch, first, 0, "cpu") for arch, first in ways]
-    costs = [recall.weights(arch) for arch in archs]
-    shrink(gradients_picture.draw(groups, recalls, costs, [], FOLDER / "limits.png", size=(4.6, 4.4)))
+    costs = [recall.parameters(arch) for arch in archs]
+    panels = Measurements(models=models, memory=recalls, weights=costs)
+    shrink(figure.draw(panels, FOLDER / "limits.png"))
 
 
 def shrink(path: Path) -> None:

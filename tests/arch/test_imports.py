@@ -9,7 +9,7 @@ import pytest
 
 # The core dependencies that every machine we train and measure on has. The rest is imported inside the function that
 # needs it, so that training, scoring and benchmarks run where it is missing.
-CORE = {"numpy", "rich", "sacrebleu", "safetensors", "tokenizers", "torch", "typer"}
+CORE = {"numpy", "sacrebleu", "safetensors", "tokenizers", "torch", "typer"}
 # What we compare with: a product that imported these would be compared with itself.
 ORACLES = {"ctranslate2", "hypothesis", "pytest", "transformers"}
 # What makes starting slow. Help and lists need none of it.

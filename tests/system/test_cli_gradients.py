@@ -15,7 +15,7 @@ def test_every_measurement_is_a_table_and_a_sentence(tmp_path):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     blocks = said.out.strip().split("\n\n")
     assert [b.split("  ")[0] for b in blocks[1:]] == [
-        "networks at birth",
+        "untrained networks",
         "an RNN, its recurrent matrix scaled",
         "remedies",
         "clipping to 1",
@@ -24,7 +24,7 @@ def test_every_measurement_is_a_table_and_a_sentence(tmp_path):
         assert block.endswith("."), "the finding stands below its table"
     rows = {line.split("  ")[0] for line in said.lines}
     assert {"rnn", "gpt", "linear, radius 1.5", "tanh, radius 3", "gates: GRU", "attention: GPT"} <= rows
-    assert re.search(r"gradient of rnn vanishes .* and that of gpt is kept", said.out)
+    assert re.search(r"gradient of rnn vanishes .* and that of gpt persists", said.out)
 
 
 def test_json_holds_the_curves_the_sentences_were_made_from():
@@ -37,17 +37,17 @@ def test_json_holds_the_curves_the_sentences_were_made_from():
 
 
 def test_memory_and_speed_add_a_table_each(monkeypatch):
-    from regard.explain import recall
+    from regard.lab import recall
 
     monkeypatch.setattr(recall, "UPDATES", 3)
     monkeypatch.setattr(recall, "TOKENS", 2048)
     monkeypatch.setattr(recall, "REPEATS", 1)
     said = works("gradients", "--arch=gpt,mlp,conv3", "--length=12", "--memory", "--speed", "--device=cpu")
     memory, costs, speed = said.out.strip().split("\n\n")[-3:]
-    assert "that of conv3 vanishes (0; nothing at all from 9 steps on)" in said.out
-    assert "gpt, each from nothing" in memory and "gpt, short distances first" in memory
-    assert "mlp, each from nothing" in memory and "mlp, short" not in memory and "\nmlp" not in speed
-    assert costs.endswith("A word more costs so many weights: gpt 64, mlp 4,096 and the others none.")
+    assert "that of conv3 vanishes (0; exactly zero from 9 steps on)" in said.out
+    assert "gpt, each from scratch" in memory and "gpt, short distances first" in memory
+    assert "mlp, each from scratch" in memory and "mlp, short" not in memory and "\nmlp" not in speed
+    assert costs.endswith("Parameters per additional token: gpt 64, mlp 4,096 and the others none.")
     assert "gpt to 0" in memory and "at most 3 updates" in memory and "–" in memory
     assert speed.startswith("ms for 2,048 tokens on cpu") and "Fastest at 2,048 is" in speed and "\nconv3" in speed
 

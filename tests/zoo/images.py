@@ -5,7 +5,7 @@ from tests.zoo.bug import bugs
 VIT, CONTRACT, CAPTIONERS = "reference/test_vit.py", "contract/test_images.py", "contract/test_captioners.py"
 AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_features.py"
 SPLIT, READER = "unit/data/test_split.py", "unit/data/test_tables.py"
-PLAIN, RECALL = "unit/explain/test_plain_text.py", "unit/explain/test_recall.py"
+PLAIN, RECALL = "unit/lab/test_plain_text.py", "unit/lab/test_recall.py"
 CIDER = "unit/evaluate/test_captions.py"
 
 IMAGES = [
@@ -25,14 +25,14 @@ IMAGES = [
         ("a filter sees further than told", "padding=c.kernel // 2", "padding=c.kernel // 2 * 2, dilation=2", CONTRACT),
     ),
     *bugs(
-        "explain/plain_text.py",
+        "lab/plain_text.py",
         ("filters see the words after", "F.pad(x, (self.before, 0))", "F.pad(x, (0, self.before))", PLAIN),
         ("a convolution is said to see too far", "1 + layers * (kernel - 1)", "1 + layers * kernel", PLAIN),
         ("a dense net reads backwards", "self.token(ids))[", "self.token(ids.flip(1)))[", PLAIN),
     ),
     *bugs(
-        "explain/recall.py",
-        ("a dense net is made for the longest text", "if arch == ONE_LENGTH", "if arch is None", RECALL),
+        "lab/recall.py",
+        ("a dense net is made for the longest text", "if arch == FIXED_LENGTH", "if arch is None", RECALL),
         ("weights are those of the longest text", "tiny_model(arch, d + 1,", "tiny_model(arch, 1001,", RECALL),
     ),
     *bugs(

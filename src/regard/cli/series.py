@@ -69,7 +69,7 @@ def forecast(
         shown = cells if len(cells) <= SHOWN + 1 else [*cells[:SHOWN], ["…"] * len(cells[0]), cells[-1]]
         print(table(shown, right=range(1, len(cells[0]))))
     if plot:
-        from regard.explain.curve import draw_forecast
+        from regard.explain.series import draw_forecast
 
         flags.say(f"picture: {draw_forecast(history, model.forecast(history), plot)}")
 
@@ -115,7 +115,7 @@ def predict_rows(model: "ForecastPredictor", file: Path, out: Path | None, json:
 
 def rows_of(outlook: "Outlook", dated: bool) -> list[dict[str, Any]]:
     """A row for each time: of each column the mean and the quantiles."""
-    from regard.explain.curve import as_dates
+    from regard.explain.series import as_dates
 
     times = [str(t).replace("T", " ") for t in as_dates(outlook.times)] if dated else outlook.times.tolist()
     if dated and all(t.endswith(" 00:00:00") for t in times):
@@ -156,7 +156,7 @@ def classify_file(
         if len(rows) > SHOWN:
             flags.say(f"and {len(rows) - SHOWN:,} more; all of them: regard predict {run} {file} --out labels.csv")
     if attention:
-        from regard.explain.curve import draw_attention
+        from regard.explain.series import draw_attention
 
         best = answers[0]
         title = f"{curves.ids[0]}: {best.label} ({best.probabilities[best.label]:.0%})"

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.explain.gradients import architecture, model_reach
 from regard.inside.looked import Check, interruptible
+from regard.lab.gradients import architecture, model_reach
 from regard.models.base import LanguageModel
 from regard.predictors import Writer
 

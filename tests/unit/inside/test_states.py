@@ -9,13 +9,13 @@ from torch import nn
 from torch.testing import assert_close as close
 
 from regard.errors import ConfigError, DataError
-from regard.explain.gradients import model_reach
 from regard.inside import recurrent
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.positions import permute, positions
 from regard.inside.reach import curve, estimated
 from regard.inside.recurrent import unrolled
+from regard.lab.gradients import model_reach
 
 TEXT = "The cat drank the milk because it was hungry."
 FIRST = {"gpt": "blocks.0", "gpt-sines": "blocks.0", "llama": "blocks.0", "gpt-alibi": "blocks.0", "masked": "layers.0",

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.explain import gradients as g
-from regard.explain.plain_text import ConvText, DenseText
+from regard.lab import gradients as g
+from regard.lab.plain_text import ConvText, DenseText
 
 close = torch.testing.assert_close
 WIDTH = 4

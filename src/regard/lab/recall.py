@@ -1,5 +1,4 @@
-"""What architectures can remember, what that costs, and how long a step takes: recall against distance, weights and
-time against length."""
+"""What architectures can remember and at what cost: recall against distance, parameters and time against length."""
 
 import time
 from collections.abc import Sequence
@@ -9,85 +8,81 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from regard.explain.gradients import tiny_model
-from regard.explain.plain_text import PlainText
+from regard.lab.gradients import tiny_model
+from regard.lab.plain_text import PlainText
 from regard.models.base import LanguageModel
 
 SYMBOLS = 8  # to be remembered; as many others are noise
 VOCAB = 2 * SYMBOLS + 1  # and one that asks
 DISTANCES = (5, 10, 30, 100, 300, 1000)
 ROWS = 16  # sequences of a batch
-UPDATES, BUDGET = 200, 1_600_000  # the most a distance may cost, in updates and in tokens
-STREAK = 10  # batches in a row without a mistake end it early
+UPDATES, BUDGET = 200, 1_600_000  # at most for one distance, in updates and in tokens
+STREAK = 10  # batches in a row without a mistake end training early
 TESTED = 256
-RATES = {"gru": 1e-2, "lstm": 1e-2}  # of Adam, tried by hand; for the others
+RATES = {"gru": 1e-2, "lstm": 1e-2}  # of Adam, tuned by hand; for the others
 RATE = 3e-3
-ONE_LENGTH = "mlp"  # reads texts of the length it was made for: it cannot go on to a longer one
+FIXED_LENGTH = "mlp"  # reads texts of one length only: it cannot continue with a longer one
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
-TOKENS = 4096  # in every step that is timed, however long its sequences
-REPEATS = 5  # the fastest counts: other work on the machine only adds
+TOKENS = 4096  # in every timed step, however long its sequences
+REPEATS = 5  # the fastest numbers: other work on the machine only adds
 SPEED_VOCAB = 256
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Share of right answers by distance, chance being 1 / SYMBOLS, and the updates it took. What failed at one
-    distance is not tried at longer ones."""
+    """Accuracy by distance (1 / SYMBOLS by guessing) and the updates it took; after a failure longer distances are not
+    tried."""
 
     name: str
-    short_first: bool  # each distance starts from what the one before has taught, or each from nothing
+    short_first: bool  # each distance starts from the weights of the one before, or each from scratch
     accuracy: dict[int, float]
     updates: dict[int, int]
 
     @property
     def farthest(self) -> int:
-        """The longest distance at which nearly all answers are right; 0: none."""
+        """The longest distance with an accuracy of at least 95 %; 0: none."""
         return max((d for d, share in self.accuracy.items() if share >= 0.95), default=0)
 
 
 @dataclass(frozen=True)
-class Weights:
-    """Parameters of a model that reads a symbol at a distance and all in between, by that distance."""
+class Parameters:
+    """Parameters of a model that reads a symbol at a distance and all tokens in between, by that distance."""
 
     name: str
     numbers: dict[int, int]
 
     @property
-    def a_word(self) -> float:
-        """What one word more costs."""
+    def per_token(self) -> float:
+        """What one more token costs."""
         near, far = min(self.numbers), max(self.numbers)
         return (self.numbers[far] - self.numbers[near]) / (far - near)
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Seconds of a forward and backward pass over TOKENS tokens, by the length of the sequences they are cut into."""
+class StepTime:
+    """Seconds of a forward and backward pass over TOKENS tokens, by the length of the sequences."""
 
     name: str
     seconds: dict[int, float]
 
 
-def questions(distance: int, rows: int, luck: torch.Generator) -> tuple[Tensor, Tensor]:
+def questions(distance: int, rows: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
     """A symbol, noise, a question `distance` tokens after the symbol; and the answer, which is the symbol."""
-    ids = torch.randint(SYMBOLS, 2 * SYMBOLS, (rows, distance + 1), generator=luck)
-    ids[:, 0] = torch.randint(SYMBOLS, (rows,), generator=luck)
+    ids = torch.randint(SYMBOLS, 2 * SYMBOLS, (rows, distance + 1), generator=rng)
+    ids[:, 0] = torch.randint(SYMBOLS, (rows,), generator=rng)
     ids[:, -1] = VOCAB - 1
     return ids, ids[:, 0].clone()
 
 
-def updates(distance: int) -> int:
-    return min(UPDATES, BUDGET // (ROWS * (distance + 1)))
-
-
-def teach(model: LanguageModel | PlainText, distance: int, rate: float, luck: torch.Generator) -> int:
+def teach(model: LanguageModel | PlainText, distance: int, rate: float, rng: torch.Generator) -> int:
     """Train until STREAK batches in a row are right, or the budget is spent; how many updates it took."""
     device = model.token.weight.device
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.99))
-    most, streak = updates(distance), 0
+    most, streak = min(UPDATES, BUDGET // (ROWS * (distance + 1))), 0
     for update in range(1, most + 1):
         optimiser.param_groups[0]["lr"] = rate * min(1.0, update / 10)
-        ids, answers = (t.to(device) for t in questions(distance, ROWS, luck))
+        ids, answers = (t.to(device) for t in questions(distance, ROWS, rng))
         logits = model.logits(model(ids)[:, -1])
         optimiser.zero_grad()
         F.cross_entropy(logits, answers).backward()
@@ -100,49 +95,48 @@ def teach(model: LanguageModel | PlainText, distance: int, rate: float, luck: to
 
 
 @torch.no_grad()
-def accuracy(model: LanguageModel | PlainText, distance: int, luck: torch.Generator) -> float:
+def accuracy(model: LanguageModel | PlainText, distance: int, rng: torch.Generator) -> float:
     device, right = model.token.weight.device, 0
     for _ in range(TESTED // ROWS):
-        ids, answers = (t.to(device) for t in questions(distance, ROWS, luck))
+        ids, answers = (t.to(device) for t in questions(distance, ROWS, rng))
         right += int((model.logits(model(ids)[:, -1]).argmax(-1) == answers).sum())
     return right / TESTED
 
 
 def recall(arch: str, short_first: bool, seed: int, device: str, distances: Sequence[int] = DISTANCES) -> Recall:
-    """Teach a tiny model one distance after the other, on or anew, and test each."""
-    found = Recall(arch, short_first, {}, {})
-    luck = torch.Generator().manual_seed(seed)
+    """Train a tiny model on one distance after the other, continued or from scratch, and test each."""
+    result = Recall(arch, short_first, {}, {})
+    rng = torch.Generator().manual_seed(seed)
     model = None
     for distance in distances:
         if model is None or not short_first:
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(seed)
-                longest = distance if arch == ONE_LENGTH else max(distances)
+                longest = distance if arch == FIXED_LENGTH else max(distances)
                 model = tiny_model(arch, longest + 1, VOCAB, layers=1).to(device)
-        found.updates[distance] = teach(model, distance, RATES.get(arch, RATE), luck)
-        found.accuracy[distance] = accuracy(model, distance, luck)
-        if found.accuracy[distance] < 0.5:
+        result.updates[distance] = teach(model, distance, RATES.get(arch, RATE), rng)
+        result.accuracy[distance] = accuracy(model, distance, rng)
+        if result.accuracy[distance] < 0.5:
             break
-    return found
+    return result
 
 
-def weights(arch: str, distances: Sequence[int] = DISTANCES) -> Weights:
+def parameters(arch: str, distances: Sequence[int] = DISTANCES) -> Parameters:
     with torch.random.fork_rng(devices=[]):
-        return Weights(arch, {d: tiny_model(arch, d + 1, VOCAB, layers=1).size() for d in distances})
+        return Parameters(arch, {d: tiny_model(arch, d + 1, VOCAB, layers=1).size() for d in distances})
 
 
-def pace(arch: str, seed: int, device: str, lengths: Sequence[int] = LENGTHS) -> Pace:
+def step_time(arch: str, seed: int, device: str, lengths: Sequence[int] = LENGTHS) -> StepTime:
     """Forward and backward with a loss on every token; the first pass of each length is not counted."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = tiny_model(arch, max(lengths), SPEED_VOCAB, layers=1).to(device)
-    luck = torch.Generator().manual_seed(seed)
-    found = Pace(arch, {})
+    rng = torch.Generator().manual_seed(seed)
+    seconds = {}
     for length in lengths:
-        ids = torch.randint(SPEED_VOCAB, (TOKENS // length, length), generator=luck).to(device)
-        taken = [seconds_of(model, ids) for _ in range(1 + REPEATS)]
-        found.seconds[length] = min(taken[1:])
-    return found
+        ids = torch.randint(SPEED_VOCAB, (TOKENS // length, length), generator=rng).to(device)
+        seconds[length] = min([seconds_of(model, ids) for _ in range(1 + REPEATS)][1:])
+    return StepTime(arch, seconds)
 
 
 def seconds_of(model: LanguageModel | PlainText, ids: Tensor) -> float:

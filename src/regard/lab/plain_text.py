@@ -1,7 +1,7 @@
-"""The plain networks on text, to be measured beside the others: a dense net, and convolutions.
+"""Plain networks on text, to compare with language models: a dense net, and convolutions.
 
-A dense net has weights for every place, so they grow with the text. A convolution has the same filter everywhere, and
-what it says at a word depends on so many words before it as its filters reach.
+A dense net has weights for every position, so they grow with the text. A convolution has the same filter everywhere,
+and its output at a token depends on as many tokens before it as its filters reach.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from regard.models.plain import MLP, MLPConfig
 
 
 class PlainText(nn.Module):
-    """Read as a language model is: `forward` gives hidden states, of which the last answers; `logits` is the head."""
+    """Read like a language model: `forward` gives hidden states, the last of which answers; `logits` is the head."""
 
     token: nn.Embedding
 
@@ -28,13 +28,13 @@ class PlainText(nn.Module):
 
 
 class DenseText(PlainText):
-    """Bengio et al. 2003: the vectors of all words side by side, into one layer. It reads texts of one length."""
+    """Bengio et al. 2003: the vectors of all tokens, concatenated, into one layer. It reads texts of one length."""
 
-    def __init__(self, places: int, vocab: int, width: int):
+    def __init__(self, positions: int, vocab: int, width: int):
         super().__init__()
         self.token = nn.Embedding(vocab, width)
         labels = tuple(str(i) for i in range(vocab))
-        self.net = MLP(MLPConfig(shape=(places, width), width=width, layers=1, labels=labels))
+        self.net = MLP(MLPConfig(shape=(positions, width), width=width, layers=1, labels=labels))
 
     def forward(self, ids: Tensor) -> Tensor:
         """B T -> B 1 D: one state for the whole text."""
@@ -45,12 +45,11 @@ class DenseText(PlainText):
 
 
 class ConvText(PlainText):
-    """Filters that slide over the words, in layers; each looks at a word and those before it (Dauphin et al. 2017,
-    without their gates)."""
+    """Causal convolutions over the tokens, in layers (Dauphin et al. 2017, without their gates)."""
 
     def __init__(self, kernel: int, vocab: int, width: int, layers: int = 4):
         super().__init__()
-        self.reach = 1 + layers * (kernel - 1)  # words that a state knows of: its own, and k - 1 more by each layer
+        self.reach = 1 + layers * (kernel - 1)  # tokens that a state depends on: its own, and k - 1 more by each layer
         self.token = nn.Embedding(vocab, width)
         self.filters = nn.ModuleList(nn.Conv1d(width, width, kernel) for _ in range(layers))
         self.answer = nn.Linear(width, vocab)
@@ -67,7 +66,7 @@ class ConvText(PlainText):
         return self.answer(hidden)
 
 
-PLAIN: dict[str, Callable[[int, int, int], PlainText]] = {  # of places, words and width
+PLAIN: dict[str, Callable[[int, int, int], PlainText]] = {  # of positions, vocabulary and width
     "mlp": DenseText,
     **{f"conv{k}": lambda _, vocab, width, k=k: ConvText(k, vocab, width) for k in (3, 9)},
 }

@@ -1,8 +1,8 @@
-"""How much of the past reaches the last state: gradient norms against distance, at birth, and what each remedy does.
+"""Gradient norms against distance, in untrained networks: how much of the past reaches the last state.
 
 The gradient of the last state with respect to the input k steps before is a product of k Jacobians (Hochreiter 1991,
 Bengio et al. 1994, Pascanu et al. 2013): it vanishes or explodes exponentially unless something holds the factors near
-one. Everything here is in float64, for float32 ends at 1e-45 and a plain RNN is there after some 130 steps.
+one. Everything here is in float64, because float32 ends at 1e-45 and a plain RNN is there after some 130 steps.
 """
 
 import math
@@ -15,24 +15,24 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from regard.explain.curves import Summary, summarise
-from regard.explain.plain_text import PLAIN, PlainText
+from regard.lab.plain_text import PLAIN, PlainText
 from regard.models import build, config_for
 from regard.models.base import LanguageModel
 from regard.nn.recurrent import PlainCell, PlainGRU, PlainLSTM, PlainRNN, State, unroll
 
 WIDTH = 64  # of states and inputs
 VOCAB = 256
-DRAWS = 5  # untrained networks, each with a random input of its own
+NETWORKS = 5  # untrained, each with a random input of its own
 AT_ONCE = 16_384  # inputs in memory together
 RADII = (0.5, 1.0, 1.5, 3.0)  # spectral radius of the recurrent matrix; at 3 even tanh explodes
 LIMIT = 1.0  # what gradients are clipped to
-FLOAT32 = 1.4e-45  # the smallest number above zero that float32 has
-KEPT = 0.01  # a gradient that is still at least this share is called kept
+FLOAT32 = 1.4e-45  # the smallest positive float32
+PERSISTS = 0.01  # a gradient of at least this share persists
 
 
 @dataclass(frozen=True)
-class Fading:
-    """Gradient norms by distance 0, 1, 2, …, the median of the draws; and the factor a step that fits them."""
+class Decay:
+    """Median gradient norms at distances 0, 1, 2, …, and the factor per step that fits them."""
 
     name: str
     norms: list[float]
@@ -44,14 +44,14 @@ class Fading:
 
     @property
     def fate(self) -> str:
-        """What has become of the gradient at the farthest distance: it vanishes, it explodes, or it is kept."""
+        """What happens to the gradient up to the farthest distance: it vanishes, explodes or persists."""
         far = self.at(-1)
-        return "vanishes" if far < KEPT else "explodes" if far > 1 / KEPT else "is kept"
+        return "vanishes" if far < PERSISTS else "explodes" if far > 1 / PERSISTS else "persists"
 
 
 @dataclass(frozen=True)
 class Clipping:
-    """The norm of a gradient before and after it is clipped, and its part from the farthest input over the nearest."""
+    """The norm of a gradient before and after clipping, and its ratio of the farthest input to the nearest."""
 
     name: str
     before: float
@@ -61,7 +61,9 @@ class Clipping:
 
 
 class Elman(PlainRNN):
-    """An RNN with zero biases whose activation can be another one."""
+    """An RNN with zero biases and an activation of choice."""
+
+    activation: Callable[[Tensor], Tensor] = staticmethod(torch.tanh)
 
     def __init__(self, inputs: int, width: int):
         super().__init__(inputs, width)
@@ -71,34 +73,28 @@ class Elman(PlainRNN):
     def forward(self, x: Tensor, state: State) -> State:
         return (self.activation(x @ self.weight_ih.T + self.bias_ih + state[0] @ self.weight_hh.T + self.bias_hh),)
 
-    def activation(self, a: Tensor) -> Tensor:
-        return torch.tanh(a)
-
 
 class LinearRNN(Elman):
     """No activation: the bare product of matrices on the slide."""
 
-    def activation(self, a: Tensor) -> Tensor:
-        return a
+    activation = staticmethod(lambda a: a)
 
 
 class ReluRNN(Elman):
     """Le et al. 2015: ReLU, the identity as recurrent matrix, small input weights. A unit adds up, or is off."""
+
+    activation = staticmethod(torch.relu)
 
     def __init__(self, inputs: int, width: int):
         super().__init__(inputs, width)
         nn.init.eye_(self.weight_hh)
         nn.init.normal_(self.weight_ih, std=0.001)
 
-    def activation(self, a: Tensor) -> Tensor:
-        return torch.relu(a)
-
 
 class NormRNN(Elman):
     """Ba et al. 2016, equation 4: the sum of a step is normalised before its tanh."""
 
-    def activation(self, a: Tensor) -> Tensor:
-        return torch.tanh(F.layer_norm(a, a.shape[-1:]))
+    activation = staticmethod(lambda a: torch.tanh(F.layer_norm(a, a.shape[-1:])))
 
 
 # -- measuring ----------------------------------------------------------------------------------------------------
@@ -107,23 +103,23 @@ class NormRNN(Elman):
 def reach(net: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """|d net(x) / d x_t| for every input of x, T I, the last one first: T Frobenius norms of the exact Jacobian.
 
-    `net` maps B T I to B D, each row by itself: copies of x, each asked for one number, share a backward pass.
+    `net` maps B T I to B D, each row independently, so that copies of x, one per output, share a backward pass.
     """
     with torch.no_grad():
         width = net(x[None]).size(-1)
     grads = []
-    for asked in torch.eye(width, dtype=x.dtype).split(max(1, AT_ONCE // len(x))):
-        rows = x.repeat(len(asked), 1, 1).requires_grad_()
-        grads += torch.autograd.grad(net(rows), rows, asked)
+    for outputs in torch.eye(width, dtype=x.dtype).split(max(1, AT_ONCE // len(x))):
+        rows = x.repeat(len(outputs), 1, 1).requires_grad_()
+        grads += torch.autograd.grad(net(rows), rows, outputs)
     grad = torch.cat(grads).transpose(0, 1).flatten(1)  # T (D I)
     most = grad.abs().amax(1, keepdim=True).clamp(min=torch.finfo(x.dtype).tiny)  # the square of 1e-200 would be 0
     return (most[:, 0] * (grad / most).norm(dim=1)).flip(0)
 
 
 def last_state(cell: PlainCell, x: Tensor) -> Tensor:
-    """h after reading B T I from nothing: B D."""
-    nothing = x.new_zeros(len(x), cell.weight_hh.size(1))
-    return unroll(cell, x, (nothing, nothing) if cell.kind == "lstm" else (nothing,))[1][0]
+    """h after reading B T I from a zero state: B D."""
+    zeros = x.new_zeros(len(x), cell.weight_hh.size(1))
+    return unroll(cell, x, (zeros, zeros) if cell.kind == "lstm" else (zeros,))[1][0]
 
 
 def model_reach(model: LanguageModel | PlainText, ids: Tensor) -> Tensor:
@@ -140,7 +136,7 @@ def model_reach(model: LanguageModel | PlainText, ids: Tensor) -> Tensor:
 
 
 def step_factor(norms: Tensor) -> float:
-    """The factor a step that fits the norms from distance 1 on: least squares of their logarithms, zeros left out."""
+    """The factor per step that fits the norms from distance 1 on: least squares of their logarithms, without zeros."""
     distance = torch.arange(len(norms), dtype=norms.dtype)
     good = (norms > 0) & norms.isfinite() & (distance >= 1)
     if good.sum() < 2:
@@ -150,112 +146,113 @@ def step_factor(norms: Tensor) -> float:
     return math.exp(((d * y).sum() / d.square().sum()).item())
 
 
-def measure(name: str, draw: Callable[[], Tensor], seed: int) -> Fading:
-    """Several networks and inputs drawn anew; the caller's own luck is left alone."""
+def measure(name: str, sample: Callable[[], Tensor], seed: int) -> Decay:
+    """Several random networks and inputs; the caller's random state is restored."""
     curves = []
     with torch.random.fork_rng(devices=[]):
-        for number in range(DRAWS):
+        for number in range(NETWORKS):
             torch.manual_seed(seed + number)
-            curves.append(draw())
-    return Fading(name, torch.stack(curves).median(0).values.tolist(), summarise([step_factor(c) for c in curves]))
+            curves.append(sample())
+    return Decay(name, torch.stack(curves).median(0).values.tolist(), summarise([step_factor(c) for c in curves]))
 
 
 # -- what is measured ---------------------------------------------------------------------------------------------
 
 
 def tiny_model(arch: str, context: int, vocab: int, layers: int) -> LanguageModel | PlainText:
-    """An untrained language model, as `regard train lm` would start with, or a plain network; recurrent ones have one
-    layer."""
-    if arch.lower() in PLAIN:
-        return PLAIN[arch.lower()](context, vocab, WIDTH)
+    """An untrained language model, as `regard train lm` would start with, or a plain network; recurrent models have
+    one layer."""
+    arch = arch.lower()
+    if arch in PLAIN:
+        return PLAIN[arch](context, vocab, WIDTH)
     size = dict(width=WIDTH, embedding=WIDTH)
-    if arch.lower() in ("gpt", "llama"):
+    if arch in ("gpt", "llama"):
         size = dict(width=WIDTH, layers=layers, heads=4, ffn=4 * WIDTH, context=context)
-    if arch.lower() == "llama":
+    if arch == "llama":
         size |= dict(kv_heads=2, head_width=WIDTH // 4)
     return build(config_for(arch, "tiny", vocab, task="lm", **size))
 
 
 @cache
-def architecture(arch: str, length: int, seed: int) -> Fading:
-    """A language model, or a plain network, at birth, on random tokens."""
+def architecture(arch: str, length: int, seed: int) -> Decay:
+    """An untrained language model, or plain network, on random tokens."""
 
-    def draw() -> Tensor:
+    def sample() -> Tensor:
         model = tiny_model(arch, length + 1, VOCAB, layers=2).double().eval()
         return model_reach(model, torch.randint(VOCAB, (length + 1,)))
 
-    return measure(arch, draw, seed)
+    return measure(arch, sample, seed)
 
 
-def of_cell(name: str, make: Callable[[], PlainCell], length: int, seed: int) -> Fading:
-    """A cell at birth, on random numbers with a spread of one (as embeddings have)."""
+def of_cell(name: str, make: Callable[[], PlainCell], length: int, seed: int) -> Decay:
+    """An untrained cell, on standard normal inputs (as embeddings are)."""
 
-    def draw() -> Tensor:
+    def sample() -> Tensor:
         cell = make().double()
         return reach(partial(last_state, cell), torch.randn(length + 1, WIDTH, dtype=torch.float64))
 
-    return measure(name, draw, seed)
+    return measure(name, sample, seed)
 
 
-def radii(length: int, seed: int) -> list[Fading]:
-    """The product of matrices without and with tanh, from vanishing to exploding, and the wildest with layer norm."""
+def radii(length: int, seed: int) -> list[Decay]:
+    """The product of matrices without and with tanh, from vanishing to exploding, and the largest with layer norm."""
     rows = [("linear", LinearRNN, radius) for radius in RADII[:-1]] + [("tanh", Elman, radius) for radius in RADII]
     rows.append(("layer norm", NormRNN, RADII[-1]))
-    return [of_cell(f"{name}, radius {r:g}", partial(scaled, kind, r), length, seed) for name, kind, r in rows]
+    return [of_cell(f"{name}, radius {r:g}", partial(scaled, cell, r), length, seed) for name, cell, r in rows]
 
 
-def remedies(length: int, seed: int) -> list[Fading]:
-    """The plain RNN first, then what has been done about it."""
+def remedies(length: int, seed: int) -> list[Decay]:
+    """The plain RNN first, then its remedies."""
     cells: dict[str, Callable[[], PlainCell]] = {
         "none: RNN with tanh": partial(Elman, WIDTH, WIDTH),
-        "activation: ReLU born as identity": partial(ReluRNN, WIDTH, WIDTH),
+        "activation: ReLU, identity init": partial(ReluRNN, WIDTH, WIDTH),
         "normalisation: layer norm": partial(NormRNN, WIDTH, WIDTH),
         "gates: GRU": partial(gated, PlainGRU),
         "gates: LSTM with forget bias 1": partial(gated, PlainLSTM, forget=1.0),
         f"gates: LSTM set for {length} steps": partial(gated, PlainLSTM, steps=length),
     }
-    found = [of_cell(name, make, length, seed) for name, make in cells.items()]
-    return [*found, replace(architecture("gpt", length, seed), name="attention: GPT")]
+    decays = [of_cell(name, make, length, seed) for name, make in cells.items()]
+    return [*decays, replace(architecture("gpt", length, seed), name="attention: GPT")]
 
 
-def scaled(kind: type[Elman], radius: float) -> Elman:
-    """A cell whose recurrent matrix has its largest eigenvalue at this distance from zero."""
-    cell = kind(WIDTH, WIDTH)
+def scaled(cell_type: type[Elman], radius: float) -> Elman:
+    """A cell whose recurrent matrix has this spectral radius."""
+    cell = cell_type(WIDTH, WIDTH)
     with torch.no_grad():
         cell.weight_hh.mul_(radius / torch.linalg.eigvals(cell.weight_hh).abs().max())
     return cell
 
 
-def gated(kind: type[PlainCell], forget: float = 0.0, steps: int = 0) -> PlainCell:
-    """A GRU or LSTM with zero biases but for its forget gate (Jozefowicz et al. 2015), or with input and forget gates
+def gated(cell_type: type[PlainCell], forget: float = 0.0, steps: int = 0) -> PlainCell:
+    """A GRU or LSTM with zero biases except the forget gate's (Jozefowicz et al. 2015), or with input and forget gates
     set so that its units remember for 1 to `steps` steps (Tallec and Ollivier 2018)."""
-    cell = kind(WIDTH, WIDTH)
+    cell = cell_type(WIDTH, WIDTH)
     with torch.no_grad():
         cell.bias_ih.zero_()
         cell.bias_hh.zero_()
         if forget:
             cell.bias_ih.chunk(4)[1].fill_(forget)
         if steps:
-            open_ = torch.empty(WIDTH).uniform_(1, steps - 1).log()
-            cell.bias_ih.chunk(4)[1].copy_(open_)
-            cell.bias_ih.chunk(4)[0].copy_(-open_)
+            bias = torch.empty(WIDTH).uniform_(1, steps - 1).log()
+            cell.bias_ih.chunk(4)[1].copy_(bias)
+            cell.bias_ih.chunk(4)[0].copy_(-bias)
     return cell
 
 
 def clipping(length: int, seed: int) -> list[Clipping]:
-    """Ask a vanishing and an exploding RNN for one number of the last state, and clip the gradient that comes back."""
-    found = []
+    """Clip the gradient of one number of the last state, of a vanishing and an exploding RNN."""
+    rows = []
     with torch.random.fork_rng(devices=[]):
         for radius in (RADII[0], RADII[-1]):
             torch.manual_seed(seed)
             cell, x = scaled(Elman, radius).double(), torch.randn(1, length + 1, WIDTH, dtype=torch.float64)
             last_state(cell, x.requires_grad_())[0, 0].backward()
             gradients = [cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh, x]
-            early = far_over_near(x)
+            ratio = far_over_near(x)
             before = nn.utils.clip_grad_norm_(gradients, LIMIT).item()
             after = nn.utils.clip_grad_norm_(gradients, math.inf).item()
-            found.append(Clipping(f"tanh, radius {radius:g}", before, after, early, far_over_near(x)))
-    return found
+            rows.append(Clipping(f"tanh, radius {radius:g}", before, after, ratio, far_over_near(x)))
+    return rows
 
 
 def far_over_near(x: Tensor) -> float:

@@ -4,22 +4,22 @@ import pytest
 import torch
 from torch import nn
 
-from regard.explain import recall as r
-from regard.explain.gradients import WIDTH
+from regard.lab import recall as r
+from regard.lab.gradients import WIDTH
 from regard.models.base import LanguageModel
 
 
-def luck(seed=0):
+def rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
 def test_a_question_is_a_symbol_noise_and_a_cue_at_the_distance_asked_for():
-    ids, answers = r.questions(12, 500, luck())
+    ids, answers = r.questions(12, 500, rng())
     assert ids.shape == (500, 13) and torch.equal(ids[:, 0], answers)
     assert set(answers.tolist()) == set(range(r.SYMBOLS))
     assert set(ids[:, 1:-1].flatten().tolist()) == set(range(r.SYMBOLS, 2 * r.SYMBOLS))  # noise is never a symbol
     assert (ids[:, -1] == r.VOCAB - 1).all()
-    assert torch.equal(r.questions(12, 500, luck())[0], ids)
+    assert torch.equal(r.questions(12, 500, rng())[0], ids)
 
 
 class Knows(LanguageModel):
@@ -38,8 +38,8 @@ class Knows(LanguageModel):
 
 
 def test_accuracy_is_one_for_who_remembers_and_chance_for_who_does_not():
-    assert r.accuracy(Knows(True), 20, luck()) == 1.0
-    assert r.accuracy(Knows(False), 20, luck()) == pytest.approx(1 / r.SYMBOLS, abs=0.07)  # 3.4 standard errors
+    assert r.accuracy(Knows(True), 20, rng()) == 1.0
+    assert r.accuracy(Knows(False), 20, rng()) == pytest.approx(1 / r.SYMBOLS, abs=0.07)  # 3.4 standard errors
 
 
 @pytest.mark.parametrize("arch", ["rnn", "gru", "lstm", "gpt", "conv3"])
@@ -64,17 +64,17 @@ def test_what_lies_beyond_the_filters_is_not_learned_and_what_lies_within_is():
 
 
 def test_a_dense_net_pays_for_every_word_attention_for_its_place_and_the_others_nothing():
-    ids, _ = r.questions(10, 1, luck())
+    ids, _ = r.questions(10, 1, rng())
     words, width, classes = ids.size(1), WIDTH, r.VOCAB
-    dense = r.weights("mlp").numbers[10]
+    dense = r.parameters("mlp").numbers[10]
     assert dense == classes * width + (words * width * width + width) + (width * classes + classes)
-    assert [r.weights(arch).a_word for arch in ("mlp", "gpt", "lstm", "conv9")] == [width * width, width, 0, 0]
+    assert [r.parameters(arch).per_token for arch in ("mlp", "gpt", "lstm", "conv9")] == [width * width, width, 0, 0]
 
 
 def test_the_same_number_of_tokens_is_timed_at_every_length(monkeypatch):
     shapes, clock = [], iter([0.5, 4.0, 2.0, 1.0, 3.0, 5.0] * 2)
     monkeypatch.setattr(r, "seconds_of", lambda _, ids: (shapes.append(tuple(ids.shape)), next(clock))[1])
-    found = r.pace("gpt", seed=0, device="cpu", lengths=(64, 1024))
+    found = r.step_time("gpt", seed=0, device="cpu", lengths=(64, 1024))
     assert set(shapes) == {(64, 64), (4, 1024)}
     assert found.seconds == {64: 1.0, 1024: 1.0}  # the fastest but the first, which warms up
 

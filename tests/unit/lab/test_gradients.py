@@ -8,9 +8,10 @@ from torch import nn
 from torch.autograd.functional import jacobian
 from torch.func import functional_call
 
-from regard.explain import gradients as g
-from regard.explain.gradients_picture import draw, look
-from regard.explain.recall import Pace, Recall, Weights
+from regard.lab import gradients as g
+from regard.lab.figure import draw, style
+from regard.lab.recall import Parameters, Recall, StepTime
+from regard.lab.report import Measurements
 from regard.nn.recurrent import PLAIN_CELLS
 
 close = torch.testing.assert_close
@@ -98,13 +99,15 @@ def test_the_factor_a_step_is_that_of_a_geometric_row_and_zeros_are_left_out():
     assert g.step_factor(torch.zeros(50)) == 0.0
 
 
-def fading(name, far, steps=20):
-    return g.Fading(name, [far ** ((k - 1) / (steps - 1)) for k in range(steps + 1)], g.summarise([far]))
+def decay(name, far, steps=20):
+    return g.Decay(name, [far ** ((k - 1) / (steps - 1)) for k in range(steps + 1)], g.summarise([far]))
 
 
-@pytest.mark.parametrize(("far", "fate"), [(1e-3, "vanishes"), (0.02, "is kept"), (50.0, "is kept"), (1e3, "explodes")])
+@pytest.mark.parametrize(
+    ("far", "fate"), [(1e-3, "vanishes"), (0.02, "persists"), (50.0, "persists"), (1e3, "explodes")]
+)
 def test_what_becomes_of_a_gradient_is_read_off_its_end(far, fate):
-    row = fading("x", far)
+    row = decay("x", far)
     assert row.fate == fate
     assert (row.at(1), row.at(20)) == pytest.approx((1.0, far))
 
@@ -159,7 +162,7 @@ def test_what_the_table_says_of_each_remedy():
     """The order of things over 40 steps, with a margin of an order of magnitude."""
     none, relu, norm, gru, lstm, set_, gpt = g.remedies(40, seed=0)
     assert [f.fate for f in (none, norm, gru, lstm)] == ["vanishes"] * 4
-    assert [f.fate for f in (relu, set_, gpt)] == ["is kept"] * 3
+    assert [f.fate for f in (relu, set_, gpt)] == ["persists"] * 3
     assert 10 * none.at(40) < norm.at(40) and 10 * norm.at(40) < lstm.at(40) and 10 * none.at(40) < gru.at(40)
     assert 10 * lstm.at(40) < set_.at(40)
     assert all(0.3 < gpt.at(k) < 3 for k in range(1, 41))
@@ -184,19 +187,20 @@ def test_clipping_makes_the_gradient_small_and_brings_nothing_back():
 
 
 def test_every_line_has_a_colour_or_mark_and_a_dash_of_its_own():
-    lines = [look(i) for i in range(9)]
+    lines = [style(i) for i in range(9)]
     assert len({(line["linestyle"], line["marker"]) for line in lines}) == 9  # told apart without colour
     assert len({(line["color"], line["linestyle"]) for line in lines}) == 9
 
 
 @pytest.mark.parametrize("more", [False, True], ids=["gradients", "everything"])
 def test_the_picture_has_a_panel_for_each_thing_measured(tmp_path, more):
-    groups = {"models": [fading("rnn", 1e-60), fading("gpt", 1.0)], "remedies": [fading("none", 1e-60)]}
+    groups = {"models": [decay("rnn", 1e-60), decay("gpt", 1.0)], "remedies": [decay("none", 1e-60)]}
     recalls = [Recall("rnn", False, {5: 1.0, 10: 0.1}, {5: 20, 10: 200}), Recall("rnn", True, {5: 1.0}, {5: 20})]
-    costs, paces = [Weights("mlp", {5: 100, 10: 200})], [Pace("rnn", {64: 0.01, 128: 0.02})]
-    path = draw(groups, recalls * more, costs * more, paces * more, tmp_path / "all.svg")
+    costs, times = [Parameters("mlp", {5: 100, 10: 200})], [StepTime("rnn", {64: 0.01, 128: 0.02})]
+    measured = Measurements(**groups, memory=recalls * more, weights=costs * more, speed=times * more)
+    path = draw(measured, tmp_path / "all.svg")
     text = path.read_text()
-    for panel in ("recall after training", "what reading so far costs", "time of a step"):
+    for panel in ("recall after training", "parameters needed for a distance", "time of a step"):
         assert (f"<!-- {panel}" in text) == more, panel
-    for words in ("models", "remedies", "rnn", "gpt", "float32 ends"):
+    for words in ("untrained networks", "remedies", "rnn", "gpt", "float32 ends"):
         assert f"<!-- {words} -->" in text, words

@@ -1,0 +1,1 @@
+"""Experiments that demonstrate a lecture: why recurrent networks forget, measured and drawn."""
