@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.system.cli_toy import regard, works
+from tests.system.cli_toy import regard, train_words, works, write_toy
 
 from regard.checkpoint import load_state, save_state
 
@@ -84,3 +84,14 @@ def test_a_folder_that_moved_is_the_same_data(task, tmp_path):
     known["data"] = {k: v.replace(here, there) if isinstance(v, str) else v for k, v in known["data"].items()}
     Path("runs/x/run.json").write_text(json.dumps(known))
     works("train", "--resume", "runs/x", "--device=cpu")
+
+
+def test_resume_refuses_other_text_of_as_many_lines(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    works(*train_words(write_toy(tmp_path)), "--steps=4", "--set=eval_every=2", "--name=x")
+    log = Path("runs/x/metrics.jsonl")
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))  # as if killed before the end
+    text = tmp_path / "train.en"
+    text.write_text(text.read_text().replace("dog", "hound"))
+    result = regard("train", "--resume", "runs/x")
+    assert result.code == 2 and "resume with the data" in result.err

@@ -52,12 +52,23 @@ CASES = {
     "train broken.py": ["broken.py", "line 2", "division by zero"],
     "train --resume runs/nowhere": ["runs/nowhere"],
     "train translate --resume runs/demo": ["regard train --resume runs/demo"],
+    "train --resume runs/demo --set optim.lr=5": ["--set"],
+    "train --resume runs/demo --steps 900": ["--steps"],
+    "train --resume runs/demo --seed 3": ["--seed"],
+    "train --resume runs/demo --data foo": ["--data"],
+    "train --resume runs/demo --name y": ["--name"],
     f"{FILES} --minutes 1": ["--minutes", "--steps"],
     f"{FILES} --set model.widht=3": ["did you mean 'model.width'"],
     f"{FILES} --set model.width=abc": ["model.width", "int", "'abc'"],
     f"{FILES} --set model.width=30 --set model.heads=4": ["30", "4 heads"],
     f"{FILES} --set width": ["name=value"],
     f"{FILES} --arch transformr": ["did you mean 'transformer'"],
+    f"{FILES} --set data.max_length=3000": ["model.max_length=3000"],
+    f"{FILES} --set model.heads=0": ["heads"],
+    f"{FILES} --set model.width=-64": ["width"],
+    f"{FILES} --set model.dropout=2": ["dropout"],
+    f"{FILES} --set model.ffn=0": ["ffn"],
+    f"{FILES} --set seed=-1": ["seed"],
     f"{FILES} --arch ,": ["--arch"],
     f"{FILES} --set width=64": ["did you mean 'model.width'"],
     f"{FILES} --size tinny": ["did you mean 'tiny'"],
@@ -157,11 +168,22 @@ def test_a_damaged_a_newer_and_a_missing_model(toy, tmp_path):
     def gone(folder):
         (folder / "model.safetensors").unlink()
 
+    def newer_model(folder):
+        path = folder / "regard.json"
+        path.write_text(path.read_text().replace('"format_version": 1', '"format_version": 99'))
+
     def other(folder):
         (folder / "config.json").write_text('{"model_type": "gpt9"}')
 
+    def no_object(folder):
+        (folder / "config.json").write_text("[]")
+
+    def no_sizes(folder):
+        (folder / "config.json").write_text('{"model_type": "marian"}')
+
     cases = [("translate", cut, "model.safetensors"), ("train", newer, "newer"), ("translate", gone, "--resume")]
-    cases += [("translate", other, "gpt9")]
+    cases += [("translate", newer_model, "newer regard"), ("translate", other, "gpt9")]
+    cases += [("translate", no_object, "config.json"), ("translate", no_sizes, "config.json")]
     for verb, change, word in cases:
         folder = copy(change.__name__, change)
         said = regard("train", "--resume", folder) if verb == "train" else regard("translate", folder, "hello")

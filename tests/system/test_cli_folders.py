@@ -63,6 +63,12 @@ def test_force_replaces_a_run_and_keeps_what_is_not_its(place):
     assert json.loads(Path("runs/first/run.json").read_text())["seed"] == 3
 
 
+def test_force_replaces_a_folder_of_several_runs_by_one(place):
+    works(*TRAIN, "--name=several", "--seeds=2")
+    works(*TRAIN, "--name=several", "--force")
+    assert "parameters" in works("info", "runs/several").out
+
+
 def test_data_that_cannot_be_read_does_not_cost_the_old_run(place):
     before = digest(place)
     Path("broken.txt").write_bytes(b"\xff\xfe\x00" * 50)

@@ -2,12 +2,17 @@
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.system.cli_toy import regard, works
+from tests.unit.models.tiny_gguf import tiny_llama, write_gguf
 
 import regard as package
+from regard.data.text import prepare_text
 from regard.tasks import assemble, train_run
 from regard.tasks.plan import read_run, run_from_dict
 
@@ -24,7 +29,7 @@ SMALL = [
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder with a text, dialogues, and a GPT of bytes trained on the text: runs/x."""
+    """A text, dialogues, a byte-level GPT trained on the text (runs/x) and an untrained one of characters (runs/c)."""
     folder = tmp_path_factory.mktemp("lm")
     (folder / "my.txt").write_text("the cat sat on the mat. the dog ran to the log.\n" * 200, encoding="utf-8")
     (folder / "test.txt").write_text("the dog sat on the log.\n" * 20, encoding="utf-8")
@@ -34,6 +39,7 @@ def place(tmp_path_factory):
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
         said = works("train", "lm", "--data=my.txt", "--tokens=bytes", *SMALL, "--steps=250", "--name=x")
+        works("train", "lm", "--data=my.txt", "--tokens=chars", *SMALL, "--steps=4", "--name=c")
     assert "held_out_loss" in said.out and "tokens_per_second" in said.out and "regard generate runs/x" in said.err
     return folder
 
@@ -173,6 +179,80 @@ def test_several_architectures_share_a_budget_and_a_table(place):
     )
     assert "rnn" in said.out and "lstm" in said.out and "tokens_per_second" in said.out
     assert (place / "runs/both/curves.png").is_file()
+
+
+def test_evaluate_does_not_count_the_first_token(place):
+    scores = json.loads(works("evaluate", "runs/x", "--json").out)
+    prepared = prepare_text(read_run("runs/x").data, lambda _: None)
+    assert scores["targets"] == prepared.valid_bytes - 1  # one byte, one token
+    assert math.isclose(scores["bits_per_byte"], scores["loss"] / math.log(2), rel_tol=1e-6)
+
+
+def test_compare_requires_a_text(place):
+    assert "regard compare runs/x runs/c --data FILE" in regard("compare", "runs/x", "runs/c").err
+
+
+def test_bits_cover_a_text_longer_than_the_context(place):
+    text = "the dog sat on the log.\n" * 12  # more than a context
+    for name in ("x", "c"):
+        writer = package.load(f"runs/{name}")
+        with torch.no_grad():
+            for p in writer.model.parameters():
+                p.zero_()
+        assert math.isclose(writer.bits(text), len(text) * math.log2(writer.tokenizer.size), rel_tol=1e-6)
+
+
+def test_predict_keeps_blank_lines(place):
+    Path("in.txt").write_text("the cat\n\n  \nthe dog\n", encoding="utf-8")
+    for name in ("x", "c"):
+        lines = works("predict", f"runs/{name}", "in.txt").out.split("\n")
+        assert len(lines) == 5 and lines[1] == lines[2] == ""
+
+
+def test_next_word_ignores_the_bos_token(place, monkeypatch):
+    writer = package.load("runs/x")
+    monkeypatch.setattr(writer.tokenizer, "bos", 7)
+    assert writer.next("the ", top=1, words=["cat"])[1].id == ord("c")
+    assert "empty" in regard("next", "runs/x", "the", "--word=").err
+
+
+def test_info_describes_a_gguf_file(place):
+    write_gguf(Path("m.gguf"), tiny_llama())
+    summary = works("info", "m.gguf").out
+    assert "a llama to lm" in summary and "regard evaluate m.gguf --data FILE" in summary
+    works("evaluate", "m.gguf", "--data=my.txt", "--context=32")
+    assert "scored on my.txt" in works("info", "m.gguf").out
+
+
+def test_export_merges_shards(place):
+    shutil.copytree("runs/x", "shards", dirs_exist_ok=True)
+    weights = load_file("runs/x/model.safetensors")
+    Path("shards/model.safetensors").unlink()
+    half, index = len(weights) // 2, {}
+    for number, names in enumerate((list(weights)[:half], list(weights)[half:]), 1):
+        file = f"model-0000{number}-of-00002.safetensors"
+        save_file({name: weights[name] for name in names}, f"shards/{file}")
+        index |= dict.fromkeys(names, file)
+    Path("shards/model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    works("export", "shards", "--out=whole")
+    assert package.load("whole").generate(["the"], max_tokens=3, temperature=0.0)
+
+
+def test_chat_warns_when_the_prompt_is_truncated(place):
+    room = read_run("runs/x").model.context
+    result = works("chat", "runs/x", "the cat " * room, "--max-tokens=4")
+    assert f"this model sees {room}" in result.err
+    assert f"sees the last {room} of them" in works("next", "runs/x", "the cat " * room).err
+    assert "this model sees" in works("summarise", "runs/x", "the cat " * room, "--max-tokens=4").err
+
+
+def test_generate_refuses_options_of_another_method(place):
+    assert "leave out --stop" in regard("generate", "runs/x", "the", "--beam=2", "--stop=x").err
+    assert "add --json" in regard("generate", "runs/x", "the", "--logprobs").err
+
+
+def test_tokens_shows_spaces(place):
+    assert "␣" in works("tokens", "runs/x", "a b").out
 
 
 @pytest.mark.parametrize("arch", ["rnn", "gru", "lstm"])

@@ -11,7 +11,7 @@ import torch
 from tests.unit.train.toy import toy_run, toy_train
 
 import regard
-from regard import run_folder
+from regard import checkpoint, run_folder
 from regard.data.text import TextConfig
 from regard.data.tokenizers.chars import Characters
 from regard.errors import CheckpointError, ConfigError, RegardError, WorkFailed
@@ -86,6 +86,13 @@ def test_force_removes_what_regard_wrote_and_nothing_else(tmp_path):
     assert {name for name in listed if (tmp_path / "run" / name).exists()} == left.keys() - THEIRS.keys() - {
         run_folder.MANIFEST
     }
+
+
+def test_force_does_not_touch_a_run_in_training(tmp_path):
+    toy_train(tmp_path / "run", short())
+    with checkpoint.alone(tmp_path / "run"), pytest.raises(WorkFailed):
+        run_folder.new_run(tmp_path / "run", force=True)
+    assert (tmp_path / "run/run.json").exists() and (tmp_path / "run/state.safetensors").exists()
 
 
 def test_resuming_leaves_the_users_files_alone(tmp_path):

@@ -37,6 +37,13 @@ def test_settings_can_be_overridden():
     assert changed.steps == 1000 and run.steps == 10
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_override_checks_changed_settings_together(order):
+    run = Run(model=MODELS[0], data=PairsConfig(), steps=10)
+    model = override(run, ["model.width=90", "model.heads=6"][::order]).model
+    assert (model.width, model.heads) == (90, 6)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -1,4 +1,4 @@
-"""The whole way by the command line: two text files, a trained folder, translations, scores, pictures."""
+"""`regard train translate` and the verbs on its run: text files to a model, translations, scores and pictures."""
 
 import json
 import os
@@ -109,6 +109,19 @@ def test_a_run_is_not_overwritten_unless_forced(toy):
     assert (toy / "runs/twice/metrics.jsonl").read_text() != before
 
 
+def test_train_accepts_a_2000_token_validation_line(toy, tmp_path):
+    write_toy(tmp_path)
+    with open(tmp_path / "test.en", "a") as en, open(tmp_path / "test.fr", "a") as fr:
+        en.write("the dog sees the cat . " * 400 + "\n")
+        fr.write("le chien\n")
+    works(*train_words(tmp_path), "--steps=2", "--name=long")
+
+
+def test_train_evaluates_weights_that_are_not_finite(toy):
+    result = regard(*train_words(toy), "--steps=4", "--set=optim.lr=1e15", "--set=eval_every=2", "--name=huge")
+    assert "should not happen" not in result.err
+
+
 def test_quiet_says_nothing_beside_the_result(toy):
     said = works(*train_words(toy), "--steps=2", "--name=quiet", "-q")
     assert said.err == "" and "held_out_loss" in said.out
@@ -190,6 +203,18 @@ def test_prefix_sampling_and_seeds(toy):
         for s in (1, 1, 2)
     ]
     assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_sampled_line_ends_do_not_add_lines(toy):
+    """At this temperature any byte is sampled, line ends among them."""
+    result = works("translate", "runs/demo", "--sample", "--temperature=100", typed="the dog .\n" * 100)
+    assert len(result.out.split("\n")) == 101
+
+
+def test_sampling_differs_between_equal_sentences(toy):
+    words = ["the dog .", "the dog .", "--sample", "--temperature=100"]
+    first, second = works("translate", "runs/demo", *words).lines[:2]
+    assert first != second
 
 
 def test_predict_writes_a_whole_file(toy, tmp_path):
