@@ -103,8 +103,11 @@ class Judge:
 
 def score(metrics: Metrics) -> float:
     """Higher is better: what people will ask for where it is measured, the held-out loss otherwise."""
-    value = next((metrics[name] for name in WANTED if name in metrics), -metrics["held_out_loss"])
-    return -math.inf if math.isnan(value) else value
+    name = next((name for name in WANTED if name in metrics), "held_out_loss")
+    value: float | None = metrics[name]
+    if value is None or math.isnan(value):  # None: NaN read back from a log
+        return -math.inf
+    return -value if name == "held_out_loss" else value
 
 
 def rank(kept: dict[str, Any]) -> tuple[float, float]:
