@@ -60,9 +60,9 @@ def forest() -> None:
     from sklearn.ensemble import RandomForestClassifier
     from sklearn.metrics import balanced_accuracy_score
 
-    from regard.data.fetch_series import get_series
+    from regard.data.fetch import get_files
 
-    files = get_series("rrlyrae")
+    files = get_files("rrlyrae", "series")
     curves = read_series(files.train, data(0), files.labels)
     x, y, scores = features(curves), np.array(curves.labels), []
     for fold in range(FOLDS):

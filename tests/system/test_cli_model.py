@@ -116,7 +116,7 @@ def test_names_that_do_not_exist(index, name, words):
 def test_no_network(index, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
     said = regard("model", "get", NAME)
-    assert said.code == 2 and "connection refused" in said.err and "run the same command again" in said.err
+    assert said.code == 2 and "connection refused" in said.err and "run the command again" in said.err
     assert files_in(tmp_path) == set()
 
 

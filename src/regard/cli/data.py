@@ -9,6 +9,8 @@ from regard.ticks import Console
 from regard.words import table
 
 FIELDS = ("name", "kind", "about", "size", "licence", "attribution", "source", "target", "where")
+TASKS = {"pairs": "translate", "text": "lm", "images": "image", "captions": "caption", "audio": "audio",
+         "series": "series", "history": "forecast"}  # fmt: skip
 
 app = typer.Typer(
     cls=Group, help="Ready-made data sets: list them, get them.", no_args_is_help=True, rich_markup_mode=None
@@ -58,26 +60,17 @@ def get(
       regard data get tatoeba-en-fr
       regard train translate --data tatoeba-en-fr
     """
-    from regard.data import fetch, fetch_series, image_sets
+    from regard.data import fetch, image_sets
     from regard.data.catalog import find
 
     flags: Console = ctx.obj
     dataset = find(name)
-    others = {
-        "images": (image_sets.get, "train image"),
-        "captions": (fetch.get_captions, "train caption"),
-        "series": (fetch_series.get_series, "train series"),
-        "history": (fetch_series.get_history, "train forecast"),
-        "clips": (fetch.get_clips, "train audio"),
-    }
-    if dataset.kind == "pairs":
-        files, verb = fetch.get(dataset.name, flags.say), "train translate"
-    elif dataset.kind in others:
-        find_files, verb = others[dataset.kind]
-        files = find_files(dataset.name, flags.say)
+    getters = {"pairs": fetch.get_pairs, "images": image_sets.get}
+    if dataset.kind in getters:
+        files = getters[dataset.kind](dataset.name, flags.say)
     else:
-        files = fetch.get_text(dataset.name, flags.say, labels=dataset.kind == "labels")
-        verb = f"finetune minilm {dataset.task}" if dataset.task else "train lm"
+        files = fetch.get_files(dataset.name, say=flags.say)
+    verb = f"finetune minilm {dataset.task}" if dataset.task else f"train {TASKS[dataset.kind]}"
     paths = {k: str(v) for k, v in vars(files).items() if v is not None}
     if json:
         show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})

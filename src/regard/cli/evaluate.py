@@ -436,9 +436,9 @@ def own_test_set(run: str) -> tuple[str, str, str]:
         raise no_run(Path(run))
     settings = group(read_json_if_any(Path(run) / "run.json"), "data")
     if settings.get("name"):
-        from regard.data.fetch import get
+        from regard.data.fetch import get_pairs
 
-        files = get(settings["name"])
+        files = get_pairs(settings["name"])
         if files.test_source:
             return f"{settings['name']} (test)", str(files.test_source), str(files.test_target)
         if files.valid_source:

@@ -77,7 +77,7 @@ def forecast(
 def table_of(run: str, data: str) -> Path:
     """The file asked for, a known set, or the table the run was trained on."""
     from regard.data.catalog import is_known
-    from regard.data.fetch_series import get_history
+    from regard.data.fetch import get_files
     from regard.tasks.plan import read_run
 
     if data and not is_known(data):
@@ -90,7 +90,7 @@ def table_of(run: str, data: str) -> Path:
         if config.path:
             return Path(config.path)
         name = config.name
-    return get_history(name).train
+    return get_files(name, "history").train
 
 
 def told(model: "ForecastPredictor", file: Path, flags: Console) -> tuple["History", list[dict[str, Any]]]:

@@ -88,7 +88,7 @@ def places(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data captions.tsv --images FOLDER, or a name, as flickr8k")
     if config.name:
-        found = fetch.get_captions(config.name)
+        found = fetch.get_files(config.name, "captions")
         tar = lambda path: path.with_suffix(".tar")  # noqa: E731
         return found.train, tar(found.train), found.valid, tar(found.valid) if found.valid else None
     table = user_path(config.path)

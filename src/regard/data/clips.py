@@ -163,7 +163,7 @@ def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[C
     """The clips to train and to validate on, and how those were chosen."""
     if bool(config.name) == bool(config.path):
         raise ConfigError(f"train on what? give --data: {WANTED}; or the name of a set")
-    known = fetch.get_clips(config.name, say) if config.name else None
+    known = fetch.get_files(config.name, "audio", say=say) if config.name else None
     train = list_clips(known.train if known else user_path(config.path), config.label)
     if nameless := [clip.file for clip in train if not clip.label]:
         raise DataError(f"{nameless[0]}: of which class? wanted {WANTED}")

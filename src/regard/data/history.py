@@ -10,7 +10,7 @@ import torch
 from regard.data import split
 from regard.data.batch import Samples
 from regard.data.cells import usable
-from regard.data.fetch_series import get_history
+from regard.data.fetch import get_files
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.series import TIMES
@@ -144,7 +144,7 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     border but are never trained on."""
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
-    path = get_history(config.name, say).train if config.name else user_path(config.path)
+    path = get_files(config.name, "history", say=say).train if config.name else user_path(config.path)
     history = read_history(path, config)
     for line in history.told():
         say(line)

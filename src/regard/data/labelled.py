@@ -105,7 +105,7 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
         raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSONL or CoNLL file, or a name")
     valid = user_path(config.valid) if config.valid else None
     if config.name:
-        found = fetch.get_text(config.name, say, labels=True)
+        found = fetch.get_files(config.name, "labels", "text", say=say)
         return found.train, valid or found.valid
     return user_path(config.path), valid
 

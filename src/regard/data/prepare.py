@@ -80,7 +80,7 @@ def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
     if config.name:
         if any(own):
             raise ConfigError(f"give either the data set {config.name!r} or files of your own, not both")
-        return fetch.get(config.name, say)
+        return fetch.get_pairs(config.name, say)
     if not (config.source and config.target):
         raise ConfigError("no data; name a set (--data tatoeba-en-fr) or give --source FILE and --target FILE")
     if bool(config.valid_source) != bool(config.valid_target):
@@ -119,7 +119,7 @@ def describe(manifest: dict[str, Any]) -> str:
 def seen_in_training(config: PairsConfig, sources: Sequence[str]) -> int | None:
     """How many of these sentences the run with these settings was trained to translate; None: its data is gone."""
     try:
-        if config.name and fetch.local(find(config.name)) is None:
+        if config.name and fetch.local_pairs(find(config.name)) is None:
             return None
         files = locate(config)
         held_out = _Survey(files, config.split_rule).held_out

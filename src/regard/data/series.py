@@ -15,7 +15,7 @@ import numpy as np
 from regard.data import overlap, split
 from regard.data.arrays import read_arrays
 from regard.data.cells import usable
-from regard.data.fetch_series import SeriesFiles, get_series
+from regard.data.fetch import DataFiles, get_files
 from regard.data.files import ending, read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LEGACY_SPLIT, SeriesConfig
@@ -325,12 +325,12 @@ class SeriesParts:
     how: str = ""  # the validation set was chosen
 
 
-def locate(config: SeriesConfig, say: Say = to_stderr) -> SeriesFiles:
+def locate(config: SeriesConfig, say: Say = to_stderr) -> DataFiles:
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file, a folder, or a name")
     if config.name:
-        return get_series(config.name, say)
-    return SeriesFiles(user_path(config.path))
+        return get_files(config.name, "series", say=say)
+    return DataFiles(user_path(config.path))
 
 
 def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> SeriesParts:

@@ -126,7 +126,7 @@ def describe(ready: Store) -> str:
 def seen_in_training(config: TextConfig, scored: Sequence[str], tokenizer: TextTokenizer) -> int | None:
     """How many passages or records of `scored` the run with these settings was trained on; None: its data is gone."""
     try:
-        if config.name and fetch.local_text(find(config.name)) is None:
+        if config.name and fetch.local_files(find(config.name)) is None:
             return None
         files = text_files(config)
         return overlap.count(scored, _corpus(config, files, tokenizer).passages("train"))
@@ -153,7 +153,7 @@ def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = END
             else "no data; give a text file, a folder, a .jsonl, or a name (see: regard data list)"
         )
     if config.name:
-        known = fetch.get_text(config.name, say)
+        known = fetch.get_files(config.name, "text", say=say)
         train, valid = [known.train], [known.valid] if known.valid else []
     else:
         train, valid = _files(config.path, endings), []

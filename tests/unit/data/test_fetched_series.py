@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 
 from regard.data.catalog import CATALOG
-from regard.data.fetch_series import write_plasticc
+from regard.data.fetch import write_plasticc
 
 POINTS = """object_id,mjd,passband,flux,flux_err,detected_bool
    615, 59750.4229, 2, -544.81,   3.62, 1
@@ -24,7 +24,7 @@ def test_objects_of_our_galaxy_have_no_distance(tmp_path):
     with zipfile.ZipFile(archive, "w") as file:
         file.writestr(member, POINTS)
         file.writestr(member.replace("lightcurves", "metadata"), OBJECTS)
-    write_plasticc(archive, dataset, tmp_path)
+    write_plasticc(dataset, dataset.archive, archive, tmp_path)
     points = np.load(tmp_path / "train.npz")
     assert points["id"].tolist() == [615, 713] and points["band"].tolist() == [2, 1]
     assert points["value"].tolist() == [-544.81, 9.5] and points["error"].tolist() == [3.62, 1.1]

