@@ -11,7 +11,7 @@ def test_public_names_are_sorted_and_exist():
     assert not missing, missing
 
 
-def test_public_names_are_still_themselves_after_everything_is_imported():
+def test_public_names_do_not_shadow_subpackages():
     """A name like `train` would turn from a function into the subpackage as soon as that was imported."""
     modules = {
         "checkpoint",

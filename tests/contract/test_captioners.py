@@ -95,7 +95,7 @@ def test_an_image_alone_equals_the_image_in_a_batch(model, pixels, words):
         close(logits(model, pixels[b : b + 1], words[b : b + 1])[0], together[b])
 
 
-def test_the_loss_is_the_one_worked_out_by_hand_and_micro_batches_add_up(model, pixels):
+def test_loss_equals_a_hand_computed_sum_over_micro_batches(model, pixels):
     targets = torch.tensor([[4, 7, EOS, -1], [5, EOS, -1, -1], [3, 3, 9, EOS]])
     inputs = torch.tensor([[PAD, 4, 7, EOS], [PAD, 5, EOS, PAD], [PAD, 3, 3, 9]])
     batch, task = Samples((pixels, inputs), targets, np.arange(3)), Caption(0.0)

@@ -137,7 +137,7 @@ def test_watching_changes_nothing_and_weights_sum_to_one(model, pixels):
 
 
 @pytest.mark.parametrize("name", ["vit", "vit-mean", "vit-sine"])
-def test_shuffling_patches_with_their_places_changes_nothing_and_without_them_does(name, shake, pixels):
+def test_shuffled_patches_need_their_positions(name, shake, pixels):
     model = shake(build(TINY[name]), 2.0).double().eval()
     order = torch.tensor([2, 0, 3, 1])
     straight = scores(model, pixels)

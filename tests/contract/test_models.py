@@ -108,7 +108,7 @@ def test_every_position_depends_on_all_it_should(model, ragged):
     assert source[[0, 2]].sum() == 0 and inputs[[0, 2]].sum() == 0
 
 
-def test_padding_changes_nothing_and_a_row_alone_equals_the_row_in_a_batch(model, ragged):
+def test_rows_do_not_depend_on_padding_or_their_batch(model, ragged):
     together = logits(model, ragged.source, ragged.lengths, ragged.inputs)
     for b in range(3):
         s, t = ragged.lengths[b], ragged.target_lengths[b]
@@ -215,7 +215,7 @@ def test_micro_batches_give_the_same_gradient(model, ragged):
         close(whole, parts)
 
 
-def test_the_consistency_loss_is_the_plain_one_when_both_passes_agree(model, ragged):
+def test_consistency_loss_is_plain_when_both_passes_agree(model, ragged):
     """Without dropout the two passes are the same, so nothing is left of R-Drop but the cross-entropy."""
     batch = as_batch(ragged)
     close(

@@ -71,7 +71,7 @@ def scores(model, points):
     return model.scores(model(*points))
 
 
-def test_padding_changes_nothing_and_a_row_alone_equals_the_row_in_a_batch(model, points):
+def test_rows_do_not_depend_on_padding_or_their_batch(model, points):
     together = scores(model, points)
     assert together.shape == (3, 3)
     noisy = [x.masked_fill(~REAL, 1) if x.shape == REAL.shape else x for x in points]
@@ -111,7 +111,7 @@ def test_everything_that_is_known_matters(model, points):
     assert (scores(model, other) - before).abs().max() > 1e-4
 
 
-def test_for_a_number_that_is_not_known_the_usual_one_of_training_stands_in(model, points):
+def test_missing_numbers_become_the_training_mean(model, points):
     *rest, known = points
     model.tokens.usual[0, -1] = 3.0
     usual, missing = known.clone(), known.clone()
@@ -255,7 +255,7 @@ def test_saving_and_loading_changes_nothing(model, points, tmp_path):
     assert again.config == model.config and torch.equal(scores(again, points), scores(model, points))
 
 
-def test_a_series_that_never_moves_and_one_of_a_single_point_are_no_accident(model):
+def test_constant_and_single_point_series_are_accepted(model):
     flat = torch.full((2, 4), 5.0).double()
     times = torch.arange(4.0).double().expand(2, 4)
     out = scores(model, (times, flat, None, None, torch.tensor([4, 1]), torch.zeros(2, 1).double()))
@@ -326,7 +326,7 @@ def test_the_patches_of_a_forecast_see_all_of_its_past(forecaster, past):
     assert (reach[0, :, 0] > 0).all() and reach[0, :, 1].sum() == 0 and reach[1:].sum() == 0
 
 
-def test_every_parameter_of_a_forecaster_gets_a_gradient_and_folders_keep_it(forecaster, past, tmp_path):
+def test_forecaster_parameters_get_gradients_and_are_saved(forecaster, past, tmp_path):
     forecaster(past).square().sum().backward()
     assert not [n for n, p in forecaster.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     model = forecaster.float()

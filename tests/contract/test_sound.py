@@ -149,7 +149,7 @@ def test_parameters_are_counted_by_hand(classifier):
     assert sizes(classifier) == stem + c.layers * layer + 2 * c.width + linear(c.width, 3)
 
 
-def test_padding_changes_nothing_and_a_clip_alone_equals_the_clip_in_a_batch(classifier, clips):
+def test_clips_do_not_depend_on_padding_or_their_batch(classifier, clips):
     alone, pictures, lengths = clips
     assert pictures.shape == (3, 6, 2 * STEP) and lengths.tolist() == [33, 8, 17]
     together = classifier(pictures, lengths)

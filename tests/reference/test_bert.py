@@ -192,7 +192,7 @@ def damage(folder, edit):
     save_file(state, folder / "model.safetensors")
 
 
-def test_published_files_that_hold_all_of_pre_training_are_read_as_that(tmp_path):
+def test_published_pretraining_checkpoints_keep_both_heads(tmp_path):
     """bert-base-uncased says BertForMaskedLM, and holds the pooler and the next-sentence head too."""
     write(
         build(BertConfig(vocab=VOCAB, width=16, layers=1, heads=2, ffn=24, max_length=9, head="pretraining")), tmp_path
@@ -258,7 +258,7 @@ def formula(V, D, L, F, P=512, types=2):
     return (V + P + types) * D + 2 * D + L * layer + D * D + D
 
 
-def test_published_sizes_have_the_number_of_parameters_of_the_formula():
+def test_published_sizes_match_the_parameter_formula():
     with torch.device("meta"), undrawn():  # to count, no numbers are needed
         configs = {size: config_for("bert", size, 30522, task="mlm") for size in SIZES["bert"]}
         counts = {size: build(c).size() for size, c in configs.items()}

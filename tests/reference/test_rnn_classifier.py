@@ -13,7 +13,7 @@ close = torch.testing.assert_close
 
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @pytest.mark.parametrize("pooling", ["mean", "last"])
-def test_a_padded_batch_equals_torchs_packed_one_values_and_gradients(cell, pooling, shake):
+def test_padded_batch_equals_torchs_packed_sequences(cell, pooling, shake):
     config = RecurrentClassifierConfig(vocab=9, cell=cell, embedding=5, width=6, layers=2, pooling=pooling)
     model = shake(RecurrentClassifier(config), 2.0).double()
     kind = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[cell]

@@ -207,7 +207,7 @@ def test_one_step_is_torchs_cell(name, theirs):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_reading_both_ways_is_torchs_bidirectional_layer_on_packed_sequences(name):
+def test_bidirectional_layer_equals_torchs_on_packed_sequences(name):
     ours = BothWays(name, 5, 4).double()
     theirs = LAYERS[name](5, 4, batch_first=True, bidirectional=True).double()
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0")

@@ -136,7 +136,7 @@ def masked_batches():
     return [next(rows) for _ in range(4)]
 
 
-def test_packed_pre_training_compiled_in_bf16_is_near_the_plain_one_in_float64(shake):
+def test_compiled_bf16_packed_pretraining_is_close_to_float64(shake):
     config = BertConfig(
         vocab=90, width=64, layers=2, heads=2, ffn=96, max_length=48, dropout=0.0, attention_dropout=0.0,
         head="pretraining",

@@ -77,7 +77,7 @@ def test_data_that_cannot_be_read_does_not_cost_the_old_run(place):
     assert said.code == 2 and digest(place) == before
 
 
-def test_the_model_that_is_fine_tuned_is_not_replaced_under_another_spelling(place):
+def test_finetune_refuses_to_overwrite_its_base_by_any_path(place):
     Path("link").symlink_to("runs")
     before = digest(place)
     for name in ("first", "./runs/../runs/first", "link/first"):

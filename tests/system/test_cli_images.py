@@ -101,7 +101,7 @@ def test_predict_labels_a_folder(place):
     assert json.loads(lines[0])["label"] == "across"
 
 
-def test_transformers_opens_the_folder_and_its_processor_makes_the_same_numbers(place):
+def test_transformers_processor_makes_the_same_pixels(place):
     run = read_run("runs/vit")
     assert run.model.labels == ("across", "upright") and run.model.channels == 1
     theirs = transformers.ViTForImageClassification.from_pretrained("runs/vit").eval()

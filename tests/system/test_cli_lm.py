@@ -58,7 +58,7 @@ def test_it_learned_its_text_and_says_how_well(place):
     assert "bits per byte" in works("info", "runs/x").out and "perplexity" in works("info", "runs/x").out
 
 
-def test_a_language_model_scored_on_what_it_was_trained_on_is_said_to_be(place):
+def test_evaluate_warns_of_text_seen_in_training(place):
     said = works("evaluate", "runs/x", "--data=my.txt")
     assert said.lines[-1] == "warning: 200 of these 200 passages were in the training data; the score flatters"
     assert json.loads(works("evaluate", "runs/x", "--data=my.txt", "--json").out)["seen_in_training"] == 200
@@ -122,7 +122,7 @@ def test_what_is_exported_opens_in_transformers_with_equal_logits(place):
     assert "there already" in regard("export", "runs/x", "--out=out").err
 
 
-def test_fine_tuning_with_lora_teaches_answers_and_leaves_a_whole_model(place):
+def test_finetune_lora_learns_answers_and_merges_its_weights(place):
     transformers = pytest.importorskip("transformers")
     said = works(
         "finetune", "runs/x", "lm", "--data=my.jsonl", "--lora", "--rank=8", "--steps=120", "--name=taught",

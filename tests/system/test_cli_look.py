@@ -78,7 +78,7 @@ def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
     assert '"/api/recurrent?look=file"' in out.read_text("utf-8")
 
 
-def test_every_kind_of_attention_has_its_sharpest_head_before_any_has_all(runs, monkeypatch):
+def test_look_shows_one_head_of_each_attention_first(runs, monkeypatch):
     found = look(package.load(runs / "transformer"), Question(text="The cat drank the milk.", target="Ein Mann"))
     monkeypatch.setattr(saved, "ROOM", 2000)
     heads = [path for path in saved.parts(found, "runs/x") if path.startswith("/api/head")]

@@ -31,12 +31,12 @@ def typed(monkeypatch, tmp_path):
     return run
 
 
-def test_a_missing_folder_whose_name_is_not_utf8_is_named_in_the_error(typed):
+def test_error_names_a_missing_folder_that_is_not_utf8(typed):
     code, _, err = typed("info", LATIN)
     assert code == 2 and err.startswith(b"regard: no run or model folder 'caf\\udce9'")
 
 
-def test_data_may_have_a_name_that_is_not_utf8_and_a_run_gets_one_that_is(typed, tmp_path):
+def test_run_names_are_utf8_for_data_whose_name_is_not(typed, tmp_path):
     (tmp_path / f"{LATIN}.csv").write_text("hours,passed\n" + "".join(f"{i},{'yn'[i % 2]}\n" for i in range(30)))
     code, out, err = typed("train", "table", f"--data={LATIN}.csv", "--steps=1", "--device=cpu")
     assert code == 0, err

@@ -18,7 +18,7 @@ VERBS += ["generate", "next", "chat", "export"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_examples_that_use_it_and_shows_defaults(verb):
+def test_help_of_a_verb_shows_its_examples_and_defaults(verb):
     said = works(*verb.split(), "--help")
     assert "Examples:" in said.out and f"    regard {verb}" in said.out
     options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", said.out, flags=re.S)

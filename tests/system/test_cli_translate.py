@@ -35,7 +35,7 @@ def test_the_run_learned_its_language(toy):
     assert json.loads(said.out)["bleu"] > 90
 
 
-def test_the_run_folder_is_a_hugging_face_folder_and_nothing_is_left_over(toy):
+def test_run_folder_holds_hugging_face_files_and_nothing_else(toy):
     names = {p.name for p in (toy / "runs/demo").iterdir()} - {"scores.jsonl", "tensorboard"}
     assert names == {
         ".regard-manifest.json", "README.md", "checkpoints", "config.json", "generation_config.json", "metrics.jsonl",
@@ -73,7 +73,7 @@ def test_a_dry_run_tells_all_and_writes_nothing(toy, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_several_architectures_and_seeds_give_one_table_one_picture_and_can_be_resumed(toy):
+def test_architectures_and_seeds_share_a_table_and_can_resume(toy):
     words = [w for w in train_words(toy) if "layers" not in w and "ffn" not in w and "steps" not in w]
     words += ["--steps=6", "--arch=Transformer,GRU", "--seeds=2", "--name=many", "--seed=5"]
     said = works(*words)
@@ -230,7 +230,7 @@ def test_predict_writes_a_whole_file(toy, tmp_path):
 # -- numbers -------------------------------------------------------------------------------------------------------
 
 
-def test_evaluate_without_files_takes_the_runs_own_and_notes_the_score(toy):
+def test_evaluate_defaults_to_the_validation_set_and_logs_scores(toy):
     said = works("evaluate", "runs/demo", "--beam=2")
     assert "validation" in said.out and "95 %" in said.out and "tok:13a" in said.out and "source words" in said.out
     told = works("info", "runs/demo").out

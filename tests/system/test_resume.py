@@ -175,7 +175,7 @@ def test_under_nohup_a_run_does_not_hear_of_its_terminal():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_run_killed_between_state_and_settings_still_knows_its_steps(tmp_path: Path):
+def test_run_killed_between_state_and_settings_keeps_its_steps(tmp_path: Path):
     toy_train(tmp_path / "run")
     known = json.loads((tmp_path / "run/run.json").read_text())
     (tmp_path / "run/run.json").write_text(json.dumps(known | {"steps": 0, "minutes": 1.0, "schedule": {"warmup": 20}}))

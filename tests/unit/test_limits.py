@@ -40,7 +40,7 @@ def test_free_memory_respects_every_group_above_ours(machine):
     assert limits.free() == 3 * GB  # the page cache is given back when asked
 
 
-def test_free_memory_respects_a_first_generation_group_seen_from_its_container(machine):
+def test_free_memory_respects_cgroup_v1_inside_a_container(machine):
     machine("proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/not-visible-from-inside\n0::/")
     machine("cgroup/memory/memory.limit_in_bytes", 2 * GB)
     machine("cgroup/memory/memory.usage_in_bytes", 2 * GB)

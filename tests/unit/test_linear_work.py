@@ -105,7 +105,7 @@ def test_a_long_text_against_a_short_one_is_compared_in_linear_time():
     assert rouge.common_subsequence(long, short) == rouge.common_subsequence(short, long) == 80
 
 
-def test_two_texts_too_long_to_compare_are_refused_with_their_lengths(monkeypatch):
+def test_texts_too_long_to_compare_are_refused_with_lengths(monkeypatch):
     monkeypatch.setattr(rouge, "MOST", 10_000)
     monkeypatch.setattr(wer, "MOST", 10_000)
     fits, over = " ".join(["a"] * 100), " ".join(["a"] * 101)

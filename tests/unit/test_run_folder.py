@@ -263,7 +263,7 @@ def read(folder: Path, weights: list[torch.Tensor]) -> str:
     )
 
 
-def test_killed_at_any_moment_a_reader_finds_no_model_the_old_or_the_new_one(tmp_path, monkeypatch, saved):
+def test_kill_at_any_write_leaves_no_half_written_model(tmp_path, monkeypatch, saved):
     run, weights, (first, second) = saved
     for published in (0, 1):
         call = 0

@@ -16,7 +16,7 @@ from regard.tasks.registry import get
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
 @pytest.mark.parametrize("arch", get("translate").archs)
-def test_every_architecture_has_defaults_that_survive_being_written_down(arch, device):
+def test_default_runs_survive_json_for_every_architecture(arch, device):
     run = tasks.default_run("Translate", arch.upper(), "", PairsConfig(source="a", target="b", vocab=0), device)
     assert run.model.vocab == run.data.vocab > 1000 and run.minutes > 0
     assert run_from_dict(run.to_dict()) == run
@@ -36,7 +36,7 @@ def test_what_is_missing_or_unknown_is_said():
         tasks.default_run(size="tinny", data=PairsConfig(source="a", target="b"))
 
 
-def test_few_examples_are_fine_tuned_on_long_enough_and_no_warm_up_takes_all():
+def test_few_examples_get_minimum_steps_and_a_short_warmup():
     run = tasks.default_run(data=PairsConfig(source="a", target="b"))
     run = dataclasses.replace(run, epochs=3.0, minutes=0, schedule=dataclasses.replace(run.schedule, warmup=50))
     said = []

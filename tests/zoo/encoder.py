@@ -88,13 +88,13 @@ ENCODER = [
             "the second sentence has number 0 too",
             "sentences += [number] * (n + 1)",
             "sentences += [0] * (n + 1)",
-            "unit/data/test_wordpiece.py",
+            "unit/data/tokenizers/test_wordpiece.py",
         ),
         (
             "characters get their numbers by chance",
             ", *characters, *(INSIDE + c for c in characters)]",
             "]",
-            "unit/data/test_wordpiece.py::test_the_same_lines_give_the_same_vocabulary_in_every_process",
+            "unit/data/tokenizers/test_wordpiece.py::test_the_same_lines_give_the_same_vocabulary_in_every_process",
         ),
     ),
     *bugs(

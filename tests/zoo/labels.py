@@ -5,7 +5,7 @@ from tests.zoo.bug import bugs
 FOLDERS = "reference/test_labels.py::test_transformers_opens_the_folder_with_equal_logits"
 PROBE = "reference/test_labels.py::test_a_probe_is_a_linear_map_of_their_states"
 COMPARE = "unit/evaluate/test_compare.py"
-TASKS, SCORES = "unit/objectives/test_labels.py", "unit/evaluate/test_labels.py"
+TASKS, SCORES = "unit/objectives/test_classify.py", "unit/evaluate/test_labels.py"
 
 LABELS = [
     *bugs(

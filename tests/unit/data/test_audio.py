@@ -55,7 +55,7 @@ def test_channels_are_mixed_and_half_a_frame_is_left_out():
     assert read_wav(riff(1, 2, 16000, 16, data), "x")[0].tolist() == [0.25, -0.5]
 
 
-def test_a_size_that_was_not_known_when_it_was_written_means_all_that_is_there():
+def test_wav_of_unknown_size_is_read_to_its_end():
     data = struct.pack("<2h", 16384, -16384)
     for size in (0x7FFF_FFFF, 0xFFFF_FFFF):
         assert read_wav(riff(1, 1, 16000, 16, data, size=size), "x")[0].tolist() == [0.5, -0.5]
@@ -144,7 +144,7 @@ def test_a_click_shorter_than_a_frame_still_has_a_picture():
     assert log_mel(torch.ones(3), 8).shape == (8, 2) and log_mel(torch.ones(3), 8).isfinite().all()
 
 
-def test_long_sounds_are_cut_where_they_are_quiet_and_nothing_is_lost():
+def test_long_audio_is_cut_at_quiet_places_without_loss():
     sound = torch.randn(100_000)
     sound[34_000:40_000] = 0.0  # twice a quiet place in the last third of a part
     sound[68_000:74_000] = 0.0

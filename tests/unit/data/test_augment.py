@@ -51,7 +51,7 @@ def test_flips_are_mirrors_half_of_the_time():
     assert abs(mirrored.float().mean() - 0.5) < 4 * 0.5 / 20  # four standard deviations
 
 
-def test_the_same_chance_gives_the_same_pictures_and_another_does_not():
+def test_augment_depends_on_the_seed_alone():
     every = Augment(crop=0.1, flip=True, operations=2, erase=0.5, mixup=0.4, cutmix=1.0)
     x, labels = pictures(), torch.arange(6) % 3
     one, two, other = (augmented(x, labels, 3, every, np.random.default_rng(seed)) for seed in (1, 1, 2))

@@ -78,7 +78,7 @@ def test_validation_visits_every_target_once_in_order(length, context, per_batch
     assert all(batch.counts is None for batch in first[:-1])  # whole windows, so there is nothing to leave out
 
 
-def test_rows_are_stretches_of_the_text_and_begin_elsewhere_each_epoch():
+def test_rows_are_slices_of_text_with_new_offsets_each_epoch():
     blocks = blocks_of(numbered(1000), 10, 50, seed=1)
     starts = []
     for _ in range(4):

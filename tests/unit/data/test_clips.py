@@ -123,7 +123,7 @@ def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
     assert by_class[0] > by_class[1] + 3  # high is high
 
 
-def test_a_clip_too_long_for_the_memory_is_passed_over_and_one_part_must_be_left(folder, tmp_path_factory, monkeypatch):
+def test_clips_larger_than_memory_are_skipped_unless_all_are(folder, tmp_path_factory, monkeypatch):
     """A file of a megabyte with a budget of half that; and a validation folder of which nothing can be read."""
     monkeypatch.setenv("REGARD_MEMORY", "500K")
     (folder / "low" / "huge.wav").write_bytes(tone(200, 60.0))
@@ -162,7 +162,7 @@ def test_a_class_that_was_not_trained_on_is_named(folder, tmp_path_factory):
         load_clips(AudioConfig(), quiet)
 
 
-def test_batches_are_padded_with_zeros_and_masked_by_chance_only_in_training():
+def test_batches_are_zero_padded_and_masked_only_in_training():
     frames = [torch.rand(8, n) + 1 for n in (40, 7)]
     source = ClipSource(Pictures(frames, np.array([1, 0])), masks=2, widest=0.5)
     plain = source.batch(np.array([1, 0]))
@@ -174,7 +174,7 @@ def test_batches_are_padded_with_zeros_and_masked_by_chance_only_in_training():
     assert torch.equal(frames[0], source.clips.frames[0])
 
 
-def test_masks_are_stretches_of_time_and_of_frequency_of_the_widths_asked_for():
+def test_masks_are_time_and_frequency_spans_of_set_widths():
     picture, widths = torch.rand(20, 50), []
     for seed in range(200):
         hidden = masked(picture, 1, 0.4, np.random.default_rng(seed)) != picture

@@ -21,7 +21,7 @@ def test_a_compressed_file_is_read_whole(tmp_path):
         assert file.read(1 << 22) == b"".join(lines)
 
 
-def test_a_compressed_file_that_holds_far_more_than_its_size_is_refused(tmp_path, monkeypatch):
+def test_decompression_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "FREE", 1 << 20)
     path = tmp_path / "bomb.txt.gz"
     path.write_bytes(gzip.compress(b"x" * (4 << 20)))
@@ -32,7 +32,7 @@ def test_a_compressed_file_that_holds_far_more_than_its_size_is_refused(tmp_path
         assert len(file.read()) == 4 << 20
 
 
-def test_a_line_longer_than_the_memory_allows_is_refused_by_its_number(monkeypatch):
+def test_line_larger_than_memory_is_refused_with_its_number(monkeypatch):
     monkeypatch.setenv("REGARD_MEMORY", "3200")  # 32 lines of 100 bytes
     lines = [b"x" * 99 + b"\n", b"y\n", b"z" * 99]
     assert list(read_bounded_lines(io.BytesIO(b"".join(lines)), "x.txt")) == lines

@@ -52,7 +52,7 @@ def test_parts_follow_each_other_in_time(tmp_path):
     assert len(read_parts(counted, lambda _: None).test) == 17
 
 
-def test_a_horizon_longer_than_the_data_is_an_error_that_says_what_to_do(tmp_path):
+def test_horizon_longer_than_the_data_is_an_error(tmp_path):
     path = write(tmp_path / "x.csv", "y\n" + "\n".join(str(i) for i in range(100)))
     with pytest.raises(DataError, match=r"10 rows to validate on, but one window takes 12 \(horizon 12.*--horizon"):
         read_parts(HistoryConfig(path=str(path), lookback=8, horizon=12), lambda _: None)

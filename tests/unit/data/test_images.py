@@ -162,7 +162,7 @@ def test_equal_images_are_held_out_together():
     assert len(valid) == 12 and not any(x.tobytes() in seen for x in valid.pixels)
 
 
-def test_a_batch_is_the_images_asked_for_and_chance_comes_from_the_loader():
+def test_batch_holds_its_images_and_uses_the_loaders_seed():
     pixels = np.arange(40 * 16, dtype=np.int64).astype(np.uint8).reshape(40, 1, 4, 4)
     part = Part(pixels, np.arange(40) % 4)
     plain = ImageSource(part, 4)

@@ -89,7 +89,7 @@ def test_special_tokens_in_a_text_are_only_text(tmp_path):
     assert not np.isin(ids, [made.tokenizer.mask, made.tokenizer.sep]).any()
 
 
-def test_repeated_lines_are_told_and_a_document_is_never_on_both_sides(tmp_path):
+def test_repeated_lines_are_reported_and_documents_kept_whole(tmp_path):
     texts = [text(i) for i in range(20)] + [text(3)] * 5
     (tmp_path / "x.txt").write_text("\n\n".join(texts))
     made = prepare(tmp_path / "x.txt", held_out=0.5)

@@ -198,9 +198,7 @@ def test_without_next_sentence_rows_are_full_stretches_of_one_text():
     documents=st.integers(4, 60), length=st.integers(28, 50), factor=st.integers(1, 9), world=st.integers(1, 3),
     seed=st.integers(0, 5), negatives=st.sampled_from(["random", "swapped"]),
 )  # fmt: skip
-def test_an_epoch_reads_every_sentence_and_no_batch_is_wider_than_its_longest(
-    documents, length, factor, world, seed, negatives
-):
+def test_epoch_reads_every_sentence_in_tight_batches(documents, length, factor, world, seed, negatives):
     text, rules = corpus(documents + 20, seed), make_rules(length, negatives=negatives)
     ranks = [loader_of(text, rules, factor * length, seed, rank, world) for rank in range(world)]
     batches = [batch for rows in ranks for batch in epoch(rows)]

@@ -40,7 +40,7 @@ def test_count_is_of_what_is_scored_each_time_it_comes():
     assert overlap.count(["b", "c"], endless()) == 2, "read no further than it takes"
 
 
-def test_passages_are_lines_and_the_sentences_of_long_lines_in_blocks_of_any_size():
+def test_passages_are_lines_or_sentences_for_any_block_size():
     long = " ".join(f"Here is sentence number {i} of many." for i in range(20))
     whole = f"short\n{LINES[0]}\n\n  {LINES[1]}  \n{long}"
     want = [LINES[0], LINES[1], *(f"Here is sentence number {i} of many." for i in range(20))]
@@ -130,7 +130,7 @@ def tone(path: Path, hertz: int) -> None:
 
 
 @pytest.mark.parametrize(("unit", "write", "ending"), [("images", picture, "png"), ("clips", tone, "wav")])
-def test_images_and_clips_that_validate_and_are_trained_on_are_counted_by_content(tmp_path, unit, write, ending):
+def test_overlap_of_images_and_clips_is_counted_by_content(tmp_path, unit, write, ending):
     for i in range(6):
         write(tmp_path / "train" / "ab"[i % 2] / f"{i}.{ending}", i)
         write(tmp_path / "other" / "ab"[i % 2] / f"{i}.{ending}", 100 + i)

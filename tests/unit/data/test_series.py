@@ -196,7 +196,7 @@ def test_what_cannot_be_read_is_said(tmp_path, text, config, says):
         read_series(write(tmp_path / "x.csv", text), SeriesConfig(**config))
 
 
-def test_parts_of_a_cross_validation_share_all_series_and_every_class_alike():
+def test_folds_partition_all_series_and_balance_classes():
     n, labels = np.arange(103.0), ["a"] * 60 + ["b"] * 42 + ["c"]
     curves = gather(Long(n.astype(int).astype(str), n, n, None, None, np.array(labels)))
     assert curves.labels == labels
@@ -217,7 +217,7 @@ def test_one_class_alone_is_refused_and_a_lonely_example_is_told(tmp_path):
     assert "lonely" in parts.train.labels and len(parts.train) + len(parts.valid) == 20
 
 
-def test_series_of_no_class_are_kept_where_none_is_needed_and_move_no_other(tmp_path):
+def test_unlabelled_series_are_kept_without_moving_others(tmp_path):
     """A model that has learned to fill in is fine-tuned: what is held out then was held out before."""
     row = "id,time,value,class\n" + "".join(f"{i},{t},{i + t},{'abc'[i % 3]}\n" for i in range(60) for t in range(2))
     some = row + "".join(f"x{i},{t},{i},\n" for i in range(40) for t in range(2))
@@ -232,7 +232,7 @@ def test_series_of_no_class_are_kept_where_none_is_needed_and_move_no_other(tmp_
     assert said == ["40 series dropped: no label"]
 
 
-def test_a_table_of_labels_is_used_where_there_is_one_and_may_lack_the_label(tmp_path):
+def test_label_table_is_optional_and_may_lack_labels(tmp_path):
     path = write(tmp_path / "x.csv", "id,time,value\n1,2,3\n2,2,3\n")
     beside, config = write(tmp_path / "t.csv", "id,kind,per\n1,a,7\n"), SeriesConfig(label="kind", known=("per",))
     assert read_series(path, config, beside, labelled=False).labels == ["a", ""]

@@ -72,7 +72,7 @@ def test_thinned_series_lose_points_anywhere_but_no_order():
     assert source.batch(np.array([0])).inputs[1].size(1) == 30, "held-out series are whole"
 
 
-def test_held_out_series_always_hide_the_same_and_padding_is_never_hidden():
+def test_validation_masks_are_fixed_and_never_hide_padding():
     source = HiddenSource(curves((3, 50, 2)), ("a", "b"), 50)
     one, two = (source.batch(np.array([0, 1, 2])) for _ in range(2))
     hidden = one.inputs[-1]

@@ -274,6 +274,6 @@ def test_a_name_is_not_a_page():
         table.names("id")
 
 
-def test_rows_may_stand_between_carriage_returns_as_old_programs_write_them():
+def test_rows_may_end_in_carriage_returns():
     table = parse_table(Path("x.csv"), b"text,label\ra good film,pos\ra bad film,neg\r")
     assert table.columns == ["text", "label"] and table.text("text") == ["a good film", "a bad film"]

@@ -27,7 +27,7 @@ def official(tmp_path_factory):
     return json.loads(done.stdout)
 
 
-def test_scores_intervals_and_signatures_are_those_of_the_sacrebleu_command(official):
+def test_scores_and_signatures_equal_sacrebleus_command(official):
     got = bleu.score(OUTPUT, REFERENCES)
     b, c = official
     assert got.bleu == pytest.approx(b["score"], abs=1e-5)

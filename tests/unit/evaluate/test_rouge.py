@@ -50,7 +50,7 @@ def test_words_are_lower_case_runs_of_letters_and_digits():
     assert words("?! …") == []
 
 
-def test_the_longest_common_subsequence_is_that_of_the_textbooks_table():
+def test_longest_common_subsequence_equals_the_table():
     luck = random.Random(0)
     for _ in range(300):
         a, b = (luck.choices("abcd", k=luck.randint(0, 70)) for _ in range(2))
@@ -73,7 +73,7 @@ def test_scores_are_means_over_texts_in_percent():
     assert rouge.quick(outputs, references) == pytest.approx({"rouge1": 50, "rouge2": 100 / 3, "rougeL": 50})
 
 
-def test_of_several_references_the_best_counts_for_each_measure_by_itself():
+def test_each_measure_takes_its_best_reference():
     """Against `c b a d` all words are right and none in place; against `a b x y z` half are, in place."""
     got = rouge.quick(["a b c d"], [["c b a d", "a b x y z"]])
     assert got["rouge1"] == pytest.approx(100)
@@ -113,7 +113,7 @@ def test_the_first_sentence(text, first):
     assert first_sentence(text) == first
 
 
-def test_the_text_for_people_names_every_measure_and_how_it_was_taken():
+def test_report_names_every_measure_and_its_settings():
     text = str(rouge.score(["a b"], ["a c"], samples=20))
     assert all(word in text for word in ("ROUGE-1", "ROUGE-2", "ROUGE-L", "95 %", "recall", "1 texts", "stem:no"))
 

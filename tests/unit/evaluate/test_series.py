@@ -44,7 +44,7 @@ def test_the_nearest_are_those_of_scikit_learn():
     assert (ours == np.array(test.labels)).mean() > 0.4
 
 
-def test_for_what_is_not_known_of_a_neighbour_the_mean_of_training_stands_in():
+def test_neighbours_missing_values_become_the_training_mean():
     train, test = some(200, 0), some(100, 1)
     chance = np.random.default_rng(2)
     known, asked = chance.normal(size=(200, 2)), chance.normal(size=(100, 2))
@@ -68,7 +68,7 @@ def test_scores_in_which_classes_count_alike():
     assert weighted_log_loss(likely, true, weights) == pytest.approx(wanted)
 
 
-def test_the_linear_map_is_ridge_regression_of_what_is_left_of_the_last_value():
+def test_linear_baseline_is_ridge_on_differences_to_last_value():
     chance = np.random.default_rng(0)
     values = np.cumsum(chance.normal(size=(120, 2)), 0) * [1, 50]
     windows, spread = Windows(values, 0, 90, 6, 3), np.array([2.0, 100.0])

@@ -34,7 +34,7 @@ def test_links_are_source_first_sorted_and_leave_the_end_out(words):
     assert words.pharaoh() == "0-1 1-0"
 
 
-def test_a_word_that_looks_mostly_at_the_end_is_linked_to_its_best_real_word():
+def test_links_skip_the_end_token():
     got = align_words(np.array([[0.1, 0.2, 0.7]]), ["a", "b"], [1, 1], ["x"], [1])
     assert got.source[-1] == END and got.pharaoh() == "1-0"
 
@@ -56,7 +56,7 @@ def test_counts_that_do_not_fit_are_an_error():
         align_words(PIECES, ["a", "b"], [8, 1], ["x", "y"], [1, 2])
 
 
-def test_layers_and_heads_are_counted_from_one_and_default_to_the_mean_of_the_sharpest_layer():
+def test_alignment_layers_and_heads_count_from_one():
     weights = np.arange(3 * 2).reshape(3, 2, 1, 1).astype(float)
     assert choose(weights, layer=1, head=2).item() == 1
     assert choose(weights, layer=3).item() == 4.5

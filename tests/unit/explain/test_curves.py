@@ -23,7 +23,7 @@ def test_mean_and_spread_are_the_textbook_ones():
     assert str(curves.summarise([0.5])) == "0.500"
 
 
-def test_the_table_has_a_row_for_each_group_and_a_dash_for_what_is_missing():
+def test_table_has_a_row_per_group_and_dashes_for_missing():
     text = curves.results_table(
         {"lstm": [{"bleu": 20.0}, {"bleu": 22.0}], "transformer": [{"bleu": 30.0, "chrf": 50.0}]}
     )

@@ -139,7 +139,7 @@ def test_the_sentences_about_gaps_and_likeness(open_model):
 
 
 @pytest.mark.parametrize("given", ["", "Ein Mann liest"])
-def test_the_sentence_about_a_translation_names_its_least_likely_piece(open_model, given):
+def test_translation_finding_names_its_least_likely_piece(open_model, given):
     translator = open_model("transformer")
     found = look(translator, Question(text=TEXT, target=given, beam=4))
     best = found.results["translation"]["hypotheses"][0]
@@ -203,7 +203,7 @@ def test_the_sentence_about_a_word_in_two_texts(open_model, name):
     assert place in header["finding"] and len(header["heads"]) == t["row_a"][..., 0].numel()
 
 
-def test_the_sentence_about_gradients_compares_the_farthest_with_the_nearest():
+def test_gradient_finding_compares_farthest_and_nearest():
     """Distance 0 is the last token itself: the comparison begins with its neighbour."""
     curves = [
         {"name": "a", "norms": [9.0, 2.0, 1.0, 0.5]},

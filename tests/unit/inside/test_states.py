@@ -147,7 +147,7 @@ def test_a_translators_reader_is_unrolled_from_left_to_right(open_model, name):
         close(t["states"][0], predictor.model.encoder[0].forwards(predictor.model.token(ids))[0][0])
 
 
-def test_a_second_layer_has_heard_from_the_end_of_a_text_that_is_shown_in_part(open_model, monkeypatch):
+def test_second_layer_reads_the_hidden_end_of_a_text(open_model, monkeypatch):
     monkeypatch.setattr(recurrent, "STEPS", 4)
     predictor = open_model("two-readers")
     found = look(predictor, Question(text=TEXT, target="Ein"))

@@ -31,7 +31,7 @@ def inputs(steps=STEPS, width=INPUTS):
     return torch.randn(steps, width, dtype=torch.float64)
 
 
-def test_without_an_activation_the_gradient_is_the_power_of_the_matrix():
+def test_linear_gradient_is_a_matrix_power():
     cell = g.scaled(g.LinearRNN, 1.5).double()
     with torch.no_grad():
         nn.init.orthogonal_(cell.weight_ih)  # turns, and changes no norm
@@ -48,7 +48,7 @@ def test_cells_agree_with_the_jacobian_of_torchs_layers(kind, layer):
     close(reach_of(cell, x), norms_by_distance(jacobian(lambda x: theirs(x[None])[0][0, -1], x)))
 
 
-def test_the_cell_with_tanh_is_torchs_rnn_and_layer_norm_is_torchs_layer_norm():
+def test_tanh_cell_and_layer_norm_equal_torchs():
     x, norm = inputs(), nn.LayerNorm(WIDTH).double()
     for kind, between in ((g.Elman, nn.Identity()), (g.NormRNN, norm)):
         cell = kind(INPUTS, WIDTH).double()
@@ -75,7 +75,7 @@ def test_models_agree_with_the_gradient_of_their_table_of_words(arch, shake):
     close(g.model_reach(model, ids), norms_by_distance(table[:, ids]))
 
 
-def test_nothing_is_lost_far_below_the_square_root_of_the_smallest_number():
+def test_tiny_gradients_do_not_underflow():
     cell = g.LinearRNN(WIDTH, WIDTH).double()
     with torch.no_grad():
         cell.weight_hh.copy_(0.01 * torch.eye(WIDTH))
@@ -91,7 +91,7 @@ def test_many_inputs_are_asked_in_parts(monkeypatch):
     close(reach_of(cell, x), whole)
 
 
-def test_the_factor_a_step_is_that_of_a_geometric_row_and_zeros_are_left_out():
+def test_factor_per_step_fits_a_geometric_sequence():
     row = 3 * 0.8 ** torch.arange(50, dtype=torch.float64)
     assert g.step_factor(row) == pytest.approx(0.8)
     row[0], row[40:] = 1000.0, 0.0  # distance 0 does not count either
@@ -112,7 +112,7 @@ def test_what_becomes_of_a_gradient_is_read_off_its_end(far, fate):
     assert (row.at(1), row.at(20)) == pytest.approx((1.0, far))
 
 
-def test_a_seed_gives_the_same_numbers_and_leaves_the_callers_luck_alone():
+def test_seed_repeats_numbers_and_leaves_the_global_rng_alone():
     before = torch.random.get_rng_state()
     one, same, other = (g.radii(10, seed)[0] for seed in (0, 0, 1))
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -128,7 +128,7 @@ def test_scaling_gives_the_radius_asked_for():
         assert most == pytest.approx(radius, rel=1e-4)
 
 
-def test_a_rectifier_born_as_identity_that_stays_on_passes_everything():
+def test_identity_init_relu_keeps_the_gradient():
     cell = g.ReluRNN(WIDTH, WIDTH).double()
     with torch.no_grad():
         cell.weight_ih.abs_()
@@ -146,7 +146,7 @@ def test_layer_norm_does_not_care_how_large_the_weights_are():
     close(reach_of(cell, x), small, rtol=1e-4, atol=1e-6)
 
 
-def test_an_lstm_set_for_so_many_steps_forgets_a_share_of_one_over_that():
+def test_lstm_for_n_steps_forgets_one_nth_a_step():
     cell = g.gated(g.PlainLSTM, steps=100)
     i, f, new, out = cell.bias_ih.chunk(4)
     span = 1 / (1 - f.sigmoid())  # how long a unit keeps what it has

@@ -10,7 +10,7 @@ close = torch.testing.assert_close
 WIDTH = 4
 
 
-def test_filters_over_words_are_sums_over_the_word_and_those_before_it(shake):
+def test_convolution_is_a_causal_sum(shake):
     model, ids = shake(ConvText(3, vocab=10, width=WIDTH, layers=2)).double(), torch.tensor([4, 9, 1, 7, 0])
     x = list(model.token(ids))
     for layer in model.filters:
@@ -20,7 +20,7 @@ def test_filters_over_words_are_sums_over_the_word_and_those_before_it(shake):
 
 
 @pytest.mark.parametrize(("kernel", "layers", "reach"), [(3, 1, 3), (3, 4, 9), (9, 4, 33)])
-def test_a_convolution_knows_as_many_words_as_its_filters_reach_and_no_more(kernel, layers, reach, shake):
+def test_convolution_reaches_as_far_as_its_filters(kernel, layers, reach, shake):
     model = shake(ConvText(kernel, vocab=g.VOCAB, width=g.WIDTH, layers=layers)).double()
     norms = g.model_reach(model, torch.randint(g.VOCAB, (reach + 5,)))
     assert model.reach == reach and (norms[:reach] > 0).all() and not norms[reach:].any()

@@ -13,7 +13,7 @@ def rng(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-def test_a_question_is_a_symbol_noise_and_a_cue_at_the_distance_asked_for():
+def test_question_is_a_symbol_noise_and_a_cue_at_a_distance():
     ids, answers = r.questions(12, 500, rng())
     assert ids.shape == (500, 13) and torch.equal(ids[:, 0], answers)
     assert set(answers.tolist()) == set(range(r.SYMBOLS))
@@ -37,13 +37,13 @@ class Knows(LanguageModel):
         return hidden
 
 
-def test_accuracy_is_one_for_who_remembers_and_chance_for_who_does_not():
+def test_accuracy_is_one_with_memory_and_chance_without():
     assert r.accuracy(Knows(True), 20, rng()) == 1.0
     assert r.accuracy(Knows(False), 20, rng()) == pytest.approx(1 / r.SYMBOLS, abs=0.07)  # 3.4 standard errors
 
 
 @pytest.mark.parametrize("arch", ["rnn", "gru", "lstm", "gpt", "conv3"])
-def test_every_architecture_learns_a_short_distance_within_the_budget(arch):
+def test_every_architecture_learns_a_short_distance(arch):
     on, anew = (r.recall(arch, first, seed=0, device="cpu", distances=(2, 3)) for first in (True, False))
     for found in (on, anew):
         assert min(found.accuracy.values()) >= 0.95 and found.farthest == 3
@@ -57,13 +57,13 @@ def test_what_failed_is_not_tried_farther(monkeypatch):
     assert list(found.accuracy) == [10] and found.accuracy[10] < 0.5 and found.farthest == 0
 
 
-def test_what_lies_beyond_the_filters_is_not_learned_and_what_lies_within_is():
+def test_convolution_learns_only_within_its_filters():
     found = r.recall("conv3", False, seed=0, device="cpu", distances=(5, 10))
     assert found.farthest == 5 and found.accuracy[10] < 0.3  # chance is 1 in 8; of 256 a share of 0.3 is 8 spreads off
     assert r.recall("mlp", False, seed=0, device="cpu", distances=(5, 10)).farthest == 10
 
 
-def test_a_dense_net_pays_for_every_word_attention_for_its_place_and_the_others_nothing():
+def test_parameters_grow_with_distance_where_they_should():
     ids, _ = r.questions(10, 1, rng())
     words, width, classes = ids.size(1), WIDTH, r.VOCAB
     dense = r.parameters("mlp").numbers[10]

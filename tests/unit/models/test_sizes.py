@@ -83,7 +83,7 @@ def test_a_claimed_context_of_a_gguf_file_costs_nothing(tmp_path):
     torch.testing.assert_close(writer.model.logits(writer.model(torch.arange(5)[None])), expected, rtol=1e-3, atol=1e-3)
 
 
-def test_weights_that_do_not_fit_into_memory_are_refused_with_the_number(monkeypatch):
+def test_weights_larger_than_memory_are_refused(monkeypatch):
     monkeypatch.setenv("REGARD_MEMORY", "10K")
     with pytest.raises(
         LimitError, match=r"weights of .*lm-gpt would need .*the limit is 10\.0 KB; .*REGARD_MEMORY=\d+K"

@@ -99,7 +99,7 @@ def test_what_was_never_written_is_never_mixed_in():
     assert torch.tensor(written(step, 1)).isfinite().all()
 
 
-def test_a_step_with_places_on_the_device_decides_nothing_on_the_host():
+def test_step_with_device_positions_never_syncs_the_host():
     """What may be replayed: the same Python objects come out, whatever the places are."""
     state = past(fixed=True)
     state.grow(2)

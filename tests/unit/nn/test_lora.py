@@ -104,7 +104,7 @@ def test_only_a_and_b_learn_and_each_of_them_does(model):
 
 
 @every_kind
-def test_merged_computes_what_unmerged_does_under_the_names_of_before(model):
+def test_merged_lora_keeps_outputs_and_original_names(model):
     plain = copy.deepcopy(model)
     add_lora_(model, rank=3, alpha=6.0)
     learned = run(taught(model).eval())

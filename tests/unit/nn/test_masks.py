@@ -145,7 +145,7 @@ def test_a_query_with_nothing_to_see_gets_zeros():
         close(out[1], q[0, 0, 0])
 
 
-def test_weights_are_zero_where_nobody_may_look_and_sum_to_one_elsewhere():
+def test_masked_weights_are_zero_and_the_rest_sum_to_one():
     q, k = torch.randn(3, 2, 4, 8), torch.randn(3, 2, 5, 8) * 3
     mask = Lengths(tensor([5, 2, 1]), 5).dense()
     weights = attention_weights(q, k, mask)

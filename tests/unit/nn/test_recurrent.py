@@ -47,7 +47,7 @@ def gates(net, *biases):
 
 @pytest.mark.parametrize("cells", [PLAIN_CELLS, FAST_CELLS], ids=["plain", "fast"])
 class TestGates:
-    def test_an_lstm_that_forgets_nothing_and_takes_nothing_keeps_its_memory(self, cells):
+    def test_lstm_with_open_forget_and_closed_input_keeps_memory(self, cells):
         net = gates(cells["lstm"](3, 4), -50.0, 50.0, 1.0, 50.0)  # input shut, forget open, output open
         c = torch.randn(2, 4)
         h, kept = unroll(net, torch.randn(2, 60, 3), (torch.zeros(2, 4), c))[1]
@@ -73,7 +73,7 @@ class TestGates:
         close(new, torch.ones(2, 4).tanh())
 
 
-def test_the_open_lstm_passes_the_whole_gradient_and_the_rnn_loses_it():
+def test_open_lstm_keeps_the_gradient_and_the_rnn_loses_it():
     """What the sum in the LSTM's memory is for: over 60 steps its gradient stays 1, the RNN's dies."""
     c = torch.zeros(1, 4, requires_grad=True)
     lstm = gates(PLAIN_CELLS["lstm"](3, 4), -50.0, 50.0, 0.0, 50.0)

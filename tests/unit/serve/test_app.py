@@ -279,7 +279,7 @@ def test_a_model_that_is_trained_on_is_read_again(ask, runs):
 
 
 @pytest.mark.parametrize("gone", ["folder", "weights", "config"])
-def test_a_folder_that_vanished_is_a_sentence_and_others_still_answer(client, ask, runs, gone):
+def test_missing_folder_is_an_error_and_others_still_answer(client, ask, runs, gone):
     assert ask("/api/look", model="runs/gpt", text=TEXT).status_code == 200
     if gone == "folder":
         shutil.rmtree(runs / "gpt")
@@ -326,7 +326,7 @@ def test_one_damaged_folder_does_not_hide_the_others(runs, client, text):
     assert damaged["id"] == "runs/gpt" and str(runs / "gpt") in damaged["error"] and "\n" not in damaged["error"]
 
 
-def test_damaged_weights_are_reported_and_models_without_text_are_not(runs, client):
+def test_damaged_weights_are_reported_for_text_models_only(runs, client):
     (runs / "lstm" / "model.safetensors").write_bytes(b"\xff" * 99)
     shutil.copytree(Path(__file__).parents[2] / "fixtures" / "runs" / "image-vit", runs / "vit")
     answer = client.get("/api/models").json()

@@ -37,7 +37,7 @@ def patient(ticket, started: threading.Event):
     return job
 
 
-def test_a_newer_question_stops_the_older_and_tabs_do_not_mind_each_other(studio):
+def test_newer_question_of_a_tab_stops_its_older_one(studio):
     async def scene():
         first, started = studio.ticket("a", 1), threading.Event()
         other = studio.ticket("b", 1)

@@ -25,7 +25,7 @@ def curve(*points: tuple[float, float]) -> Curve:
     return curve
 
 
-def test_overfitting_is_a_rising_validation_loss_and_a_falling_training_loss():
+def test_overfitting_needs_validation_up_and_training_down():
     told = overfitting(curve((3.0, 3.0), (2.0, 2.5), (1.5, 2.6), (1.0, 3.0)), toy_run())
     assert told.startswith("OVERFITTING: since step 2 the validation loss rose from 2.500 to 3.000 while the training")
     assert "fell from 2.000 to 1.000" in told and told.endswith(

@@ -146,7 +146,7 @@ def test_halves_and_interleaved_differ_by_the_order_of_columns(width):
 
 
 @pytest.mark.parametrize("layout", [Sinusoidal, Interleaved])
-def test_the_product_of_two_positions_depends_on_their_distance_alone(layout):
+def test_position_products_depend_on_distance_alone(layout):
     table = layout(200, 64).table.double()
     products = table @ table.T
     for k in (0, 1, 7, 50):

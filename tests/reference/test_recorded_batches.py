@@ -3,7 +3,7 @@
 The same examples in the same order, the same random streams, the same halves, and saved positions that still restore.
 The digests were recorded at commit 0f35c63, when every family had a loader of its own. To record them again:
 
-    python -m tests.unit.data.test_recorded_batches
+    python -m tests.reference.test_recorded_batches
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from regard.data.text import TextConfig, prepare_text
 from regard.data.tokenizers.bpe import BPE, Dropout
 from regard.tasks.mlm import make_rules
 
-FIXTURE = Path(__file__).parents[2] / "fixtures" / "batches.json"
+FIXTURE = Path(__file__).parents[1] / "fixtures" / "batches.json"
 NAMES = {
     "pairs": ("source", "source_lengths", "target", "target_lengths", "inputs", "chosen", "rows", "host_lengths"),
     "text": ("ids", "counts", "documents", "chosen", "rows", "count"),

@@ -12,7 +12,7 @@ from regard.nn.masks import Causal
 from regard.tasks.plan import load_recipe
 from regard.train.schedule import lr_at
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "lectures.md"
 
 
