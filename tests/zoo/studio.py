@@ -2,7 +2,7 @@
 
 from tests.zoo.bug import bugs
 
-ATTENTION, RESULTS, STATES = (f"unit/inside/test_{name}.py" for name in ("attention", "results", "states"))
+ATTENTION, LOOK, STATES = (f"unit/inside/test_{name}.py" for name in ("attention", "look", "states"))
 APP, STUDIO = "unit/serve/test_app.py", "unit/serve/test_studio.py"
 
 INSIDE = [
@@ -34,7 +34,7 @@ INSIDE = [
             "surprisal is that of the token one reads from",
             "row[places.start + 1 : places.stop + 1, None]",
             "row[places.start : places.stop, None]",
-            RESULTS,
+            LOOK,
         ),
     ),
     *bugs(
@@ -43,7 +43,7 @@ INSIDE = [
             "an ending takes the place of a hypothesis that goes on",
             "kept = rank < self.search.beams if ends else alive < self.search.beams",
             "kept = rank < self.search.beams",
-            f"{RESULTS}::test_kept_candidates_are_the_beams_of_the_next_step",
+            f"{LOOK}::test_kept_candidates_are_the_beams_of_the_next_step",
         ),
     ),
     *bugs(
