@@ -28,8 +28,8 @@ def findings(case: Case, said: Said, changed: list[str]) -> list[str]:
         wrong.append(f"a hang: {said.seconds:.0f} s of computing")
     elif said.code not in CODES and not (case.interrupt and said.code == INTERRUPTED):
         wrong.append(f"exit code {said.code}")
-    verbose = "-v" in case.args
-    wrong += [what for what, sign in NEVER.items() if sign in said.err and not (verbose and what == "a traceback")]
+    message = said.err[said.err.rfind("\nregard: ") + 1 :] if "-v" in case.args else said.err  # -v shows the traceback
+    wrong += [what for what, sign in NEVER.items() if sign in message]
     if MEMORY.search(said.err):
         wrong.append("out of memory")
     if said.code not in (0, INTERRUPTED) and not said.err.strip():
