@@ -5,10 +5,11 @@ from tests.zoo.images import IMAGES
 from tests.zoo.labels import LABELS
 from tests.zoo.language import LANGUAGE
 from tests.zoo.masked import PRETRAINING
+from tests.zoo.pipeline import PIPELINE
 from tests.zoo.series import SERIES
 from tests.zoo.sounds import SOUNDS
 from tests.zoo.spine import SPINE
 from tests.zoo.studio import INSIDE
 from tests.zoo.training import TRAINING
 
-BUGS = [*SPINE, *IMAGES, *LABELS, *LANGUAGE, *PRETRAINING, *ENCODER, *SERIES, *INSIDE, *SOUNDS, *TRAINING]
+BUGS = [*SPINE, *PIPELINE, *IMAGES, *LABELS, *LANGUAGE, *PRETRAINING, *ENCODER, *SERIES, *INSIDE, *SOUNDS, *TRAINING]

@@ -9,66 +9,90 @@ TASKS, SCORES = "unit/objectives/test_classify.py", "unit/evaluate/test_labels.p
 
 LABELS = [
     *bugs(
-        "data/labelled.py",
+        "data.labelled",
         (
             "every piece of a word has its label",
+            "first_pieces",
             "word is None or word == last",
             "word is None",
             "unit/data/test_labelled.py",
         ),
     ),
     *bugs(
-        "models/rnn_classifier.py",
-        ("the mean is over padding too", "pooled(hidden, lengths, ", "pooled(hidden, None, ", TASKS),
+        "models.rnn_classifier",
+        (
+            "the mean is over padding too",
+            "RecurrentClassifier.summary",
+            "pooled(hidden, lengths, ",
+            "pooled(hidden, None, ",
+            TASKS,
+        ),
         (
             "every step waits for the lengths",
+            "RecurrentClassifier.forward",
             "self.blank(x), drop)[0]",
             "self.blank(x), drop, lengths)[0]",
             "reference/test_rnn_classifier.py",
         ),
         (
             "the last state is that of the padding",
+            "RecurrentClassifier.summary",
             "(lengths - 1)[:, None, None]",
             "(0 * lengths - 1)[:, None, None]",
             TASKS,
         ),
     ),
     *bugs(
-        "predictors/labeller.py",
+        "predictors.labeller",
         (
             "a packed text is labelled by its neighbour's [CLS]",
+            "Labeller._packed",
             "hidden[starts[:-1]]",
             "hidden[starts[1:] - 1]",
             FOLDERS,
         ),
     ),
     *bugs(
-        "tasks/classify.py",
-        ("a probe moves the encoder", "model.requires_grad_(False).classifier", "model.classifier", PROBE),
+        "tasks.classify",
+        (
+            "a probe moves the encoder",
+            "Classify.build",
+            "model.requires_grad_(False).classifier",
+            "model.classifier",
+            PROBE,
+        ),
     ),
     *bugs(
-        "models/published/bert.py",
-        ("a mean of states passes for [CLS]", ' and config.pooling == "cls"', "", PROBE),
+        "models.published.bert",
+        ("a mean of states passes for [CLS]", "BertLayout.fits", ' and config.pooling == "cls"', "", PROBE),
     ),
     *bugs(
-        "evaluate/compare.py",
+        "evaluate.compare",
         (
             "an entity found counts once",
+            "counted",
             "return 2 * len(there & made)",
             "return len(there & made)",
             f"{COMPARE}::test_counts_of_texts_add_up_to_the_score_of_all",
         ),
         (
             "systems are drawn apart",
+            "compare_ratios",
             "ratio(a[drawn], under_a[drawn])",
             "ratio(a[drawn[::-1]], under_a[drawn])",
             f"{COMPARE}::test_the_same_parts_are_drawn_for_both",
         ),
     ),
     *bugs(
-        "evaluate/labels.py",
-        ("an alarm where there is nothing to tell apart", " or len(np.unique(true)) < 2", "", SCORES),
-        ("an entity goes on with another type", 'tag != f"I-{kind}"', 'not tag.startswith("I-")', SCORES),
-        ("a bin holds its lower end", "np.ceil(sure * bins).astype(int) - 1", "(sure * bins).astype(int)", SCORES),
+        "evaluate.labels",
+        ("an alarm where there is nothing to tell apart", "alarm", " or len(np.unique(true)) < 2", "", SCORES),
+        ("an entity goes on with another type", "entities", 'tag != f"I-{kind}"', 'not tag.startswith("I-")', SCORES),
+        (
+            "a bin holds its lower end",
+            "reliability",
+            "np.ceil(sure * bins).astype(int) - 1",
+            "(sure * bins).astype(int)",
+            SCORES,
+        ),
     ),
 ]
