@@ -27,7 +27,7 @@ from regard.models.sound_classifier import SoundClassifier, SoundClassifierConfi
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.models.whisper import Whisper, WhisperConfig
-from regard.nn.init import undrawn
+from regard.nn.init import skip_init
 
 TranslatorConfig = TransformerConfig | Seq2SeqConfig
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
@@ -116,7 +116,7 @@ def depth(config: ModelConfig) -> int:
 def outline(config: ModelConfig) -> Model:
     """A model without numbers, to count: any size costs next to nothing."""
     try:
-        with torch.device("meta"), undrawn():
+        with torch.device("meta"), skip_init():
             return build(config)
     except (RuntimeError, OverflowError, TypeError):
         raise LimitError("a model of this size has more parameters than can be counted; make it smaller") from None

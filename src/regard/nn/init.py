@@ -65,7 +65,7 @@ def recurrent_(model: nn.Module) -> None:
                 cell.b_h.chunk(4)[1].fill_(1.0)  # input, forget, cell, output
 
 
-class undrawn(TorchFunctionMode):
+class skip_init(TorchFunctionMode):
     """No numbers are drawn for what is built inside: they come from a file, and drawing a large model takes seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

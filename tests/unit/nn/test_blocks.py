@@ -11,7 +11,7 @@ from regard.models import build
 from regard.models.gpt import GPTConfig
 from regard.models.llama import LlamaConfig
 from regard.nn.blocks import ACTIVATIONS, RMSNorm, SwiGLU, dropout
-from regard.nn.init import undrawn
+from regard.nn.init import skip_init
 
 close = torch.testing.assert_close
 
@@ -106,7 +106,7 @@ def test_compiled_in_one_piece(config):
 
 def test_models_from_files_draw_nothing():
     before = torch.get_rng_state()
-    with undrawn():
+    with skip_init():
         for config in CONFIGS:
             build(config)
     assert torch.equal(torch.get_rng_state(), before)

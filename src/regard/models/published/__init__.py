@@ -22,24 +22,33 @@ from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
 from regard.models.published.bert import BertLayout
 from regard.models.published.captioner import CaptionerLayout
-from regard.models.published.gpt2 import GPT2
-from regard.models.published.layout import Layout
+from regard.models.published.gpt2 import GPT2Layout
+from regard.models.published.layout import Layout, Misfit
 from regard.models.published.llama import LlamaLayout
-from regard.models.published.marian import Marian
+from regard.models.published.marian import MarianLayout
 from regard.models.published.vit import ViTLayout
 from regard.models.published.weights import Shapes, read_shapes, read_weights
 from regard.models.published.whisper import WhisperLayout
-from regard.nn.init import undrawn
+from regard.nn.init import skip_init
 from regard.nn.lora import merged_state
+from regard.words import count
 
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
-PUBLISHED = (Marian(), GPT2(), LlamaLayout(), BertLayout(), ViTLayout(), CaptionerLayout(), WhisperLayout())
+PUBLISHED = (
+    MarianLayout(),
+    GPT2Layout(),
+    LlamaLayout(),
+    BertLayout(),
+    ViTLayout(),
+    CaptionerLayout(),
+    WhisperLayout(),
+)
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in PUBLISHED}
-WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows only fill them up
+WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows are padding
 
 
 def layout_of(config: ModelConfig) -> Layout | None:
-    """Whose names this model goes by; None: our own."""
+    """The published layout of a model; None: our own."""
     return next((layout for layout in LAYOUTS.values() if layout.fits(config)), None)
 
 
@@ -53,14 +62,14 @@ def to_published(config: ModelConfig, eos: int | None = None) -> dict[str, Any]:
 
 def from_published(values: dict[str, Any], where: str = "config.json") -> ModelConfig:
     """Our config; `CheckpointError` for what is not a model's settings, or not of a model we read."""
-    kind = str(values.get("model_type", ""))
-    ours = kind.removeprefix(OURS)
-    if kind not in LAYOUTS and (ours == kind or ours not in MODELS):
-        known = ", ".join([*LAYOUTS, *(OURS + name for name in MODELS)])
-        raise CheckpointError(f"{where}: model_type {kind!r:.80} is not one we read; there are: {known}")
+    name = str(values.get("model_type", ""))
+    ours = name.removeprefix(OURS)
+    if name not in LAYOUTS and (ours == name or ours not in MODELS):
+        names = ", ".join([*LAYOUTS, *(OURS + name for name in MODELS)])
+        raise CheckpointError(f"{where}: model_type {name!r:.80} is not one we read; there are: {names}")
     try:
-        if kind in LAYOUTS:
-            config = LAYOUTS[kind].from_config(values, where)
+        if name in LAYOUTS:
+            config = LAYOUTS[name].from_config(values, where)
         else:
             config = from_dict(MODELS[ours][0], {k: v for k, v in values.items() if k != "model_type"})
         check_types(config)
@@ -74,14 +83,16 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
 
 
 def rows_of(model: nn.Module, name: str) -> int | None:
-    """How many rows of a parameter are published, where the others only fill a table of words up; None: all."""
+    """How many rows of a parameter are published, where the others only pad a table of words; None: all."""
     return model.config.vocab if isinstance(model, LanguageModel | Bert) and name in WORDS else None
 
 
 def published_weights(model: Model) -> dict[str, Tensor]:
-    """The parameters by their published names, in float32 on the CPU, LoRA merged, without rows that only fill up."""
-    state = {name: tensor.detach().float().cpu().contiguous() for name, tensor in merged_state(model).items()}
-    state = {name: t[: rows_of(model, name)] for name, t in state.items()}
+    """The parameters by their published names, in float32 on the CPU, LoRA merged, without padding rows."""
+    state = {
+        name: tensor.detach().float().cpu().contiguous()[: rows_of(model, name)]
+        for name, tensor in merged_state(model).items()
+    }
     layout = layout_of(model.config)
     return state if layout is None else layout.to_weights(state, model.config)
 
@@ -106,13 +117,13 @@ def load_model(folder: Path) -> Model:
 
 
 def check_fit(config: ModelConfig, shapes: Shapes, where: str) -> Model:
-    """The model without its numbers, after the settings were held against the weights' table of contents.
+    """The model without its numbers, after checking its settings against the weights' table of contents.
 
     Nothing of the sizes either of them claims is allocated before both agree, and memory has room for it.
     """
     if depth(config) > len(shapes):
         raise CheckpointError(
-            f"{where}: config.json says {depth(config):,} layers, but the weights hold {len(shapes):,} tensors"
+            f"{where}: config.json has {count(depth(config), 'layer')}, the weights {count(len(shapes), 'tensor')}"
         )
     limits.require(4 * sum(map(math.prod, shapes.values())), f"the weights of {where}", "choose a smaller model")
     with torch.device("meta"):
@@ -126,29 +137,34 @@ def check_fit(config: ModelConfig, shapes: Shapes, where: str) -> Model:
 def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> Model:
     """A model with these weights, under their published names."""
     layout = layout_of(config)
-    config = config if layout is None else layout.seen(config, state)
+    config = config if layout is None else layout.complete(config, state)
     try:
-        with undrawn():
+        with skip_init():
             model = build(config)
         if layout is not None:
             state = layout.from_weights(state, list(model.state_dict()), config)
         if isinstance(model, LanguageModel | Bert):
-            state = {name: fill_up(t, model.config.vocab) if name in WORDS else t for name, t in state.items()}
+            state = {name: pad_rows(t, model.config.vocab) if name in WORDS else t for name, t in state.items()}
+        check_shapes(model, state)
         model.load_state_dict(state, assign=isinstance(model, LanguageModel | Bert))  # a large model is not copied
-    except (KeyError, RuntimeError, IndexError, ValueError, TypeError, OverflowError) as e:
-        why = f"it has no {e.args[0]}" if isinstance(e, KeyError) else brief(e)
-        raise CheckpointError(f"{where}: model.safetensors does not fit config.json: {why}") from None
+    except (RuntimeError, IndexError, ValueError, TypeError, OverflowError) as e:
+        raise CheckpointError(f"{where}: model.safetensors does not fit config.json: {e}") from None
     return model.eval()
 
 
-def brief(e: Exception) -> str:
-    """torch lists all that does not fit below a heading: the first of it, and how many more there are."""
-    first, *rest = str(e).splitlines() or [""]
-    if not first.startswith("Error(s) in loading"):
-        return first
-    return rest[0].strip() + (f" (and {len(rest) - 1} more)" if len(rest) > 1 else "")
+def check_shapes(model: Model, state: dict[str, Tensor]) -> None:
+    """Raise `Misfit` for the first tensor that is missing, unexpected or of another shape than the model's."""
+    expected = {name: tuple(t.shape) for name, t in model.state_dict().items()}
+    got = {name: tuple(t.shape) for name, t in state.items()}
+    wrong = [name for name in expected | got if expected.get(name) != got.get(name)]
+    if wrong:
+        more = f" (and {len(wrong) - 1:,} more)" if len(wrong) > 1 else ""
+        first = wrong[0]
+        if first not in got or first not in expected:
+            raise Misfit(f"{first} is {'missing' if first not in got else 'unexpected'}{more}")
+        raise Misfit(f"{first} has the shape {got[first]}, expected {expected[first]}{more}")
 
 
-def fill_up(table: Tensor, vocab: int) -> Tensor:
+def pad_rows(table: Tensor, vocab: int) -> Tensor:
     spare = padded(vocab) - vocab
     return F.pad(table, (0, 0) * (table.ndim - 1) + (0, spare)) if spare else table

@@ -1,47 +1,45 @@
-"""The layout of transformers' VisionEncoderDecoderModel, of a ViT and Marian's decoder."""
+"""The layout of transformers' `VisionEncoderDecoderModel`, of a ViT and Marian's decoder."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from torch import Tensor
 
 from regard.errors import CheckpointError
 from regard.models.captioner import CaptionerConfig
-from regard.models.published.layout import Layout
-from regard.models.published.marian import Marian
-from regard.models.published.vit import ViTLayout
+from regard.models.published.layout import Layout, with_prefix
+from regard.models.published.marian import DECODER, MarianLayout, padding
+from regard.models.published.vit import ENCODER, ViTLayout
 from regard.models.transformer import TransformerConfig
 
-VIT, MARIAN = ViTLayout(), Marian()
-ARCHITECTURE = "VisionEncoderDecoderModel"
-HEAD = "decoder.lm_head.weight"  # a second copy of the table of words
+VIT, MARIAN = ViTLayout(), MarianLayout()
+TABLE, HEAD = "decoder.model.decoder.embed_tokens.weight", "decoder.lm_head.weight"  # tied: the same numbers
 
 
 class CaptionerLayout(Layout):
-    name = "vision-encoder-decoder"
+    name, architecture, config = "vision-encoder-decoder", "VisionEncoderDecoderModel", CaptionerConfig
+    settings = {}
+    written = {"is_encoder_decoder": True, "tie_word_embeddings": True, "eos_token_id": 0}
+    tensors = {
+        **with_prefix("vision.", ENCODER, "encoder."),
+        **with_prefix("decoder.*.", DECODER, "decoder.model.decoder.layers.*."),
+        "token.weight": TABLE,
+    }
+    spare = r"^encoder\.pooler\.|^decoder\.(lm_head|final_logits_bias|model\.decoder\.embed_positions)"
 
     def fits(self, config: Any) -> bool:
-        return isinstance(config, CaptionerConfig) and VIT.fits(config.encoder)
+        return super().fits(config) and VIT.fits(config.encoder)
 
-    def to_config(self, config: CaptionerConfig, eos: int | None) -> dict[str, Any]:
-        marks = {"eos_token_id": 0, "pad_token_id": config.vocab - 1, "decoder_start_token_id": config.vocab - 1}
-        decoder = MARIAN.to_config(text_part(config), eos) | {
+    def extra_settings(self, config: CaptionerConfig, eos: int | None) -> dict[str, Any]:
+        encoder = VIT.to_config(config.encoder, None) | {"architectures": ["ViTModel"]}
+        decoder = MARIAN.to_config(text_config(config), eos) | {
             "architectures": ["MarianForCausalLM"],
             "is_decoder": True,
             "add_cross_attention": True,
             "is_encoder_decoder": False,
         }
-        encoder = VIT.to_config(config.encoder, None) | {"architectures": ["ViTModel"]}
-        return {
-            "model_type": self.name,
-            "architectures": [ARCHITECTURE],
-            "is_encoder_decoder": True,
-            "tie_word_embeddings": True,
-            "encoder": {k: v for k, v in encoder.items() if k not in ("id2label", "label2id")},
-            "decoder": decoder,
-            **marks,
-            "dtype": "float32",
-        }
+        encoder = {k: v for k, v in encoder.items() if k not in ("id2label", "label2id")}
+        return {"encoder": encoder, "decoder": decoder, **padding(config.vocab)}
 
     def from_config(self, values: dict[str, Any], where: str) -> CaptionerConfig:
         kinds = values["encoder"].get("model_type"), values["decoder"].get("model_type")
@@ -49,59 +47,32 @@ class CaptionerLayout(Layout):
             raise CheckpointError(f"{where}: an encoder {kinds[0]} with a decoder {kinds[1]}; we read vit with marian")
         vit = replace(VIT.from_config({**values["encoder"], "architectures": None}, where), labels=())
         text = MARIAN.from_config(values["decoder"], where)
-        config = CaptionerConfig(
-            vocab=text.vocab,
-            image=vit.image,
-            channels=vit.channels,
-            patch=vit.patch,
-            width=vit.width,
-            encoder_layers=vit.layers,
-            decoder_layers=text.decoder_layers,
-            heads=vit.heads,
-            ffn=vit.ffn,
-            dropout=vit.dropout,
-            max_length=text.max_length,
-            mean=vit.mean,
-            std=vit.std,
-        )
         if (text.width, text.heads, text.ffn, text.activation) != (vit.width, vit.heads, vit.ffn, "relu"):
             raise CheckpointError(f"{where}: encoder and decoder differ in size; we read only equal ones")
-        return config
+        return CaptionerConfig(
+            **{name: getattr(vit, name) for name in shared(CaptionerConfig, vit)},
+            vocab=text.vocab,
+            encoder_layers=vit.layers,
+            decoder_layers=text.decoder_layers,
+            max_length=text.max_length,
+        )
 
     def to_weights(self, state: dict[str, Tensor], config: CaptionerConfig) -> dict[str, Tensor]:
-        image = {n.removeprefix("vision."): t for n, t in state.items() if n.startswith("vision.")}
-        words = {n: t for n, t in state.items() if not n.startswith("vision.")}
-        published = {f"encoder.{n.removeprefix('vit.')}": t for n, t in VIT.to_weights(image, config.encoder).items()}
-        text = MARIAN.to_weights(words, text_part(config))
-        text.pop("final_logits_bias")
-        table = text.pop("model.shared.weight")
-        published |= {f"decoder.{n}": t for n, t in text.items()}
-        return published | {"decoder.model.decoder.embed_tokens.weight": table, HEAD: table.clone()}
+        published = super().to_weights(state, config)
+        return published | {HEAD: published[TABLE].clone()}
 
-    def from_weights(
-        self, published: dict[str, Tensor], wanted: list[str], config: CaptionerConfig
-    ) -> dict[str, Tensor]:
-        image = {
-            f"vit.{n.removeprefix('encoder.')}": t
-            for n, t in published.items()
-            if n.startswith("encoder.") and not n.startswith("encoder.pooler.")
-        }
-        names = [n.removeprefix("vision.") for n in wanted if n.startswith("vision.")]
-        ours = {f"vision.{n}": t for n, t in VIT.from_weights(image, names, config.encoder).items()}
-        words = {n.removeprefix("decoder."): t for n, t in published.items() if n.startswith("decoder.")}
-        words["model.shared.weight"] = published["decoder.model.decoder.embed_tokens.weight"]
-        return ours | MARIAN.from_weights(words, [n for n in wanted if not n.startswith("vision.")], text_part(config))
+    def to_theirs(self, name: str, tensor: Tensor, config: CaptionerConfig) -> Tensor:
+        return VIT.to_theirs(name.removeprefix("vision."), tensor, config.encoder)
+
+    def to_ours(self, name: str, tensor: Tensor, config: CaptionerConfig) -> Tensor:
+        return VIT.to_ours(name.removeprefix("vision."), tensor, config.encoder)
 
 
-def text_part(c: CaptionerConfig) -> TransformerConfig:
+def text_config(config: CaptionerConfig) -> TransformerConfig:
     """The translator whose decoder a captioner has."""
-    return TransformerConfig(
-        vocab=c.vocab,
-        width=c.width,
-        encoder_layers=c.encoder_layers,
-        decoder_layers=c.decoder_layers,
-        heads=c.heads,
-        ffn=c.ffn,
-        dropout=c.dropout,
-        max_length=c.max_length,
-    )
+    return TransformerConfig(**{name: getattr(config, name) for name in shared(TransformerConfig, config)})
+
+
+def shared(cls: type, config: Any) -> list[str]:
+    """The fields of `cls` that a config has too."""
+    return [field.name for field in fields(cls) if hasattr(config, field.name)]

@@ -1,4 +1,4 @@
-"""The layout of transformers' `MarianMTModel`: exactly our Transformer with post-norm and sines-then-cosines."""
+"""The layout of transformers' `MarianMTModel`: our Transformer with post-norm and sines-then-cosines."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,122 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.errors import CheckpointError
-from regard.models.published.layout import Layout
+from regard.models.published.layout import Layout, check_fixed, with_prefix
 from regard.models.transformer import TransformerConfig
 
-THEIRS = {"gelu-tanh": "gelu_pytorch_tanh"}
-OURS = {"silu": "swish", "gelu_pytorch_tanh": "gelu-tanh", "gelu_new": "gelu-tanh"}
-
-
-class Marian(Layout):
-    """`MarianMTModel`; its end is always id 0."""
-
-    name = "marian"
-
-    def fits(self, config: Any) -> bool:
-        return isinstance(config, TransformerConfig) and config.norm == "post" and config.positions == "sinusoidal"
-
-    def to_config(self, config: TransformerConfig, eos: int | None) -> dict[str, Any]:
-        return {
-            "model_type": "marian",
-            "architectures": ["MarianMTModel"],
-            "vocab_size": config.vocab,
-            "decoder_vocab_size": config.vocab,
-            "d_model": config.width,
-            "encoder_layers": config.encoder_layers,
-            "decoder_layers": config.decoder_layers,
-            "encoder_attention_heads": config.heads,
-            "decoder_attention_heads": config.heads,
-            "encoder_ffn_dim": config.ffn,
-            "decoder_ffn_dim": config.ffn,
-            "activation_function": THEIRS.get(config.activation, config.activation),
-            "dropout": config.dropout,
-            "attention_dropout": 0.0,
-            "activation_dropout": 0.0,
-            "max_position_embeddings": config.max_length,
-            "scale_embedding": True,
-            "static_position_embeddings": True,
-            "normalize_embedding": False,
-            "normalize_before": False,
-            "add_bias_logits": False,
-            "share_encoder_decoder_embeddings": True,
-            "tie_word_embeddings": True,
-            "is_encoder_decoder": True,
-            "eos_token_id": 0,
-            "forced_eos_token_id": None,
-            "pad_token_id": config.vocab - 1,
-            "bos_token_id": None,
-            "decoder_start_token_id": config.vocab - 1,
-            "dtype": "float32",
-        }
-
-    def from_config(self, values: dict[str, Any], where: str) -> TransformerConfig:
-        for name in ("ffn_dim", "attention_heads"):
-            if values[f"encoder_{name}"] != values[f"decoder_{name}"]:
-                raise CheckpointError(f"{where}: encoder and decoder differ in {name}; we read only equal ones")
-        wanted = {"scale_embedding": True, "normalize_embedding": False, "pad_token_id": values["vocab_size"] - 1}
-        for name, value in wanted.items():
-            if values.get(name, value) != value:
-                raise CheckpointError(f"{where}: {name} is {values[name]}, we read only {value}")
-        return TransformerConfig(
-            vocab=values["vocab_size"],
-            width=values["d_model"],
-            encoder_layers=values["encoder_layers"],
-            decoder_layers=values["decoder_layers"],
-            heads=values["encoder_attention_heads"],
-            ffn=values["encoder_ffn_dim"],
-            dropout=values["dropout"],
-            activation=OURS.get(values["activation_function"], values["activation_function"]),
-            max_length=values["max_position_embeddings"],
-        )
-
-    def seen(self, config: TransformerConfig, published: dict[str, Tensor]) -> TransformerConfig:
-        bias = published.get("final_logits_bias")
-        told = bias is not None and not bias.is_meta and bool(bias.any())  # without numbers, nothing tells
-        return replace(config, output_bias=True) if told else config
-
-    def to_weights(self, state: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
-        """Our names to Marian's; fused maps are cut into theirs."""
-        published = {"model.shared.weight": state["token.weight"]}
-        published["final_logits_bias"] = state.get("bias", torch.zeros(len(state["token.weight"])))[None]
-        for name, tensor in state.items():
-            if name in ("token.weight", "bias"):
-                continue
-            side, index, rest = name.split(".", 2)
-            base = f"model.{side}.layers.{index}."
-            if rest.rsplit(".", 1)[0] in FUSED:
-                part, kind = rest.rsplit(".", 1)
-                names = FUSED[part]
-                for piece, chunk in zip(names, tensor.chunk(len(names)), strict=True):
-                    published[f"{base}{piece}.{kind}"] = chunk.contiguous()
-            else:
-                part, kind = rest.rsplit(".", 1)
-                published[f"{base}{(ENCODER if side == 'encoder' else DECODER)[part]}.{kind}"] = tensor
-        return published
-
-    def from_weights(
-        self, published: dict[str, Tensor], wanted: list[str], config: TransformerConfig
-    ) -> dict[str, Tensor]:
-        """Marian's names to ours, for the `wanted` parameters; extra copies of tied weights are ignored."""
-        ours = {}
-        for name in wanted:
-            if name in ("token.weight", "bias"):
-                ours[name] = published["model.shared.weight"] if name != "bias" else published["final_logits_bias"][0]
-                continue
-            side, index, rest = name.split(".", 2)
-            part, kind = rest.rsplit(".", 1)
-            base = f"model.{side}.layers.{index}."
-            names = FUSED.get(part) or [(ENCODER if side == "encoder" else DECODER)[part]]
-            ours[name] = torch.cat([published[f"{base}{piece}.{kind}"] for piece in names])
-        return ours
-
-
-FUSED = {
-    "attention.qkv": ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"],
-    "cross.kv": ["encoder_attn.k_proj", "encoder_attn.v_proj"],
-}
 ENCODER = {
+    "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
     "attention.out": "self_attn.out_proj",
     "norm1": "self_attn_layer_norm",
     "mlp.up": "fc1",
@@ -131,6 +20,74 @@ ENCODER = {
 DECODER = ENCODER | {
     "norm2": "encoder_attn_layer_norm",
     "cross.query": "encoder_attn.q_proj",
+    "cross.kv": ("encoder_attn.k_proj", "encoder_attn.v_proj"),
     "cross.out": "encoder_attn.out_proj",
     "norm3": "final_layer_norm",
 }
+LAYERS = {
+    **with_prefix("encoder.*.", ENCODER, "model.encoder.layers.*."),
+    **with_prefix("decoder.*.", DECODER, "model.decoder.layers.*."),
+}
+SIZES = {
+    "vocab": "vocab_size",
+    "width": "d_model",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "ffn": ("encoder_ffn_dim", "decoder_ffn_dim"),
+    "dropout": "dropout",
+}
+
+
+class MarianLayout(Layout):
+    """The id that ends a text is always 0, and padding is the last word."""
+
+    name, architecture, config = "marian", "MarianMTModel", TransformerConfig
+    settings = SIZES | {"max_length": "max_position_embeddings", "activation": "activation_function"}
+    fixed = {"scale_embedding": True, "normalize_embedding": False}
+    written = {
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "static_position_embeddings": True,
+        "normalize_before": False,
+        "add_bias_logits": False,
+        "share_encoder_decoder_embeddings": True,
+        "tie_word_embeddings": True,
+        "is_encoder_decoder": True,
+        "eos_token_id": 0,
+        "forced_eos_token_id": None,
+        "bos_token_id": None,
+    }
+    tensors = {"token": "model.shared", "bias": "final_logits_bias", **LAYERS}
+    spare = r"embed_tokens|embed_positions|^lm_head"  # second copies of the table of words, and sines
+
+    def fits(self, config: Any) -> bool:
+        return super().fits(config) and config.norm == "post" and config.positions == "sinusoidal"
+
+    def extra_settings(self, config: TransformerConfig, eos: int | None) -> dict[str, Any]:
+        return {"decoder_vocab_size": config.vocab, **padding(config.vocab)}
+
+    def from_config(self, values: dict[str, Any], where: str) -> TransformerConfig:
+        check_fixed(values, {"pad_token_id": values["vocab_size"] - 1}, where)
+        return super().from_config(values, where)
+
+    def complete(self, config: TransformerConfig, published: dict[str, Tensor]) -> TransformerConfig:
+        bias = published.get("final_logits_bias")
+        shows = bias is not None and not bias.is_meta and bool(bias.any())  # a tensor without numbers shows nothing
+        return replace(config, output_bias=True) if shows else config
+
+    def to_weights(self, state: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:
+        return super().to_weights({"bias": torch.zeros(config.vocab), **state}, config)
+
+    def ignored(self, name: str, config: TransformerConfig) -> bool:
+        return super().ignored(name, config) or (name == "final_logits_bias" and not config.output_bias)
+
+    def to_theirs(self, name: str, tensor: Tensor, config: TransformerConfig) -> Tensor:
+        return tensor[None] if name == "bias" else tensor
+
+    def to_ours(self, name: str, tensor: Tensor, config: TransformerConfig) -> Tensor:
+        return tensor[0] if name == "bias" else tensor
+
+
+def padding(vocab: int) -> dict[str, int]:
+    return dict.fromkeys(("pad_token_id", "decoder_start_token_id"), vocab - 1)

@@ -1,128 +1,71 @@
-"""The layout of transformers' ViTForImageClassification."""
+"""The layout of transformers' `ViTForImageClassification`."""
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from regard.errors import CheckpointError
-from regard.models.published.bert import labels_of
-from regard.models.published.layout import Layout
+from regard.models.published.layout import COMMON, Layout, label_settings, read_labels, with_prefix
 from regard.models.vit import ViTConfig
 
-ARCHITECTURE = "ViTForImageClassification"
-PARTS = {
-    "attention.qkv": ["attention.attention.query", "attention.attention.key", "attention.attention.value"],
-    "attention.out": ["attention.output.dense"],
-    "norm1": ["layernorm_before"],
-    "mlp.up": ["intermediate.dense"],
-    "mlp.down": ["output.dense"],
-    "norm2": ["layernorm_after"],
+ENCODER = {  # without the prefix, which a captioner has not
+    "first": "embeddings.cls_token",
+    "place.table": "embeddings.position_embeddings",
+    "stem": "embeddings.patch_embeddings.projection",
+    "layers.*.attention.qkv": tuple(
+        f"encoder.layer.*.attention.attention.{part}" for part in ("query", "key", "value")
+    ),
+    "layers.*.attention.out": "encoder.layer.*.attention.output.dense",
+    "layers.*.norm1": "encoder.layer.*.layernorm_before",
+    "layers.*.mlp.up": "encoder.layer.*.intermediate.dense",
+    "layers.*.mlp.down": "encoder.layer.*.output.dense",
+    "layers.*.norm2": "encoder.layer.*.layernorm_after",
+    "norm": "layernorm",
 }
-ALONE = {
-    "first": "vit.embeddings.cls_token",
-    "place.table": "vit.embeddings.position_embeddings",
-    "stem.weight": "vit.embeddings.patch_embeddings.projection.weight",
-    "stem.bias": "vit.embeddings.patch_embeddings.projection.bias",
-    "norm.weight": "vit.layernorm.weight",
-    "norm.bias": "vit.layernorm.bias",
-    "classifier.weight": "classifier.weight",
-    "classifier.bias": "classifier.bias",
-}
-WANTED = {"hidden_act": "gelu", "qkv_bias": True, "attention_probs_dropout_prob": 0.0}
 
 
 class ViTLayout(Layout):
     """Patches by one map, a token for the image, learned places: the model of the paper."""
 
-    name = "vit"
+    name, architecture, config = "vit", "ViTForImageClassification", ViTConfig
+    settings = COMMON | {
+        "image": "image_size",
+        "channels": "num_channels",
+        "patch": "patch_size",
+        "dropout": "hidden_dropout_prob",
+    }
+    optional = tuple(settings)
+    fixed = {"hidden_act": "gelu", "qkv_bias": True, "attention_probs_dropout_prob": 0.0}
+    tensors = with_prefix("", ENCODER, "vit.") | {"classifier": "classifier"}
+    spare = r"^vit\.pooler\."  # nothing reads it here
 
     def fits(self, config: Any) -> bool:
-        return isinstance(config, ViTConfig) and (config.stem, config.pool, config.positions) == (
-            "patch",
-            "token",
-            "learned",
-        )
+        paper = "patch", "token", "learned"
+        return super().fits(config) and (config.stem, config.pool, config.positions) == paper
 
-    def to_config(self, config: ViTConfig, eos: int | None) -> dict[str, Any]:
+    def extra_settings(self, config: ViTConfig, eos: int | None) -> dict[str, Any]:
+        # Transformers keeps mean and std in preprocessor_config.json, which we write too.
+        pixels = {"image_mean": list(config.mean), "image_std": list(config.std)}
+        return {"layer_norm_eps": config.eps, **label_settings(config.labels), **pixels}
+
+    def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        architecture = (values.get("architectures") or [self.architecture])[0]
+        if architecture != self.architecture:
+            raise CheckpointError(f"{where}: {architecture} is not one we read; there is: {self.architecture}")
         return {
-            "model_type": self.name,
-            "architectures": [ARCHITECTURE],
-            "image_size": config.image,
-            "num_channels": config.channels,
-            "patch_size": config.patch,
-            "hidden_size": config.width,
-            "num_hidden_layers": config.layers,
-            "num_attention_heads": config.heads,
-            "intermediate_size": config.ffn,
-            "hidden_dropout_prob": config.dropout,
-            "layer_norm_eps": config.eps,
-            **WANTED,
-            "id2label": dict(enumerate(config.labels)),
-            "label2id": {x: i for i, x in enumerate(config.labels)},
-            "image_mean": list(config.mean),  # transformers keeps these in preprocessor_config.json, which we write too
-            "image_std": list(config.std),
-            "dtype": "float32",
+            "eps": values.get("layer_norm_eps", 1e-12),
+            "labels": read_labels(values),
+            "mean": tuple(values.get("image_mean", (0.5,))),
+            "std": tuple(values.get("image_std", (0.5,))),
         }
 
-    def from_config(self, values: dict[str, Any], where: str) -> ViTConfig:
-        for name, value in WANTED.items():
-            if values.get(name, value) != value:
-                raise CheckpointError(f"{where}: {name} is {values[name]!r}, we read only {value!r}")
-        architecture = (values.get("architectures") or [ARCHITECTURE])[0]
-        if architecture != ARCHITECTURE:
-            raise CheckpointError(f"{where}: {architecture} is not one we read; there is: {ARCHITECTURE}")
-        return ViTConfig(
-            image=values.get("image_size", 224),
-            channels=values.get("num_channels", 3),
-            patch=values.get("patch_size", 16),
-            width=values.get("hidden_size", 768),
-            layers=values.get("num_hidden_layers", 12),
-            heads=values.get("num_attention_heads", 12),
-            ffn=values.get("intermediate_size", 3072),
-            dropout=values.get("hidden_dropout_prob", 0.0),
-            eps=values.get("layer_norm_eps", 1e-12),
-            labels=labels_of(values),
-            mean=tuple(values.get("image_mean", (0.5,))),
-            std=tuple(values.get("image_std", (0.5,))),
-        )
+    def to_theirs(self, name: str, tensor: Tensor, config: ViTConfig) -> Tensor:
+        """A convolution's weight, and an axis for the batch."""
+        if name == "stem.weight":
+            return tensor.unflatten(1, (config.channels, config.patch, config.patch))  # D C·p·p -> D C p p
+        return tensor[None, None] if name == "first" else tensor[None] if name == "place.table" else tensor
 
-    def to_weights(self, state: dict[str, Tensor], config: ViTConfig) -> dict[str, Tensor]:
-        published = {}
-        for name, tensor in state.items():
-            names = theirs(name)
-            for n, piece in zip(names, tensor.chunk(len(names)), strict=True):
-                published[n] = piece.reshape(shape(name, piece, config)).contiguous()
-        return published
-
-    def from_weights(self, published: dict[str, Tensor], wanted: list[str], config: ViTConfig) -> dict[str, Tensor]:
-        published = {n: t for n, t in published.items() if not n.startswith("vit.pooler.")}  # nothing reads it here
-        ours = {}
-        for name in wanted:
-            tensor = torch.cat([published.pop(n) for n in theirs(name)])
-            if name == "stem.weight":
-                tensor = tensor.flatten(1)  # D C p p -> D C·p·p
-            ours[name] = tensor.flatten() if name == "first" else tensor[0] if name == "place.table" else tensor
-        if published:
-            raise RuntimeError(f"it has more than that: {', '.join(sorted(published)[:3])}")
-        return ours
-
-
-def theirs(name: str) -> list[str]:
-    """Our name of a parameter -> theirs; several for a fused map."""
-    if name in ALONE:
-        return [ALONE[name]]
-    _, index, rest = name.split(".", 2)
-    part, kind = rest.rsplit(".", 1)
-    return [f"vit.encoder.layer.{index}.{piece}.{kind}" for piece in PARTS[part]]
-
-
-def shape(name: str, tensor: Tensor, c: ViTConfig) -> tuple[int, ...]:
-    """Theirs: a convolution's, and with an axis for the batch."""
-    own = tuple(tensor.shape)
-    published = {
-        "first": (1, 1, *own),
-        "place.table": (1, *own),
-        "stem.weight": (c.width, c.channels, c.patch, c.patch),
-    }
-    return published.get(name, own)
+    def to_ours(self, name: str, tensor: Tensor, config: ViTConfig) -> Tensor:
+        if name == "stem.weight":
+            return tensor.flatten(1)
+        return tensor.flatten() if name == "first" else tensor[0] if name == "place.table" else tensor
