@@ -62,10 +62,10 @@ IMAGES = [
     ),
     *bugs(
         "lab.recall",
-        ("a dense net is made for the longest text", "recall", "if arch == ONE_LENGTH", "if arch is None", RECALL),
+        ("a dense net is made for the longest text", "recall", "if arch == FIXED_LENGTH", "if arch is None", RECALL),
         (
             "weights are those of the longest text",
-            "weights",
+            "parameters",
             "tiny_model(arch, d + 1,",
             "tiny_model(arch, 1001,",
             RECALL,
