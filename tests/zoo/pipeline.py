@@ -5,7 +5,7 @@ from tests.zoo.bug import bugs
 CONTRACT = "contract/test_models.py"
 MARIAN = "reference/test_marian.py"
 BY_HAND = f"{CONTRACT}::test_the_loss_is_the_one_worked_out_by_hand"
-CONSISTENT = f"{CONTRACT}::test_the_consistency_loss_is_the_plain_one_when_both_passes_agree"
+CONSISTENT = f"{CONTRACT}::test_consistency_loss_is_plain_when_both_passes_agree"
 SAMPLING, SEARCH = "unit/generate/test_sampling.py", "unit/generate/test_search.py"
 ENUMERATION = f"{SEARCH}::test_a_wide_beam_finds_what_enumeration_finds"
 
@@ -223,7 +223,7 @@ PIPELINE = [
             "publish",
             "key=lambda p: (p == draft / WEIGHTS, p)",
             "key=lambda p: p",
-            "unit/test_run_folder.py::test_killed_at_any_moment_a_reader_finds_no_model_the_old_or_the_new_one",
+            "unit/test_run_folder.py::test_kill_at_any_write_leaves_no_half_written_model",
         ),
         (
             "a file of the user's is claimed",
