@@ -101,7 +101,7 @@ check: .venv/.dev
 
 test: check page browser
 	@if command -v npm > /dev/null; then cd studio && npm run -s check && npm run -s test; fi
-	@$(PYTEST) -n 2
+	@$(PYTEST) -n 2 --dist worksteal
 	@$(TOOK)
 
 slow: .venv/.dev

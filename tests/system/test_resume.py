@@ -87,7 +87,7 @@ def test_resuming_a_finished_run_leaves_it_as_it_is(tmp_path: Path):
 @pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
 def test_a_disk_that_fails_at_any_moment_costs_nothing(tmp_path: Path, moment: str, monkeypatch: pytest.MonkeyPatch):
     """Every write, fsync and rename of a whole run fails once; the run then resumes to the same end."""
-    run = toy_run(steps=9, eval_every=3, save_every=2, keep=2)
+    run = toy_run(steps=6, eval_every=2, save_every=3, keep=2, accumulate=1)
     toy_train(tmp_path / "whole", run)
     expected = outcome(tmp_path / "whole")
     real = getattr(os, moment)

@@ -9,26 +9,26 @@ from tests.system.studio.toy import Tab
 import regard
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def place(tmp_path_factory):
     toy.wanted()
     return toy.train(tmp_path_factory.mktemp("studio"))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def home(place):
     with toy.studio(place) as address:
         yield address
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(home):
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
-        found = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        yield found
-        found.close()
+        chromium = play.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
@@ -36,10 +36,10 @@ def tab(browser, home):
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, reduced_motion="reduce", accept_downloads=True
     )
-    found = Tab(context.new_page(), home)
-    yield found
+    tab = Tab(context.new_page(), home)
+    yield tab
     context.close()
-    found.check()
+    tab.check()
 
 
 @pytest.fixture

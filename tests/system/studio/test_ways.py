@@ -109,7 +109,7 @@ def saved(tab: Tab, figure: str, kind: str) -> Path:
     return Path(waiting.value.path())
 
 
-def test_every_figure_becomes_files_that_open(tab, browser, home, tmp_path):
+def test_a_figure_is_saved_as_csv_svg_png_and_html(tab, browser, home, tmp_path):
     tab.open("gpt", "attention", text=TEXTS["gpt"], layer=1, head=1)
     shown = tab.matrix("attention")
     rows = list(csv.reader(io.StringIO(saved(tab, "attention", "CSV").read_text("utf-8-sig"))))
@@ -133,12 +133,6 @@ def test_every_figure_becomes_files_that_open(tab, browser, home, tmp_path):
     assert len(other.table("next-token")) > 100
     other.page.close()
     other.check()
-
-    for run, view in EVERY:
-        tab.open(run, view, text=TEXTS[run], second="the dog ran")
-        for figure in tab.page.locator("[data-figure]").all():
-            name = figure.get_attribute("data-figure")
-            assert ElementTree.parse(saved(tab, name, "SVG")).getroot().tag.endswith("svg")
 
 
 def test_regard_look_writes_the_same_page(tab, browser, place, tmp_path, model):
@@ -272,35 +266,53 @@ def test_blocks_of_weights_are_not_taken_for_weights(browser, tmp_path, model, m
 # ---- everybody's page ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_violation_of_accessibility_rules(browser, home, theme):
-    context = browser.new_context(color_scheme=theme, bypass_csp=True, reduced_motion="reduce")
+def violations(tab: Tab, **options: object) -> list[str]:
+    """What axe-core finds in the page as it is."""
+    tab.page.wait_for_timeout(200)
+    tab.page.evaluate(AXE.read_text("utf-8"))
+    report = tab.page.evaluate("options => axe.run(options)", {"resultTypes": ["violations"], **options})
+    return [
+        f"{tab.state()}: {rule['id']}: {rule['help']} {[node['html'][:120] for node in rule['nodes'][:3]]}"
+        for rule in report["violations"]
+    ]
+
+
+def test_every_view_is_accessible_and_every_figure_drawn(browser, home):
+    context = browser.new_context(color_scheme="light", bypass_csp=True, reduced_motion="reduce")
     tab = Tab(context.new_page(), home)
-    found = []
+    problems = []
     for run, view in EVERY:
         tab.open(run, view, text=TEXTS[run], second="the dog ran")
-        assert tab.page.evaluate("document.documentElement.dataset.theme") == theme
+        assert tab.page.evaluate("document.documentElement.dataset.theme") == "light"
+        for figure in tab.page.locator("[data-figure]").all():
+            name = figure.get_attribute("data-figure")
+            assert ElementTree.parse(saved(tab, name, "SVG")).getroot().tag.endswith("svg")
         if view in ("tokens", "labels"):  # a table is a table: small ones speak for all
             tab.page.locator("summary").first.click()
-        tab.page.wait_for_timeout(200)
-        tab.page.evaluate(AXE.read_text("utf-8"))
-        for violation in tab.page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]:
-            nodes = [node["html"][:120] for node in violation["nodes"][:3]]
-            found.append(f"{run} {view}: {violation['id']}: {violation['help']} {nodes}")
+        problems += violations(tab)
     context.close()
     tab.check()
-    assert not found, "\n".join(found)
+    assert not problems, "\n".join(problems)
 
 
-def test_it_reflows_on_a_narrow_screen(browser, home):
-    context = browser.new_context(viewport={"width": 320, "height": 800})
+def test_every_view_has_contrast_in_the_dark_and_fits_320_pixels(browser, home):
+    """What the theme and the width can change: colours, and whether the page must be scrolled sideways."""
+    context = browser.new_context(
+        viewport={"width": 320, "height": 800}, color_scheme="dark", bypass_csp=True, reduced_motion="reduce"
+    )
     tab = Tab(context.new_page(), home)
+    problems = []
     for run, view in EVERY:
         tab.open(run, view, text=TEXTS[run], second="the dog ran")
+        assert tab.page.evaluate("document.documentElement.dataset.theme") == "dark"
         tab.page.wait_for_timeout(200)
         assert tab.page.evaluate("document.documentElement.scrollWidth") <= 320, (run, view)
+        if view in ("tokens", "labels"):
+            tab.page.locator("summary").first.click()
+        problems += violations(tab, runOnly=["color-contrast"])
     context.close()
     tab.check()
+    assert not problems, "\n".join(problems)
 
 
 def test_strange_input_is_answered_in_words(tab, place):
