@@ -19,6 +19,7 @@ from tests.fuzz.damage import damage, damage_json
 from tests.fuzz.models import LINES, RUNS, words
 from tests.fuzz.world import OUTPUTS, Case
 
+PATIENCE = 2.0  # seconds before Ctrl-C
 LONG = ("--steps", "--minutes", "--seeds", "--set", "--size", "--arch", "--max-tokens", "--n", "--beam", "--samples",
         "--memory", "--speed", "--length", "--resume", "--studio", "--tokens", "--context", "--stride",
         "--n-best")  # fmt: skip
@@ -128,7 +129,7 @@ class Draw:
         every = self.rng.choice((["-q"], ["-v"], [], [], []))
         self.long = self.long or self.verb.words == ("studio",)
         line = (*self.verb.line(args), *every)
-        return Case(line, self.rng.choice(values.TYPED), self.files, 4.0 if self.long else None)
+        return Case(line, self.rng.choice(values.TYPED), self.files, PATIENCE if self.long else None)
 
     # -- lines --
 
