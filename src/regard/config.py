@@ -25,15 +25,15 @@ def unknown(what: str, key: str, known: Iterable[str]) -> ConfigError:
 def no_run(folder: Path) -> CheckpointError:
     """The error for a folder that holds no model, with the runs it holds or the nearest one that exists."""
     if (folder / "run.json").is_file():
-        return CheckpointError(f"{folder} has no model yet; go on with it: regard train --resume {folder}")
+        return CheckpointError(f"{folder} has no model yet", f"continue it: regard train --resume {folder}")
     inside = sorted(str(p.parent) for p in folder.glob("*/config.json"))
     if inside:
-        return CheckpointError(f"{folder} is not one run; name one of: {', '.join(inside)}")
+        return CheckpointError(f"{folder} is not one run", f"name one of: {', '.join(inside)}")
     known = {p.parent.name.lower(): str(p.parent) for p in sorted(Path("runs").glob("*/config.json"))}
     near = difflib.get_close_matches(folder.name.lower(), known, n=1)
     hint = f"did you mean {known[near[0]]}?" if near else f"there are: {', '.join(known.values())}"
     hint = hint if known else "train one: regard train translate --data tatoeba-en-fr --name demo"
-    return CheckpointError(f"no run or model folder '{folder}'; {hint}")
+    return CheckpointError(f"no run or model folder '{folder}'", hint)
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:

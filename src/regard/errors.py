@@ -6,6 +6,11 @@ class RegardError(Exception):
 
     exit_code = 2
 
+    def __init__(self, message: str, hint: str = ""):
+        """`hint` is what to do next; `str` gives both in one sentence."""
+        super().__init__(f"{message}; {hint}" if hint else message)
+        self.message, self.hint = message, hint
+
 
 class ConfigError(RegardError):
     """A setting, a name or a flag."""
@@ -33,7 +38,7 @@ class MissingExtra(RegardError):
     exit_code = 3
 
     def __init__(self, what: str, extra: str):
-        super().__init__(f"{what} needs the extra {extra!r}; type: pip install 'regard[{extra}]'")
+        super().__init__(f"{what} needs the extra {extra!r}", f"type: pip install 'regard[{extra}]'")
 
 
 class WorkFailed(RegardError):

@@ -35,8 +35,13 @@ def others(tree: ast.AST, anywhere: bool) -> set[str]:
     return set(imported(tree, anywhere)) - set(sys.stdlib_module_names) - {"regard"}
 
 
-# Imported inside the function that needs it, as a whole: a kernel cannot be written without its language.
-WHOLE = {"nn/kernels.py": {"triton"}}
+# Imported inside the function that needs it, as a whole: a kernel cannot be written without its language,
+# nor a route without its framework.
+WHOLE = {
+    "nn/kernels.py": {"triton"},
+    "serve/app.py": {"fastapi", "starlette"},
+    "serve/routes.py": {"fastapi", "pydantic"},
+}
 
 
 def test_modules_load_with_the_core_packages_alone(trees):

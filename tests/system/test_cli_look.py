@@ -8,11 +8,11 @@ import xml.etree.ElementTree as xml
 import pytest
 import torch
 from PIL import Image
+from tests.packed import unpack
 from tests.system.cli_toy import regard, works
 from tests.unit.inside import tiny
 
 import regard as package
-from regard.inside.container import unpack
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.serve import saved
@@ -68,7 +68,7 @@ def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
     assert len(found["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]) == writer.model.config.vocab
     size = len(header["streams"]["text"]["tokens"])
     about, part = unpack(
-        base64.b64decode(found["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["container"])
+        base64.b64decode(found["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["tensors"])
     )
     torch.testing.assert_close(torch.tensor(part["token"]), writer.model.token.weight[writer.encode(TEXT)].detach())
     assert about["rows"] == size and "/api/positions?model=runs%2Fgpt&n=64" in found["parts"]

@@ -255,7 +255,7 @@ def read(folder: Path, weights: list[torch.Tensor]) -> str:
     except CheckpointError as e:
         return (
             "has no model yet"
-            if f"has no model yet; go on with it: regard train --resume {folder}" in str(e)
+            if f"has no model yet; continue it: regard train --resume {folder}" in str(e)
             else str(e)
         )
     return next(

@@ -10,9 +10,9 @@ import pytest
 
 STUDIO = Path(__file__).resolve().parents[2] / "studio"
 BUGS = [  # name, file below studio/src/lib, the text that occurs once there, what is planted for it
-    ("padding forgotten", "container.ts", "Math.ceil((4 + length) / 8) * 8", "4 + length"),
-    ("bytes not scaled back", "container.ts", "(place.scale ?? 1) / 255", "1 / 255"),
-    ("small halves are lost", "container.ts", "sign * 2 ** -24 * fraction", "0"),
+    ("data starts in the header", "safetensors.ts", "this.start = 8 + length", "this.start = length"),
+    ("bytes not scaled back", "safetensors.ts", "(this.scales[name] ?? 1) / 255", "1 / 255"),
+    ("small halves are lost", "safetensors.ts", "sign * 2 ** -24 * fraction", "0"),
     ("temperature upside down", "sampling.ts", "(logits[id] - top) / temperature", "(logits[id] - top) * temperature"),
     ("top-p of what top-k cut", "sampling.ts", "const enough = topP * total", "const enough = topP"),
     ("top-p keeps none", "sampling.ts", "kept = Math.max(1, n)", "kept = n - 1"),

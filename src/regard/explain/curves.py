@@ -10,16 +10,23 @@ from typing import Any
 from regard.errors import CheckpointError
 from regard.explain import picture
 from regard.jsonfile import read_json_lines
+from regard.words import table
 
-# What is drawn, in this order, when a run has it: the name in metrics.jsonl and the words above the panel.
-PANELS = {
-    "loss": "training loss per target token",
-    "held_out_loss": "held-out loss per target token",
-    "bleu": "held-out BLEU",
-    "masked_accuracy": "hidden words found",
-    "accuracy": "held-out accuracy",
-    "entity_f1": "held-out entity F1",
+# Names in metrics.jsonl: how each is labelled and what it is. Losses and scores are drawn, in this order.
+METRICS = {
+    "loss": {"label": "Training loss", "kind": "loss"},
+    "held_out_loss": {"label": "Validation loss", "kind": "loss"},
+    "bleu": {"label": "BLEU", "kind": "score"},
+    "chrf": {"label": "chrF", "kind": "score"},
+    "perplexity": {"label": "Perplexity", "kind": "score"},
+    "masked_accuracy": {"label": "Masked-token accuracy", "kind": "score"},
+    "accuracy": {"label": "Accuracy", "kind": "score"},
+    "entity_f1": {"label": "Entity F1", "kind": "score"},
+    "targets_per_second": {"label": "Targets per second", "kind": "speed"},
+    "lr": {"label": "Learning rate", "kind": "optimiser"},
+    "norm": {"label": "Gradient norm", "kind": "optimiser"},
 }
+PANELS = [name for name, metric in METRICS.items() if metric["kind"] in ("loss", "score")]
 
 
 @dataclass(frozen=True)
@@ -77,15 +84,10 @@ def results_table(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
             values = [run[name] for run in runs if run.get(name) is not None]  # a loss may have been NaN
             cells.append(str(summarise(values)) if values else "–")
         rows.append([label, str(len(runs)), *cells])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True)))
-        for r in rows
-    ]
-    return "\n".join(line.rstrip() for line in lines)
+    return table(rows, right=range(1, len(rows[0])))
 
 
-def draw(groups: Mapping[str, Sequence[str | Path]], path: str | Path, panels: Sequence[str] = tuple(PANELS)) -> Path:
+def draw(groups: Mapping[str, Sequence[str | Path]], path: str | Path, panels: Sequence[str] = PANELS) -> Path:
     """Curves of several groups of run folders: a colour and a dash a group, thin lines its seeds, thick their mean."""
     read = {label: [read_metrics(f) for f in folders] for label, folders in groups.items()}
     shown = [n for n in panels if any(series(e, n)[0] for runs in read.values() for e in runs)]
@@ -101,7 +103,7 @@ def draw(groups: Mapping[str, Sequence[str | Path]], path: str | Path, panels: S
             if curves:
                 axes.plot(*average(curves), color=colour, linestyle=dash, linewidth=1.8, label=label)
         axes.set_xlabel("step")
-        axes.set_title(PANELS.get(name, name), fontsize=10)
+        axes.set_title(METRICS[name]["label"] if name in METRICS else name, fontsize=10)
         axes.grid(alpha=0.25)
     axes.legend(frameon=False, fontsize=9)
     return picture.save(fig, path)

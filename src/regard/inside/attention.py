@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.inside.container import as_bytes, pooled
+from regard.inside.tensors import as_bytes, pooled
 from regard.nn.attention import AdditiveLook, Look
 from regard.nn.masks import Mask, additive
 
@@ -40,8 +40,8 @@ class Attention:
         """A layer, if it and the head asked for are there; both count from 0."""
         if not (0 <= layer < len(self.layers) and 0 <= head < self.heads):
             raise ConfigError(
-                f"no layer {layer} with a head {head} in {self.kind} attention; there are layers 0 to "
-                f"{len(self.layers) - 1} with heads 0 to {self.heads - 1}"
+                f"no layer {layer} with a head {head} in {self.kind} attention",
+                f"there are layers 0 to {len(self.layers) - 1} with heads 0 to {self.heads - 1}",
             )
         return self.layers[layer]
 
@@ -85,7 +85,7 @@ def row(look: Look | AdditiveLook, head: int, query: int) -> tuple[dict[str, Any
     """Everything about one query, for `pack`: the search of the lecture with this model's numbers."""
     q, k, v = vectors(look, head)
     if not 0 <= query < len(q):
-        raise ConfigError(f"no query {query}; there are 0 to {len(q) - 1}")
+        raise ConfigError(f"no query {query}", f"there are 0 to {len(q) - 1}")
     found = {name: table[0] for name, table in stages(look, head, slice(query, query + 1)).items()}
     keys = found["weights"].topk(min(MOST_KEYS, len(k))).indices.sort().values
     tensors = {**found, "q": q[query], "k": k[keys], "v": v[keys], "out": found["weights"] @ v}

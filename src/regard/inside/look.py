@@ -26,7 +26,7 @@ WAYS: dict[type, Callable[[Any, Question, Check], Looked]] = {
 def look(predictor: Any, question: Question, check: Check = lambda: None) -> Looked:
     """Run the model once, watched. `check` is called between its layers and steps, and may raise to stop."""
     if type(predictor) not in WAYS:
-        raise ConfigError("this model reads no text; regard look and the studio show those that do")
+        raise ConfigError("this model reads no text", "regard look and the studio show those that do")
     with torch.inference_mode(), interruptible(predictor.model, check):
         found = WAYS[type(predictor)](predictor, question, check)
         for kind, attention in found.attention.items():

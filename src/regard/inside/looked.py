@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.inside.attention import Attention, Overview
-from regard.inside.container import pack
 from regard.inside.embedding import Embedded
+from regard.inside.findings import of_attention
+from regard.inside.tensors import pack
 from regard.inside.tokens import Token
 from regard.nn.attention import AdditiveLook
 from regard.nn.taps import watch
@@ -56,6 +57,7 @@ class Looked:
             about.append({
                 "kind": kind, "rows": a.rows, "columns": a.columns, "layers": len(a.layers), "heads": a.heads,
                 "causal": a.causal, "thumbs": f"thumbs_{kind}", "sharpest": {"layer": layer, "head": head},
+                "finding": of_attention(kind, found),
             })  # fmt: skip
         header = {
             **known, "seconds": self.seconds, "streams": {k: {"tokens": v} for k, v in self.streams.items()},

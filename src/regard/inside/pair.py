@@ -52,14 +52,14 @@ def pair(
     if one.rows is not None and two.rows is not None:
         tensors = {"row_a": one.rows, "row_b": two.rows}
         header["heads"] = ranked(one, two)
-    return header | {"finding": said(one, two, header)}, tensors
+    return header | {"finding": finding(one, two, header)}, tensors
 
 
 def side(predictor: Any, text: str, word: int) -> Side:
     given = read(predictor, Question(text=text))
     places = [i for i, chip in enumerate(given.chips) if chip["word"] == word and not chip["special"]]
     if not places:
-        raise DataError(f"no word number {word} in {text[:60]!r}; choose one that is there")
+        raise DataError(f"no word number {word} in {text[:60]!r}", "choose one that is there")
     found: dict[str, Attention] = {}
     streams = dict.fromkeys(("self", "encoder"), ("text", "text"))
     with captured(found, predictor.model, streams):
@@ -132,7 +132,7 @@ def text_of(chips: list[Token], word: int) -> str:
     return "".join(chip["text"].removeprefix("##") for chip in chips if chip["word"] == word).strip()
 
 
-def said(one: Side, two: Side, header: dict[str, Any]) -> str:
+def finding(one: Side, two: Side, header: dict[str, Any]) -> str:
     first, last = header["cosine"][0], header["cosine"][-1]
     same = one.name() == two.name()
     who = f"The two vectors of “{one.name()}”" if same else f"The vectors of “{one.name()}” and “{two.name()}”"

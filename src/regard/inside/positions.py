@@ -46,10 +46,10 @@ def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if rows is not None:
             unit = torch.nn.functional.normalize(rows.float(), dim=-1)
             tensors["similarity"] = unit @ unit.T
-    return {"scheme": name, "layout": layout, "n": n, "finding": said(name, tensors)}, tensors
+    return {"scheme": name, "layout": layout, "n": n, "finding": finding(name, tensors)}, tensors
 
 
-def said(name: str, tensors: dict[str, Tensor]) -> str:
+def finding(name: str, tensors: dict[str, Tensor]) -> str:
     if name == "none":
         return "This model adds nothing for a token's place: what it knows of order comes from its mask or recurrence."
     if name == "alibi":
@@ -117,7 +117,7 @@ def shuffled(given: Sequence) -> list[int]:
             groups.setdefault(chip["word"], []).append(place)
     words = list(groups.values())
     if len(words) < 2:
-        raise DataError("a text of one word has no other order; type some more")
+        raise DataError("a text of one word has no other order", "type some more")
     luck = torch.Generator().manual_seed(0)
     mixed = [words[i] for i in torch.randperm(len(words), generator=luck).tolist()]
     if mixed == words:

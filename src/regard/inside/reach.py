@@ -1,7 +1,7 @@
 """How much of the past reaches a language model's last state: gradients against distance, on a text of one's own."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,13 +17,13 @@ LONGEST = 200
 EXACT = 160  # width up to which the whole Jacobian is worked out
 SMALL = 10_000_000  # parameters up to which it is worked out in float64
 DIRECTIONS = 8  # at random, where the width is too much
-AT_BIRTH = ("rnn", "gru", "lstm", "gpt", "llama")  # untrained models, by architecture
+UNTRAINED = ("rnn", "gru", "lstm", "gpt", "llama")  # by architecture
 
 
 def curve(writer: Any, text: str, length: int, check: Check) -> dict[str, Any]:
     """Norms of d last state / d embedding, by distance, of the last `length` tokens of a text (read again if short)."""
     if not isinstance(writer, Writer):
-        raise ConfigError("gradients against distance are for language models; choose one of these")
+        raise ConfigError("gradients against distance are for language models", "choose one of these")
     ids = writer.encode(text)
     while len(ids) < length + 1:
         ids = ids + ids
@@ -40,7 +40,7 @@ def curve(writer: Any, text: str, length: int, check: Check) -> dict[str, Any]:
 
 def estimated(model: LanguageModel, ids: Tensor) -> Tensor:
     """`model_reach` from a few random directions: |vᵀJ|² is |J|² on average, for v of independent signs."""
-    luck = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(0)
     x = model.token(ids).detach()
     total = torch.zeros(len(ids), dtype=torch.float64)
     for _ in range(DIRECTIONS):
@@ -50,22 +50,31 @@ def estimated(model: LanguageModel, ids: Tensor) -> Tensor:
             last = model(ids[None])[0, -1]
         finally:
             hook.remove()
-        signs = (torch.randint(2, last.shape, generator=luck) * 2 - 1).to(last)
+        signs = (torch.randint(2, last.shape, generator=rng) * 2 - 1).to(last)
         (grad,) = torch.autograd.grad(last, rows, signs)
         total += grad[0].double().norm(dim=-1).square().cpu()
     return (total / DIRECTIONS).sqrt().flip(0)
 
 
-def at_birth(arch: str, length: int) -> dict[str, Any]:
-    """An untrained tiny model on random tokens, as `regard gradients` measures it."""
-    norms = architecture(arch, length, 0).norms
-    return {"distances": list(range(len(norms))), "norms": norms, "exact": True}
+def compared(ids: Sequence[str], open_: Callable[[str], Any], text: str, length: int, check: Check) -> dict[str, Any]:
+    """The curves of models by id, and of untrained tiny ones by architecture, as `regard gradients` measures them."""
+    length, curves = min(max(length, 2), LONGEST), []
+    for id in dict.fromkeys(ids):
+        check()
+        if id in UNTRAINED:
+            norms = architecture(id, length, 0).norms
+            curves.append(
+                {"name": f"{id}, untrained", "distances": list(range(len(norms))), "norms": norms, "exact": True}
+            )
+        else:
+            curves.append({"name": id, **curve(open_(id), text, length, check)})
+    return {"curves": curves, "finding": finding(curves)}
 
 
-def said(curves: Sequence[dict[str, Any]]) -> str:
+def finding(curves: Sequence[dict[str, Any]]) -> str:
     parts = []
-    for found in curves:
-        norms = found["norms"]
+    for curve in curves:
+        norms = curve["norms"]
         if len(norms) > 2 and norms[1]:
-            parts.append(f"{norms[-1] / norms[1]:.2g} in {found['name']} (over {len(norms) - 1} steps)")
-    return f"Of the gradient at distance 1 there is left at the farthest: {', '.join(parts)}." if parts else ""
+            parts.append(f"{norms[-1] / norms[1]:.2g} in {curve['name']} (over {len(norms) - 1} steps)")
+    return f"Gradient at the farthest distance, relative to distance 1: {', '.join(parts)}." if parts else ""

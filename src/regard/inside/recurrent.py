@@ -19,7 +19,7 @@ def unrolled(found: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """States and gates of all layers, L T D each, for `pack`. Of a translator, its reader from left to right."""
     model = found.predictor.model
     if not hasattr(model.config, "cell"):
-        raise ConfigError("this model has no recurrent cell; look at its attention")
+        raise ConfigError("this model has no recurrent cell", "look at its attention")
     stream = "source" if isinstance(model, Seq2Seq) else "text"
     with torch.inference_mode():
         x = found.embeddings[stream].token.float()
@@ -30,7 +30,7 @@ def unrolled(found: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
     shapes = {n: list(p.shape) for n, p in model.named_parameters() if p.ndim == 2 and not n.startswith("token")}
     header = {
         "cell": model.config.cell, "layers": len(layers), "width": model.config.width, "stream": stream,
-        "rows": min(len(x), STEPS), "weights": shapes, "finding": said(model.config.cell, tensors),
+        "rows": min(len(x), STEPS), "weights": shapes, "finding": finding(model.config.cell, tensors),
     }  # fmt: skip
     return header, tensors
 
@@ -76,7 +76,7 @@ def of_layer(kind: str, x: Tensor, weights: Weights) -> dict[str, Tensor]:
     return {name: torch.stack([step[name] for step in steps]) for name in steps[0]}
 
 
-def said(kind: str, tensors: dict[str, Tensor]) -> str:
+def finding(kind: str, tensors: dict[str, Tensor]) -> str:
     if kind == "lstm":
         gate = float(tensors["forget"].float().mean())
         return f"On average the forget gate keeps {gate:.0%} of the cell from one step to the next."

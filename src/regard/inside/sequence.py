@@ -50,7 +50,7 @@ def read(predictor: Any, question: Question) -> Sequence:
     """A question's text, as far as the model can see."""
     model, tokenizer = predictor.model, predictor.tokenizer
     if not question.text.strip():
-        raise DataError("the text is empty; type something")
+        raise DataError("the text is empty", "type something")
     if isinstance(model, LanguageModel):
         ids = predictor.encode(question.text)
         room = min(model.config.context or LONGEST, LONGEST)

@@ -100,7 +100,7 @@ def of_encoder(embedder: Embedder, question: Question, _: Check) -> Looked:
 
 def of_classifier(classifier: Classifier, question: Question, _: Check) -> Looked:
     if not question.text.strip():
-        raise DataError("the text is empty; there is nothing to classify")
+        raise DataError("the text is empty", "there is nothing to classify")
     found = Looked(classifier, {})
     longest = min(classifier.max_length, LONGEST)
     hidden = read_encoder(found, classifier.tokenizer.encode(question.text, question.second or None, longest))
@@ -115,7 +115,7 @@ def of_classifier(classifier: Classifier, question: Question, _: Check) -> Looke
 def of_tagger(tagger: Tagger, question: Question, _: Check) -> Looked:
     pieces = BertPreTokenizer().pre_tokenize_str(question.text)
     if not pieces:
-        raise DataError("the text is empty; there is nothing to tag")
+        raise DataError("the text is empty", "there is nothing to tag")
     found = Looked(tagger, {})
     encoded = tagger.tokenizer.encode_words([word for word, _ in pieces], min(tagger.max_length, LONGEST))
     spans = [

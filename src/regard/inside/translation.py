@@ -48,11 +48,11 @@ class Told(Beam):
 def of_translator(translator: Translator, question: Question, check: Check) -> Looked:
     """Of the best hypothesis, or of a given `target`; row t belongs to the step that emits piece t."""
     if not 1 <= question.beam <= MOST_BEAMS:
-        raise ConfigError(f"a beam of {question.beam}; there are 1 to {MOST_BEAMS}")
+        raise ConfigError(f"a beam of {question.beam}", f"there are 1 to {MOST_BEAMS}")
     text, tokenizer = clean(question.text), translator.tokenizer
     (ids,) = translator.encode([text])
     if not ids:
-        raise DataError("the text is empty; there is nothing to translate")
+        raise DataError("the text is empty", "there is nothing to translate")
     room = min(getattr(translator.model.config, "max_length", LONGEST), LONGEST)
     found = Looked(translator, {}, notes=[cut_note(room - 1)] if len(ids) >= room else [])
     source = [*ids[: room - 1], tokenizer.eos]

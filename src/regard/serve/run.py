@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from regard.errors import ConfigError, MissingExtra
-from regard.serve.app import make_app
 from regard.serve.studio import Studio
 
 PORT, TRIES = 7347, 20
@@ -26,7 +25,7 @@ def bound(port: int) -> socket.socket:
         except OSError as e:
             ours.close()
             why = e.strerror
-    raise ConfigError(f"--port {port or PORT}: {why}; choose another one, as --port 8080")
+    raise ConfigError(f"--port {port or PORT}: {why}", "choose another one, as --port 8080")
 
 
 def address(ours: socket.socket) -> str:
@@ -35,9 +34,12 @@ def address(ours: socket.socket) -> str:
 
 def server(studio: Studio) -> Any:
     try:
+        import fastapi  # noqa: F401
         import uvicorn
     except ImportError:
         raise MissingExtra("the studio", "serve") from None
+    from regard.serve.app import make_app
+
     app = make_app(studio)
     config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2, server_header=False)
 

@@ -8,11 +8,11 @@ from urllib.parse import quote, urlencode
 
 from regard.errors import DataError
 from regard.inside.attention import row, stages
-from regard.inside.container import matrix, pack
 from regard.inside.embedding import ROWS
 from regard.inside.looked import Looked, Question
 from regard.inside.positions import positions
 from regard.inside.recurrent import unrolled
+from regard.inside.tensors import matrix, pack
 from regard.inside.tokens import vocabulary
 from regard.serve.shelf import describe
 
@@ -29,10 +29,10 @@ def html(found: Looked, folder: Path, question: Question) -> str:
     try:
         page = (PAGE / FIGURE).read_text("utf-8")
     except OSError:
-        raise DataError(f"the page is not built, so there is no {FIGURE}; run make page, or write a .png") from None
+        raise DataError(f"the page is not built, so there is no {FIGURE}", "run make page, or write a .png") from None
     about = describe(f"runs/{folder.name}", folder)
     if MARK.format("null") not in page:
-        raise DataError(f"{PAGE / FIGURE} has no place for the numbers; run make page again")
+        raise DataError(f"{PAGE / FIGURE} has no place for the numbers", "run make page again")
     asked = {"model": about["id"], "text": question.text, "second": question.second, "target": question.target}
     data = {
         "state": "#" + urlencode({k: v for k, v in asked.items() if v}),
@@ -54,24 +54,24 @@ def parts(found: Looked, id: str) -> dict[str, Any]:
         if len(data) > left:
             break
         left -= len(data)
-        carried["/api/head?" + urlencode({**where, "stage": "weights"})] = {"container": text_of(data)}
+        carried["/api/head?" + urlencode({**where, "stage": "weights"})] = {"tensors": text_of(data)}
         if (layer, head) == found.overviews[kind].sharpest:
             for query in range(min(64, len(found.streams[attention.rows]))):
-                data = pack(*row(attention.layers[layer], head, query), {})
-                carried["/api/row?" + urlencode({**where, "query": query})] = {"container": text_of(data)}
+                data = pack(*row(attention.layers[layer], head, query))
+                carried["/api/row?" + urlencode({**where, "query": query})] = {"tensors": text_of(data)}
     for stream, embedded in found.embeddings.items():
         for start in range(0, size := len(embedded.token), ROWS):
             where = {"look": NAME, "stream": stream, "from": start, "to": min(size, start + ROWS)}
-            data = pack(*embedded.part(start, size), {})
-            carried["/api/embedding?" + urlencode(where)] = {"container": text_of(data)}
-    places = pack(*positions(found.predictor.model, PLACES), {})
+            data = pack(*embedded.part(start, size))
+            carried["/api/embedding?" + urlencode(where)] = {"tensors": text_of(data)}
+    places = pack(*positions(found.predictor.model, PLACES))
     model = quote(id, safe="!~*'()")  # as the page's encodeURIComponent has it
-    carried[f"/api/positions?model={model}&n={PLACES}"] = {"container": text_of(places)}
+    carried[f"/api/positions?model={model}&n={PLACES}"] = {"tensors": text_of(places)}
     if "next" in found.results:
         words = vocabulary(found.predictor.tokenizer, found.predictor.model.config.vocab)
         carried[f"/api/vocab?model={model}"] = {"json": words}
     if hasattr(found.predictor.model.config, "cell"):
-        carried[f"/api/recurrent?look={NAME}"] = {"container": text_of(pack(*unrolled(found), {}))}
+        carried[f"/api/recurrent?look={NAME}"] = {"tensors": text_of(pack(*unrolled(found)))}
     return carried
 
 

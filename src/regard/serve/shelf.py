@@ -57,7 +57,7 @@ class Shelf:
     def folder(self, id: str) -> Path:
         found = next((folder for known, folder in self.folders() if known == id), None)
         if found is None:
-            raise CheckpointError(f"the model {id!r} is not there any more; choose another one")
+            raise CheckpointError(f"the model {id!r} is not there any more", "choose another one")
         return found
 
     def models(self) -> dict[str, list[dict[str, Any]]]:
@@ -128,7 +128,7 @@ def family_of(kind: str, config: Any, task: str) -> str:
     if kind in ("gpt", "llama"):
         return "language"
     if kind not in ("bert", "rnn_classifier"):
-        raise NoText(f"a {kind} reads no text; the studio shows models that do")
+        raise NoText(f"a {kind} reads no text", "the studio shows models that do")
     if config.labels:
         return "tagger" if config.head == "token" else "pair" if task == "pair" else "classifier"
     return "masked" if config.head in ("masked", "pretraining") else "encoder"

@@ -20,11 +20,11 @@ RATE = 20e6  # bytes a second that loading a model reads at least
 T = TypeVar("T")
 
 
-class Gone(RegardError):
+class LookExpired(RegardError):
     """A look that was let go to make room."""
 
     def __init__(self) -> None:
-        super().__init__("this look was let go to make room; look again")
+        super().__init__("this look was let go to make room", "look again")
 
 
 class Superseded(Exception):
@@ -98,7 +98,7 @@ class Studio:
     def looked(self, name: str) -> "Looked":
         with self.lock:
             if name not in self.looks:
-                raise Gone
+                raise LookExpired
             self.looks.move_to_end(name)
             return self.looks[name][1]
 
@@ -141,7 +141,7 @@ class Studio:
                     worker.close()
                 elif worker is not self.worker and submitted.running():
                     ticket.void.set()
-                    raise LimitError("no answer for a minute, so it was given up; choose another model or text")
+                    raise LimitError("no answer for a minute, so it was given up", "choose another model or text")
             if not submitted.cancelled():
                 return await future
             if self.closing.is_set():

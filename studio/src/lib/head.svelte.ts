@@ -1,5 +1,5 @@
 // One head's matrix, exact from the server, or from the thumbnails where a saved file carries nothing better.
-import type { Container } from './container'
+import type { Safetensors } from './safetensors'
 import { offline } from './source'
 import { fetched, type Look } from './state.svelte'
 import type { Attention, Token } from './types'
@@ -26,7 +26,7 @@ export function headOf(wanted: () => Wanted) {
     const words = { look: look.header.look, kind: part.kind, layer: String(layer), head: String(head), stage }
     return '/api/head?' + new URLSearchParams(words)
   }
-  const answer = fetched<Container<{ pooled?: boolean }>>(path)
+  const answer = fetched<Safetensors<{ pooled?: boolean }>>(path)
   return {
     get value(): Head | null {
       const { look, part, layer, head, stage } = wanted()

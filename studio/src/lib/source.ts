@@ -1,11 +1,11 @@
 // Where numbers come from: the server that sent this page, or, in a saved figure, the file itself.
-import { Container, fromBase64, toBase64 } from './container'
+import { fromBase64, Safetensors, toBase64 } from './safetensors'
 
 /** What a saved figure carries: the address of its state and every answer its views had asked for. */
 export interface Carried {
   state: string
-  look: string // a container, in base64
-  parts: Record<string, { json: unknown } | { container: string }>
+  look: string // safetensors, in base64
+  parts: Record<string, { json: unknown } | { tensors: string }>
 }
 
 export class Refusal extends Error {
@@ -25,7 +25,7 @@ const KEPT = 60 // answers kept for a second glance, and for the file when a fig
 const answers = new Map<string, Promise<unknown>>(
   Object.entries(carried?.parts ?? {}).map(([path, part]) => [
     path,
-    Promise.resolve('json' in part ? part.json : new Container(fromBase64(part.container))),
+    Promise.resolve('json' in part ? part.json : new Safetensors(fromBase64(part.tensors))),
   ]),
 )
 
@@ -54,7 +54,7 @@ async function request<T>(path: string, init?: RequestInit): Promise<T> {
     throw new Refusal(said.error ?? `The studio answered ${reply.status}.`, said.hint ?? '', reply.status)
   }
   const binary = reply.headers.get('content-type')?.startsWith('application/octet-stream')
-  return (binary ? new Container(await reply.arrayBuffer()) : await reply.json()) as T
+  return (binary ? new Safetensors(await reply.arrayBuffer()) : await reply.json()) as T
 }
 
 export const get = <T>(path: string): Promise<T> => ask<T>(path, path)
@@ -79,12 +79,12 @@ export function has(start: string): boolean {
 }
 
 /** All that was asked about this look and its model, ready to be carried by a file. */
-export async function carry(state: string, look: Container<unknown>, about: string[]): Promise<Carried> {
+export async function carry(state: string, look: Safetensors<unknown>, about: string[]): Promise<Carried> {
   const parts: Carried['parts'] = {}
   for (const [key, answer] of answers) {
     if (!about.some((word) => key.includes(word))) continue
     const value = await answer.catch(() => null)
-    if (value) parts[key] = value instanceof Container ? { container: toBase64(value.bytes) } : { json: value }
+    if (value) parts[key] = value instanceof Safetensors ? { tensors: toBase64(value.bytes) } : { json: value }
   }
   return { state, look: toBase64(look.bytes), parts }
 }

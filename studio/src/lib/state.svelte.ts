@@ -1,10 +1,10 @@
 // One selection, shared by every view: which model, which text, which layer, head and token.
-import { Container, fromBase64 } from './container'
+import { fromBase64, Safetensors } from './safetensors'
 import { fresh, get, has, offline, post, Refusal, saved, send, Superseded } from './source'
 import type { Attention, LookHeader, Model, Token, Unreadable } from './types'
 import { read, write, type Place } from './url'
 
-export type Look = Container<LookHeader>
+export type Look = Safetensors<LookHeader>
 
 const tab = Array.from(crypto.getRandomValues(new Uint8Array(8)), (x) => x.toString(16).padStart(2, '0')).join('')
 
@@ -83,7 +83,7 @@ class Studio {
 
   async start(): Promise<void> {
     if (saved) {
-      this.look = new Container<LookHeader>(fromBase64(saved.look))
+      this.look = new Safetensors<LookHeader>(fromBase64(saved.look))
       this.at.model = this.look.header.model.id
       this.read = this.at.text
       this.models = [this.look.header.model]

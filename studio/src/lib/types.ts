@@ -24,6 +24,12 @@ export interface Unreadable {
   error: string
 }
 
+/** How a metric of a run is shown. */
+export interface Metric {
+  label: string
+  kind: 'loss' | 'score' | 'speed' | 'optimiser'
+}
+
 export interface Token {
   id: number
   text: string
@@ -44,6 +50,7 @@ export interface Attention {
   causal: boolean
   thumbs: string
   sharpest: { layer: number; head: number }
+  finding: string
 }
 
 export interface Choice {

@@ -64,7 +64,7 @@ def test_the_picture_names_every_group(tmp_path):
         "transformer": [run(tmp_path / "c", [4.0, 5.0])],
     }
     text = curves.draw(groups, tmp_path / "curves.svg").read_text()
-    assert "<!-- gru -->" in text and "<!-- transformer -->" in text and "<!-- held-out BLEU -->" in text
+    assert "<!-- gru -->" in text and "<!-- transformer -->" in text and "<!-- BLEU -->" in text
 
 
 def test_nothing_to_draw_and_no_run_are_said(tmp_path):

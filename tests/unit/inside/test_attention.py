@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.packed import unpack
 from tests.unit.inside.tiny import CONFIGS
 from torch.testing import assert_close as close
 
 from regard.inside import look as looking
 from regard.inside.attention import Overview, row, stages, vectors
-from regard.inside.container import unpack
 from regard.inside.findings import of_attention
 from regard.inside.look import look
 from regard.inside.looked import Question

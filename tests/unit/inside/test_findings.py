@@ -12,7 +12,7 @@ from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.pair import pair
 from regard.inside.positions import permute, positions
-from regard.inside.reach import said as reach_said
+from regard.inside.reach import finding as reach_finding
 from regard.inside.recurrent import unrolled
 
 TEXT = "The cat drank the milk because it was hungry."
@@ -57,7 +57,7 @@ def test_what_a_gate_is_said_to_keep_is_kept(kind, keeps):
     fresh = t["new"] if kind == "gru" else t["candidate"]
     slope = (state[2] - state[1]) / (state[1] - state[0])  # what comes new is the same at each step, and cancels
     assert fresh[1].equal(fresh[2])
-    sentence = recurrent.said(kind, t)
+    sentence = recurrent.finding(kind, t)
     assert percent(float(slope.mean())) in sentence and percent(float(torch.tensor(keeps).sigmoid())) in sentence
 
 
@@ -67,7 +67,7 @@ def test_what_a_gate_is_said_to_keep_is_kept(kind, keeps):
 @pytest.mark.parametrize("name", ["gpt", "llama", "masked", "classifier", "transformer", "lstm-translator"])
 def test_the_sentence_about_attention_counts_from_one(open_model, name):
     found = look(open_model(name), Question(text=TEXT, target="Ein Mann"))
-    said = found.finding["attention"]
+    text = found.finding["attention"]
     for kind, attention in found.attention.items():
         tables = [look_.weights()[0] for look_ in attention.layers]  # H T S each
         if tables[0].ndim == 2:
@@ -77,12 +77,12 @@ def test_the_sentence_about_attention_counts_from_one(open_model, name):
         layer, head = divmod(int((sharp - resting).argmax()), sharp.size(1))
         assert (
             f"head {head + 1} of layer {layer + 1}: on average a token gives {percent(float(sharp[layer, head]))}"
-            in said
+            in text
         )
         if kind == "self" and float(resting.mean()) > 0.3:
-            assert f"{percent(float(resting.mean()))} of all weight rests on the first token" in said
+            assert f"{percent(float(resting.mean()))} of all weight rests on the first token" in text
         else:
-            assert kind != "self" or "rests on the first token." not in said
+            assert kind != "self" or "rests on the first token." not in text
 
 
 # -- answers ------------------------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def test_the_sentence_about_attention_counts_from_one(open_model, name):
 @pytest.mark.parametrize("name", ["gpt", "llama", "lstm", "gru"])
 def test_the_sentence_about_the_next_token(open_model, name):
     writer = open_model(name)
-    said = look(writer, Question(text=TEXT)).finding["next"]
+    text = look(writer, Question(text=TEXT)).finding["next"]
     ids = torch.tensor(writer.encode(TEXT))
     with torch.no_grad():
         logits = writer.model.logits(writer.model(ids[None]))[0]
@@ -99,15 +99,15 @@ def test_the_sentence_about_the_next_token(open_model, name):
     nats = F.cross_entropy(logits[:-1], ids[1:], reduction="none")
     named = writer.tokenizer.piece
     surprising = named(int(ids[1 + int(nats.argmax())])).strip()
-    assert f"“{named(best).strip()}”, with {float(logits[-1].softmax(-1)[best]):.1%}" in said
-    assert f"The most surprising one was “{surprising}”, with {float(nats.max()):.1f} nats" in said
+    assert f"“{named(best).strip()}”, with {float(logits[-1].softmax(-1)[best]):.1%}" in text
+    assert f"The most surprising one was “{surprising}”, with {float(nats.max()):.1f} nats" in text
 
 
 def test_the_first_token_surprises_nobody():
     """Nothing stands before it, so it has no surprisal, and cannot be the most surprising one."""
     chips = [{"text": "x"}, {"text": "y"}, {"text": "z"}]
-    said = of_next({"top": [{"text": "a", "p": 0.25}], "surprisal": [None, 0.5, 3.25]}, chips)
-    assert said == "The likeliest next token is “a”, with 25.0%. The most surprising one was “z”, with 3.2 nats."
+    text = of_next({"top": [{"text": "a", "p": 0.25}], "surprisal": [None, 0.5, 3.25]}, chips)
+    assert text == "The likeliest next token is “a”, with 25.0%. The most surprising one was “z”, with 3.2 nats."
     assert "surprising" not in of_next({"top": [{"text": "a", "p": 0.25}], "surprisal": [None]}, chips[:1])
 
 
@@ -115,27 +115,27 @@ def test_the_first_token_surprises_nobody():
 def test_the_sentence_about_classes_names_the_likeliest(open_model, name):
     second = "A cat." if name == "pair" else ""
     (answer,) = open_model(name).classify([TEXT], [second] if second else None)
-    said = look(open_model(name), Question(text=TEXT, second=second)).finding["classes"]
-    assert said == f"The likeliest class is {answer.label}, with {answer.probabilities[answer.label]:.1%}."
+    text = look(open_model(name), Question(text=TEXT, second=second)).finding["classes"]
+    assert text == f"The likeliest class is {answer.label}, with {answer.probabilities[answer.label]:.1%}."
 
 
 def test_the_sentence_about_tags_counts_the_marked(open_model):
     words = open_model("tagger").tag(TEXT)
     marked = [f"{w.word} ({w.label})" for w in words if w.label != "O"]
-    said = look(open_model("tagger"), Question(text=TEXT)).finding["tags"]
-    assert said.startswith(f"{len(marked)} of {len(words)} words are marked: " if marked else "None of")
-    assert all(mark in said for mark in marked[:8]) and (" and more" in said) == (len(marked) > 8)
+    text = look(open_model("tagger"), Question(text=TEXT)).finding["tags"]
+    assert text.startswith(f"{len(marked)} of {len(words)} words are marked: " if marked else "None of")
+    assert all(mark in text for mark in marked[:8]) and (" and more" in text) == (len(marked) > 8)
 
 
 def test_the_sentences_about_gaps_and_likeness(open_model):
     for text in ("The [MASK] drank the milk.", "The [MASK] drank the [MASK]."):
         gaps = open_model("masked").fill(text, top=1)
-        said = look(open_model("masked"), Question(text=text)).finding["fill"]
-        assert all(f"{gap[0].piece} ({gap[0].probability:.1%})" in said for gap in gaps)
-        assert said.startswith("The likeliest word is" if len(gaps) == 1 else "The likeliest words are")
+        text = look(open_model("masked"), Question(text=text)).finding["fill"]
+        assert all(f"{gap[0].piece} ({gap[0].probability:.1%})" in text for gap in gaps)
+        assert text.startswith("The likeliest word is" if len(gaps) == 1 else "The likeliest words are")
     (near,) = open_model("masked").similar(TEXT, [OTHER])
-    said = look(open_model("masked"), Question(text=TEXT, second=OTHER)).finding["similar"]
-    assert said == f"The cosine of the two texts' vectors is {near.score:.3f}."
+    text = look(open_model("masked"), Question(text=TEXT, second=OTHER)).finding["similar"]
+    assert text == f"The cosine of the two texts' vectors is {near.score:.3f}."
 
 
 @pytest.mark.parametrize("given", ["", "Ein Mann liest"])
@@ -167,29 +167,29 @@ def test_translation_finding_names_its_least_likely_piece(open_model, given):
 )
 def test_the_sentence_about_places(open_model, name):
     header, t = positions(open_model(name).model, 20)
-    said = header["finding"]
+    text = header["finding"]
     if name == "gpt-none":
-        assert said.startswith("This model adds nothing")
+        assert text.startswith("This model adds nothing")
     elif name == "gpt-alibi":
-        assert f"{float(t['slopes'].min()):.3g} to {float(t['slopes'].max()):.3g} off a score" in said
+        assert f"{float(t['slopes'].min()):.3g} to {float(t['slopes'].max()):.3g} off a score" in text
     else:
         rows = t["table"] if "table" in t else torch.cat((t["angles"].cos(), t["angles"].sin()), 1)
         near = torch.cosine_similarity(rows[:-1], rows[1:], dim=-1).mean()
         far = torch.cosine_similarity(rows[0], rows[-1], dim=0)
-        assert f"neighbours have a cosine of {near:.2f}, the first and number {len(rows)} of {far:.2f}" in said
-        assert header["scheme"] in said
+        assert f"neighbours have a cosine of {near:.2f}, the first and number {len(rows)} of {far:.2f}" in text
+        assert header["scheme"] in text
 
 
 @pytest.mark.parametrize("name", ["masked", "classifier", "transformer", "gpt", "llama", "lstm"])
 def test_the_sentence_about_another_order(open_model, name):
     found = permute(open_model(name), Question(text=TEXT), lambda: None)
     kept, without = (min(found[way]["cosine"]) for way in ("with", "without"))
-    said = found["finding"]
+    text = found["finding"]
     if name == "lstm":
-        assert "no positions to take away" in said
+        assert "no positions to take away" in text
         return
-    assert f"cosine of {kept:.2f} to its own; without positions {without:.2f}" in said
-    assert ("sees a set of words" in said) == (without > 0.9999) == (name not in ("gpt", "llama"))
+    assert f"cosine of {kept:.2f} to its own; without positions {without:.2f}" in text
+    assert ("sees a set of words" in text) == (without > 0.9999) == (name not in ("gpt", "llama"))
 
 
 @pytest.mark.parametrize("name", ["masked", "gpt", "transformer"])
@@ -211,6 +211,6 @@ def test_gradient_finding_compares_farthest_and_nearest():
         {"name": "short", "norms": [3.0, 1.0]},
         {"name": "deaf", "norms": [3.0, 0.0, 0.0]},
     ]
-    said = reach_said(curves)
-    assert said.endswith("at the farthest: 0.25 in a (over 3 steps), 5e-05 in b (over 2 steps).")
-    assert reach_said(curves[2:]) == ""
+    text = reach_finding(curves)
+    assert text.endswith("relative to distance 1: 0.25 in a (over 3 steps), 5e-05 in b (over 2 steps).")
+    assert reach_finding(curves[2:]) == ""

@@ -5,12 +5,12 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.packed import unpack
 from tests.unit.inside.tiny import CONFIGS
 from torch.testing import assert_close as close
 
 from regard.data.pairs import clean
 from regard.errors import ConfigError, DataError
-from regard.inside.container import unpack
 from regard.inside.findings import of_next
 from regard.inside.look import look
 from regard.inside.looked import Question

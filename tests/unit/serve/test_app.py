@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.packed import unpack
 from tests.unit.inside.tiny import CONFIGS
 
 import regard
 from regard.inside.attention import stages
-from regard.inside.container import unpack
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.models.plain import MLPConfig
@@ -80,7 +80,7 @@ def test_other_addresses_answer(client, ask, runs):
     about, got = unpack(client.get(f"/api/recurrent?look={header['look']}").content)
     assert about["cell"] == "lstm" and got["forget"].shape == got["states"].shape
     found = client.get("/api/gradients?model=runs/lstm&length=5&compare=runs/gpt,rnn").json()
-    assert [c["name"] for c in found["curves"]] == ["runs/lstm", "runs/gpt", "rnn at birth"]
+    assert [c["name"] for c in found["curves"]] == ["runs/lstm", "runs/gpt", "rnn, untrained"]
     assert all(len(c["norms"]) == 6 for c in found["curves"])
 
 

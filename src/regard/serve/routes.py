@@ -1,0 +1,220 @@
+"""The studio's routes, below /api: JSON, or safetensors (`regard.inside.tensors`)."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, BeforeValidator, StrictInt
+
+from regard.errors import ConfigError, DataError
+from regard.explain.curves import METRICS
+from regard.serve.news import events_of, news
+from regard.serve.studio import Studio, Ticket
+
+T = TypeVar("T")
+router = APIRouter()
+
+
+def well_formed(value: object) -> object:
+    """null is an empty text; lone surrogates, which JSON can spell, become a replacement character."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "" if value is None else value
+
+
+Text = Annotated[str, BeforeValidator(well_formed)]
+
+
+class Body(BaseModel):
+    """What every POST request says: its tab, its number in that tab, and the model."""
+
+    tab: Text = ""
+    seq: StrictInt = 0
+    model: Text = ""
+
+
+class TextBody(Body):
+    text: Text = ""
+    second: Text = ""
+    target: Text = ""
+    prefix: Text = ""
+    beam: StrictInt = 5
+
+
+class PairBody(Body):
+    a: Text = ""
+    b: Text = ""
+    word_a: StrictInt = 0
+    word_b: StrictInt = 0
+
+
+async def of_app(request: Request) -> Studio:
+    return request.app.state.studio
+
+
+TheStudio = Annotated[Studio, Depends(of_app)]
+
+
+async def in_worker(request: Request, job: Callable[[Studio, Ticket], T], body: Body | None = None) -> T:
+    """The result of a job of the worker, for as long as the client waits for it."""
+    studio = await of_app(request)
+    ticket = studio.ticket(body.tab, body.seq) if body else Ticket(studio, "", 0)
+    return await studio.work(ticket, lambda: job(studio, ticket), request.is_disconnected)
+
+
+def tensors(*answer: Any) -> Response:
+    """What `inside.tensors.pack` takes, as a response."""
+    from regard.inside.tensors import pack
+
+    return octets(pack(*answer))
+
+
+def octets(data: bytes) -> Response:
+    return Response(data, media_type="application/octet-stream", headers={"cache-control": "no-store"})
+
+
+def one_of(items: Mapping[str, T], name: str, what: str) -> T:
+    if name not in items:
+        raise ConfigError(f"no {what} {name!r}", f"there are: {', '.join(items) or 'none'}")
+    return items[name]
+
+
+# -- models and looks ---------------------------------------------------------------------------------------------
+
+
+@router.get("/models")
+def models(studio: TheStudio) -> dict[str, Any]:
+    return studio.shelf.models()
+
+
+@router.get("/vocab")
+async def vocab(request: Request, model: str) -> Response:
+    def job(studio: Studio, _: Ticket) -> list[str]:
+        from regard.inside.tokens import vocabulary
+
+        predictor = studio.predictor(model)
+        return vocabulary(predictor.tokenizer, predictor.model.config.vocab)
+
+    return JSONResponse(await in_worker(request, job))
+
+
+@router.post("/look")
+async def look(request: Request, body: TextBody) -> Response:
+    def job(studio: Studio, ticket: Ticket) -> bytes:
+        from regard.inside.look import look
+        from regard.inside.looked import Question
+        from regard.serve.shelf import describe
+
+        question = Question(**body.model_dump(exclude={"tab", "seq", "model"}))
+        ticket.stage("loading the model")
+        predictor = studio.predictor(body.model)
+        model = describe(body.model, studio.shelf.folder(body.model))
+        if model["family"] == "pair" and not question.second.strip():
+            raise DataError("this model compares two texts", "type a second one")
+        ticket.stage("reading the text")
+        looked = look(predictor, question, ticket.check)
+        ticket.stage("done")
+        return looked.bytes(look=studio.keep(body.model, looked), model=model)
+
+    return octets(await in_worker(request, job, body))
+
+
+@router.get("/head")
+def head(studio: TheStudio, look: str, kind: str, layer: int, head: int, stage: str = "weights") -> Response:
+    from regard.inside.attention import stages
+    from regard.inside.tensors import matrix
+
+    attention = one_of(studio.looked(look).attention, kind, "attention")
+    table = one_of(stages(attention.layer(layer, head), head), stage, "stage")
+    return tensors(*matrix(table, stage == "weights"))
+
+
+@router.get("/row")
+def row(studio: TheStudio, look: str, kind: str, layer: int, head: int, query: int) -> Response:
+    from regard.inside.attention import row
+
+    attention = one_of(studio.looked(look).attention, kind, "attention")
+    return tensors(*row(attention.layer(layer, head), head, query))
+
+
+@router.get("/embedding")
+def embedding(
+    studio: TheStudio, look: str, stream: str, first: Annotated[int, Query(alias="from")] = 0, to: int = 1 << 30
+) -> Response:
+    return tensors(*one_of(studio.looked(look).embeddings, stream, "embedding of").part(first, to))
+
+
+@router.get("/positions")
+async def positions(request: Request, model: str, n: int = 64) -> Response:
+    def job(studio: Studio, _: Ticket) -> Response:
+        from regard.inside.positions import positions
+
+        return tensors(*positions(studio.predictor(model).model, n))
+
+    return await in_worker(request, job)
+
+
+@router.post("/permute")
+async def permute(request: Request, body: TextBody) -> Response:
+    def job(studio: Studio, ticket: Ticket) -> dict[str, Any]:
+        from regard.inside.looked import Question
+        from regard.inside.positions import permute
+
+        question = Question(text=body.text, second=body.second)
+        return permute(studio.predictor(body.model), question, ticket.check)
+
+    return JSONResponse(await in_worker(request, job, body))
+
+
+@router.post("/pair")
+async def pair(request: Request, body: PairBody) -> Response:
+    def job(studio: Studio, ticket: Ticket) -> Response:
+        from regard.inside.pair import pair
+
+        words = (body.a, body.word_a), (body.b, body.word_b)
+        return tensors(*pair(studio.predictor(body.model), *words, ticket.check))
+
+    return await in_worker(request, job, body)
+
+
+@router.get("/recurrent")
+def recurrent(studio: TheStudio, look: str) -> Response:
+    from regard.inside.recurrent import unrolled
+
+    return tensors(*unrolled(studio.looked(look)))
+
+
+@router.get("/gradients")
+async def gradients(request: Request, model: str, text: str = "", length: int = 50, compare: str = "") -> Response:
+    """Gradients against distance: of models by id, and of untrained ones by architecture."""
+
+    def job(studio: Studio, ticket: Ticket) -> dict[str, Any]:
+        from regard.inside.reach import compared
+        from regard.serve.shelf import CAT
+
+        ids = [id for id in (model, *compare.split(",")) if id]
+        return compared(ids, studio.predictor, text or CAT, length, ticket.check)
+
+    return JSONResponse(await in_worker(request, job))
+
+
+# -- training -----------------------------------------------------------------------------------------------------
+
+
+@router.get("/runs")
+def runs(studio: TheStudio) -> dict[str, Any]:
+    """Every run with curves, and how to show its metrics: labels in the order of display."""
+    return {"runs": studio.shelf.runs(), "metrics": METRICS}
+
+
+@router.get("/metrics")
+def metrics(studio: TheStudio, run: str, start: Annotated[int, Query(alias="from")] = 0) -> dict[str, Any]:
+    return events_of(studio.shelf.folder(run) / "metrics.jsonl", start)
+
+
+@router.get("/events")
+async def events(request: Request, studio: TheStudio, tab: str) -> Response:
+    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+    stream = news(studio, tab, request.is_disconnected)
+    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
