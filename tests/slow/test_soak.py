@@ -34,11 +34,14 @@ def test_memory_is_flat_and_no_file_stays_open(tmp_path: Path, task: str):
     metrics, seen = tmp_path / "runs/x/metrics.jsonl", []
     while child.poll() is None:
         if metrics.exists():  # it is training
-            seen.append((time.monotonic(), *held_by(child.pid)))
+            seen.append((time.monotonic(), *held_by(child.pid), metrics.stat().st_size))
         time.sleep(0.2)
     assert child.returncode == 0
     evaluations = metrics.read_text().count("held_out_loss")
-    seconds, memory, files = np.array(seen[int(WARM * len(seen)) : -25]).T  # without the last five seconds: it ends
+    *samples, written = np.array(seen).T
+    training = written < metrics.read_bytes().rstrip().rfind(b"\n")  # before the last event: then the run ends
+    training[: int(WARM * len(training))] = False
+    seconds, memory, files = (column[training] for column in samples)
     rise = np.polyfit(seconds, memory, 1)[0] * (seconds[-1] - seconds[0])
     print(
         f"{task}: {evaluations} evaluations, {memory.mean() / 1e6:.0f} MB, trend {rise / 1e3:+.0f} kB in all, "

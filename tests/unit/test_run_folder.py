@@ -254,9 +254,7 @@ def read(folder: Path, weights: list[torch.Tensor]) -> str:
         found = regard.load(folder).model.token.weight
     except CheckpointError as e:
         return (
-            "has no model yet"
-            if f"has no model yet; continue it: regard train --resume {folder}" in str(e)
-            else str(e)
+            "has no model yet" if f"has no model yet; continue it: regard train --resume {folder}" in str(e) else str(e)
         )
     return next(
         (name for name, known in zip(("old", "new"), weights, strict=True) if torch.equal(found, known)), "mixed"
