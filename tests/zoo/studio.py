@@ -36,8 +36,8 @@ INSIDE = [
         (
             "surprisal is that of the token one reads from",
             "of_writer",
-            "row[places.start + 1 : places.stop + 1, None]",
-            "row[places.start : places.stop, None]",
+            "ids[places.start + 1 : places.stop + 1, None]",
+            "ids[places.start : places.stop, None]",
             LOOK,
         ),
     ),
@@ -45,7 +45,7 @@ INSIDE = [
         "inside.translation",
         (
             "an ending takes the place of a hypothesis that goes on",
-            "Told.totals",
+            "RecordedBeam.totals",
             "kept = rank < self.search.beams if ends else alive < self.search.beams",
             "kept = rank < self.search.beams",
             f"{LOOK}::test_kept_candidates_are_the_beams_of_the_next_step",
@@ -106,7 +106,7 @@ INSIDE = [
         "serve.app",
         (
             "links lead out of the page",
-            "make_app",
+            "page",
             "if not file.is_relative_to(PAGE.resolve()) or not file.is_file():",
             "if not file.is_file():",
             f"{APP}::test_nothing_outside_the_page_is_served",

@@ -1,4 +1,4 @@
-"""One text through one model, with everything kept that a figure may ask for."""
+"""One text through one model, with everything kept that a figure may need."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,8 +28,8 @@ def look(predictor: Any, question: Question, check: Check = lambda: None) -> Loo
     if type(predictor) not in WAYS:
         raise ConfigError("this model reads no text", "regard look and the studio show those that do")
     with torch.inference_mode(), interruptible(predictor.model, check):
-        found = WAYS[type(predictor)](predictor, question, check)
-        for kind, attention in found.attention.items():
-            found.overviews[kind] = overview(attention, check)
-    add_findings(found)
-    return found
+        looked = WAYS[type(predictor)](predictor, question, check)
+        for kind, attention in looked.attention.items():
+            looked.overviews[kind] = overview(attention, check)
+    add_findings(looked)
+    return looked

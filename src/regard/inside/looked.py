@@ -1,4 +1,4 @@
-"""What is kept of one text's way through one model, and how it is kept."""
+"""What is kept of one text's pass through one model, and how."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,9 +16,9 @@ from regard.inside.tokens import Token
 from regard.nn.attention import AdditiveLook
 from regard.nn.taps import watch
 
-LONGEST = 1024  # tokens that are looked at
+LONGEST = 1024  # tokens of a text
 
-Check = Callable[[], None]  # raises when nobody waits for the result any more
+Check = Callable[[], None]  # raises once the result is not needed any more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +34,10 @@ class Question:
 
 @dataclass
 class Looked:
-    """What was found. Weights are worked out from `attention` head by head, when somebody asks."""
+    """One text through one model. Weights are computed from `attention` head by head, on demand."""
 
     predictor: Any
-    streams: dict[str, list[Token]]
+    streams: dict[str, list[Token]] = field(default_factory=dict)
     embeddings: dict[str, Embedded] = field(default_factory=dict)
     attention: dict[str, Attention] = field(default_factory=dict)
     overviews: dict[str, Overview] = field(default_factory=dict)
@@ -47,20 +47,20 @@ class Looked:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
-    def bytes(self, **known: Any) -> bytes:
-        """The first answer: tokens, thumbnails of all heads, results; `known` is what the caller adds."""
+    def bytes(self, **more: Any) -> bytes:
+        """The first answer: tokens, thumbnails of all heads, results; and `more` that the caller adds."""
         about, tensors, scales = [], dict(self.tensors), {}
         for kind, a in self.attention.items():
-            found = self.overviews[kind]
-            tensors[f"thumbs_{kind}"], scales[f"thumbs_{kind}"] = found.thumbs, found.scale
-            layer, head = found.sharpest
+            overview = self.overviews[kind]
+            tensors[f"thumbs_{kind}"], scales[f"thumbs_{kind}"] = overview.thumbs, overview.scale
+            layer, head = overview.sharpest
             about.append({
                 "kind": kind, "rows": a.rows, "columns": a.columns, "layers": len(a.layers), "heads": a.heads,
                 "causal": a.causal, "thumbs": f"thumbs_{kind}", "sharpest": {"layer": layer, "head": head},
-                "finding": of_attention(kind, found),
+                "finding": of_attention(kind, overview),
             })  # fmt: skip
         header = {
-            **known, "seconds": self.seconds, "streams": {k: {"tokens": v} for k, v in self.streams.items()},
+            **more, "seconds": self.seconds, "streams": {k: {"tokens": v} for k, v in self.streams.items()},
             "attention": about, "results": self.results, "finding": self.finding, "notes": self.notes,
         }  # fmt: skip
         return pack(header, tensors, scales)
@@ -80,15 +80,15 @@ def interruptible(model: nn.Module, check: Check) -> Iterator[None]:
 
 
 @contextmanager
-def captured(found: dict[str, Attention], model: nn.Module, streams: dict[str, tuple[str, str]]) -> Iterator[None]:
-    """File what the taps see by kind; `streams` are the names along the rows and columns of each."""
+def captured(attention: dict[str, Attention], model: nn.Module, streams: dict[str, tuple[str, str]]) -> Iterator[None]:
+    """Sort what the taps see by kind; `streams` are the names along the rows and columns of each."""
     with watch(model, "*look") as seen:
         yield
     layers: dict[str, list[Any]] = {}
     for name, calls in seen.items():
         if calls:
             layers.setdefault(kind_of(name), []).append(merged(calls))
-    found |= {kind: Attention(kind, *streams[kind], looks) for kind, looks in layers.items()}
+    attention |= {kind: Attention(kind, *streams[kind], looks) for kind, looks in layers.items()}
 
 
 def kind_of(tap: str) -> str:
@@ -106,7 +106,3 @@ def merged(calls: list[Any]) -> Any:
         return first
     q, scores = (torch.cat([getattr(call, name) for call in calls], 1) for name in ("q", "scores"))
     return AdditiveLook(q, first.k, first.v, scores)
-
-
-def cut_note(kept: int, end: str = "start") -> str:
-    return f"the text was cut to its {end}, {kept:,} tokens: the model, or the studio, sees no more"

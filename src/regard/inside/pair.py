@@ -1,6 +1,6 @@
-"""One word in two texts: where it looks in each, how its vector differs, and which other words matter to it."""
+"""One word in two texts: where it attends in each, how its vector differs, and which other words matter to it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -10,25 +10,25 @@ from torch import Tensor
 from regard.errors import DataError
 from regard.inside.attention import Attention, stages
 from regard.inside.looked import Check, Question, captured, interruptible
-from regard.inside.sequence import Sequence, read
+from regard.inside.reading import Reading, read
 from regard.inside.tokens import Token
 from regard.models.base import EncoderDecoder
 
-MOST_WORDS = 64  # that are hidden one by one
-RANKED = 24  # heads that are told
+MOST_WORDS = 64  # that are masked one by one
+RANKED = 24  # heads that are listed
 
 
 @dataclass(frozen=True)
 class Side:
     """One of the two texts, and its word."""
 
-    given: Sequence
+    text: Reading
     places: list[int]  # of the word's tokens
     rows: Tensor | None  # L H S: where the word looks, the mean of its tokens
     vectors: list[Tensor]  # of the word after the embedding and after every layer, D each
 
     def name(self) -> str:
-        return "".join(self.given.chips[i]["text"].removeprefix("##") for i in self.places).strip()
+        return text_of([self.text.chips[i] for i in self.places])
 
 
 @torch.inference_mode()
@@ -39,7 +39,7 @@ def pair(
     with interruptible(predictor.model, check):
         one, two = side(predictor, *first), side(predictor, *second)
         header: dict[str, Any] = {
-            "tokens_a": one.given.chips, "tokens_b": two.given.chips,
+            "tokens_a": one.text.chips, "tokens_b": two.text.chips,
             "rows": {"a": {"word": first[1], "tokens": one.places}, "b": {"word": second[1], "tokens": two.places}},
             "cosine": [
                 torch.cosine_similarity(x.double(), y.double(), dim=0).item()
@@ -56,18 +56,18 @@ def pair(
 
 
 def side(predictor: Any, text: str, word: int) -> Side:
-    given = read(predictor, Question(text=text))
-    places = [i for i, chip in enumerate(given.chips) if chip["word"] == word and not chip["special"]]
+    reading = read(predictor, Question(text=text))
+    places = [i for i, chip in enumerate(reading.chips) if chip["word"] == word and not chip["special"]]
     if not places:
         raise DataError(f"no word number {word} in {text[:60]!r}", "choose one that is there")
     found: dict[str, Attention] = {}
     streams = dict.fromkeys(("self", "encoder"), ("text", "text"))
     with captured(found, predictor.model, streams):
-        layers = given.layers(predictor)
-    ids = torch.tensor(given.ids, device=predictor.device)
+        layers = reading.layers(predictor)
+    ids = torch.tensor(reading.ids, device=predictor.device)
     vectors = [states[places].mean(0) for states in (predictor.model.token(ids), *layers)]
     looking = found.get("encoder" if isinstance(predictor.model, EncoderDecoder) else "self")
-    return Side(given, places, None if looking is None else rows_of(looking, places), vectors)
+    return Side(reading, places, None if looking is None else rows_of(looking, places), vectors)
 
 
 def rows_of(attention: Attention, places: list[int]) -> Tensor:
@@ -86,7 +86,7 @@ def ranked(one: Side, two: Side) -> list[dict[str, Any]]:
     assert one.rows is not None and two.rows is not None
     left, right = one.rows.clone(), two.rows.clone()
     total = torch.zeros(left.shape[:2])
-    for block in SequenceMatcher(None, one.given.ids, two.given.ids, autojunk=False).get_matching_blocks():
+    for block in SequenceMatcher(None, one.text.ids, two.text.ids, autojunk=False).get_matching_blocks():
         mine, theirs = (slice(start, start + block.size) for start in (block.a, block.b))
         total += (left[..., mine] - right[..., theirs]).abs().sum(-1)
         left[..., mine] = 0.0
@@ -100,36 +100,37 @@ def ranked(one: Side, two: Side) -> list[dict[str, Any]]:
     ]
 
 
-def occlusion(predictor: Any, found: Side) -> list[dict[str, Any]]:
+def occlusion(predictor: Any, side: Side) -> list[dict[str, Any]]:
     """How far the word's last vector turns (1 - cosine) when another word is hidden: [MASK] where there is one."""
-    chips, kept = found.given.chips, found.vectors[-1].double()
-    own = chips[found.places[0]]["word"]
+    chips, kept = side.text.chips, side.vectors[-1].double()
+    own = chips[side.places[0]]["word"]
     changes = []
-    for word in sorted(words_of(found) - {own})[:MOST_WORDS]:
-        hidden = without(predictor, found.given, word)
+    for word in sorted(words_of(side) - {own})[:MOST_WORDS]:
+        hidden = without(predictor, side.text, word)
         places = [i for i, chip in enumerate(hidden.chips) if chip["word"] == own]
         vector = hidden.layers(predictor)[-1][places].mean(0).double()
         change = 1 - torch.cosine_similarity(vector, kept, dim=0).item()
-        changes.append({"word": word, "text": text_of(chips, word), "change": change})
+        changes.append(
+            {"word": word, "text": text_of([chip for chip in chips if chip["word"] == word]), "change": change}
+        )
     return changes
 
 
-def words_of(found: Side) -> set[int]:
-    return {chip["word"] for chip in found.given.chips if not chip["special"]}
+def words_of(side: Side) -> set[int]:
+    return {chip["word"] for chip in side.text.chips if not chip["special"]}
 
 
-def without(predictor: Any, given: Sequence, word: int) -> Sequence:
-    """The text with a word hidden, or left out where the model knows no mask."""
+def without(predictor: Any, text: Reading, word: int) -> Reading:
+    """The text with a word masked, or left out where the model has no mask token."""
     mask = getattr(predictor.tokenizer, "mask", None)
     if mask is not None:
-        ids = [mask if chip["word"] == word else id for id, chip in zip(given.ids, given.chips, strict=True)]
-        return Sequence(ids, given.sentences, given.chips)
-    stay = [i for i, chip in enumerate(given.chips) if chip["word"] != word]
-    return Sequence([given.ids[i] for i in stay], [given.sentences[i] for i in stay], [given.chips[i] for i in stay])
+        ids = [mask if chip["word"] == word else id for id, chip in zip(text.ids, text.chips, strict=True)]
+        return replace(text, ids=ids)
+    return text.select([i for i, chip in enumerate(text.chips) if chip["word"] != word])
 
 
-def text_of(chips: list[Token], word: int) -> str:
-    return "".join(chip["text"].removeprefix("##") for chip in chips if chip["word"] == word).strip()
+def text_of(chips: list[Token]) -> str:
+    return "".join(chip["text"].removeprefix("##") for chip in chips).strip()
 
 
 def finding(one: Side, two: Side, header: dict[str, Any]) -> str:
@@ -137,14 +138,14 @@ def finding(one: Side, two: Side, header: dict[str, Any]) -> str:
     same = one.name() == two.name()
     who = f"The two vectors of “{one.name()}”" if same else f"The vectors of “{one.name()}” and “{two.name()}”"
     text = f"{who} have a cosine of {first:.2f} at the start and {last:.2f} at the end."
-    if one.given.ids == two.given.ids and one.places == two.places:
+    if one.text.ids == two.text.ids and one.places == two.places:
         return text + " The two texts are the same to this model."
     if not header["heads"]:
         return text
     best = header["heads"][0]
     if best["difference"] < 1e-6:
         return (
-            text + " Its rows are the same in every head: what differs comes after it, and this model looks back only."
+            f"{text} Its rows are the same in every head: what differs comes after it, and this model looks back only."
         )
     place = f"head {best['head'] + 1} of layer {best['layer'] + 1}"
     looks = "It looks" if same else "They look"

@@ -1,4 +1,4 @@
-"""How a model knows where a token stands, and what becomes of a text whose words change places."""
+"""How a model knows the position of a token, and what happens to a text whose words change places."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,21 +11,20 @@ from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import DataError
 from regard.inside.embedding import scheme
 from regard.inside.looked import Check, Question, interruptible
-from regard.inside.sequence import Sequence, read
-from regard.inside.tokens import raw
-from regard.inside.translation import search
+from regard.inside.reading import Reading, read
+from regard.inside.text import classes, likeliest
+from regard.inside.translation import room_of, search
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.transformer import Transformer
 from regard.nn.positions import Interleaved, Sinusoidal, waves
 
 MOST = 256  # places
-SIDES = {True: "source", False: "text"}
 BEST = 5  # answers that are compared
 
 
 def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The first `n` places as the model has them, for `pack`, and the cosine of every two of them."""
-    name, layout, place = scheme(model, SIDES[isinstance(model, EncoderDecoder)])
+    name, layout, place = scheme(model, "source" if isinstance(model, EncoderDecoder) else "text")
     n = max(1, min(n, MOST, getattr(model.config, "max_length", 0) or getattr(model.config, "context", 0) or MOST))
     tensors: dict[str, Tensor] = {}
     rows = None
@@ -63,12 +62,12 @@ def finding(name: str, tensors: dict[str, Tensor]) -> str:
 
 
 @contextmanager
-def nowhere(model: Any) -> Iterator[None]:
-    """The model without its positions: no vector is added, nothing is turned, no score leans."""
+def without_positions(model: Any) -> Iterator[None]:
+    """The model without its positions: no vector is added, nothing is rotated, no score is biased."""
     ways = {
         "place": lambda _, __, out: torch.zeros_like(out),
         "rotary": lambda _, __, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])),
-        "alibi": lambda _, given, __: given[0],
+        "alibi": lambda _, inputs, __: inputs[0],
     }
     ways |= {"encoder_place": ways["place"], "decoder_place": ways["place"]}
     parts = [(getattr(model, name, None), way) for name, way in ways.items()]
@@ -83,72 +82,63 @@ def nowhere(model: Any) -> Iterator[None]:
 @torch.inference_mode()
 def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
     """A text and the same words in another order, with positions and without: states compared token by token."""
-    model = predictor.model
-    given = read(predictor, question)
-    order = shuffled(given)
-    other = Sequence(
-        [given.ids[i] for i in order], [given.sentences[i] for i in order], [given.chips[i] for i in order]
-    )
-    found: dict[str, Any] = {
-        "tokens": [chip["shown"] for chip in given.chips],
+    model, text = predictor.model, read(predictor, question)
+    order = shuffled(text)
+    other = text.select(order)
+    result: dict[str, Any] = {
+        "tokens": [chip["shown"] for chip in text.chips],
         "order": order,
         "shuffled": as_text(predictor.tokenizer, other),
     }
-    back = torch.tensor(order).argsort()  # where each token of the text stands in the other
+    back = torch.tensor(order, device=predictor.device).argsort()  # the place of each token in the other text
     with interruptible(model, check):
         for name in ("with", "without"):
-            with nowhere(model) if name == "without" else nullcontext():
-                one, two = given.states(predictor), other.states(predictor)
-                likeness = torch.cosine_similarity(one.double(), two[back.to(two.device)].double(), dim=-1)
-                found[name] = {
-                    "cosine": likeness.tolist(),
-                    "original": answers(predictor, given, one, check),
+            with without_positions(model) if name == "without" else nullcontext():
+                one, two = text.states(predictor), other.states(predictor)
+                result[name] = {
+                    "cosine": torch.cosine_similarity(one.double(), two[back].double(), dim=-1).tolist(),
+                    "original": answers(predictor, text, one, check),
                     "shuffled": answers(predictor, other, two, check),
                 }
-    found["finding"] = compared(model, *(min(found[name]["cosine"]) for name in ("with", "without")))
-    return found
+    result["finding"] = compared(model, *(min(result[name]["cosine"]) for name in ("with", "without")))
+    return result
 
 
-def shuffled(given: Sequence) -> list[int]:
+def shuffled(text: Reading) -> list[int]:
     """Places in another order: words are moved whole, special tokens stay."""
     groups: dict[int, list[int]] = {}
-    for place, chip in enumerate(given.chips):
+    for place, chip in enumerate(text.chips):
         if not chip["special"] and not chip.get("sentence"):
             groups.setdefault(chip["word"], []).append(place)
     words = list(groups.values())
     if len(words) < 2:
         raise DataError("a text of one word has no other order", "type some more")
-    luck = torch.Generator().manual_seed(0)
-    mixed = [words[i] for i in torch.randperm(len(words), generator=luck).tolist()]
+    rng = torch.Generator().manual_seed(0)
+    mixed = [words[i] for i in torch.randperm(len(words), generator=rng).tolist()]
     if mixed == words:
         mixed = words[1:] + words[:1]
     new = iter([place for word in mixed for place in word])
     moved = {place for word in words for place in word}
-    return [next(new) if place in moved else place for place in range(len(given.ids))]
+    return [next(new) if place in moved else place for place in range(len(text.ids))]
 
 
-def as_text(tokenizer: Any, given: Sequence) -> str:
-    """What stands there; the pieces of a WordPiece bring no spaces along."""
-    pieces = [chip["text"] for chip in given.chips if not chip["special"]]
+def as_text(tokenizer: Any, text: Reading) -> str:
+    """The text of the tokens; WordPiece pieces carry no spaces."""
+    pieces = [chip["text"] for chip in text.chips if not chip["special"]]
     return " ".join(pieces).replace(" ##", "") if isinstance(tokenizer, WordPiece) else "".join(pieces).strip()
 
 
-def answers(predictor: Any, given: Sequence, states: Tensor, check: Check) -> list[dict[str, Any]]:
-    """What the model says in the end: next tokens, classes, or a translation; nothing for other models."""
+def answers(predictor: Any, text: Reading, states: Tensor, check: Check) -> list[dict[str, Any]]:
+    """What the model answers: next tokens, classes, or a translation; nothing for other models."""
     model = predictor.model
     if isinstance(model, LanguageModel):
-        likely, order = model.logits(states[-1]).double().softmax(-1).topk(min(BEST, model.config.vocab))
-        texts = [raw(predictor.tokenizer, id)[0] for id in order.tolist()]
-    elif isinstance(model, EncoderDecoder):
-        room = getattr(model.config, "max_length", 512)
-        (score, ids), *_ = search(predictor, given.ids, Question(text="", beam=1), room, check)[0]
+        return likeliest(predictor, model.logits(states[-1]), BEST)
+    if isinstance(model, EncoderDecoder):
+        (score, ids), *_ = search(predictor, text.ids, Question(text="", beam=1), room_of(predictor), check)[0]
         return [{"text": predictor.tokenizer.decode(ids), "p": None, "score": score}]
-    elif hasattr(predictor, "labels") and model.config.head == "sequence":
-        likely = model.scores(model.summary(states[None])).double().softmax(-1)[0]
-        texts = list(predictor.labels)
-    else:
-        return []
-    return [{"text": text, "p": p} for text, p in zip(texts, likely.tolist(), strict=True)]
+    if hasattr(predictor, "labels") and model.config.head == "sequence":
+        return [{"text": one["label"], "p": one["p"]} for one in classes(predictor, states)]
+    return []
 
 
 def compared(model: Any, kept: float, without: float) -> str:

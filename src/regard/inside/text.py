@@ -1,6 +1,5 @@
-"""Language models and encoders, looked at: what comes next, words for gaps, classes, tags, likeness."""
+"""Looks at language models and encoders: the next token, masked words, classes, tags, similarity."""
 
-import time
 from typing import Any
 
 import torch
@@ -11,123 +10,89 @@ from regard.data.labelled import NONE, first_pieces
 from regard.data.tokenizers.wordpiece import MASK
 from regard.errors import DataError
 from regard.inside import tokens
-from regard.inside.embedding import embedded
-from regard.inside.looked import LONGEST, Check, Looked, Question, captured, cut_note
+from regard.inside.looked import LONGEST, Check, Looked, Question
+from regard.inside.reading import observe, of_encoded, read
 from regard.models.bert import pooled
-from regard.predictors import Classifier, Embedder, Filler, Tagger, Writer
+from regard.predictors import Classifier, Embedder, Tagger, Writer
 
 TOP = 64  # rows of the table of next tokens
 AT_ONCE = 128  # positions whose logits are in memory together
 
 
+def likeliest(predictor: Any, logits: Tensor, n: int) -> list[dict[str, Any]]:
+    """The `n` tokens of greatest probability."""
+    values, ids = logits.double().softmax(-1).topk(min(n, len(logits)))
+    texts = [tokens.raw(predictor.tokenizer, id)[0] for id in ids.tolist()]
+    return [{"id": id, "text": t, "p": p} for id, t, p in zip(ids.tolist(), texts, values.tolist(), strict=True)]
+
+
+def classes(classifier: Classifier, hidden: Tensor) -> list[dict[str, Any]]:
+    model = classifier.model
+    values = model.scores(model.summary(hidden[None])).double().softmax(-1)[0].tolist()
+    return [{"label": label, "p": p} for label, p in zip(classifier.labels, values, strict=True)]
+
+
 def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
-    ids = writer.encode(question.text)
-    room = min(writer.model.config.context or LONGEST, LONGEST)
-    chips = tokens.of_writer(writer.tokenizer, ids, question.text)[-room:]
-    notes = [cut_note(room, "end")] if len(ids) > room else []
-    ids = ids[-room:]
-    found = Looked(writer, {"text": chips}, notes=notes)
-    row = torch.tensor(ids, device=writer.device)
-    start = time.perf_counter()
-    with captured(found.attention, writer.model, {"self": ("text", "text")}):
-        hidden = writer.hidden(ids)  # T D
+    reading, looked = read(writer, question), Looked(writer)
+    hidden = observe(looked, reading)  # T D
+    ids = torch.tensor(reading.ids, device=writer.device)
     surprisal: list[float | None] = [None]
     for first in range(0, len(ids) - 1, AT_ONCE):
         check()
         places = slice(first, min(first + AT_ONCE, len(ids) - 1))
         words = writer.model.logits(hidden[places]).float()
-        right = words.gather(1, row[places.start + 1 : places.stop + 1, None])[:, 0]
+        right = words.gather(1, ids[places.start + 1 : places.stop + 1, None])[:, 0]
         surprisal += (words.logsumexp(-1) - right).tolist()
     logits = writer.model.logits(hidden[-1]).float()
-    found.seconds = time.perf_counter() - start
-    found.embeddings["text"] = embedded(writer.model, row)
-    likely, order = logits.double().softmax(-1).topk(min(TOP, len(logits)))
-    top = [named(writer.tokenizer, id, p) for id, p in zip(order.tolist(), likely.tolist(), strict=True)]
-    found.results["next"] = {"logits": "logits", "top": top, "surprisal": surprisal}
-    found.tensors["logits"] = logits
-    return found
-
-
-def named(tokenizer: Any, id: int, p: float) -> dict[str, Any]:
-    return {"id": id, "text": tokens.raw(tokenizer, id)[0] if id < tokenizer.size else "", "p": p}
-
-
-# -- encoders -----------------------------------------------------------------------------------------------------
-
-
-def read_encoder(found: Looked, encoded: Any, spans: Any = None) -> Tensor:
-    """Run a BERT or a recurrent classifier on a text, watched: T D."""
-    model, device = found.predictor.model, found.predictor.device
-    ids = torch.tensor([encoded.ids], device=device)
-    sentences = torch.tensor([encoded.sentences], device=device) if any(encoded.sentences) else None
-    found.streams["text"] = tokens.of_encoder(found.predictor.tokenizer, encoded, spans)
-    if encoded.cut:
-        found.notes.append(cut_note(len(encoded.ids)))
-    start = time.perf_counter()
-    with captured(found.attention, model, {"self": ("text", "text")}):
-        hidden = model(ids, None, sentences)[0]
-    found.seconds = time.perf_counter() - start
-    found.embeddings["text"] = embedded(model, ids[0], sentences=None if sentences is None else sentences[0])
-    return hidden
+    looked.results["next"] = {"logits": "logits", "top": likeliest(writer, logits, TOP), "surprisal": surprisal}
+    looked.tensors["logits"] = logits
+    return looked
 
 
 def of_encoder(embedder: Embedder, question: Question, _: Check) -> Looked:
-    """Words for the gaps where the model kept its head; with a second text, how much alike they are."""
-    found = Looked(embedder, {})
-    masked = isinstance(embedder, Filler)
-    longest = min(embedder.model.config.max_length if masked else embedder.settings.max_length, LONGEST)
-
-    def encode(text: str) -> Any:
-        return embedder.tokenizer.encode(text.lower() if embedder.settings.lower else text, max_length=longest)
-
-    encoded = encode(question.text)
-    hidden = read_encoder(found, encoded)
-    if masked:
-        gaps = [place for place, id in enumerate(encoded.ids) if id == embedder.tokenizer.mask]
-        found.results["fill"] = []
-        if not gaps:
-            found.notes.append(f"no gap to fill; put {MASK} into the text")
-        for place in gaps:
-            likely, order = embedder.model.logits(hidden[place]).double().softmax(-1).topk(10)
-            words = [named(embedder.tokenizer, id, p) for id, p in zip(order.tolist(), likely.tolist(), strict=True)]
-            found.results["fill"].append({"position": place, "words": words})
+    """With a second text, how similar the two are."""
+    looked = Looked(embedder)
+    reading = read(embedder, Question(text=question.text))
+    hidden = observe(looked, reading)
     if question.second:
-        other = embedder.model(torch.tensor([encode(question.second).ids], device=embedder.device))
-        pair = (pooled(states, None, embedder.settings.pooling)[0].double() for states in (hidden[None], other))
-        found.results["similar"] = {"cosine": torch.cosine_similarity(*pair, dim=0).item()}
-    return found
+        other = read(embedder, Question(text=question.second)).states(embedder)
+        pair = (pooled(states[None], None, embedder.settings.pooling)[0].double() for states in (hidden, other))
+        looked.results["similar"] = {"cosine": torch.cosine_similarity(*pair, dim=0).item()}
+    if hasattr(embedder, "fill"):
+        gaps = [place for place, id in enumerate(reading.ids) if id == embedder.tokenizer.mask]
+        if not gaps:
+            looked.notes.append(f"no gap to fill; put {MASK} into the text")
+        looked.results["fill"] = [
+            {"position": place, "words": likeliest(embedder, embedder.model.logits(hidden[place]), 10)}
+            for place in gaps
+        ]
+    return looked
 
 
 def of_classifier(classifier: Classifier, question: Question, _: Check) -> Looked:
-    if not question.text.strip():
-        raise DataError("the text is empty", "there is nothing to classify")
-    found = Looked(classifier, {})
-    longest = min(classifier.max_length, LONGEST)
-    hidden = read_encoder(found, classifier.tokenizer.encode(question.text, question.second or None, longest))
-    model = classifier.model
-    likely = model.scores(model.summary(hidden[None])).double().softmax(-1)[0]
-    found.results["classes"] = [
-        {"label": label, "p": p} for label, p in zip(classifier.labels, likely.tolist(), strict=True)
-    ]
-    return found
+    looked = Looked(classifier)
+    looked.results["classes"] = classes(classifier, observe(looked, read(classifier, question)))
+    return looked
 
 
 def of_tagger(tagger: Tagger, question: Question, _: Check) -> Looked:
     pieces = BertPreTokenizer().pre_tokenize_str(question.text)
     if not pieces:
-        raise DataError("the text is empty", "there is nothing to tag")
-    found = Looked(tagger, {})
+        raise DataError("the text is empty", "type something")
+    looked = Looked(tagger)
     encoded = tagger.tokenizer.encode_words([word for word, _ in pieces], min(tagger.max_length, LONGEST))
     spans = [
         (0, 0) if word is None else (pieces[word][1][0] + start, pieces[word][1][0] + end)
         for word, (start, end) in zip(encoded.words, encoded.offsets, strict=True)
     ]
-    likely = tagger.model.scores(read_encoder(found, encoded, spans)).double().softmax(-1)  # T L
+    hidden = observe(looked, of_encoded(tagger.tokenizer, encoded, spans))
     tags = []
-    for word, row in zip(first_pieces(encoded, range(len(pieces))), likely, strict=True):
+    for word, row in zip(
+        first_pieces(encoded, range(len(pieces))), tagger.model.scores(hidden).double().softmax(-1), strict=True
+    ):
         if word != NONE:
             text, (start, end) = pieces[word]
             label = tagger.labels[int(row.argmax())]
             tags.append({"word": text, "label": label, "p": float(row.max()), "start": start, "end": end})
-    found.results["tags"] = tags
-    return found
+    looked.results["tags"] = tags
+    return looked

@@ -15,7 +15,9 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how a piece that is a byte is written
 
 
 def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
-    """What a token adds to a text, and its bytes where these alone are no character."""
+    """What a token adds to a text, and its bytes where these alone are not a character; "" beyond the vocabulary."""
+    if id >= tokenizer.size:
+        return "", None
     if hasattr(tokenizer, "token_bytes"):
         data = tokenizer.token_bytes(id)
         try:
@@ -30,7 +32,7 @@ def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
 
 def vocabulary(tokenizer: Any, size: int) -> list[str]:
     """The text of every id of a head, which may have more rows than the tokenizer has pieces."""
-    return [raw(tokenizer, id)[0] if id < tokenizer.size else "" for id in range(size)]
+    return [raw(tokenizer, id)[0] for id in range(size)]
 
 
 def token(

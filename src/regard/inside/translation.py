@@ -1,4 +1,4 @@
-"""A translation as it comes about: the search, every step of the best hypothesis, and who looked at whom."""
+"""A translation as it comes about: the search, every step of the best hypothesis, and what attended to what."""
 
 import time
 from typing import Any
@@ -7,11 +7,12 @@ import torch
 from torch import Tensor
 
 from regard.data.pairs import clean
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 from regard.generate.search import Beam, Search
 from regard.inside import tokens
 from regard.inside.embedding import embedded
-from regard.inside.looked import LONGEST, Check, Looked, Question, captured, cut_note
+from regard.inside.looked import LONGEST, Check, Looked, Question, captured
+from regard.inside.reading import read
 from regard.predictors import Translator
 
 STREAMS = {
@@ -23,8 +24,8 @@ TOP = 8  # words of a step
 MOST_BEAMS = 10
 
 
-class Told(Beam):
-    """A search of one sentence that tells, step by step, which candidates there were and which were kept."""
+class RecordedBeam(Beam):
+    """A search of one sentence that records the candidates of every step, and which were kept."""
 
     def __init__(self, *settings: Any):
         super().__init__(*settings)
@@ -48,49 +49,50 @@ class Told(Beam):
 def of_translator(translator: Translator, question: Question, check: Check) -> Looked:
     """Of the best hypothesis, or of a given `target`; row t belongs to the step that emits piece t."""
     if not 1 <= question.beam <= MOST_BEAMS:
-        raise ConfigError(f"a beam of {question.beam}", f"there are 1 to {MOST_BEAMS}")
-    text, tokenizer = clean(question.text), translator.tokenizer
-    (ids,) = translator.encode([text])
-    if not ids:
-        raise DataError("the text is empty", "there is nothing to translate")
-    room = min(getattr(translator.model.config, "max_length", LONGEST), LONGEST)
-    found = Looked(translator, {}, notes=[cut_note(room - 1)] if len(ids) >= room else [])
-    source = [*ids[: room - 1], tokenizer.eos]
+        raise ConfigError(f"beam must be in 1 to {MOST_BEAMS}, got {question.beam}", "choose another beam")
+    reading, tokenizer = read(translator, question), translator.tokenizer
+    room, source = room_of(translator), reading.ids
+    looked = Looked(translator, notes=[reading.note] if reading.note else [])
     start = time.perf_counter()
     if question.target.strip():
-        (given,) = translator.encode_targets([question.target])
-        hypotheses, beam = [(0.0, [*given[: room - 1], tokenizer.eos])], []
+        (forced_ids,) = translator.encode_targets([question.target])
+        hypotheses, beam = [(0.0, [*forced_ids[: room - 1], tokenizer.eos])], []
     else:
         hypotheses, beam = search(translator, source, question, room, check)
-    read = [(score, target, *forced(translator, source, target)) for score, target in hypotheses[1:]]
-    target = hypotheses[0][1]
-    with captured(found.attention, translator.model, STREAMS):
-        likely, inputs = forced(translator, source, target)
-    found.seconds = time.perf_counter() - start
-    read = [(hypotheses[0][0], target, likely, inputs), *read]
-    found.streams = {
-        "source": tokens.of_translator(tokenizer, source, text),
+    scored = [(score, ids, forced(translator, source, ids)[0]) for score, ids in hypotheses[1:]]
+    best_score, target = hypotheses[0]
+    with captured(looked.attention, translator.model, STREAMS):
+        words, inputs = forced(translator, source, target)
+    looked.seconds = time.perf_counter() - start
+    looked.streams = {
+        "source": reading.chips,
         "target": tokens.of_translator(tokenizer, target, tokenizer.decode(target)),
         "inputs": tokens.of_translator(tokenizer, inputs, tokenizer.decode(target)),
     }
     for stream, row in (("source", source), ("inputs", inputs)):
-        found.embeddings[stream] = embedded(translator.model, torch.tensor(row, device=translator.device), stream)
-    found.results["translation"] = {
-        "hypotheses": [told(translator, score, ids, words) for score, ids, words, _ in read],
+        looked.embeddings[stream] = embedded(translator.model, torch.tensor(row, device=translator.device), stream)
+    values, ids = (t.tolist() for t in words.double().exp().topk(TOP))
+    text = lambda id: tokens.raw(tokenizer, id)[0]  # noqa: E731
+    looked.results["translation"] = {
+        "hypotheses": [hypothesis(translator, *one) for one in [(best_score, target, words), *scored]],
         "steps": [
-            {"token": piece["text"], "top": [{"text": tokens.raw(tokenizer, id)[0], "p": p} for id, p in best]}
-            for piece, best in zip(found.streams["target"], most(likely), strict=True)
+            {"token": piece["text"], "top": [{"text": text(i), "p": p} for i, p in zip(*step, strict=True)]}
+            for piece, *step in zip(looked.streams["target"], ids, values, strict=True)
         ],
-        "beam": [[c | {"text": tokens.raw(tokenizer, c["id"])[0]} for c in step] for step in beam],
+        "beam": [[candidate | {"text": text(candidate["id"])} for candidate in step] for step in beam],
     }
-    return found
+    return looked
+
+
+def room_of(translator: Translator) -> int:
+    return min(getattr(translator.model.config, "max_length", LONGEST), LONGEST)
 
 
 def search(
     translator: Translator, source: list[int], question: Question, room: int, check: Check
 ) -> tuple[list[tuple[float, list[int]]], list[list[dict[str, Any]]]]:
     """Scores and ids of the hypotheses, best first, and the candidates of every step."""
-    how = Search(beams=question.beam, alpha=ALPHA, eos=translator.tokenizer.eos, pad=translator.tokenizer.pad)
+    settings = Search(beams=question.beam, alpha=ALPHA, eos=translator.tokenizer.eos, pad=translator.tokenizer.pad)
     prefix = None
     limit = min(2 * len(source) + 10, room)
     if question.prefix.strip():
@@ -100,7 +102,7 @@ def search(
     limits = torch.tensor([min(limit, room)], device=translator.device)
     ids = torch.tensor([source], device=translator.device)
     state = translator.model.begin(ids, None, question.beam, int(limits))
-    beam = Told(how, limits, int(limits), prefix)
+    beam = RecordedBeam(settings, limits, int(limits), prefix)
     while not bool(beam.done):
         check()
         hidden = translator.model.step(beam.last(), state)
@@ -111,21 +113,15 @@ def search(
 
 
 def forced(translator: Translator, source: list[int], target: list[int]) -> tuple[Tensor, list[int]]:
-    """Log-probabilities of all words at every step of a given target, T V, and what the decoder read."""
+    """Log-probabilities of all words at every step of a target, T V, and what the decoder read."""
     ids = torch.tensor([target], device=translator.device)
     inputs = translator.shifted(ids)
     hidden = translator.model(torch.tensor([source], device=translator.device), None, inputs)
     return translator.model.logits(hidden)[0].float().log_softmax(-1), inputs[0].tolist()
 
 
-def told(translator: Translator, score: float, ids: list[int], words: Tensor) -> dict[str, Any]:
+def hypothesis(translator: Translator, score: float, ids: list[int], words: Tensor) -> dict[str, Any]:
     logps = words.gather(1, torch.tensor(ids, device=words.device)[:, None])[:, 0].tolist()
-    raw = [tokens.raw(translator.tokenizer, id)[0] for id in ids]
-    pieces = [{"id": id, "text": text, "logp": p} for id, text, p in zip(ids, raw, logps, strict=True)]
+    texts = [tokens.raw(translator.tokenizer, id)[0] for id in ids]
+    pieces = [{"id": id, "text": text, "logp": p} for id, text, p in zip(ids, texts, logps, strict=True)]
     return {"text": clean(translator.tokenizer.decode(ids)), "score": score or sum(logps), "tokens": pieces}
-
-
-def most(words: Tensor) -> list[list[tuple[int, float]]]:
-    """The likeliest words of every step, with their probabilities."""
-    likely, order = words.double().exp().topk(TOP)
-    return [list(zip(o, p, strict=True)) for o, p in zip(order.tolist(), likely.tolist(), strict=True)]

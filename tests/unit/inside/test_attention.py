@@ -124,7 +124,7 @@ def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name, edge):
     found = look(open_model(name), QUESTION)
     header, tensors = unpack(found.bytes())
     for about in header["attention"]:
-        thumbs, scale = tensors[about["thumbs"]], header["tensors"][about["thumbs"]]["scale"]
+        thumbs, scale = tensors[about["thumbs"]], header["scales"][about["thumbs"]]
         attention = found.attention[about["kind"]]
         for place, layer in enumerate(attention.layers):
             for head in range(attention.heads):

@@ -11,7 +11,7 @@ from tests.packed import unpack
 from regard.inside.tensors import as_bytes, matrix, pack
 
 
-def test_an_answer_is_a_safetensors_file_with_its_header_in_the_metadata():
+def test_a_safetensors_file_has_the_header_in_its_metadata():
     data = pack(
         {"look": "ü"}, {"a": torch.tensor([1, 2, 3], dtype=torch.uint8), "b": torch.tensor([[0.5]])}, {"a": 0.25}
     )

@@ -1,0 +1,98 @@
+"""A text as the ids that a model reads, whatever its family, and the states it computes for them."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.data.pairs import clean
+from regard.errors import DataError
+from regard.inside import tokens
+from regard.inside.embedding import embedded
+from regard.inside.looked import LONGEST, Looked, Question, captured
+from regard.inside.tokens import Token
+from regard.models.base import EncoderDecoder, LanguageModel
+from regard.nn.taps import watch
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Ids, chips and sentence numbers, T each; of a translator, those of its source. `note` says what was cut."""
+
+    ids: list[int]
+    chips: list[Token]
+    sentences: list[int]
+    note: str = ""
+
+    def select(self, places: Sequence[int]) -> "Reading":
+        """The tokens at these places, in this order."""
+        ids, chips = [self.ids[i] for i in places], [self.chips[i] for i in places]
+        return Reading(ids, chips, [self.sentences[i] for i in places])
+
+    def layers(self, predictor: Any) -> list[Tensor]:
+        """The states after every layer, each T D; of a model without layers to watch, the last alone."""
+        with watch(predictor.model, "*out") as seen:
+            last = self.states(predictor)
+        return [calls[0][0] for calls in seen.values() if calls] or [last]
+
+    def states(self, predictor: Any) -> Tensor:
+        """The last states, T D."""
+        model: Any = predictor.model
+        ids = torch.tensor([self.ids], device=predictor.device)
+        if isinstance(model, LanguageModel):
+            return model(ids)[0]
+        if isinstance(predictor.model, EncoderDecoder):
+            return model.encode(ids, None)[0][0]
+        sentences = torch.tensor([self.sentences], device=predictor.device) if any(self.sentences) else None
+        return model(ids, None, sentences)[0]
+
+
+def read(predictor: Any, question: Question) -> Reading:
+    """A question's text, as far as the model can see."""
+    model, tokenizer, text = predictor.model, predictor.tokenizer, question.text
+    if isinstance(model, LanguageModel):
+        ids, room = predictor.encode(text), min(model.config.context or LONGEST, LONGEST)
+        note = cut_note(room, "end") if len(ids) > room else ""
+        chips = tokens.of_writer(tokenizer, ids, text)[-room:]
+        return Reading(ids[-room:], chips, [0] * len(chips), note)
+    if not text.strip():
+        raise DataError("the text is empty", "type something")
+    if isinstance(model, EncoderDecoder):
+        text, room = clean(text), min(getattr(model.config, "max_length", LONGEST), LONGEST)
+        (ids,) = predictor.encode([text])
+        note = cut_note(room - 1) if len(ids) >= room else ""
+        ids = [*ids[: room - 1], tokenizer.eos]
+        return Reading(ids, tokens.of_translator(tokenizer, ids, text), [0] * len(ids), note)
+    if hasattr(predictor, "fill"):
+        longest = model.config.max_length
+    else:
+        longest = getattr(predictor, "max_length", 0) or predictor.settings.max_length
+    lower = hasattr(predictor, "settings") and predictor.settings.lower
+    texts = [text.lower() if lower else text for text in (text, question.second)]
+    return of_encoded(tokenizer, tokenizer.encode(texts[0], texts[1] or None, min(longest, LONGEST)))
+
+
+def of_encoded(tokenizer: Any, encoded: Any, spans: list[tuple[int, int]] | None = None) -> Reading:
+    note = cut_note(len(encoded.ids)) if encoded.cut else ""
+    return Reading(encoded.ids, tokens.of_encoder(tokenizer, encoded, spans), encoded.sentences, note)
+
+
+def observe(looked: Looked, reading: Reading) -> Tensor:
+    """The states of a reading, T D, with its tokens, embeddings and attention kept in `looked`."""
+    model, device = looked.predictor.model, looked.predictor.device
+    looked.streams["text"] = reading.chips
+    looked.notes += [reading.note] if reading.note else []
+    start = time.perf_counter()
+    with captured(looked.attention, model, {"self": ("text", "text")}):
+        hidden = reading.states(looked.predictor)
+    looked.seconds = time.perf_counter() - start
+    sentences = torch.tensor(reading.sentences, device=device)
+    looked.embeddings["text"] = embedded(model, torch.tensor(reading.ids, device=device), sentences=sentences)
+    return hidden
+
+
+def cut_note(kept: int, end: str = "start") -> str:
+    return f"the text was cut to its {end}, {kept:,} tokens: the model, or the studio, sees no more"
