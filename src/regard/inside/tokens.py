@@ -30,9 +30,9 @@ def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
     return piece.replace(SPACE, " "), None
 
 
-def vocabulary(tokenizer: Any, size: int) -> list[str]:
-    """The text of every id of a head, which may have more rows than the tokenizer has pieces."""
-    return [raw(tokenizer, id)[0] for id in range(size)]
+def vocabulary(predictor: Any) -> list[str]:
+    """The text of every id of a model's head, which may have more rows than the tokenizer has pieces."""
+    return [raw(predictor.tokenizer, id)[0] for id in range(predictor.model.config.vocab)]
 
 
 def token(

@@ -7,9 +7,11 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, BeforeValidator, StrictInt
 
+from regard import inside
 from regard.errors import ConfigError, DataError
 from regard.explain.curves import METRICS
 from regard.serve.news import events_of, news
+from regard.serve.shelf import CAT, describe
 from regard.serve.studio import Studio, Ticket
 
 T = TypeVar("T")
@@ -24,10 +26,11 @@ def well_formed(value: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(well_formed)]
+From = Annotated[int, Query(alias="from")]
 
 
 class Body(BaseModel):
-    """What every POST request says: its tab, its number in that tab, and the model."""
+    """What every POST request holds: its tab, its number in that tab, and the model."""
 
     tab: Text = ""
     seq: StrictInt = 0
@@ -65,9 +68,7 @@ async def in_worker(request: Request, job: Callable[[Studio, Ticket], T], body: 
 
 def tensors(*answer: Any) -> Response:
     """What `inside.tensors.pack` takes, as a response."""
-    from regard.inside.tensors import pack
-
-    return octets(pack(*answer))
+    return octets(inside.tensors.pack(*answer))
 
 
 def octets(data: bytes) -> Response:
@@ -90,30 +91,20 @@ def models(studio: TheStudio) -> dict[str, Any]:
 
 @router.get("/vocab")
 async def vocab(request: Request, model: str) -> Response:
-    def job(studio: Studio, _: Ticket) -> list[str]:
-        from regard.inside.tokens import vocabulary
-
-        predictor = studio.predictor(model)
-        return vocabulary(predictor.tokenizer, predictor.model.config.vocab)
-
-    return JSONResponse(await in_worker(request, job))
+    return JSONResponse(await in_worker(request, lambda s, _: inside.tokens.vocabulary(s.predictor(model))))
 
 
 @router.post("/look")
 async def look(request: Request, body: TextBody) -> Response:
     def job(studio: Studio, ticket: Ticket) -> bytes:
-        from regard.inside.look import look
-        from regard.inside.looked import Question
-        from regard.serve.shelf import describe
-
-        question = Question(**body.model_dump(exclude={"tab", "seq", "model"}))
         ticket.stage("loading the model")
         predictor = studio.predictor(body.model)
         model = describe(body.model, studio.shelf.folder(body.model))
-        if model["family"] == "pair" and not question.second.strip():
+        if model["family"] == "pair" and not body.second.strip():
             raise DataError("this model compares two texts", "type a second one")
         ticket.stage("reading the text")
-        looked = look(predictor, question, ticket.check)
+        question = inside.looked.Question(**body.model_dump(exclude={"tab", "seq", "model"}))
+        looked = inside.look.look(predictor, question, ticket.check)
         ticket.stage("done")
         return looked.bytes(look=studio.keep(body.model, looked), model=model)
 
@@ -122,80 +113,53 @@ async def look(request: Request, body: TextBody) -> Response:
 
 @router.get("/head")
 def head(studio: TheStudio, look: str, kind: str, layer: int, head: int, stage: str = "weights") -> Response:
-    from regard.inside.attention import stages
-    from regard.inside.tensors import matrix
-
     attention = one_of(studio.looked(look).attention, kind, "attention")
-    table = one_of(stages(attention.layer(layer, head), head), stage, "stage")
-    return tensors(*matrix(table, stage == "weights"))
+    table = one_of(inside.attention.stages(attention.layer(layer, head), head), stage, "stage")
+    return tensors(*inside.tensors.matrix(table, stage == "weights"))
 
 
 @router.get("/row")
 def row(studio: TheStudio, look: str, kind: str, layer: int, head: int, query: int) -> Response:
-    from regard.inside.attention import row
-
     attention = one_of(studio.looked(look).attention, kind, "attention")
-    return tensors(*row(attention.layer(layer, head), head, query))
+    return tensors(*inside.attention.row(attention.layer(layer, head), head, query))
 
 
 @router.get("/embedding")
-def embedding(
-    studio: TheStudio, look: str, stream: str, first: Annotated[int, Query(alias="from")] = 0, to: int = 1 << 30
-) -> Response:
+def embedding(studio: TheStudio, look: str, stream: str, first: From = 0, to: int = 1 << 30) -> Response:
     return tensors(*one_of(studio.looked(look).embeddings, stream, "embedding of").part(first, to))
 
 
 @router.get("/positions")
 async def positions(request: Request, model: str, n: int = 64) -> Response:
-    def job(studio: Studio, _: Ticket) -> Response:
-        from regard.inside.positions import positions
-
-        return tensors(*positions(studio.predictor(model).model, n))
-
-    return await in_worker(request, job)
+    return tensors(*await in_worker(request, lambda s, _: inside.positions.positions(s.predictor(model).model, n)))
 
 
 @router.post("/permute")
 async def permute(request: Request, body: TextBody) -> Response:
     def job(studio: Studio, ticket: Ticket) -> dict[str, Any]:
-        from regard.inside.looked import Question
-        from regard.inside.positions import permute
-
-        question = Question(text=body.text, second=body.second)
-        return permute(studio.predictor(body.model), question, ticket.check)
+        question = inside.looked.Question(text=body.text, second=body.second)
+        return inside.positions.permute(studio.predictor(body.model), question, ticket.check)
 
     return JSONResponse(await in_worker(request, job, body))
 
 
 @router.post("/pair")
 async def pair(request: Request, body: PairBody) -> Response:
-    def job(studio: Studio, ticket: Ticket) -> Response:
-        from regard.inside.pair import pair
-
-        words = (body.a, body.word_a), (body.b, body.word_b)
-        return tensors(*pair(studio.predictor(body.model), *words, ticket.check))
-
-    return await in_worker(request, job, body)
+    words = (body.a, body.word_a), (body.b, body.word_b)
+    job = lambda s, ticket: inside.pair.pair(s.predictor(body.model), *words, ticket.check)  # noqa: E731
+    return tensors(*await in_worker(request, job, body))
 
 
 @router.get("/recurrent")
 def recurrent(studio: TheStudio, look: str) -> Response:
-    from regard.inside.recurrent import unrolled
-
-    return tensors(*unrolled(studio.looked(look)))
+    return tensors(*inside.recurrent.unrolled(studio.looked(look)))
 
 
 @router.get("/gradients")
 async def gradients(request: Request, model: str, text: str = "", length: int = 50, compare: str = "") -> Response:
     """Gradients against distance: of models by id, and of untrained ones by architecture."""
-
-    def job(studio: Studio, ticket: Ticket) -> dict[str, Any]:
-        from regard.inside.reach import compared
-        from regard.serve.shelf import CAT
-
-        ids = [id for id in (model, *compare.split(",")) if id]
-        return compared(ids, studio.predictor, text or CAT, length, ticket.check)
-
+    ids = [id for id in (model, *compare.split(",")) if id]
+    job = lambda s, ticket: inside.reach.compared(ids, s.predictor, text or CAT, length, ticket.check)  # noqa: E731
     return JSONResponse(await in_worker(request, job))
 
 
@@ -209,7 +173,7 @@ def runs(studio: TheStudio) -> dict[str, Any]:
 
 
 @router.get("/metrics")
-def metrics(studio: TheStudio, run: str, start: Annotated[int, Query(alias="from")] = 0) -> dict[str, Any]:
+def metrics(studio: TheStudio, run: str, start: From = 0) -> dict[str, Any]:
     return events_of(studio.shelf.folder(run) / "metrics.jsonl", start)
 
 

@@ -68,8 +68,7 @@ def parts(found: Looked, id: str) -> dict[str, Any]:
     model = quote(id, safe="!~*'()")  # as the page's encodeURIComponent has it
     carried[f"/api/positions?model={model}&n={PLACES}"] = {"tensors": text_of(places)}
     if "next" in found.results:
-        words = vocabulary(found.predictor.tokenizer, found.predictor.model.config.vocab)
-        carried[f"/api/vocab?model={model}"] = {"json": words}
+        carried[f"/api/vocab?model={model}"] = {"json": vocabulary(found.predictor)}
     if hasattr(found.predictor.model.config, "cell"):
         carried[f"/api/recurrent?look={NAME}"] = {"tensors": text_of(pack(*unrolled(found)))}
     return carried

@@ -1,4 +1,4 @@
-"""Which models there are: the folders given at the start, listed anew whenever asked. Ids are never paths."""
+"""Which models there are: the folders named at the start, listed again at every request. Ids are never paths."""
 
 import math
 from collections.abc import Iterator
@@ -11,25 +11,15 @@ from regard.jsonfile import group, read_json, read_json_if_any
 
 CAT = "The cat drank the milk because it was hungry."
 SWEET = "The cat drank the milk because it was sweet."
-EXAMPLES = {
-    "translator": ("The little boy is reading a red book.", ""),
-    "language": (CAT, ""),
-    "recurrent-language": (CAT, ""),
-    "encoder": (CAT, SWEET),
-    "masked": ("The cat drank the [MASK] because it was hungry.", ""),
-    "classifier": ("A film worth seeing twice.", ""),
-    "pair": (CAT, SWEET),
-    "tagger": ("Ada Lovelace met Charles Babbage in London.", ""),
-}
-VIEWS = {
-    "translator": ["translation"],
-    "language": ["next"],
-    "recurrent-language": ["next"],
-    "encoder": ["similar"],
-    "masked": ["fill", "similar"],
-    "classifier": ["classes"],
-    "pair": ["classes"],
-    "tagger": ["tags"],
+FAMILIES = {  # an example, a second text where there are two, and the views of its answers
+    "translator": ("The little boy is reading a red book.", None, ["translation"]),
+    "language": (CAT, None, ["next"]),
+    "recurrent-language": (CAT, None, ["next"]),
+    "encoder": (CAT, SWEET, ["similar"]),
+    "masked": ("The cat drank the [MASK] because it was hungry.", None, ["fill", "similar"]),
+    "classifier": ("A film worth seeing twice.", None, ["classes"]),
+    "pair": (CAT, SWEET, ["classes"]),
+    "tagger": ("Ada Lovelace met Charles Babbage in London.", None, ["tags"]),
 }
 
 
@@ -55,13 +45,13 @@ class Shelf:
                         yield f"{word}/{name}", folder
 
     def folder(self, id: str) -> Path:
-        found = next((folder for known, folder in self.folders() if known == id), None)
-        if found is None:
-            raise CheckpointError(f"the model {id!r} is not there any more", "choose another one")
-        return found
+        for name, folder in self.folders():
+            if name == id:
+                return folder
+        raise CheckpointError(f"the model {id!r} is not there any more", "choose another one")
 
     def models(self) -> dict[str, list[dict[str, Any]]]:
-        """What is known of every model that reads text, newest first; and why other folders cannot be read."""
+        """Every model that reads text, newest first; and why other folders cannot be read."""
         models, unreadable = [], []
         for id, folder in self.folders():
             if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
@@ -75,22 +65,22 @@ class Shelf:
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run with curves, newest first; one still in training may have no model yet."""
-        found = []
+        runs = []
         for id, folder in self.folders():
             metrics = folder / "metrics.jsonl"
             try:
                 run = read_json(folder / "run.json") if metrics.is_file() else None
                 if run is not None:
                     arch = group(run, "model").get("cell") or run.get("arch", "")
-                    known = {"id": id, "name": folder.name, "task": str(run.get("task", "")), "arch": str(arch)}
-                    known |= {"seed": run.get("seed", 0), "steps": run.get("steps", 0), "bytes": metrics.stat().st_size}
-                    found.append(known | {"modified": metrics.stat().st_mtime})
+                    about = {"id": id, "name": folder.name, "task": str(run.get("task", "")), "arch": str(arch)}
+                    about |= {"seed": run.get("seed", 0), "steps": run.get("steps", 0), "bytes": metrics.stat().st_size}
+                    runs.append(about | {"modified": metrics.stat().st_mtime})
             except (OSError, RegardError):
                 continue
-        return sorted(found, key=lambda r: -r["modified"])
+        return sorted(runs, key=lambda r: -r["modified"])
 
     def stamp(self) -> int:
-        """Another number when a model has come, gone or changed."""
+        """A fingerprint of all models, which changes when one is added, removed or rewritten."""
         files = [folder / "model.safetensors" for _, folder in self.folders()]
         return hash(tuple((str(f), f.stat().st_mtime_ns) for f in files if f.is_file()))
 
@@ -108,15 +98,16 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     attention = ["search", "attention"] if not recurrent or getattr(config, "attention", False) else []
     pair = [] if recurrent else ["pair"]
     metrics = (folder / "metrics.jsonl").is_file()
-    views = ["tokens", "embedding", *attention, *pair, *VIEWS[family], *["recurrent"] * recurrent]
+    example, second, answers = FAMILIES[family]
+    views = ["tokens", "embedding", *attention, *pair, *answers, *["recurrent"] * recurrent]
     weights = folder / "model.safetensors"
     parameters = sum(map(math.prod, read_shapes(folder).values()))
     return {
         "id": id, "name": folder.name, "family": family, "task": task or family, "arch": getattr(config, "cell", kind),
         "parameters": parameters, "layers": layers(config), "heads": getattr(config, "heads", int(bool(attention))),
         "kind": "published" if id.startswith("cache/") else "run", "modified": weights.stat().st_mtime,
-        "metrics": metrics, "views": [*views, *["training"] * metrics], "example": EXAMPLES[family][0],
-        "example2": EXAMPLES[family][1] or None,
+        "metrics": metrics, "views": [*views, *["training"] * metrics], "example": example,
+        "example2": second,
     }  # fmt: skip
 
 

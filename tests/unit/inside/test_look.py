@@ -37,7 +37,7 @@ def test_next_token_and_surprisal_are_the_models(open_model, name):
     close(torch.tensor([t["p"] for t in found["top"]]), likely[order[:64]])
     table = writer.next(TEXT, top=3)
     assert [c.id for c in table] == [t["id"] for t in found["top"][:3]]
-    words = vocabulary(writer.tokenizer, writer.model.config.vocab)
+    words = vocabulary(writer)
     assert [t["text"] for t in found["top"]] == [words[t["id"]] for t in found["top"]]
 
 
