@@ -74,7 +74,7 @@ def test_predict_captions_a_folder_and_loses_nothing(tmp_path):
     said = works("predict", "runs/cap", str(tmp_path / "some"), "--json", "--device=cpu")
     first, second = (json.loads(line) for line in said.lines)
     assert first == {"file": str(tmp_path / "some" / "a.png"), "caption": ""} and "red" in second["caption"]
-    assert "no caption" in said.err
+    assert "no answer" in said.err
     (tmp_path / "empty").mkdir()
     assert "holds no images" in regard("predict", "runs/cap", str(tmp_path / "empty"), "--device=cpu").err
 

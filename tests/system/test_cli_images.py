@@ -82,7 +82,7 @@ def test_another_table_is_read_by_the_column_it_was_trained_on(place):
 
 def test_evaluate_scores_what_was_held_out_or_a_folder(place):
     own = json.loads(works("evaluate", "runs/vit", "--json", "--device=cpu").out)
-    assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own validation images"
+    assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own validation set"
     said = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
     assert "120 images" in said.out and "baseline     50.00%" in said.out and "skipped 1" in said.err
     assert (place / "sure.png").is_file()
@@ -95,7 +95,7 @@ def test_predict_labels_a_folder(place):
         rows = list(csv.DictReader(file))
     assert len(rows) == 61 and list(rows[0]) == ["file", "label", "probability_across", "probability_upright"]
     (broken,) = [row for row in rows if row["file"].endswith("broken.png")]
-    assert broken["label"] == "" and "no label" in said.err
+    assert broken["label"] == "" and "no answer" in said.err
     assert sum(row["label"] == "across" for row in rows) == 60
     lines = works("predict", "runs/vit", "photos/across/1.png", "--json", "--device=cpu").lines
     assert json.loads(lines[0])["label"] == "across"

@@ -93,7 +93,7 @@ def test_scores_stand_beside_a_bag_of_words(place):
     assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ predicted" in told and "ECE" in told
     assert (place / "sure.png").stat().st_size > 1000
     said = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
-    assert "178 of them it was trained on; the score flatters" in said.err
+    assert "178 of them are in its training data; the score is too high" in said.err
     assert "flatters" not in works("evaluate", "runs/sent").err
     found = json.loads(said.out)
     assert found["accuracy"] == found["macro_f1"] == 1.0 and found["confusion"] == [[100, 0], [0, 100]]
@@ -133,7 +133,7 @@ def test_other_files_are_scored_by_the_columns_of_training(place, name):
     lines = [json.dumps(dict(zip(head, row, strict=True))) for row in rows]
     tabs = [line.replace(",", "\t") for line in table]
     (place / name).write_text("\n".join({"jsonl": lines, "tsv": tabs, "csv": table}[name.split(".")[-1]]) + "\n")
-    assert "12 examples" in works("evaluate", "runs/urteil", f"--data={name}").out
+    assert "12 texts" in works("evaluate", "runs/urteil", f"--data={name}").out
 
 
 def test_a_transformer_and_a_plain_rnn_stand_side_by_side(place):
@@ -151,7 +151,7 @@ def test_an_encoder_is_fine_tuned_to_pairs(place):
     assert 'regard classify runs/pair "…" "…"' in said.err
     assert works("classify", "runs/pair", "the film was good", "a good film").out.splitlines()[0] == "same"
     assert works("classify", "runs/pair", "the film was good", "a good cast").out.splitlines()[0] == "other"
-    assert "trained on pairs; it wants two texts" in regard("classify", "runs/pair", "one").err
+    assert "trained on pairs; expected two texts" in regard("classify", "runs/pair", "one").err
     assert "trained on single texts" in regard("classify", "runs/sent", "one", "two").err
 
 
@@ -176,7 +176,7 @@ def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
     right = json.loads(works("evaluate", "runs/features", "--data=reviews.csv", "--json").out)["accuracy"]
     assert metric["first"] == pytest.approx(100 * right) and metric["second"] == 100.0 and found["examples"] == 200
     told = works("compare", "runs/sent", "runs/sent").out
-    assert "on 22 examples: its own held-out examples" in told and "score the same accuracy" in told
+    assert "on 22 texts of its own validation set" in told and "score the same accuracy" in told
     said = regard("finetune", "enc", "classify", "--data=reviews.csv", "--probe", "--lora")
     assert said.code == 2 and "--probe goes without --lora" in said.err
 
@@ -264,7 +264,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("evaluate runs/sent --data=unseen.csv", "unseen.csv line 3: the label 'mixed' is not among those trained on"),
         ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name ends in"),
         ("classify runs/sent", "Missing argument"),
-        ("tag runs/sent hello", "is no tagger"),
+        ("tag runs/sent hello", "regard tag is not for runs/sent"),
         ("predict runs/sent new2.csv --text=body", "no column 'body'"),
         ("predict runs/sent new2.csv --out=new2.csv", "new2.csv is the file that is read; name another one"),
         ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is that the column?"),

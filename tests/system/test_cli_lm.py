@@ -159,7 +159,7 @@ def test_summaries_are_asked_for_as_they_were_taught(place):
     assert json.loads((place / "runs/s/regard.json").read_text())["template"].startswith("Summarise")
     assert works("summarise", "runs/s", typed="say hat").out.strip() == "ahoy!"
     told = works("evaluate", "runs/s", "--data=my.jsonl").out
-    assert "its answers: ROUGE-L 100.0" in told and "the first sentence of each text instead: ROUGE-L 0.0" in told
+    assert "its answers: ROUGE-L 100.0" in told and "baseline, the first sentence of each text: ROUGE-L 0.0" in told
     (place / "in.txt").write_text("say cat\nsay fog\n")
     works("predict", "runs/s", "in.txt", "--out=out.txt")
     assert (place / "out.txt").read_text() == "ahoy!\nahoy!\n"
@@ -189,7 +189,7 @@ def test_evaluate_does_not_count_the_first_token(place):
 
 
 def test_compare_requires_a_text(place):
-    assert "regard compare runs/x runs/c --data FILE" in regard("compare", "runs/x", "runs/c").err
+    assert "compared by a text both read; add: --data FILE" in regard("compare", "runs/x", "runs/c").err
 
 
 def test_bits_cover_a_text_longer_than_the_context(place):
@@ -219,7 +219,7 @@ def test_next_word_ignores_the_bos_token(place, monkeypatch):
 def test_info_describes_a_gguf_file(place):
     write_gguf(Path("m.gguf"), tiny_llama())
     summary = works("info", "m.gguf").out
-    assert "a llama to lm" in summary and "regard evaluate m.gguf --data FILE" in summary
+    assert "a llama to continue text" in summary and "regard evaluate m.gguf --data FILE" in summary
     works("evaluate", "m.gguf", "--data=my.txt", "--context=32")
     assert "scored on my.txt" in works("info", "m.gguf").out
 
@@ -329,7 +329,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
         ("finetune runs/x lm --data=broken.jsonl --name=e", "line 2"),
         ("generate runs/x hello --stream --n=2", "--stream shows one text"),
         ("generate runs/nope hello", "no run or model folder"),
-        ("translate runs/x hello", "does not translate"),
+        ("translate runs/x hello", "regard translate is not for runs/x, a model to continue text"),
         ("next runs/x hello --temperature=0", "above 0"),
         ("next runs/x hello --lens --surprisal", "not both"),
         ("export runs/x --to=onnxx", "no format"),

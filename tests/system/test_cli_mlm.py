@@ -80,7 +80,7 @@ def test_evaluate_says_what_training_said(place):
     assert found["masked_accuracy"] == pytest.approx(last["masked_accuracy"])
     (place / "test.txt").write_text("\n\n".join(documents(20)))
     told = works("evaluate", "runs/x", "--data=test.txt").out
-    assert "masked accuracy" in told and "15% of the tokens hidden" in told
+    assert "masked accuracy" in told and "15% of the tokens masked" in told
     assert "scored on test.txt" in works("info", "runs/x").out
 
 

@@ -129,8 +129,8 @@ def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
     assert found["accuracy"] > 0.9 and found["series"] == 12 and 0.5 < found["majority"] < 0.7
     assert (place / "sure.png").is_file() and "nearest" in found and "ece" in found
     said = works("evaluate", "runs/s", "--data=curves.csv")
-    assert "120 series" in said.out and "balanced" in said.out and "beside it" in said.out
-    assert "a series to series" in works("info", "runs/s").out
+    assert "120 series" in said.out and "balanced" in said.out and "baselines" in said.out
+    assert "a series to classify series" in works("info", "runs/s").out
 
 
 def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
@@ -198,8 +198,8 @@ def test_parts_of_a_cross_validation_share_a_row(place):
         (("train", "series", "--data=curves.csv", "--label=kind", "--steps=1"), "no labels in a column 'kind'; name"),
         (("train", "forecast", "--data=prices.csv", "--horizon=500", "--steps=1"), "one window takes"),
         (("train", "forecast", "--data=prices.csv", "--target=open", "--steps=1"), "no column 'open'"),
-        (("forecast", "runs/s"), "runs/s is no forecaster"),
-        (("classify", "runs/f", "curve.csv"), "runs/f is no classifier"),
+        (("forecast", "runs/s"), "regard forecast is not for runs/s, a model to classify series"),
+        (("classify", "runs/f", "curve.csv"), "regard classify is not for runs/f, a model to forecast"),
         (("finetune", "runs/f", "series", "--data=curves.csv"), "is not a model of series"),
         (("evaluate", "runs/s", "--data=prices.csv"), "which column is the value"),
         (

@@ -118,7 +118,7 @@ def test_a_folder_becomes_a_table(tmp_path):
 
 
 def test_info_dry_run_and_bad_words():
-    assert "a sound_classifier to audio" in works("info", "runs/tones").out
+    assert "a sound_classifier to classify audio" in works("info", "runs/tones").out
     said = works("train", "audio", "--data=clips", "--dry-run", "--device=cpu")
     assert "samples per step: 32" in said.out
     for words, message in (
@@ -126,8 +126,14 @@ def test_info_dry_run_and_bad_words():
         (("train", "audio", "--data=clips", "--arch=vit"), "no architecture 'vit'"),
         (("train", "audio", "--data=clips", "--text=x"), "--text: not for the task audio"),
         (("transcribe", "runs/tones", "clips/low/1.wav"), "type: regard classify runs/tones clip.wav"),
-        (("translate", "whisper", "hello"), "does not translate; type: regard transcribe whisper clip.wav"),
-        (("generate", "runs/tones", "hello"), "is no language model; type: regard classify runs/tones clip.wav"),
+        (
+            ("translate", "whisper", "hello"),
+            "not for whisper, a model to transcribe speech; type: regard transcribe whisper clip.wav",
+        ),
+        (
+            ("generate", "runs/tones", "hello"),
+            "not for runs/tones, a model to classify audio; type: regard classify runs/tones clip.wav",
+        ),
         (("train", "audio", "--data=fsdd"), "REGARD_DATA"),
     ):
         said = regard(*words)

@@ -171,7 +171,7 @@ IMAGES = [
     *bugs(
         "evaluate.captions",
         ("a word said thrice counts thrice", "angle", "min(x, theirs[gram])", "x", CIDER),
-        ("every word tells as much", "cider", "images - math.log(max(1, seen[gram]))", "1.0", CIDER),
-        ("lengths do not matter", "cider", "-(apart**2)", "-0 * (apart**2)", CIDER),
+        ("every word tells as much", "ciders", "images - math.log(max(1, seen[gram]))", "1.0", CIDER),
+        ("lengths do not matter", "ciders", "-(apart**2)", "-0 * (apart**2)", CIDER),
     ),
 ]

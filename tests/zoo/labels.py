@@ -56,7 +56,7 @@ LABELS = [
         "tasks.classify",
         (
             "a probe moves the encoder",
-            "Classify.build",
+            "Labels.build",
             "model.requires_grad_(False).classifier",
             "model.classifier",
             PROBE,
@@ -71,13 +71,13 @@ LABELS = [
         (
             "an entity found counts once",
             "counted",
-            "return 2 * len(there & made)",
-            "return len(there & made)",
+            "return 2 * len(there & found)",
+            "return len(there & found)",
             f"{COMPARE}::test_counts_of_texts_add_up_to_the_score_of_all",
         ),
         (
             "systems are drawn apart",
-            "compare_ratios",
+            "compare_sums",
             "ratio(a[drawn], under_a[drawn])",
             "ratio(a[drawn[::-1]], under_a[drawn])",
             f"{COMPARE}::test_the_same_parts_are_drawn_for_both",

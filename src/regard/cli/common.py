@@ -1,12 +1,14 @@
 """What the verbs share: flags that stand anywhere, help in groups, options with one meaning, results and remarks."""
 
+import csv
+import io
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -16,6 +18,10 @@ from regard.errors import ConfigError
 from regard.output import STDOUT, is_stdout, open_text
 from regard.ticks import Console
 
+if TYPE_CHECKING:
+    from regard.tasks.use import Predictions
+
+SPACES = dict.fromkeys(map(ord, "\t\n\r"), " ")  # what no cell of a TSV can hold
 ANYWHERE = {"-q": "-q", "--quiet": "-q", "-v": "-v", "--verbose": "-v"}
 
 
@@ -23,11 +29,11 @@ def flags_first(args: Sequence[str]) -> list[str]:
     """`regard train … -q` means `regard -q train …`; what follows `--` is left alone."""
     args = list(args)
     end = args.index("--") if "--" in args else len(args)
-    found = sorted({ANYWHERE[a] for a in args[:end] if a in ANYWHERE})
-    return found + [a for a in args[:end] if a not in ANYWHERE] + args[end:]
+    flags = sorted({ANYWHERE[a] for a in args[:end] if a in ANYWHERE})
+    return flags + [a for a in args[:end] if a not in ANYWHERE] + args[end:]
 
 
-TYPED = ("TEXT", "PROMPT", "MESSAGE", "THING", "SECOND", "COLUMN")  # what holds words, by the name the help gives it
+TYPED = ("TEXT", "PROMPT", "MESSAGE", "INPUT", "SECOND", "COLUMN")  # what holds words, by the name the help gives it
 SURROGATES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
 
 
@@ -73,30 +79,27 @@ class Group(TyperGroup):
 
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]
+Encoder = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A BERT: a model folder, or a name (regard model list).", show_default=False),
+]
 Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 SEED: dict[str, Any] = dict(metavar="N", min=0, max=MAX_SEED)  # of an option; its help is the verb's own
 Beam = Annotated[int, typer.Option(metavar="N", min=1, help="Beams of the search; 1 is greedy.")]
 
 
-USES = {  # what one does with a model, by the kind of its predictor
-    "Translator": 'translate {} "…"',
-    "Writer": 'generate {} "…"',
-    "Embedder": 'similar {} "…" --in FILE',
-    "Filler": 'fill {} "… [MASK] …"',
-    "Classifier": 'classify {} "…"',
-    "Tagger": 'tag {} "…"',
-    "ImageClassifier": "classify {} picture.png",
-    "ImageCaptioner": "caption {} picture.png",
-    "RowClassifier": 'classify {} "column=value, …"',
-    "ClipClassifier": "classify {} clip.wav",
-    "Transcriber": "transcribe {} clip.wav",
-}
+def open_for(verb: str, run: str, device: str, int8: bool = False) -> tuple[Any, Any]:
+    """The task and the predictor of a model that `regard VERB` is for; the error for another says what it is for."""
+    from regard.tasks.load import open_model
+    from regard.tasks.registry import TASKS
 
-
-def another(run: str, model: object, wanted: str) -> ConfigError:
-    """The error for a model that is not what a verb wants, with what can be done with it."""
-    return ConfigError(f"{run} {wanted}; type: regard {USES.get(type(model).__name__, 'info {}').format(run)}")
+    task, model = open_model(run, pick_device(device), int8)
+    if verb in task.verbs:
+        return task, model
+    use = f"regard {verb} is not for {run}, a model to {task.purpose}; type: regard {task.card.use.format(run)}"
+    examples = [t.examples[0].split(" #")[0].rstrip() for t in TASKS.values() if verb in t.verbs and t.examples]
+    raise ConfigError(use + (f"; or train one: {examples[0]}" if examples else ""))
 
 
 def pick_device(name: str) -> str:
@@ -129,15 +132,50 @@ def show_line(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
-def write_lines(lines: Iterable[str], out: Path | None, flags: Console, unit: str = "lines", total: int = 0) -> None:
-    """Lines of text to the file a user named, or to stdout; `total` of `unit` are expected, for who waits for it."""
+def write_lines(lines: Iterable[str], out: Path | None, console: Console, unit: str = "lines", total: int = 0) -> None:
+    """Lines of text to the file a user named, or to stdout; `total` of `unit` are expected, for the progress line."""
     path = out or Path(STDOUT)
     if is_stdout(path):
         sys.stdout.writelines(lines)
         return
-    with open_text(path) as file, flags.progress(unit, total):
+    with open_text(path) as file, console.progress(unit, total):
         file.writelines(lines)
-    flags.say(f"wrote {path}")
+    console.say(f"wrote {path}")
+
+
+def write_rows(predictions: "Predictions", out: Path | None, json: bool, console: Console) -> None:
+    """Rows as JSON, as the lines of their task, as TSV or as CSV; to a file, or to stdout."""
+    ending = out.suffix.lower() if out else ""
+    form: Callable[[dict[str, Any]], str]
+    header = False
+    if json or ending == ".jsonl":
+        form = to_json_line
+    elif predictions.line is not None:
+        form = predictions.line
+    else:
+        form, header = (to_tsv if ending == ".tsv" else to_csv), True
+
+    def lines() -> Iterator[str]:
+        for number, row in enumerate(predictions.rows):
+            if header and not number:
+                yield form(dict(zip(row, row, strict=True))) + "\n"
+            yield form(row) + "\n"
+
+    write_lines(lines(), out, console, predictions.unit, predictions.total)
+
+
+def to_json_line(row: dict[str, Any]) -> str:
+    return json.dumps(row, ensure_ascii=False)
+
+
+def to_tsv(row: dict[str, Any]) -> str:
+    return "\t".join(str(cell).translate(SPACES) for cell in row.values())
+
+
+def to_csv(row: dict[str, Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(row.values())
+    return line.getvalue()
 
 
 def visible(piece: str) -> str:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.common import Json, Run, show
-from regard.cli.jobs import to_score
 from regard.jsonfile import group, read_json_if_any, read_json_lines
 from regard.words import table
 
@@ -14,7 +13,6 @@ TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "bat
         "precision", "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
-DOES = {"image": "classify images", "table": "classify rows", "caption": "caption images"}
 HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on beside the text
 
 
@@ -30,6 +28,7 @@ def info(run: Run, json: Json = False) -> None:
     """
     from regard.models.fetched import resolve
     from regard.tasks.jobs import PLAN
+    from regard.tasks.registry import TASKS
 
     folder = resolve(run)
     if (folder / PLAN).is_file():
@@ -56,8 +55,9 @@ def info(run: Run, json: Json = False) -> None:
         print(_indented([(k, f"{v:.4g}") for k, v in values if isinstance(v, float) and v]))
         if "signature" in score:
             print(f"  {score['signature']}")
-    if not found["scores"] and found["task"] != "embed":
-        print(f"\nnot scored on a test set yet; type: {to_score(run, found['task'], found['data'])}")
+    task = TASKS[found["task"]]
+    if not found["scores"] and task.scored:
+        print(f"\nnot scored on a test set yet; type: {task.how_to_score(run, found['data'])}")
 
 
 def several(folder: Path, json: bool) -> None:
@@ -82,9 +82,9 @@ def describe(folder: Path) -> dict[str, Any]:
     """Everything `info` tells, as plain values."""
     from regard.explain.cost import parameters_by_part
     from regard.models import model_type, outline
-    from regard.models.bert import BertConfig
     from regard.models.published import check_fit, read_config
     from regard.models.published.weights import read_shapes, weight_files
+    from regard.tasks.load import task_of
     from regard.tasks.plan import read_run
 
     if (folder / "config.json").is_file() or not (folder / "run.json").is_file():
@@ -94,7 +94,7 @@ def describe(folder: Path) -> dict[str, Any]:
     weights = any(path.exists() for path in weight_files(folder))
     model = check_fit(config, read_shapes(folder), str(folder)) if weights else outline(config)
     run, card = (read_json_if_any(folder / name) for name in ("run.json", "regard.json"))
-    task = str(run.get("task") or card.get("task") or ("embed" if isinstance(config, BertConfig) else "translate"))
+    task = task_of(config, run if "task" in run else card, folder)
     data = {k: v for k, v in group(run, "data").items() if v not in ("", 0, 0.0, None)}
     unused = "batch" if "vocab" in group(run, "data") else "tokens"  # text is counted in tokens, all else in samples
     training = {k: run[k] for k in TOLD if run.get(k) and k != unused} | {
@@ -102,9 +102,9 @@ def describe(folder: Path) -> dict[str, Any]:
         "schedule": _flat(group(run, "schedule")),
     }
     return {
-        "what": f"a {model_type(config)} to {DOES.get(task, task)}",
+        "what": f"a {model_type(config)} to {task.purpose}",
         "folder": str(folder),
-        "task": task,
+        "task": task.name,
         "parameters": parameters_by_part(model),
         "model": vars(config),
         "data": data,

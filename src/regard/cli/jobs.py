@@ -176,12 +176,5 @@ def report(results: dict[str, Any], json: bool, flags: Console) -> None:
     task = get(known["task"])
     use = task.answering if about.get("template") and task.answering else task.card.use
     used = use.format(best)
-    judged = f"\n  {to_score(best, task.name, known['data'])}" if task.scored else ""
+    judged = f"\n  {task.how_to_score(best, known['data'])}" if task.scored else ""
     flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
-
-
-def to_score(run: str, task: str, data: dict[str, Any]) -> str:
-    """The line that scores a run; one without held-out files, as a model that was fetched, wants yours."""
-    own = data.get("name") or data.get("valid_source") or (data and task != "translate")
-    files = " --source FILE --target FILE" if task == "translate" else " --data FILE"
-    return f"regard evaluate {run}" + ("" if own else files)

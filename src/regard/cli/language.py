@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Device, Json, another, pick_device, show, show_line, visible
-from regard.cli.translate import read_stdin
+from regard.cli.common import SEED, Device, Json, open_for, show, show_line, visible
+from regard.cli.translate import read_stdin, typed_lines
 from regard.errors import ConfigError
 from regard.ticks import Console
 from regard.words import table
@@ -99,7 +99,7 @@ def generate(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
     )  # fmt: skip
-    writer = open_writer(model, device, int8)
+    _, writer = open_for("generate", model, device, int8)
     say_if_cut(writer, prompts, max_tokens, ctx.obj)
     if stream:
         print(prompts[0], end="", flush=True)
@@ -161,7 +161,7 @@ def next_(
         raise ConfigError("--surprisal or --lens, not both")
     if temperature == 0:
         raise ConfigError("a temperature of 0 leaves one token, the first of the table; type a number above 0")
-    writer = open_writer(model, device, int8)
+    _, writer = open_for("next", model, device, int8)
     if surprisal:
         found = writer.surprisal(text)
         rows = [
@@ -236,7 +236,7 @@ def chat(
     """
     from regard.data.records import render
 
-    writer = open_writer(model, device, int8)
+    _, writer = open_for("chat", model, device, int8)
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
@@ -274,23 +274,13 @@ def summarise(
       regard finetune smollm2-135m summarise --data pairs.jsonl --name s
       regard summarise runs/s < article.txt
     """
-    writer = open_writer(model, device)
+    _, writer = open_for("summarise", model, device)
     texts = list(text or ["\n".join(read_stdin())])
     say_if_cut(writer, writer.asked(texts), max_tokens, ctx.obj, special=bool(writer.template))
     for source, short in zip(
         texts, writer.answer(texts, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed), strict=True
     ):
         show_line({"text": source, "summary": short}) if json else print(short)
-
-
-def open_writer(model: str, device: str, int8: bool = False) -> "Writer":
-    from regard.predictors import Writer
-    from regard.tasks.load import load
-
-    found = load(model, device=pick_device(device), int8=int8)
-    if not isinstance(found, Writer):
-        raise another(model, found, "is no language model")
-    return found
 
 
 def stops(given: list[str] | None) -> tuple[str, ...]:
@@ -311,14 +301,7 @@ def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Con
             )
 
 
-def _asked(flags: Console) -> Iterator[str]:
-    if not sys.stdin.isatty():
-        yield from (line for line in read_stdin() if line.strip())
-        return
-    flags.say("Say something; an empty line ends.")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line.strip():
-            return
-        yield line.strip()
+def _asked(console: Console) -> Iterator[str]:
+    if sys.stdin.isatty():
+        return typed_lines(console, "Say something; an empty line ends.")
+    return (line for line in read_stdin() if line.strip())

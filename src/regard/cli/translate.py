@@ -1,43 +1,21 @@
-"""`regard translate`, `predict`, `tokens`: a trained model at work."""
+"""`regard translate`: sentences, lines or what is typed, with scores and alignments on request."""
 
-import itertools
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.classes import write_rows
-from regard.cli.common import (
-    SEED,
-    Beam,
-    Device,
-    Json,
-    Run,
-    another,
-    names_file,
-    pick_device,
-    show,
-    show_line,
-    visible,
-    write_lines,
-)
+from regard.cli.common import SEED, Beam, Device, Json, Run, names_file, open_for, show_line
+from regard.cli.evaluate import LengthPenalty
 from regard.errors import ConfigError, DataError
-from regard.output import check_output
 from regard.ticks import Console
-from regard.words import table
 
 if TYPE_CHECKING:
     from regard.explain.alignment import Alignment
-    from regard.predictors import Hypothesis, Translator
-
-CHUNK = 512  # sentences read before the first is translated: enough to batch by length, few enough to flow
-
-LengthPenalty = Annotated[
-    float, typer.Option(metavar="X", help="Above 0 favours longer translations (Wu et al. 2016).")
-]
+    from regard.predictors import Translator
+    from regard.predictors.translator import Hypotheses
 
 
 def translate(
@@ -54,11 +32,9 @@ def translate(
     scores: Annotated[bool, typer.Option("--scores", help="Show the score the search ranks by.")] = False,
     length_penalty: LengthPenalty = 0.6,
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="Make the translation begin with these words.")] = "",
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Draw a translation by chance instead of searching.")
-    ] = False,
+    sample: Annotated[bool, typer.Option("--sample", help="Sample a translation instead of searching.")] = False,
     temperature: Annotated[float, typer.Option(metavar="X", min=0.01, help="With --sample: below 1 is tamer.")] = 1.0,
-    seed: Annotated[int, typer.Option(**SEED, help="With --sample: the same seed draws the same.")] = 0,
+    seed: Annotated[int, typer.Option(**SEED, help="With --sample: the same seed gives the same.")] = 0,
     alignment: Annotated[
         bool, typer.Option("--alignment", help="Show which source words were looked at, in per cent.")
     ] = False,
@@ -98,37 +74,37 @@ def translate(
 
         check_picture(picture)
     if (given or picture) and len(text or []) != 1:
-        raise ConfigError("--given and --picture want exactly one sentence on the command line")
+        raise ConfigError("--given and --picture need exactly one sentence on the command line")
     if heads and not (picture or json):
         raise ConfigError("--heads shows every head in a picture or as JSON; add --picture heads.png or --json")
     if sample and (n_best > 1 or prefix):
-        raise ConfigError("--sample draws one free translation; leave out --n-best and --prefix")
+        raise ConfigError("--sample gives one random translation; leave out --n-best and --prefix")
     if not sample and (temperature != 1.0 or seed):
-        raise ConfigError("--temperature and --seed are for drawing a translation; add --sample")
-    translator = open_translator(run, device)
-    search: dict[str, Any] = dict(beam=beam, n_best=n_best, length_penalty=length_penalty)
+        raise ConfigError("--temperature and --seed are for sampling; add --sample")
+    _, translator = open_for("translate", run, device)
     if sample:
-        search = dict(temperature=temperature, seed=seed)
-    answer = Answer(
+        options: dict[str, Any] = dict(sampled=True, temperature=temperature, seed=seed)
+    else:
+        options = dict(beam=beam, n_best=n_best, length_penalty=length_penalty, prefix=prefix or None)
+    output = Output(
         translator=translator,
-        search=search,
-        prefix=prefix,
+        options=options,
         scores=scores or n_best > 1,
         numbered=n_best > 1,
         look=Looking(translator, layer, head, heads, picture) if alignment or picture or given or heads else None,
         json=json,
     )
     if given:
-        answer.given(text[0] if text else "", given)
+        output.given(text[0] if text else "", given)
     elif text:
         for name in text:
             if names_file(name):
                 ctx.obj.say(f"{name} is read as a sentence; to translate the file: regard translate {run} < {name}")
-        answer.read(text)
+        output.read(text)
     elif sys.stdin.isatty():
-        answer.read(_typed(ctx.obj))
+        output.read(typed_lines(ctx.obj, "Type a sentence; an empty line ends."))
     else:
-        answer.pipe(read_stdin())
+        output.pipe(read_stdin())
 
 
 @dataclass(frozen=True)
@@ -161,24 +137,23 @@ class Looking:
         print(f"drew {path}", file=sys.stderr)
 
     def as_dict(self, text: str, target: str) -> dict[str, Any]:
-        found: dict[str, Any] = {"alignment": self.words(text, target).to_dict()}
+        values: dict[str, Any] = {"alignment": self.words(text, target).to_dict()}
         if self.heads:
             seen, piece = self.translator.attention(text, target), self.translator.tokenizer.piece
-            found["attention"] = {
+            values["attention"] = {
                 "source": [piece(i) for i in seen.source],
                 "target": [piece(i) for i in seen.target],
                 "weights": seen.weights.round(4).tolist(),  # layers, heads, target pieces, source pieces
             }
-        return found
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Output:
     """How translations are shown: for reading, for a pipe, or as JSON."""
 
     translator: "Translator"
-    search: dict[str, Any]
-    prefix: str
+    options: dict[str, Any]  # of `Translator.predict`
     scores: bool
     numbered: bool
     look: Looking | None
@@ -186,33 +161,40 @@ class Answer:
 
     def read(self, texts: Iterable[str]) -> None:
         """Answer one by one, for a person."""
-        for number, text in enumerate(texts, 1):
-            found = translations(self.translator, [text], self.search, self.prefix, first=number)[0]
+        for number, text in enumerate(texts):
+            (answer,) = self.translator.predict([text], first=number, **self.options)
             if self.json:
-                show_line(self._as_dict(text, found))
+                show_line(self._as_dict(text, answer))
             else:
-                for hypothesis in found:
-                    print(f"{hypothesis.score:8.3f}  {hypothesis.text}" if self.scores else hypothesis.text)
-            if self.look and found:
-                self._show_alignment(self.look, text, found[0].text)
+                for h in answer.candidates:
+                    print(f"{h.score:8.3f}  {h.text}" if self.scores else h.text)
+            if self.look and answer.candidates:
+                self._show_alignment(self.look, text, answer.text)
 
     def pipe(self, lines: Iterable[str]) -> None:
-        """Answer in batches, one line (or n-best lines, numbered) for each line read."""
-        for start, chunk in _chunks(lines, CHUNK):
-            answers = translations(self.translator, chunk, self.search, self.prefix, first=start)
-            for number, (text, found) in enumerate(zip(chunk, answers, strict=True), start):
-                if self.json:
-                    show_line(self._as_dict(text, found))
-                    continue
-                for hypothesis in found or [None]:
-                    columns = [str(number)] if self.numbered else []
-                    columns.append(hypothesis.text if hypothesis else "")
-                    if self.scores:
-                        columns.append(f"{hypothesis.score:.4f}" if hypothesis else "")
-                    if self.look:
-                        columns.append(self.look.words(text, hypothesis.text).pharaoh() if hypothesis else "")
-                    print("\t".join(columns))
-            sys.stdout.flush()
+        """One line (or n-best lines, numbered) for each line read."""
+        texts: list[str] = []
+
+        def kept() -> Iterator[str]:
+            for line in lines:
+                texts.append(line)
+                yield line
+
+        for number, answer in enumerate(self.translator.predict(kept(), **self.options), 1):
+            text = texts.pop(0)
+            if self.json:
+                show_line(self._as_dict(text, answer))
+                continue
+            for h in answer.candidates or [None]:
+                columns = [str(number)] if self.numbered else []
+                columns.append(h.text if h else "")
+                if self.scores:
+                    columns.append(f"{h.score:.4f}" if h else "")
+                if self.look:
+                    columns.append(self.look.words(text, h.text).pharaoh() if h else "")
+                print("\t".join(columns))
+            if not texts:  # the next are not translated yet
+                sys.stdout.flush()
 
     def given(self, text: str, target: str) -> None:
         """Score and align a translation somebody else made."""
@@ -224,9 +206,9 @@ class Answer:
             print(f"{score:8.3f}  {target}")
         self._show_alignment(self.look, text, target)
 
-    def _as_dict(self, text: str, found: "list[Hypothesis]") -> dict[str, Any]:
-        best = [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in found]
-        extra = self.look.as_dict(text, found[0].text) if self.look and found else {}
+    def _as_dict(self, text: str, answer: "Hypotheses") -> dict[str, Any]:
+        best = [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in answer.candidates]
+        extra = self.look.as_dict(text, answer.text) if self.look and best else {}
         return {"source": text, "translations": best, **extra}
 
     def _show_alignment(self, look: Looking, text: str, target: str) -> None:
@@ -235,190 +217,6 @@ class Answer:
             print(f"\n{words.table()}\n\n{words.pharaoh()}")
         if look.picture:
             look.draw(text, target)
-
-
-def predict(
-    ctx: typer.Context,
-    run: Run,
-    file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A text file, one example a line, or a table, .gz too; for images and sounds a folder, or one.",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write here instead of stdout.", show_default="stdout")
-    ] = None,
-    text: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Of a table: the column of the text.", show_default="as in training")
-    ] = "",
-    second: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column of the second text.", show_default="as in training")
-    ] = "",
-    beam: Beam = 5,
-    length_penalty: LengthPenalty = 0.6,
-    json: Json = False,
-    device: Device = "auto",
-) -> None:
-    """Run a model over a file, whatever its task.
-
-    Line i of the output belongs to line i of the file. The output file appears when it is complete, never half-written.
-
-    \b
-    Examples:
-      regard predict runs/demo in.txt --out out.txt
-      regard predict runs/demo in.txt.gz --json > out.jsonl
-      regard predict runs/sent new.csv --out scored.csv
-
-    A classifier reads a table (CSV, TSV, JSONL, Parquet, Arrow) and adds label and probabilities after the other
-    columns. One of images writes a table: file, label, probabilities; one of series: id, label, probabilities. A
-    forecaster writes the next rows.
-    """
-    from regard.data.pairs import read_lines
-    from regard.predictors import (
-        Embedder,
-        ForecastPredictor,
-        ImageCaptioner,
-        Labeller,
-        SeriesClassifier,
-        Transcriber,
-        Writer,
-    )
-    from regard.tasks.base import Task
-    from regard.tasks.load import open_model
-    from regard.tasks.use import Options
-
-    flags: Console = ctx.obj
-    if out is not None:
-        check_output(out, file)
-    lines = read_lines(file)
-    task, model = open_model(run, device=pick_device(device))
-    if type(task).predictions is not Task.predictions:
-        from regard.models.fetched import resolve
-
-        options = Options(text=text, second=second, beam=beam)
-        made = task.predictions(model, resolve(run), file, options, flags)
-        write_rows(made.rows, out, json, flags, made.unit, made.total)
-        return
-    if isinstance(model, ImageCaptioner):
-        from regard.cli.captions import predict_captions
-
-        predict_captions(model, file, out, beam, json, flags)
-        return
-    if isinstance(model, SeriesClassifier):
-        from regard.cli.series import predict_series
-
-        predict_series(model, file, second, out, json, flags)
-        return
-    if isinstance(model, ForecastPredictor):
-        from regard.cli.series import predict_rows
-
-        predict_rows(model, file, out, json, flags)
-        return
-    if isinstance(model, Transcriber):
-        from regard.cli.sounds import predict_clips
-
-        predict_clips(model, file, out, beam, json, flags)
-        return
-    if isinstance(model, Labeller):
-        from regard.cli.labels import predict_labels
-
-        predict_labels(model, run, file, out, text, second, json, flags)
-        return
-    if isinstance(model, Embedder):
-        raise ConfigError(
-            f"{run} turns texts into vectors (regard embed {run} {file} --out vectors.npy); for answers fine-tune it "
-            f"first: regard finetune {run} classify …"
-        )
-    how = dict(beam=beam, n_best=1, length_penalty=length_penalty)
-
-    def answers() -> Iterator[str]:
-        import json as jsonlib
-
-        for start, chunk in _chunks(lines, CHUNK):
-            if isinstance(model, Writer):  # greedy, and one line each: line i belongs to line i
-                made = iter(model.answer([text for text in chunk if text.strip()], temperature=0.0, stop=("\n",)))
-                found = [" ".join(next(made).split()) if text.strip() else "" for text in chunk]
-            else:
-                found = [best[0].text if best else "" for best in translations(model, chunk, how, first=start)]
-            for text, best in zip(chunk, found, strict=True):
-                yield jsonlib.dumps({"source": text, "text": best}, ensure_ascii=False) if json else best
-
-    write_lines((line + "\n" for line in answers()), out, flags)
-
-
-def tokens(
-    run: Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Some text.", show_default=False)],
-    sentences: Annotated[
-        bool,
-        typer.Option("--sentences", help="Of a BERT: two sentences, as lectures number them and as the model does."),
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Show the pieces, ids and positions of a text.
-
-    \b
-    Examples:
-      regard tokens runs/demo "some text"
-      regard tokens runs/demo "some text" --json
-      regard tokens minilm "Be alert! BERT will hurt!" --sentences
-    """
-    from regard.cli.features import show_pieces
-    from regard.data.pairs import clean
-    from regard.data.tokenizers import load
-    from regard.data.tokenizers.wordpiece import WordPiece
-    from regard.models.fetched import resolve
-
-    pieces = load(resolve(run))
-    if isinstance(pieces, WordPiece):
-        show_pieces(pieces, text, sentences, json)
-        return
-    if sentences:
-        raise ConfigError(f"--sentences is for BERT, whose texts come in pairs; {run} is none; leave it out")
-    translates = hasattr(pieces, "encode_targets")  # a translator reads tidied lines, and an end mark after them
-    ids = [*pieces.encode_batch([clean(text)])[0], pieces.eos] if translates else pieces.encode(text)
-    if json:
-        show([{"position": i, "piece": pieces.piece(n), "id": n} for i, n in enumerate(ids)])
-        return
-    shown = [pieces.piece(n) if translates else visible(pieces.piece(n)) for n in ids]
-    rows = [("POSITION", "PIECE", "ID"), *((str(i), shown[i], str(n)) for i, n in enumerate(ids))]
-    print(table(rows, right=[0, 2]))
-
-
-def open_translator(run: str, device: str) -> "Translator":
-    from regard.predictors import ImageCaptioner, Translator
-    from regard.tasks.load import load
-
-    found = load(run, device=pick_device(device))
-    if not isinstance(found, Translator) or isinstance(found, ImageCaptioner):
-        raise another(run, found, "does not translate")
-    return found
-
-
-def translations(
-    translator: "Translator", texts: list[str], search: dict[str, Any], prefix: str = "", first: int = 1
-) -> "list[list[Hypothesis]]":
-    """The best of every text, by beam search or (with a temperature) by chance; a blank text has none.
-
-    `first` is the line number of the first text, for the message about one that is too long.
-    """
-    room = getattr(translator.model.config, "max_length", sys.maxsize)
-    for number, ids in enumerate(translator.encode(texts), first):
-        if len(ids) >= room:
-            raise DataError(f"line {number} has {len(ids) + 1:,} pieces, this model reads at most {room:,}; split it")
-    rows = [i for i, text in enumerate(texts) if text.strip()]
-    chosen = [texts[i] for i in rows]
-    found: list[list[Any]] = [[] for _ in texts]
-    if "temperature" in search:
-        answers = [[h] for h in translator.sample(chosen, first=first - 1, **search)]
-    else:
-        answers = translator.hypotheses(chosen, **search, prefix=[prefix] * len(rows) if prefix else None)
-    for i, best in zip(rows, answers, strict=True):
-        found[i] = best
-    return found
 
 
 def read_stdin() -> Iterator[str]:
@@ -433,19 +231,12 @@ def read_stdin() -> Iterator[str]:
         yield (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
 
 
-def _typed(flags: Console) -> Iterator[str]:
-    flags.say("Type a sentence; an empty line ends.")
+def typed_lines(console: Console, prompt: str) -> Iterator[str]:
+    """What a person types, until an empty line."""
+    console.say(prompt)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
         line = sys.stdin.readline()
         if not line.strip():
             return
         yield line.strip()
-
-
-def _chunks(lines: Iterable[str], size: int) -> Iterator[tuple[int, list[str]]]:
-    """Some lines at a time, with the number of the first."""
-    lines, start = iter(lines), 1
-    while chunk := list(itertools.islice(lines, size)):
-        yield start, chunk
-        start += len(chunk)

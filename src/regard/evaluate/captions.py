@@ -41,12 +41,17 @@ def score_captions(captions: Sequence[str], references: Sequence[Sequence[str]])
 
 
 def cider(captions: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """The mean of `ciders`."""
+    return sum(ciders(captions, references)) / len(captions)
+
+
+def ciders(captions: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
     """CIDEr-D (Vedantam et al. 2015, section 3 and its appendix): like the references in the words that tell images
     apart.
 
     For n up to 4 the counts of n-grams are weighed by the logarithm of how few images they are told of; the caption's,
     cut down to the reference's, is compared with it as an angle, and less the more their lengths differ. The mean over
-    references, n and images, times 10.
+    references and n, times 10, of each image.
     """
     told = [[grams(r) for r in refs] for refs in references]
     seen = Counter(gram for refs in told for gram in {g for counts in refs for g in counts})
@@ -58,16 +63,17 @@ def cider(captions: Sequence[str], references: Sequence[Sequence[str]]) -> float
             parts[len(gram) - 1][gram] = n * (images - math.log(max(1, seen[gram])))
         return parts
 
-    total = 0.0
+    scores = []
     for caption, refs in zip(captions, told, strict=True):
-        counts = grams(caption)
+        counts, total = grams(caption), 0.0
         mine = weighed(counts)
         for ref in refs:
             apart = length(counts) - length(ref)
             near = math.exp(-(apart**2) / (2 * SIGMA**2))
             likeness = sum(angle(a, b) for a, b in zip(mine, weighed(ref), strict=True)) / LONGEST
             total += 10 * near * likeness / len(refs)
-    return total / len(captions)
+        scores.append(total)
+    return scores
 
 
 def grams(text: str) -> Counter[tuple[str, ...]]:

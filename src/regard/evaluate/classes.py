@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from regard.evaluate.labels import alarm, by_class, calibration_error, confusion, interval, macro_f1, reliability
+from regard.evaluate.labels import (
+    alarm,
+    by_class,
+    calibration_error,
+    confusion,
+    entity_score,
+    interval,
+    is_iob,
+    macro_f1,
+    reliability,
+)
 from regard.words import table
 
 
@@ -52,6 +62,27 @@ def judge_classes(
     sure = [(f"{b.low:.0%}-{b.high:.0%}", f"{b.count:,}", f"{b.confidence:.1%}", f"{b.accuracy:.1%}") for b in bins]
     lines += ["", table([("SURE", unit.upper(), "MEAN", "RIGHT"), *sure], right=[0, 1, 2, 3])]
     return scores, "\n".join(lines)
+
+
+def judge_tags(
+    true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], labels: Sequence[str]
+) -> tuple[dict[str, Any], str]:
+    """Tags of the words of texts: accuracy, and F1 of entities (strict IOB2) or, of other labels, of each class."""
+    pairs = [(a, b) for x, y in zip(true, predicted, strict=True) for a, b in zip(x, y, strict=True)]
+    accuracy = sum(a == b for a, b in pairs) / len(pairs)
+    scores: dict[str, Any] = {"accuracy": accuracy, "words": len(pairs)}
+    lines = [f"accuracy   {accuracy:.2%} of {len(pairs):,} words"]
+    if is_iob(labels):
+        score = entity_score(true, predicted)
+        classes = score.by_type
+        scores |= {"entity_f1": score.f1, "entity_precision": score.precision, "entity_recall": score.recall}
+        shares = f"precision {score.precision:.2%}, recall {score.recall:.2%}"
+        lines.append(f"entity F1  {score.f1:.2%} ({shares}) of {score.entities:,} entities, strict IOB2")
+    else:
+        at = {label: i for i, label in enumerate(labels)}
+        classes = by_class(confusion([at[a] for a, _ in pairs], [at[b] for _, b in pairs], len(at)), labels)
+    scores["by_type" if is_iob(labels) else "by_class"] = [dataclasses.asdict(c) for c in classes]
+    return scores, "\n".join([*lines, "", class_table(classes)])
 
 
 def class_table(classes: Any) -> str:

@@ -1,7 +1,7 @@
-"""Is system B better than system A, or was it luck? Paired bootstrap resampling (Koehn 2004); for classes, McNemar."""
+"""Is system B better than system A, or is it noise? Paired bootstrap resampling (Koehn 2004); for classes, McNemar."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,29 +13,41 @@ from regard.evaluate.labels import entities
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One metric for two systems on the same sentences; `p_value` is the chance of such a difference by luck alone."""
+    """One metric of two systems on the same examples; `p_value`: how likely such a difference is if they are equal."""
 
     metric: str
     first: float
     second: float
     p_value: float
     signature: str
+    lower_is_better: bool = False
 
     @property
     def difference(self) -> float:
         return self.second - self.first
 
     def __str__(self) -> str:
-        return (
-            f"{self.metric:<5} {self.first:6.2f} {self.second:6.2f}   {self.difference:+.2f}   "
-            f"p = {self.p_value:.4f}   {self.signature}"
-        )
+        digits = 2 if max(abs(self.first), abs(self.second)) >= 10 else 4
+        scores = " ".join(f"{x:6.{digits}f}" for x in (self.first, self.second))
+        p = f"p = {self.p_value:.4f}" if self.p_value >= 0.0001 else "p < 0.0001"
+        return f"{self.metric:<5} {scores}   {self.difference:+.{digits}f}   {p}   {self.signature}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sums:
+    """A score example by example: `scale` times the sum of `above` over the sum of `below`."""
+
+    metric: str
+    above: Sequence[float] | np.ndarray
+    below: Sequence[float] | np.ndarray
+    scale: float = 100.0
+    lower_is_better: bool = False
 
 
 def check_samples(samples: int, size: int) -> None:
-    """All are drawn at once: `samples` times `size` numbers."""
+    """All resamples are held at once: `samples` times `size` numbers."""
     limits.require(
-        5 * 8 * samples * size, f"drawing {samples:,} samples of {size:,} parts", "draw fewer: --samples 1000"
+        5 * 8 * samples * size, f"drawing {samples:,} samples of {size:,} parts", "take fewer: --samples 1000"
     )
 
 
@@ -61,94 +73,69 @@ def compare(
         n_samples=samples,
     )
     signatures, table = test()
-    found = []
+    differences = []
     for name, signature in signatures.items():
         a, b = table[name]
         one, two = float(a.score), float(b.score)
         # sacreBLEU gives two equal systems the smallest p there is; no difference is no evidence for one.
         p = 1.0 if one == two else float(b.p_value)
         label = "BLEU" if name == "BLEU" else "chrF"
-        found.append(Difference(metric=label, first=one, second=two, p_value=p, signature=str(signature)))
-    return tuple(found)
+        differences.append(Difference(metric=label, first=one, second=two, p_value=p, signature=str(signature)))
+    return tuple(differences)
 
 
-Counts = Sequence[float] | np.ndarray
+def compare_sums(first: Sums, second: Sums, *, samples: int = 1000, seed: int = 12345) -> Difference:
+    """Two systems on the same examples, and the p-value of their difference.
 
-
-def compare_ratios(
-    metric: str,
-    first: tuple[Counts, Counts],
-    second: tuple[Counts, Counts],
-    *,
-    scale: float = 1.0,
-    samples: int = 1000,
-    seed: int = 12345,
-) -> Difference:
-    """A score that is one sum over another, of two systems on the same parts, and the p-value of their difference.
-
-    Each gives what is summed above and below the line for every part. Parts are drawn with replacement, the same for
-    both; p is how often the difference is as far from the one measured as that is from none, as sacreBLEU counts it.
+    Examples are resampled with replacement, the same for both; p is how often the difference is as far from the one
+    measured as that is from zero, as sacreBLEU counts it. Where every example is right or wrong, p is exact instead:
+    how often fair coins, one for each example that only one of the two gets right, fall as unevenly (McNemar 1947).
     """
-    (a, under_a), (b, under_b) = ([np.asarray(x, np.float64) for x in system] for system in (first, second))
+    (a, under_a), (b, under_b) = ([np.asarray(x, np.float64) for x in (s.above, s.below)] for s in (first, second))
 
     def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-        return scale * above.sum(-1) / np.maximum(below.sum(-1), 1e-300)  # nothing of nothing is 0
+        return first.scale * above.sum(-1) / np.maximum(below.sum(-1), 1e-300)  # nothing of nothing is 0
 
     one, two = float(ratio(a, under_a)), float(ratio(b, under_b))
-    check_samples(samples, len(a))
-    drawn = np.random.default_rng(seed).integers(len(a), size=(samples, len(a)))
-    apart = ratio(b[drawn], under_b[drawn]) - ratio(a[drawn], under_a[drawn])
-    as_far = int((np.abs(apart - (two - one)) >= abs(two - one)).sum())
-    p = 1.0 if one == two else (as_far + 1) / (samples + 1)
-    signature = f"parts:{len(a)}|bs:{samples}|seed:{seed}"
-    return Difference(metric=metric, first=one, second=two, p_value=p, signature=signature)
+    if all((x == 1).all() for x in (under_a, under_b)) and all(np.isin(x, (0, 1)).all() for x in (a, b)):
+        p, signature = mcnemar(int((a > b).sum()), int((a < b).sum())), f"examples:{len(a)}|mcnemar:exact"
+    else:
+        check_samples(samples, len(a))
+        drawn = np.random.default_rng(seed).integers(len(a), size=(samples, len(a)))
+        apart = ratio(b[drawn], under_b[drawn]) - ratio(a[drawn], under_a[drawn])
+        as_far = int((np.abs(apart - (two - one)) >= abs(two - one)).sum())
+        p = 1.0 if one == two else (as_far + 1) / (samples + 1)
+        signature = f"parts:{len(a)}|bs:{samples}|seed:{seed}"
+    lower = first.lower_is_better
+    return Difference(metric=first.metric, first=one, second=two, p_value=p, signature=signature, lower_is_better=lower)
 
 
-def compare_bits(
-    first: Sequence[float], second: Sequence[float], sizes: Sequence[int], *, samples: int = 1000
-) -> Difference:
-    """Bits per byte of two language models: `first` and `second` are the bits of each part, `sizes` its bytes."""
-    return compare_ratios("bits", (first, sizes), (second, sizes), samples=samples)
-
-
-def compare_labels(
-    metric: str,
-    first: Sequence[tuple[int, int]],
-    second: Sequence[tuple[int, int]],
-    *,
-    samples: int = 1000,
-) -> Difference:
-    """Accuracy or F1 in per cent, from what `counted` gives for each text. With one label a text p is exact: how often
-    as many coins as there are texts that only one of the two gets right fall as unevenly (McNemar 1947)."""
-    one, two = (np.array(system, np.int64).T for system in (first, second))
-    found = compare_ratios(metric, tuple(one), tuple(two), scale=100.0, samples=samples)
-    if (one[1] != 1).any() or (two[1] != 1).any():
-        return found
-    only_first, only_second = int((one[0] > two[0]).sum()), int((one[0] < two[0]).sum())
+def mcnemar(only_first: int, only_second: int) -> float:
+    """The two-sided probability that so many fair coins fall at least as unevenly, exactly."""
     n, ways, tail = only_first + only_second, 1, 1
     for k in range(min(only_first, only_second)):
-        ways = ways * (n - k) // (k + 1)  # n over k + 1, from n over k: quick for thousands of coins, and still exact
+        ways = ways * (n - k) // (k + 1)  # n over k + 1, from n over k: quick for thousands of coins
         tail += ways
-    return replace(found, p_value=min(1.0, 2 * tail / 2**n), signature=f"examples:{len(one[0])}|mcnemar:exact")
+    return min(1.0, 2 * tail / 2**n)
 
 
-def counted(true: Sequence[str], guessed: Sequence[str], of_entities: bool) -> tuple[int, int]:
+def counted(true: Sequence[str], predicted: Sequence[str], of_entities: bool) -> tuple[int, int]:
     """Of one text, what an accuracy or an F1 is summed from: right of all labels, or twice the entities found of all
-    that are there and all that were guessed."""
+    that are there and all that were predicted."""
     if not of_entities:
-        return sum(a == b for a, b in zip(true, guessed, strict=True)), len(true)
-    there, made = entities(true), entities(guessed)
-    return 2 * len(there & made), len(there) + len(made)
+        return sum(a == b for a, b in zip(true, predicted, strict=True)), len(true)
+    there, found = entities(true), entities(predicted)
+    return 2 * len(there & found), len(there) + len(found)
 
 
 def verdict(result: Difference, first: str, second: str, level: float = 0.05) -> str:
     """The result in a sentence."""
     if result.difference == 0:
         return f"{first} and {second} score the same {result.metric}."
-    up = result.difference > 0
-    better, worse = (second, first) if up != (result.metric == "bits") else (first, second)  # fewer bits are better
-    unit = {"bits": "bits per byte", "BLEU": "BLEU"}.get(result.metric, f"points of {result.metric}")
+    better, worse = (second, first) if (result.difference > 0) != result.lower_is_better else (first, second)
+    unit = result.metric if result.metric in ("bits per byte", "BLEU") else f"points of {result.metric}"
     gap = f"{abs(result.difference):.2f} {unit}"
+    p = f"p = {result.p_value:.4f}" if result.p_value >= 0.0001 else "p < 0.0001"
     if result.p_value < level:
-        return f"{better} is better than {worse} by {gap} (p = {result.p_value:.4f} < {level})."
-    return f"{better} is ahead of {worse} by {gap}, which could be chance (p = {result.p_value:.4f} ≥ {level})."
+        return f"{better} is better than {worse} by {gap} ({p}, significant at {level})."
+    return f"{better} is ahead of {worse} by {gap}, which could be noise ({p}, not significant at {level})."

@@ -21,8 +21,16 @@ class WordErrors:
     words: int
 
     @property
+    def errors(self) -> int:
+        return self.substituted + self.deleted + self.inserted
+
+    @property
     def rate(self) -> float:
-        return (self.substituted + self.deleted + self.inserted) / max(1, self.words)
+        return self.errors / max(1, self.words)
+
+    def __str__(self) -> str:
+        counts = f"{self.substituted:,} substituted, {self.deleted:,} deleted, {self.inserted:,} inserted"
+        return f"word error rate {self.rate:.2%}\n{counts}"
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> WordErrors:

@@ -1,19 +1,21 @@
 """Trained models at work, one class a kind of answer; `regard.load` finds the one for a folder."""
 
+from regard.predictors.audio import AudioClassifier
+from regard.predictors.base import Classification, Predictor
 from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.images import ImageClassifier
 from regard.predictors.labeller import Classifier, Labeller, Tagger
 from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
-from regard.predictors.sounds import ClipClassifier
-from regard.predictors.tables import RowClassifier
+from regard.predictors.tables import TableClassifier
 from regard.predictors.transcriber import Transcriber
 from regard.predictors.translator import Hypothesis, Translator
 from regard.predictors.writer import Writer
 
 __all__ = [
+    "AudioClassifier",
+    "Classification",
     "Classifier",
-    "ClipClassifier",
     "Embedder",
     "Filler",
     "ForecastPredictor",
@@ -22,8 +24,9 @@ __all__ = [
     "ImageClassifier",
     "Labeller",
     "Outlook",
-    "RowClassifier",
+    "Predictor",
     "SeriesClassifier",
+    "TableClassifier",
     "Tagger",
     "Transcriber",
     "Translator",

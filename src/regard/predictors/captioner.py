@@ -1,6 +1,6 @@
-"""A trained captioner at work: pictures in, sentences out, and where it looked for each word."""
+"""A trained captioner at work: images in, sentences out, and where it looked for each word."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,23 +8,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.pixels import Pixels, grey, read_image
-from regard.errors import ConfigError
+from regard.data.pixels import Pixels
 from regard.models.captioner import grid_of
 from regard.nn.taps import watch
-from regard.predictors.translator import Hypothesis, Translator
+from regard.predictors.base import chunks, list_of_files
+from regard.predictors.images import read_images
+from regard.predictors.translator import Hypotheses, Hypothesis, Translator
 from regard.ticks import tick
+
+CHUNK = 128  # images read at a time
 
 
 class ImageCaptioner(Translator):
     """A translator whose sources are images, N C P P bytes, read from files by `images`."""
 
     def images(self, paths: Sequence[str | Path]) -> np.ndarray:
-        if isinstance(paths, str | Path):
-            raise ConfigError("wanted a list of files, got one; write [file], in brackets")
-        channels, side, _ = self.model.config.shape
-        found = [np.moveaxis(read_image(Path(path), side)[0], -1, 0)[None] for path in paths]
-        return np.concatenate([grey(x, channels) for x in found])
+        return read_images(list_of_files(paths), self.model.config.shape)
+
+    def predict(self, inputs: Iterable[Any], **options: Any) -> Iterator[Hypotheses]:
+        """Captions of each image; options as for `hypotheses`."""
+        for some in chunks(inputs, CHUNK):
+            yield from map(Hypotheses, self.hypotheses(cast("Any", np.stack(some)), **options))
 
     def caption(self, pixels: Pixels, **settings: Any) -> list[Hypothesis]:
         """The best caption of each image; settings as for `Translator.hypotheses`."""

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,9 +25,11 @@ from regard.nn.linear import takes
 from regard.nn.masks import owners
 from regard.nn.packed import packed
 from regard.nn.quantised import quantise_
+from regard.predictors.base import chunks
 from regard.ticks import tick
 
 LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
+CHUNK = 2048  # texts embedded at a time: enough to batch by length
 ENOUGH = 256  # tokens that keep a core busy
 CARD = """---
 library_name: sentence-transformers
@@ -64,12 +66,26 @@ class Similar:
 
 
 @dataclass(frozen=True)
-class Word:
-    """A candidate for a gap."""
+class MaskCandidate:
+    """A candidate for a [MASK]."""
 
     piece: str
     id: int
     probability: float
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The vector of a text, D."""
+
+    vector: np.ndarray
+
+
+@dataclass(frozen=True)
+class Filled:
+    """For each [MASK] of a text its likeliest words, likeliest first."""
+
+    masks: list[list[MaskCandidate]]
 
 
 class Embedder:
@@ -103,6 +119,11 @@ class Embedder:
 
     # -- vectors --------------------------------------------------------------------------------------------------
 
+    def predict(self, inputs: Iterable[str], **options: Any) -> Iterator[Any]:
+        """An `Embedding` for each text; options as for `features`."""
+        for some in chunks(inputs, CHUNK):
+            yield from map(Embedding, self.embed(some, **options))
+
     def embed(self, texts: Sequence[str], **settings) -> np.ndarray:
         """A vector for each text, N D in float32; settings as for `features`."""
         return self.features(texts, **settings).vectors
@@ -125,7 +146,7 @@ class Embedder:
         pooling = self.settings.pooling if pooling is None else pooling
         normalise = self.settings.normalise if normalise is None else normalise
         if isinstance(texts, str):
-            raise ConfigError("wanted a list of texts, got one text; write [text], in brackets")
+            raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
         if pooling not in POOLINGS:
             raise ConfigError(f"no pooling {pooling!r}; there are: {', '.join(POOLINGS)}")
         if batch < 1:
@@ -226,8 +247,12 @@ class Embedder:
 class Filler(Embedder):
     """An encoder that kept its masked-word head."""
 
+    def predict(self, inputs: Iterable[str], **options: Any) -> Iterator[Filled]:
+        """What is `Filled` in each text; options as for `fill`."""
+        yield from (Filled(self.fill(text, **options)) for some in chunks(inputs, 1) for text in some)
+
     @torch.inference_mode()
-    def fill(self, text: str, top: int = 5) -> list[list[Word]]:
+    def fill(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
         """The likeliest words for each [MASK] of a text, each gap on its own."""
         (ids,), cut = self.encode([text], self.model.config.max_length)
         gaps = [place for place, id in enumerate(ids) if id == self.tokenizer.mask]
@@ -237,7 +262,7 @@ class Filler(Embedder):
         hidden = self.model(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head meets the gaps alone
         likely, order = self.model.logits(hidden).double().softmax(-1).topk(min(top, self.tokenizer.size), dim=-1)
         return [
-            [Word(self.tokenizer.piece(id), id, p) for id, p in zip(row, ps, strict=True)]
+            [MaskCandidate(self.tokenizer.piece(id), id, p) for id, p in zip(row, ps, strict=True)]
             for row, ps in zip(order.tolist(), likely.tolist(), strict=True)
         ]
 

@@ -1,4 +1,4 @@
-"""A trained classifier of images at work."""
+"""A trained image classifier at work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from regard.explain.rollout import rollout
 from regard.jsonfile import read_json
 from regard.models.vit import Scale, ViT
 from regard.nn.taps import watch
-from regard.predictors.labeller import Answer
+from regard.predictors.base import Classification, ClassPredictor, list_of_files
 from regard.ticks import tick
 
 BATCH = 256
@@ -28,8 +28,8 @@ class Seen:
     heads: np.ndarray  # L H h w: what stands for the image, looking at the patches
 
 
-class ImageClassifier:
-    """Images to labels. `labels` are the classes, `shape` is what the model reads: channels and pixels a side."""
+class ImageClassifier(ClassPredictor):
+    """Images to labels; an input is the pixels of one, of the model's own `shape`: channels and pixels a side."""
 
     def __init__(self, model: Any, device: str = "cpu", folder: Path | None = None):
         if isinstance(model, ViT) and folder is not None:
@@ -39,16 +39,13 @@ class ImageClassifier:
         self.shape: tuple[int, int, int] = model.config.shape
 
     def read(self, paths: Sequence[str | Path]) -> np.ndarray:
-        """The pictures as the model wants them: N C P P bytes."""
-        if isinstance(paths, str | Path):
-            raise ConfigError("wanted a list of files, got one; write [file], in brackets")
-        channels, side, _ = self.shape
-        found = [np.moveaxis(read_image(Path(path), side)[0], -1, 0)[None] for path in paths]
-        return np.concatenate([grey(x, channels) for x in found]) if found else np.zeros((0, *self.shape), np.uint8)
+        """The images as the model reads them: N C P P bytes."""
+        return read_images(list_of_files(paths), self.shape)
 
     @torch.inference_mode()
-    def probabilities(self, pixels: np.ndarray) -> np.ndarray:
+    def probabilities(self, inputs: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
         """N C P P bytes -> N L, in the order of `labels`."""
+        pixels = np.stack(inputs) if isinstance(inputs, list) else inputs
         rows = []
         for start in range(0, len(pixels), BATCH):
             some = torch.tensor(pixels[start : start + BATCH], device=self.device)
@@ -56,16 +53,13 @@ class ImageClassifier:
             tick(len(some))
         return np.concatenate(rows) if rows else np.zeros((0, len(self.labels)))
 
-    def classify(self, paths: Sequence[str | Path]) -> list[Answer]:
-        """The label of each picture."""
-        return [
-            Answer(self.labels[int(row.argmax())], dict(zip(self.labels, row.tolist(), strict=True)))
-            for row in self.probabilities(self.read(paths))
-        ]
+    def classify(self, paths: Sequence[str | Path]) -> list[Classification]:
+        """The label of each image file."""
+        return list(self.predict(self.read(paths)))
 
     @torch.inference_mode()
     def attention(self, path: str | Path) -> Seen:
-        """Where the model looked in one picture. The fast kernels run as ever; taps keep what they were given."""
+        """Where the model looked in one image. The fast kernels run as ever; taps keep what they were given."""
         if not isinstance(self.model, ViT):
             raise ConfigError(f"{type(self.model).__name__} does not look anywhere: only a vit has attention")
         with watch(self.model, "layers.*.attention.look") as seen:
@@ -78,6 +72,13 @@ class ImageClassifier:
         heads = weights[:, :, 0, 1:] if token else weights.mean(2)  # L H N
         heads = heads / heads.sum(-1, keepdim=True)
         return Seen((whole / whole.sum()).view(side, side).numpy(), heads.unflatten(-1, (side, side)).numpy())
+
+
+def read_images(paths: Sequence[str | Path], shape: tuple[int, int, int]) -> np.ndarray:
+    """Image files, squeezed to `shape`: N C P P bytes."""
+    channels, side, _ = shape
+    images = [grey(np.moveaxis(read_image(Path(path), side)[0], -1, 0)[None], channels) for path in paths]
+    return np.concatenate(images) if images else np.zeros((0, *shape), np.uint8)
 
 
 def scale_of(folder: Path, usual: Scale) -> Scale:

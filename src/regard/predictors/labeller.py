@@ -1,6 +1,6 @@
-"""A trained classifier or tagger at work."""
+"""A trained classifier or tagger of texts at work."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +15,14 @@ from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
 from regard.nn.attention import packs
+from regard.predictors.base import Classification, ClassPredictor, chunks
 from regard.ticks import tick
 
 OUTSIDE = "O"
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The likeliest label of a text and the probabilities of all."""
-
-    label: str
-    probabilities: dict[str, float]
-
-
-@dataclass(frozen=True)
-class Word:
+class TaggedWord:
     """A word of a text, where it stands, its likeliest label, and how likely that is."""
 
     word: str
@@ -37,6 +30,13 @@ class Word:
     probability: float
     start: int
     end: int
+
+
+@dataclass(frozen=True)
+class Tags:
+    """The words of a text, each with its label."""
+
+    words: list[TaggedWord]
 
 
 class Labeller:
@@ -87,44 +87,57 @@ def likely(scores: Tensor) -> np.ndarray:
     return scores.double().softmax(-1).cpu().numpy()
 
 
-class Classifier(Labeller):
-    """Texts, or pairs of texts, to labels."""
+class Classifier(ClassPredictor, Labeller):
+    """Texts to labels; an input is a text, or a pair of texts as a tuple."""
 
-    def probabilities(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> np.ndarray:
-        """N L, in the order of `labels`; texts over the length limit are cut."""
-        if isinstance(texts, str):
-            raise ConfigError("wanted a list of texts, got one text; write [text], in brackets")
+    chunk = 2048
+
+    def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu", pairs: bool | None = None):
+        super().__init__(model, tokenizer, device)
+        self.pairs = pairs  # whether it was trained on pairs of texts; None: not known
+
+    def probabilities(self, inputs: Sequence[Any], seconds: Sequence[str] | None = None) -> np.ndarray:
+        """N L, in the order of `labels`; texts over the length limit are cut. Second texts may come separately."""
+        texts, seconds = (inputs, seconds) if seconds is not None else split_pairs(inputs)
         for number, text in enumerate([*texts, *(seconds or [])], 1):
             if not text.strip():
                 raise DataError(f"text {number} is empty; there is nothing to classify")
         found = self._states(self.tokenizer.encode_batch(texts, seconds, self.max_length))
         return np.stack(found) if found else np.zeros((0, len(self.labels)))
 
-    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Answer]:
+    def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Classification]:
         """The label of each text, or of each pair."""
-        return [
-            Answer(self.labels[int(row.argmax())], dict(zip(self.labels, row.tolist(), strict=True)))
-            for row in self.probabilities(texts, seconds)
-        ]
+        return self.classifications(self.probabilities(texts, seconds))
 
-    def cut(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> int:
-        """How many texts are over the length limit."""
-        return sum(found.cut > 0 for found in self.tokenizer.encode_batch(texts, seconds, self.max_length))
+    def cut(self, inputs: Sequence[Any]) -> int:
+        """How many of the inputs are over the length limit."""
+        return sum(x.cut > 0 for x in self.tokenizer.encode_batch(*split_pairs(inputs), self.max_length))
+
+
+def split_pairs(inputs: Sequence[Any]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """Texts, and where the inputs are pairs, their second texts."""
+    if isinstance(inputs, str):
+        raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
+    if not len(inputs) or isinstance(inputs[0], str):
+        return inputs, None
+    return [text for text, _ in inputs], [second for _, second in inputs]
 
 
 class Tagger(Labeller):
-    """Words to labels."""
+    """Words to labels; an input is a text, or a list of words."""
 
-    def tag(self, text: str) -> list[Word]:
+    def predict(self, inputs: Iterable[str | Sequence[str]]) -> Iterator[Tags]:
+        for some in chunks(inputs, 256):
+            pieces = [split_words(x) for x in some]
+            labels = self.tag_words([[word for word, _ in words] for words in pieces])
+            for words, (names, probabilities) in zip(pieces, labels, strict=True):
+                each = zip(words, names, probabilities, strict=True)
+                yield Tags([TaggedWord(word, label, p, *span) for (word, span), label, p in each])
+
+    def tag(self, text: str) -> list[TaggedWord]:
         """The words of a text, cut off their punctuation, each with its label."""
-        pieces = BertPreTokenizer().pre_tokenize_str(text)
-        if not pieces:
-            raise DataError("the text is empty; there is nothing to tag")
-        ((labels, likely),) = self.tag_words([[word for word, _ in pieces]])
-        return [
-            Word(word, label, p, start, end)
-            for (word, (start, end)), label, p in zip(pieces, labels, likely, strict=True)
-        ]
+        (tags,) = self.predict([text])
+        return tags.words
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[str], list[float]]]:
         """For each sentence of words their labels and probabilities.
@@ -150,3 +163,13 @@ class Tagger(Labeller):
                     answers[number][0][start + word] = self.labels[int(row.argmax())]
                     answers[number][1][start + word] = float(row.max())
         return answers
+
+
+def split_words(text: str | Sequence[str]) -> list[tuple[str, tuple[int, int]]]:
+    """Words and where each stands: of a text cut off their punctuation, of a list as they are."""
+    if not isinstance(text, str):
+        return [(word, (0, 0)) for word in text]
+    words = BertPreTokenizer().pre_tokenize_str(text)
+    if not words:
+        raise DataError("the text is empty; there is nothing to tag")
+    return words

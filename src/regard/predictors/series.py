@@ -1,5 +1,6 @@
 """A trained classifier of series, or a forecaster, at work."""
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +13,17 @@ from regard.data.loader import FixedSize, in_order
 from regard.data.series import Curves, SeriesConfig, read_series, with_bands
 from regard.data.series_batch import SeriesSource
 from regard.errors import ConfigError, DataError
+from regard.explain.series import as_dates
 from regard.nn.attention import Look
 from regard.nn.taps import watch
-from regard.predictors.labeller import Answer
+from regard.predictors.base import Classification, ClassPredictor
 from regard.ticks import tick
 
 BATCH = 64
 
 
-class SeriesClassifier:
-    """Series to labels. `known` is what its folder says of the data it was trained on: columns, the longest series."""
+class SeriesClassifier(ClassPredictor):
+    """Series to labels; the inputs are `Curves`. `known` is what its folder says of its training data."""
 
     def __init__(self, model: Any, device: str, known: dict[str, Any]):
         self.model, self.device = model.to(device).eval(), device
@@ -35,7 +37,7 @@ class SeriesClassifier:
         beside = Path(labels) if labels else None
         if self.config.known and beside is None:
             names = ", ".join(self.config.known)
-            raise ConfigError(f"this model also wants to know {names} of each object; give the table: --labels FILE")
+            raise ConfigError(f"this model also reads {names} of each object; give the table: --labels FILE")
         hint = "give a table of them: --labels FILE"
         return self.fitted(read_series(Path(path), self.config, beside, labelled, hint))
 
@@ -43,22 +45,22 @@ class SeriesClassifier:
         return with_bands(curves, self.model.config.bands)
 
     @torch.inference_mode()
-    def probabilities(self, curves: Curves) -> np.ndarray:
+    def probabilities(self, inputs: Curves) -> np.ndarray:
         """N L, in the order of `labels`; points after `max_length` are not read."""
-        if not len(curves):
+        if not len(inputs):
             return np.zeros((0, len(self.labels)))
-        source = SeriesSource(curves, self.labels, self.max_length)
-        found = []
+        source = SeriesSource(inputs, self.labels, self.max_length)
+        scores = []
         for batch in in_order(source, FixedSize(BATCH)):
-            found.append(self.model.scores(self.model(*batch.to(self.device).inputs)))
+            scores.append(self.model.scores(self.model(*batch.to(self.device).inputs)))
             tick(len(batch))
-        return torch.cat(found).double().softmax(-1).cpu().numpy()
+        return torch.cat(scores).double().softmax(-1).cpu().numpy()
 
-    def classify(self, curves: Curves) -> list[Answer]:
-        return [
-            Answer(self.labels[int(row.argmax())], dict(zip(self.labels, row.tolist(), strict=True)))
-            for row in self.probabilities(curves)
-        ]
+    def predict(self, inputs: Any) -> Iterator[Classification]:
+        yield from self.classifications(self.probabilities(inputs))
+
+    def classify(self, curves: Curves) -> list[Classification]:
+        return list(self.predict(curves))
 
     @torch.inference_mode()
     def attention(self, curves: Curves, row: int = 0) -> np.ndarray:
@@ -88,10 +90,25 @@ class Outlook:
     mean: np.ndarray
     quantiles: np.ndarray
     levels: tuple[float, ...]
+    dated: bool = False
+
+    def named_times(self) -> list[Any]:
+        """Times for reading: dates, where the table has them."""
+        if not self.dated:
+            return self.times.tolist()
+        dates = [str(t).replace("T", " ") for t in as_dates(self.times)]
+        return [t[:10] for t in dates] if all(t.endswith(" 00:00:00") for t in dates) else dates
+
+    def check(self, say: Callable[[str], None]) -> None:
+        """Say so where means lie outside their own quantiles."""
+        band = self.quantiles if self.levels else self.mean[..., None]
+        if outside := int(((self.mean < band[..., 0]) | (self.mean > band[..., -1])).sum()):
+            what = f"{outside:,} of {self.mean.size:,} means lie outside their own quantiles"
+            say(f"{what}: the model was trained on too little data, or for too short a time")
 
 
 class ForecastPredictor:
-    """A table over time to its next rows."""
+    """Tables over time to their next rows; an input is a `History`."""
 
     def __init__(self, model: Any, device: str, known: dict[str, Any]):
         self.model, self.device = model.to(device).eval(), device
@@ -101,13 +118,16 @@ class ForecastPredictor:
         """The columns this model was trained on."""
         return read_history(Path(path), HistoryConfig(path=str(path), time=self.time, target=self.config.columns))
 
+    def predict(self, inputs: Iterable[History]) -> Iterator["Outlook"]:
+        yield from map(self.forecast, inputs)
+
     @torch.inference_mode()
     def forecast(self, history: History) -> Outlook:
         """The `horizon` rows after the last of the table, from its last `lookback`."""
         c = self.config
         if len(history) < c.lookback:
-            raise DataError(f"the table has {len(history):,} rows, but this model looks {c.lookback:,} back; give more")
+            raise DataError(f"the table has {len(history):,} rows, but this model reads {c.lookback:,}; give more")
         past = torch.from_numpy(history.values[-c.lookback :]).float()[None]
-        told = self.model(past.to(self.device))[0].double().cpu().numpy()  # H C 1+Q
-        quantiles = np.sort(told[..., 1:], -1)  # they are learned apart and may cross
-        return Outlook(c.columns, history.after(c.horizon), told[..., 0], quantiles, c.quantiles)
+        rows = self.model(past.to(self.device))[0].double().cpu().numpy()  # H C 1+Q
+        quantiles = np.sort(rows[..., 1:], -1)  # they are learned apart and may cross
+        return Outlook(c.columns, history.after(c.horizon), rows[..., 0], quantiles, c.quantiles, history.dated)

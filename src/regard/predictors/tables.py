@@ -1,4 +1,4 @@
-"""A trained classifier of rows at work."""
+"""A trained table classifier at work."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,11 +9,13 @@ import torch
 
 from regard.config import unknown
 from regard.data.features import encode, read_columns, unlike_training
-from regard.predictors.labeller import Answer
+from regard.predictors.base import Classification, ClassPredictor
 
 
-class RowClassifier:
-    """Rows of a table, by column name, to labels."""
+class TableClassifier(ClassPredictor):
+    """Rows of a table to labels; an input is a row by column name."""
+
+    chunk = 4096
 
     def __init__(self, model: Any, folder: Path, device: str = "cpu"):
         self.model, self.device = model.to(device).eval(), torch.device(device)
@@ -25,21 +27,19 @@ class RowClassifier:
         return unlike_training(self.columns, rows)
 
     @torch.inference_mode()
-    def probabilities(self, rows: Sequence[Mapping[str, str]] | np.ndarray) -> np.ndarray:
+    def probabilities(self, inputs: Sequence[Mapping[str, str]] | np.ndarray) -> np.ndarray:
         """N L, in the order of `labels`. A column that a row does not have is missing; others than ours are unused.
         Rows may be numbers already, N F."""
-        features = rows if isinstance(rows, np.ndarray) else encode(self.columns, rows)
+        features = inputs if isinstance(inputs, np.ndarray) else encode(self.columns, inputs)
         x = torch.from_numpy(features).to(self.device)
         return self.model.scores(self.model(x)).double().softmax(-1).cpu().numpy()
 
-    def classify(self, rows: Sequence[Mapping[str, str]]) -> list[Answer]:
-        """The label of each row."""
+    def classify(self, rows: Sequence[Mapping[str, str]]) -> list[Classification]:
+        """The label of each row; a column that the model does not know is an error."""
+        self.check_columns(rows)
+        return list(self.predict(rows))
+
+    def check_columns(self, rows: Sequence[Mapping[str, str]]) -> None:
         names = [c.name for c in self.columns]
-        for row in rows:
-            for name in row:
-                if name not in names:
-                    raise unknown("column", name, names)
-        return [
-            Answer(self.labels[int(p.argmax())], dict(zip(self.labels, p.tolist(), strict=True)))
-            for p in self.probabilities(rows)
-        ]
+        for name in {name for row in rows for name in row if name not in names}:
+            raise unknown("column", name, names)

@@ -1,6 +1,6 @@
 """A trained Whisper at work: sound in, text out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,10 @@ from regard.data.tokenizers.tiktoken import END, LANGUAGES, NO_TIMES, START
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.search import Search, beam_search
 from regard.models.whisper import Whisper
+from regard.predictors.base import chunks
 from regard.ticks import tick
 
+CHUNK = 64  # recordings read at a time
 SILENCE = 1e-3  # nothing louder than this is no speech; asked all the same, the model would make something up
 
 
@@ -27,6 +29,17 @@ class Passage:
     start: float
     end: float
     text: str
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """What is said in a recording, and when."""
+
+    passages: list[Passage]
+
+    @property
+    def text(self) -> str:
+        return " ".join(passage.text for passage in self.passages if passage.text)
 
 
 class Transcriber:
@@ -58,6 +71,11 @@ class Transcriber:
             raise unknown("language", language, LANGUAGES)
         signs = [*([f"<|{language}|>", "<|transcribe|>"] if self.multilingual else []), NO_TIMES]
         return [self._id(sign) for sign in signs]
+
+    def predict(self, inputs: Iterable[Tensor], *, beam: int = 5, language: str = "en") -> Iterator[Transcript]:
+        """What is said in each recording, samples at `RATE`."""
+        for some in chunks(inputs, CHUNK):
+            yield from map(Transcript, self.transcribe(some, beam=beam, language=language))
 
     def transcribe(
         self, sounds: Sequence[Tensor], *, beam: int = 5, language: str = "en", batch: int = 8

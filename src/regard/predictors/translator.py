@@ -1,8 +1,10 @@
 """A trained encoder-decoder at work: text in, text out, with scores and attention on request."""
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +12,15 @@ from torch import Tensor
 
 from regard.data.pairs import clean
 from regard.data.tokenizers import Tokenizer
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.generate.sampling import luck
 from regard.generate.search import Found, Search, beam_search, sample
 from regard.models.base import EncoderDecoder
 from regard.nn.taps import watch
+from regard.predictors.base import chunks
 from regard.ticks import tick
+
+CHUNK = 512  # lines read before the first is translated: enough to batch by length, few enough to flow
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,18 @@ class Token:
     position: int
 
 
+@dataclass(frozen=True)
+class Hypotheses:
+    """The candidates for one source, best first; of a blank one there are none."""
+
+    candidates: list[Hypothesis]
+
+    @property
+    def text(self) -> str:
+        """The best one."""
+        return self.candidates[0].text if self.candidates else ""
+
+
 class Translator:
     """A model and its tokenizer."""
 
@@ -44,6 +61,34 @@ class Translator:
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = torch.device(device)
+
+    def predict(
+        self, inputs: Iterable[str], *, sampled: bool = False, first: int = 0, **options: Any
+    ) -> Iterator[Hypotheses]:
+        """Translations of each line; a blank one has none. Options as for `hypotheses`, or if `sampled` for `sample`.
+
+        `first` is how many lines came before these.
+        """
+        for lines in chunks(inputs, CHUNK):
+            self.check_lengths(lines, first)
+            rows = [i for i, text in enumerate(lines) if text.strip()]
+            texts, answers = [lines[i] for i in rows], [Hypotheses([]) for _ in lines]
+            if sampled:
+                best = [[h] for h in self.sample(texts, first=first, **options)]
+            else:
+                best = self.hypotheses(texts, **options)
+            for i, candidates in zip(rows, best, strict=True):
+                answers[i] = Hypotheses(candidates)
+            yield from answers
+            first += len(lines)
+
+    def check_lengths(self, lines: Sequence[str], before: int) -> None:
+        """Raise `DataError` for a line that is too long, with its number; `before` came before these."""
+        room = getattr(self.model.config, "max_length", sys.maxsize)
+        for number, ids in enumerate(self.encode(lines), before + 1):
+            if len(ids) >= room:
+                size = len(ids) + 1
+                raise DataError(f"line {number} has {size:,} pieces, this model reads at most {room:,}; split it")
 
     def translate(self, texts: Sequence[str], **settings) -> list[str]:
         """The best translation of each text; settings as for `hypotheses`."""
@@ -57,13 +102,14 @@ class Translator:
         n_best: int = 1,
         length_penalty: float = 0.6,
         max_length: int = 0,
-        prefix: Sequence[str] | None = None,
+        prefix: Sequence[str] | str | None = None,
         batch: int = 128,
     ) -> list[list[Hypothesis]]:
         """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
 
-        `max_length` bounds the pieces of a translation (0: twice the source and ten more). `prefix` forces how each
-        translation begins. `batch` sentences of similar length are decoded together; it changes speed, not results.
+        `max_length` bounds the pieces of a translation (0: twice the source and ten more). `prefix` forces how all
+        translations begin, or each its own. `batch` sentences of similar length are decoded together; it changes
+        speed, not results.
         """
         if n_best > beam:
             raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
@@ -72,6 +118,7 @@ class Translator:
         if not math.isfinite(length_penalty):
             raise ConfigError(f"a length penalty is a number, 0 for none, got {length_penalty}")
         search = Search(beams=beam, alpha=length_penalty, eos=self.tokenizer.eos, pad=self.tokenizer.pad)
+        prefix = [prefix] * len(texts) if isinstance(prefix, str) else prefix
         forced = None if prefix is None else self.encode_targets(prefix)
         results: list[list[Hypothesis]] = [[] for _ in texts]
         for rows, source, lengths, limits in self.batches(texts, batch, max_length):
@@ -159,7 +206,7 @@ class Translator:
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
         """Sentences of similar length together: their rows, B S sources, lengths (None: no padding), limits B."""
         if isinstance(texts, str):
-            raise ConfigError("wanted a list of texts, got one text; write [text], in brackets")
+            raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
         ids = [[*sentence, self.tokenizer.eos] for sentence in self.encode(texts)]
         room = getattr(self.model.config, "max_length", 10_000)
         for row, sentence in enumerate(ids):

@@ -1,7 +1,7 @@
 """A trained language model at work: it continues texts, answers, and shows what it expects next."""
 
 import math
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,9 @@ from regard.generate.text import Written, stream, write
 from regard.models.base import LanguageModel
 from regard.nn.quantised import quantise_
 from regard.nn.taps import watch
+from regard.predictors.base import chunks
 
+CHUNK = 512  # texts continued at a time
 LOG2 = math.log(2)
 
 
@@ -69,10 +71,16 @@ class Writer:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
+    def predict(self, inputs: Iterable[str], **options: Any) -> Iterator[Written]:
+        """A continuation of each text, or with a `template` an answer to it; options as in `Sampling`."""
+        for some in chunks(inputs, CHUNK):
+            for written in self.generate(self.asked(some), special=bool(self.template), **options):
+                yield written[0]
+
     def generate(self, prompts: Sequence[str], special: bool = False, **settings: Any) -> list[list[Written]]:
         """Continue every prompt, `n` times each; settings as in `Sampling`. Company and order change nothing."""
         if isinstance(prompts, str):
-            raise ConfigError("wanted a list of prompts, got one text; write [prompt], in brackets")
+            raise ConfigError("expected a list of prompts, got one text; write [prompt], in brackets")
         ids = [self.encode(prompt, special) for prompt in prompts]
         return write(self.engine, self.tokenizer.token_bytes, ids, Sampling(**settings))
 
@@ -89,8 +97,7 @@ class Writer:
 
     def answer(self, texts: Sequence[str], **settings: Any) -> list[str]:
         """What a model with a `template` says to each text; one without just goes on with it."""
-        found = self.generate(self.asked(texts), special=bool(self.template), **settings)
-        return [answers[0].text.strip() for answers in found]
+        return [written.text.strip() for written in self.predict(texts, **settings)]
 
     def asked(self, texts: Sequence[str]) -> list[str]:
         """The texts as `answer` puts them to the model."""
@@ -136,7 +143,7 @@ class Writer:
         ids = self.encode(text)
         room = self.model.config.context
         if len(ids) < 2 or (room and len(ids) > room):
-            raise DataError(f"a text of {len(ids)} tokens; this wants at least 2 and at most {room or 'any number'}")
+            raise DataError(f"a text of {len(ids)} tokens; expected at least 2 and at most {room or 'any number'}")
         words = self.model.logits(self.hidden(ids[:-1])).double().log_softmax(-1)  # T V
         right = words.gather(1, torch.tensor(ids[1:], device=self.device)[:, None])  # T 1
         ranks = (words > right).sum(1) + 1

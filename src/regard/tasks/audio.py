@@ -1,7 +1,7 @@
 """Audio: a class for each short clip."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +10,14 @@ from regard.data.settings import AudioConfig
 from regard.errors import DataError
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
-from regard.tasks.classes import ClassesOfSamples, class_indices, class_row
+from regard.tasks.classes import ClassesOfSamples, class_indices
 
 if TYPE_CHECKING:
     from regard.data.clips import Clip
-    from regard.tasks.use import Options, Predictions
+    from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
     from regard.train.run import Run
 
-CHUNK = 64  # clips read at a time
 FRAMES = 100  # of a clip, when memory is estimated
 
 
@@ -68,19 +67,21 @@ class Audio(ClassesOfSamples):
         return Samples((pictures, lengths), torch.zeros(run.batch, dtype=torch.long), np.arange(run.batch))
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
-        from regard.predictors import ClipClassifier
+        from regard.predictors import AudioClassifier
 
-        return ClipClassifier(model, device)
+        return AudioClassifier(model, device)
 
-    things = "clips"
+    reads = "audio"
+    purpose = "classify audio"
+    unit = "clips"
 
-    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, Any]:
-        on, clips = self.clips(folder, data, console)
-        clips = [(clip, sound) for clip, sound in sounds_of(clips, console) if sound is not None]
-        if not clips:
-            raise DataError(f"{on}: no clips to score on")
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        from regard.tasks.use import TestSet
+
+        on, clips = self.clips(folder, options.data, console)
+        clips = readable(clips, on, console)
         true = class_indices([c.label for c, _ in clips], predictor.labels, [c.file for c, _ in clips])
-        return on, [sound for _, sound in clips], true
+        return TestSet(on=on, inputs=[samples for _, samples in clips], targets=true)
 
     def clips(self, folder: Path, data: str, console: "Console") -> tuple[str, "list[Clip]"]:
         """The clips to score on, and what they are called."""
@@ -88,22 +89,27 @@ class Audio(ClassesOfSamples):
         from regard.data.clips import list_clips, parts
 
         if data:
-            label = self.own_data(folder, "").label if (folder / "run.json").is_file() else ""
+            label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
             return data, list_clips(user_path(data), label)
-        config = self.own_data(folder, "--data FOLDER")
+        config = self.own_data(folder)
         if config.name and (test := fetch.get_files(config.name, "audio", say=console.say).test):
             return f"the test set of {config.name}", list_clips(test)
-        return "its own validation clips", parts(config, console.say)[1]
+        return "its own validation set", parts(config, console.say)[1]
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
-        """Every clip of a folder, an archive or a table, or one, with its label and probabilities."""
-        return clip_predictions(file, console, lambda sounds: predictor.probabilities(sounds),
-                                lambda p: class_row(predictor.labels, p))  # fmt: skip
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        return load_files(words)
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        return audio_inputs(file, console)
 
 
-def sounds_of(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple[Clip, Any]]":
+def load_files(files: Sequence[str | Path]) -> list[Any]:
+    from regard.data.audio import load_wav
+
+    return [load_wav(file) for file in files]
+
+
+def with_samples(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple[Clip, Any]]":
     """Each clip and its samples; one that cannot be read has none, and is reported."""
     for clip in clips:
         try:
@@ -113,22 +119,21 @@ def sounds_of(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple[Cl
             yield clip, None
 
 
-def clip_predictions(
-    file: Path, console: "Console", answer: Callable[[list[Any]], Any], cells: Callable[[Any], dict[str, Any]]
-) -> "Predictions":
-    """A row for each clip, in order; the cells of one that cannot be read are empty."""
+def readable(clips: "Sequence[Clip]", on: str, console: "Console") -> "list[tuple[Clip, Any]]":
+    """The clips that can be read, with their samples."""
+    pairs = [(clip, samples) for clip, samples in with_samples(clips, console) if samples is not None]
+    if not pairs:
+        raise DataError(f"{on}: no clips to score on")
+    return pairs
+
+
+def audio_inputs(file: Path, console: "Console") -> "Inputs":
+    """Every clip of a folder, an archive or a table, or one."""
     from regard.data.clips import list_clips
-    from regard.tasks.use import Predictions
+    from regard.tasks.use import Inputs
 
     clips = list_clips(file, labelled=False)
     if not clips:
         raise DataError(f"{file} holds no audio files")
-
-    def rows() -> Iterator[dict[str, Any]]:
-        for start in range(0, len(clips), CHUNK):
-            read = list(sounds_of(clips[start : start + CHUNK], console))
-            answers = iter(answer([sound for _, sound in read if sound is not None]))
-            for clip, sound in read:
-                yield {"file": clip.file, **cells(None if sound is None else next(answers))}
-
-    return Predictions(rows=rows(), unit="clips", total=len(clips))
+    examples = (({"file": clip.file}, samples) for clip, samples in with_samples(clips, console))
+    return Inputs(examples=examples, unit="clips", total=len(clips))

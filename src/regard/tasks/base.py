@@ -5,7 +5,7 @@ module and the files of the tasks import without torch, so that help is instant:
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from regard.objectives.base import Objective
-    from regard.tasks.use import Options, Predictions, Verdict
+    from regard.predictors import Predictor
+    from regard.tasks.use import Inputs, Options, Predictions, TestSet, Verdict
     from regard.ticks import Console
     from regard.train.run import Run
 
@@ -73,7 +74,6 @@ class Task:
     archs: Mapping[str, Arch] = {}  # the first one is the default; none: it is only fine-tuned
     presets: Mapping[tuple[str, str], Preset] = {}  # by device and model; "" stands for any model
     card: Card
-    scored = True  # whether `regard evaluate` has something to say
     answering: str = ""  # the line that uses a model that was taught to answer, where that is another one
 
     # -- the run ----------------------------------------------------------------------------------------------------
@@ -250,8 +250,14 @@ class Task:
 
     # -- using the model --------------------------------------------------------------------------------------------
 
+    purpose: str = ""  # "a vit to …"
+    reads = "text"  # its modality: text, images, audio, series or tables
+    unit = "examples"  # what is counted
+    verbs: tuple[str, ...] = ()  # of the command line, that use a model of this task
+    search: tuple[str, ...] = ()  # of `Options`, those that its predictor takes
     evaluate_takes: tuple[str, ...] = ("data",)  # which of `Options` mean something to it
     predict_takes: tuple[str, ...] = ()
+    test_files = "--data FILE"  # what `regard evaluate` needs of a model that has no test set of its own
 
     def serves(self, config: Any) -> bool:
         """Whether a model of this config does this task: how a folder that regard did not write finds its task."""
@@ -259,27 +265,106 @@ class Task:
 
         return model_type(config) in {arch.model for arch in self.archs.values()}
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> "Predictor":
         """The object that answers; `about` is the folder's regard.json."""
         raise NotImplementedError
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        """The inputs of `predictor.predict` that were typed: texts, the names of files, a row."""
+        return words
+
+    def text(self, answer: Any) -> str:
+        """An answer for reading."""
+        raise NotImplementedError
+
+    def to_json(self, answer: Any) -> Any:
+        """An answer for programs."""
+        return dataclasses.asdict(answer)
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        """The cells of an answer in a table; empty ones where there is none, which is None."""
+        return {"text": "" if answer is None else answer.text}
+
+    draws_attention = False
+
+    def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
+        """Draw where the model looked in the first input; `words` are what was typed."""
+        raise NotImplementedError
+
+    writes_lines = False  # whether rows are written as lines of text and not as a table
+
+    def line(self, row: dict[str, Any]) -> str:
+        return row["text"]
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        """All inputs of a file or folder."""
+        raise ConfigError(f"{folder} does not read files; type: regard {self.card.use.format(folder)}")
+
+    def predict_options(self, options: "Options") -> dict[str, Any]:
+        """What `predictor.predict` takes, for a whole file."""
+        return options.pick(self.search)
+
+    def predictions(
+        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
+    ) -> "Predictions":
+        """Answers to all inputs of a file or folder, as they are computed."""
+        from regard.tasks.use import Predictions, answer_all
+
+        inputs = self.read_inputs(predictor, folder, file, options, console)
+        rows = answer_all(
+            inputs.examples,
+            lambda some: predictor.predict(some, **self.predict_options(options)),
+            lambda answer: self.row(predictor, answer),
+        )
+        return Predictions(
+            rows=rows, unit=inputs.unit, total=inputs.total, line=self.line if self.writes_lines else None
+        )
+
+    # -- scoring it -------------------------------------------------------------------------------------------------
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Score a model on data of the user's, or on its own test or validation set."""
         raise ConfigError(f"{folder} has no score of its own; type: regard {self.card.use.format(folder)}")
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
-        """Answers to every input of a file or folder."""
-        raise ConfigError(f"{folder} does not read files; type: regard {self.card.use.format(folder)}")
+    @property
+    def scored(self) -> bool:
+        return type(self).evaluate is not Task.evaluate
 
-    def own_data(self, folder: Path, needs: str) -> Any:
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """What to score on."""
+        raise NotImplementedError
+
+    compare_takes: tuple[str, ...] = ()  # empty: there is nothing to compare example by example
+
+    def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """What two models are compared on."""
+        return self.test_set(predictor, folder, options, console)
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> Any:
+        """Of one model what `differences` compares: `Sums`, unless a task overrides both."""
+        raise NotImplementedError
+
+    def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
+        """`Difference`s of two models by their outcomes on the same examples; the first decides which is better."""
+        from regard.evaluate.compare import compare_sums
+
+        return [compare_sums(*outcomes, samples=samples)]
+
+    def own_data(self, folder: Path) -> Any:
         """The data settings of the run in `folder`; a model that was not trained here has none."""
         from regard.tasks.plan import read_run
 
         if (folder / "run.json").is_file():
             return read_run(folder).data
-        raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {needs}")
+        raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {self.test_files}")
+
+    def has_test_set(self, data: dict[str, Any]) -> bool:
+        """Whether a run with these data settings, as run.json has them, can be scored without further files."""
+        return bool(data)
+
+    def how_to_score(self, run: str, data: dict[str, Any]) -> str:
+        """The command line that scores a run."""
+        return f"regard evaluate {run}" + ("" if self.has_test_set(data) else f" {self.test_files}")
 
     def named(self, data: Any) -> str:
         """The data as the model card names it."""

@@ -2,17 +2,20 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import Augment, CaptionsConfig
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Preset, Say, Task
-from regard.tasks.image import patch_for, write_preprocessor
-from regard.words import count
+from regard.tasks.image import image_inputs, patch_for, write_preprocessor
+from regard.words import count, table
 
 if TYPE_CHECKING:
+    from regard.evaluate.compare import Sums
+    from regard.tasks.use import Inputs, Options, TestSet, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
 
 CAPTIONED = {"cpu": 100, "cuda": 1000}  # validation images captioned at each evaluation, at most
@@ -33,6 +36,14 @@ class Caption(Task):
     archs = {"transformer": Arch("captioner"), "lstm": Arch("show_attend_tell")}
     presets = presets.CAPTIONS
     card = Card(pipeline="image-to-text", title="An image captioner", use="caption {} picture.png")
+    reads = "images"
+    purpose = "caption images"
+    verbs = ("caption",)
+    search = predict_takes = ("beam",)
+    evaluate_takes = ("data", "beam", "out")
+    compare_takes = ("data", "beam")
+    unit = "images"
+    draws_attention = True
 
     def complete(self, data: CaptionsConfig, preset: Preset) -> CaptionsConfig:
         augment = AUGMENT if data.augment == Augment() else data.augment
@@ -118,6 +129,70 @@ class Caption(Task):
         from regard.predictors import ImageCaptioner
 
         return ImageCaptioner(model, load(folder), device)
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        return predictor.images(words)
+
+    def text(self, answer: Any) -> str:
+        if len(answer.candidates) == 1:
+            return answer.text
+        return table([(f"{h.score:.3f}", h.text) for h in answer.candidates])
+
+    def to_json(self, answer: Any) -> Any:
+        return [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in answer.candidates]
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        return {"caption": "" if answer is None else answer.text}
+
+    def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
+        from regard.data.pixels import read_image
+        from regard.explain.rollout import draw_words
+
+        looks = predictor.looks(inputs[0], answers[0].candidates[0].ids)
+        return draw_words(read_image(Path(words[0]))[0], [word for word, _ in looks], [seen for _, seen in looks], path)
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        return image_inputs(file, predictor.images, console)
+
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        from regard.data.captions import captioned, load_captions
+        from regard.tasks.use import TestSet
+
+        if data := options.data:
+            config = CaptionsConfig(path=data, size=predictor.model.config.shape[1])
+            part, notes = captioned(Path(data), Path(data).parent, config, console.say)
+            for line in notes:
+                console.say(line)
+        else:
+            part = load_captions(self.own_data(folder), console.say).valid
+        return TestSet(on=data or "its own validation set", inputs=part.pixels, targets=part.captions)
+
+    def captions(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
+        console.say(f"captioning {len(test.targets):,} images of {test.on}")
+        with console.progress("images", len(test.targets)):
+            return [h.text for h in predictor.caption(test.inputs, beam=options.beam)]
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """BLEU-4 and CIDEr, next to those of the same captions given to other images."""
+        from regard.evaluate.captions import score_captions
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        captions, side = self.captions(predictor, test, options, console), predictor.model.config.shape[1]
+        scores = score_captions(captions, test.targets)
+        other = score_captions([*captions[1:], captions[0]], test.targets)  # the same words, to the wrong image
+        values = {"beam": options.beam, "pixels": side, **dataclasses.asdict(scores)}
+        values |= {"bleu_of_other_images": other.bleu, "cider_of_other_images": other.cider}
+        text = f"{scores}\nbaseline, given to other images: BLEU-4 {other.bleu:.1f}, CIDEr {other.cider:.3f}"
+        detail = f"{len(captions):,} images of {side} x {side} pixels, beam {options.beam}"
+        return Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions)
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        from regard.evaluate.captions import ciders
+        from regard.evaluate.compare import Sums
+
+        each = ciders(self.captions(predictor, test, options, console), test.targets)
+        return Sums(metric="CIDEr", above=each, below=[1.0] * len(each), scale=1.0)
 
 
 def sided(captions: list[list[str]]) -> float:

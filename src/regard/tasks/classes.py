@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import DataError
 from regard.tasks.base import Task
-from regard.words import count
+from regard.words import count, table
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from regard.evaluate.compare import Sums
     from regard.objectives.classify import Scores
-    from regard.tasks.use import Options, Verdict
+    from regard.predictors import Classification
+    from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
     from regard.train.run import Run
 
@@ -38,7 +40,69 @@ def class_scores(run: "Run", labels: tuple[str, ...], more: "Scores" = lambda *_
     return ClassScores(labels, run.data.balanced, more) if labels else None
 
 
-class ClassesOfSamples(Task):
+@dataclass(frozen=True)
+class Extras:
+    """What is reported next to the scores of a classifier: baselines, other scores, remarks."""
+
+    values: dict[str, Any]
+    lines: Sequence[str]  # below the accuracy
+    remarks: Sequence[str] = ()  # below the scores
+
+
+class Classes(Task):
+    """How a model is used that answers with a class, whatever it reads."""
+
+    verbs = ("classify",)
+    evaluate_takes: tuple[str, ...] = ("data", "picture")
+    compare_takes: tuple[str, ...] = ("data",)
+
+    def text(self, answer: Any) -> str:
+        ranked = sorted(answer.probabilities.items(), key=lambda item: -item[1])
+        return f"{answer.label}\n" + table([(f"  {label}", f"{p:.1%}") for label, p in ranked], right=[1])
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        return class_row(predictor.labels, answer)
+
+    def probabilities(self, predictor: Any, test: "TestSet", console: "Console") -> "np.ndarray":
+        with console.progress(self.unit, len(test.targets)):
+            return predictor.probabilities(test.inputs)
+
+    def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
+        """The baseline of the majority class."""
+        import numpy as np
+
+        majority = float(np.bincount(test.targets).max() / len(test.targets))
+        return Extras({"majority": majority}, [f"baseline     majority class, accuracy {majority:.2%}"])
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Accuracy, F1, confusion and calibration, next to a baseline; `--picture` draws the calibration."""
+        from regard.evaluate.classes import judge_classes
+        from regard.evaluate.labels import Bin
+        from regard.explain.reliability import draw
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        probabilities = self.probabilities(predictor, test, console)
+        extras = self.extras(predictor, test, probabilities, console)
+        scores, text = judge_classes(
+            probabilities, test.targets, predictor.labels, self.unit, extras.lines, extras.remarks
+        )
+        if options.picture:
+            bins = [Bin(**b) for b in scores["reliability"]]
+            console.say(f"picture: {draw(bins, scores['ece'], options.picture)}")
+        detail = f"{len(test.targets):,} {self.unit}"
+        return Verdict(on=test.on, detail=detail, values=extras.values | scores, text=text)
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        import numpy as np
+
+        from regard.evaluate.compare import Sums
+
+        right = self.probabilities(predictor, test, console).argmax(1) == test.targets
+        return Sums(metric="accuracy", above=right, below=np.ones(len(right)))
+
+
+class ClassesOfSamples(Classes):
     """A class for each sample: an image, a clip, a row of a table. `data` has train and valid parts with `labels`."""
 
     valid_batch = 512
@@ -66,52 +130,6 @@ class ClassesOfSamples(Task):
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
         yield f"baseline: majority class, accuracy {share:.1%}"
 
-    # -- using the model --------------------------------------------------------------------------------------------
-
-    evaluate_takes = ("data", "picture")
-    things = "samples"  # what is counted: images, clips, rows
-
-    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, "np.ndarray"]:
-        """What to score on: its name, N inputs of `predictor.probabilities`, N true classes."""
-        raise NotImplementedError
-
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
-        """Accuracy, F1, confusion and calibration, next to the majority class."""
-        import numpy as np
-
-        on, inputs, true = self.test_set(predictor, folder, options.data, console)
-        with console.progress(self.things, len(true)):
-            probabilities = predictor.probabilities(inputs)
-        majority = float(np.bincount(true).max() / len(true))
-        lines = [f"baseline     {majority:.2%} for the majority class"]
-        return class_verdict(on, probabilities, true, predictor.labels, self.things, {"majority": majority}, lines,
-                             options.picture, console)  # fmt: skip
-
-
-def class_verdict(
-    on: str,
-    probabilities: "np.ndarray",
-    true: "np.ndarray",
-    labels: Sequence[str],
-    things: str,
-    more: dict[str, Any],
-    baselines: Sequence[str],
-    picture: str,
-    console: "Console",
-    remarks: Sequence[str] = (),
-) -> "Verdict":
-    """All scores of a classifier; `picture` draws its calibration."""
-    from regard.evaluate.classes import judge_classes
-    from regard.evaluate.labels import Bin
-    from regard.explain.reliability import draw
-    from regard.tasks.use import Verdict
-
-    scores, text = judge_classes(probabilities, true, labels, things, baselines, remarks)
-    if picture:
-        bins = [Bin(**b) for b in scores["reliability"]]
-        console.say(f"picture: {draw(bins, scores['ece'], picture)}")
-    return Verdict(on=on, count=f"{len(true):,} {things}", values=more | scores, text=text)
-
 
 def class_indices(names: Sequence[str], labels: Sequence[str], where: Sequence[str]) -> "np.ndarray":
     """The numbers of classes by name; `DataError` for one that the model was not trained on, with where it stands."""
@@ -125,9 +143,8 @@ def class_indices(names: Sequence[str], labels: Sequence[str], where: Sequence[s
     return np.array([at[name] for name in names])
 
 
-def class_row(labels: Sequence[str], probabilities: "np.ndarray | None", name: str = "label") -> dict[str, Any]:
+def class_row(labels: Sequence[str], answer: "Classification | None", name: str = "label") -> dict[str, Any]:
     """The cells of an answer: the likeliest label and the probabilities of all; empty where there is no answer."""
-    if probabilities is None:
+    if answer is None:
         return {name: ""} | {f"probability_{label}": "" for label in labels}
-    numbers = {f"probability_{x}": round(float(p), 6) for x, p in zip(labels, probabilities, strict=True)}
-    return {name: labels[int(probabilities.argmax())], **numbers}
+    return {name: answer.label} | {f"probability_{label}": round(p, 6) for label, p in answer.probabilities.items()}

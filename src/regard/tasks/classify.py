@@ -1,53 +1,48 @@
 """Classify, pair, tag: a label for a text, for a pair of texts, or for each word."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import LabelledConfig
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
+from regard.jsonfile import group, read_json_if_any
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
-from regard.tasks.classes import class_scores
+from regard.tasks.classes import Classes, Extras, class_scores
 from regard.tasks.table import Table
 from regard.train.settings import Optim, Schedule
-from regard.words import count
+from regard.words import count, table
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
     from regard.data.labelled import PreparedLabels
+    from regard.evaluate.compare import Sums
     from regard.objectives.classify import Scores
+    from regard.tasks.use import Inputs, Options, TestSet, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
 
+CHUNK = 2048  # rows of a table read at a time
 LENGTH = 32  # pieces of a text, when memory is estimated
 HEAD = ("classifier", "pooler")  # parts of a fine-tuned encoder that may be new; with LoRA they are trained
 
 
-class Classify(Task):
-    name = "classify"
-    summary = "a label for each text"
+class Labels(Task):
+    """What classifying texts and tagging their words share."""
+
     settings = LabelledConfig
     options: tuple[str, ...] = ("valid", "text", "label")
-    data_help = "A table of texts and labels, or a name."
-    examples: tuple[str, ...] = (
-        "regard train classify --data reviews.csv --text review --label sentiment",
-        "regard train classify --data reviews.csv --arch transformer,lstm",
-        "regard train classify --data students.csv --label passed --arch mlp    # rows of numbers and categories",
-    )
     archs = {"transformer": Arch("bert"), **recurrent("rnn_classifier")}
     presets = presets.LABELS
-    card = Card(pipeline="text-classification", title="A text classifier", use='classify {} "…"')
     finetune_length = "3 epochs"
     head = "sequence"
     per_piece = False  # whether every piece has a label
-
-    def for_arch(self, arch: str) -> Task:
-        """`--arch mlp` reads rows of numbers and categories, not texts."""
-        return Table() if arch in Table.archs else self
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "head": self.head, "labels": UNKNOWN_LABELS}
@@ -161,11 +156,122 @@ class Classify(Task):
     def serves(self, config: Any) -> bool:
         return super().serves(config) and config.head == self.head
 
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        from regard.data.labelled import check_known, content, is_empty, read_parts, read_rows
+        from regard.tasks.use import TestSet
+
+        data, train, rows = options.data, None, []
+        config = LabelledConfig(path=data)
+        if not data or (folder / "run.json").is_file():
+            config = self.own_data(folder)
+            try:
+                train, rows, _ = read_parts(config, self.name, console.say)
+            except DataError:
+                if not data:
+                    raise
+        if data:
+            rows = read_rows(Path(data), columns_of(config, data, self.per_piece), self.name)
+        check_known(rows, predictor.labels, data or config.valid or config.path)
+        full = [row for row in rows if not is_empty(row)]
+        if len(full) < len(rows):
+            console.say(f"skipped {len(rows) - len(full):,}: empty")
+        if not full:
+            raise DataError(f"{data or folder}: no examples to score on")
+        learned = {content(row) for row in train or ()}
+        if shared := sum(content(row) in learned for row in full):
+            console.say(f"{shared:,} of them are in its training data; the score is too high")
+        inputs, targets = self.inputs_and_targets(full, predictor)
+        return TestSet(on=data or "its own validation set", inputs=inputs, targets=targets, train=train, extra=full)
+
+    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any) -> tuple[list[Any], Any]:
+        raise NotImplementedError
+
+
+class Classify(Classes, Labels):
+    name = "classify"
+    summary = "a label for each text"
+    data_help = "A table of texts and labels, or a name."
+    examples: tuple[str, ...] = (
+        "regard train classify --data reviews.csv --text review --label sentiment",
+        "regard train classify --data reviews.csv --arch transformer,lstm",
+        "regard train classify --data students.csv --label passed --arch mlp    # rows of numbers and categories",
+    )
+    card = Card(pipeline="text-classification", title="A text classifier", use='classify {} "…"')
+    purpose = "classify texts"
+    unit = "texts"
+    predict_takes = ("text", "second")
+
+    def for_arch(self, arch: str) -> Task:
+        """`--arch mlp` reads rows of numbers and categories, not texts."""
+        return Table() if arch in Table.archs else self
+
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.data.tokenizers import load
-        from regard.predictors import Classifier, Tagger
+        from regard.predictors import Classifier
 
-        return (Tagger if self.per_piece else Classifier)(model, load(folder), device)
+        known = about.get("task") == self.name  # a folder of others may hold either
+        return Classifier(model, load(folder), device, pairs=isinstance(self, Pair) if known else None)
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        pairs = len(words) > 1
+        if predictor.pairs is not None and predictor.pairs != pairs:
+            expected = "two texts: TEXT SECOND" if predictor.pairs else "one text; put it in quotes"
+            trained = "pairs" if predictor.pairs else "single texts"
+            raise ConfigError(f"this model was trained on {trained}; expected {expected}")
+        inputs = [tuple(words)] if pairs else list(words)
+        if predictor.cut(inputs):
+            console.say(f"the text is longer than {predictor.max_length} pieces; the rest was not read")
+        return inputs
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        """Every row of a table; its own columns come before the answer. A row without text gets none."""
+        from regard.data.examples import text_columns
+        from regard.data.tables import read_table
+        from regard.tasks.use import Inputs
+
+        trained = group(read_json_if_any(folder / "regard.json"), "data")
+        rows = read_table(file, (options.text, options.second))
+        columns = {name.lower() for name in rows.columns}
+        text, second = (
+            getattr(options, name) or (trained[name] if str(trained.get(name, "")).lower() in columns else "")
+            for name in ("text", "second")
+        )
+        pairs = bool(predictor.pairs or second)
+        names = [name for name in text_columns(rows, text, second, "", pairs, labelled=False) if name]
+
+        def examples() -> Iterator[tuple[dict[str, Any], Any]]:
+            empty = cut = 0
+            every = rows.rows()
+            while some := [dict(zip(rows.columns, cells, strict=True)) for cells in islice(every, CHUNK)]:
+                texts = [tuple(cells[name] for name in names) for cells in some]
+                inputs = [(t if pairs else t[0]) if all(x.strip() for x in t) else None for t in texts]
+                empty += inputs.count(None)
+                cut += predictor.cut([x for x in inputs if x is not None])
+                yield from zip(some, inputs, strict=True)
+            if empty:
+                console.say(f"{empty:,} rows without text got no label")
+            if cut:
+                console.say(f"{cut:,} texts were cut at {predictor.max_length} pieces")
+
+        return Inputs(examples=examples(), unit="texts", total=len(rows))
+
+    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any) -> tuple[list[Any], Any]:
+        import numpy as np
+
+        at = {label: i for i, label in enumerate(predictor.labels)}
+        inputs = [row.text if row.second is None else (row.text, row.second) for row in rows]
+        return inputs, np.array([at[row.label] for row in rows])
+
+    def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
+        """A bag of words and the majority class, by the training set."""
+        cut = predictor.cut(test.inputs)
+        remarks = [f"cut          {cut:,} texts, longer than {predictor.max_length} pieces"] if cut else []
+        if test.train is None:
+            console.say("no baseline: the training file is not here")
+            return Extras({}, [], remarks)
+        other = baseline(test.train, test.extra)
+        lines = [f"baselines    bag of words {other.bag_of_words:.2%}   majority class {other.majority:.2%}"]
+        return Extras(dataclasses.asdict(other), lines, remarks)
 
 
 class Pair(Classify):
@@ -174,9 +280,10 @@ class Pair(Classify):
     options = ("valid", "text", "second", "label")
     examples = ("regard train pair --data pairs.csv --text premise --second hypothesis --label label",)
     card = Card(pipeline="text-classification", title="A classifier of pairs", use='classify {} "…" "…"')
+    purpose = "classify pairs of texts"
 
 
-class Tag(Classify):
+class Tag(Labels):
     name = "tag"
     summary = "a label for each word"
     data_help = "A CoNLL file or a .jsonl of words and tags, or a name."
@@ -184,6 +291,11 @@ class Tag(Classify):
     card = Card(pipeline="token-classification", title="A tagger", use='tag {} "…"')
     head = "token"
     per_piece = True
+    purpose = "tag words"
+    verbs = ("tag",)
+    writes_lines = True
+    unit = "texts"
+    compare_takes = ("data",)
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         """F1 of entities, where the labels are IOB2."""
@@ -201,6 +313,75 @@ class Tag(Classify):
             return {"entity_f1": entity_score(*names).f1}
 
         return scores
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.predictors import Tagger
+
+        return Tagger(model, load(folder), device)
+
+    def text(self, answer: Any) -> str:
+        return table([(w.word, w.label, f"{w.probability:.1%}") for w in answer.words], right=[2])
+
+    def to_json(self, answer: Any) -> Any:
+        return [dataclasses.asdict(word) for word in answer.words]
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        words = [] if answer is None else answer.words
+        return {"words": [w.word for w in words], "tags": [w.label for w in words]}
+
+    def line(self, row: dict[str, Any]) -> str:
+        """Word, tab, label; with the end of the line, an empty line after each sentence."""
+        return "".join(f"{word}\t{label}\n" for word, label in zip(row["words"], row["tags"], strict=True))
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        """The lines of a text, or the sentences of a CoNLL or JSONL file."""
+        from regard.data.examples import read_tagged
+        from regard.data.files import ending
+        from regard.data.pairs import read_lines
+        from regard.tasks.use import Inputs
+
+        if ending(file) in (".conll", ".conllu", ".jsonl"):
+            return Inputs(examples=(({}, row.words) for row in read_tagged(file, labelled=False)), unit="texts")
+        return Inputs(examples=(({}, line if line.strip() else None) for line in read_lines(file)), unit="texts")
+
+    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any) -> tuple[list[Any], Any]:
+        return [row.words for row in rows], [list(row.tags) for row in rows]
+
+    def tags(self, predictor: Any, test: "TestSet", console: "Console") -> list[list[str]]:
+        with console.progress("texts", len(test.targets)):
+            return [[word.label for word in tags.words] for tags in predictor.predict(test.inputs)]
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Accuracy of the words; F1 of entities by strict IOB2 where labels have that form, else of each class."""
+        from regard.evaluate.classes import judge_tags
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        values, text = judge_tags(test.targets, self.tags(predictor, test, console), predictor.labels)
+        return Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        from regard.evaluate.compare import Sums, counted
+        from regard.evaluate.labels import is_iob
+
+        entities = is_iob(predictor.labels)
+        pairs = zip(test.targets, self.tags(predictor, test, console), strict=True)
+        above, below = zip(*(counted(true, predicted, entities) for true, predicted in pairs), strict=True)
+        return Sums(metric="entity F1" if entities else "accuracy", above=above, below=below)
+
+
+def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfig:
+    """The columns named in training, for a file of the same form or with the same names; else the usual ones."""
+    from regard.data.files import ending
+    from regard.data.tables import is_delimited, read_table
+
+    same = ending(config.path) == ending(data) or (is_delimited(config.path) and is_delimited(data))
+    names = [name for name in (config.text, config.second, config.label) if name]
+    if not same and not tagged and names:
+        there = [name.lower() for name in read_table(Path(data), names).columns]
+        same = all(name.lower() in there for name in names)
+    return config if same else dataclasses.replace(config, text="", second="", label="")
 
 
 def begin_from_(model: Any, started: Any) -> list[str]:

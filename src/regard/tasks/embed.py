@@ -1,9 +1,14 @@
 """Embed: a vector for each text, by a published encoder; it is not trained here."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from regard.errors import ConfigError
 from regard.tasks.base import Card, Task
+
+if TYPE_CHECKING:
+    from regard.tasks.use import Inputs, Options
+    from regard.ticks import Console
 
 
 class Embed(Task):
@@ -11,7 +16,8 @@ class Embed(Task):
     summary = "a vector for each text"
     settings = type(None)
     card = Card(pipeline="feature-extraction", title="A text encoder", use='similar {} "…" --in FILE')
-    scored = False
+    purpose = "embed texts"
+    verbs = ("embed", "similar")
 
     def serves(self, config: Any) -> bool:
         from regard.models.bert import LABELLED, MASKED, BertConfig
@@ -24,3 +30,17 @@ class Embed(Task):
         from regard.predictors import Embedder
 
         return Embedder(model, load(folder), device, int8, Sentences.load(folder))
+
+    def to_json(self, answer: Any) -> Any:
+        return {"vector": answer.vector.tolist()}
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        raise no_answers(folder, file)
+
+
+def no_answers(folder: Path, file: Path) -> ConfigError:
+    vectors = f"regard embed {folder} {file} --out vectors.npy"
+    return ConfigError(
+        f"{folder} turns texts into vectors ({vectors}); for answers fine-tune it first: regard finetune {folder} "
+        "classify …"
+    )

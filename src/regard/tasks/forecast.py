@@ -2,23 +2,30 @@
 
 import dataclasses
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import HistoryConfig
+from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task
-from regard.words import count
+from regard.words import count, table
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
-    from regard.data.history import HistoryParts, Windows
+    from regard.data.history import History, HistoryParts, Windows
+    from regard.evaluate.compare import Sums
     from regard.evaluate.forecast import Errors
+    from regard.predictors import Outlook
+    from regard.tasks.use import Options, Predictions, TestSet, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
+
+SHOWN = 12  # rows of a forecast that are printed
 
 
 class Forecast(Task):
@@ -31,6 +38,11 @@ class Forecast(Task):
     archs = {"transformer": Arch("forecaster")}
     presets = presets.FORECAST
     card = Card(pipeline="time-series-forecasting", title="A forecaster", use="forecast {} --plot next.png")
+    reads = "series"
+    purpose = "forecast"
+    verbs = ("forecast",)
+    compare_takes = ("data",)
+    unit = "windows"
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return dict(lookback=data.lookback, horizon=data.horizon, patch=min(16, data.lookback))
@@ -95,6 +107,121 @@ class Forecast(Task):
         from regard.predictors import ForecastPredictor
 
         return ForecastPredictor(model, device, group(about, "data"))
+
+    def find_table(self, folder: Path, data: str) -> Path:
+        """The file asked for, a known set, or the table the run was trained on."""
+        from regard.data.catalog import is_known
+        from regard.data.fetch import get_files
+
+        if data and not is_known(data):
+            return Path(data)
+        name = data
+        if not data:
+            if not (folder / "run.json").is_file():
+                raise ConfigError(f"forecast what? type: regard forecast {folder} --data FILE")
+            config = self.own_data(folder)
+            if config.path:
+                return Path(config.path)
+            name = config.name
+        return get_files(name, "history").train
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "list[History]":
+        histories = [predictor.read(file) for file in words]
+        for line in (line for history in histories for line in history.told()):
+            console.say(line)
+        return histories
+
+    def text(self, answer: Any) -> str:
+        """The first rows and the last."""
+        rows = self.rows(answer)
+        cells = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
+        shown = cells if len(cells) <= SHOWN + 1 else [*cells[:SHOWN], ["…"] * len(cells[0]), cells[-1]]
+        return table(shown, right=range(1, len(cells[0])))
+
+    def to_json(self, answer: Any) -> Any:
+        return self.rows(answer)
+
+    def rows(self, outlook: "Outlook") -> list[dict[str, Any]]:
+        """A row for each time: of each column the mean and the quantiles."""
+        groups = [(column, *(f"{column} {q:.0%}" for q in outlook.levels)) for column in outlook.columns]
+        names = [name for group in groups for name in group]
+        rows = []
+        for h, time in enumerate(outlook.named_times()):
+            numbers = [float(f"{x:.6g}") for c in range(len(outlook.columns))
+                       for x in (outlook.mean[h, c], *outlook.quantiles[h, c])]  # fmt: skip
+            rows.append({"time": time, **dict(zip(names, numbers, strict=True))})
+        return rows
+
+    def predictions(
+        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
+    ) -> "Predictions":
+        """The rows that follow those of a table."""
+        from regard.tasks.use import Predictions
+
+        (outlook,) = predictor.predict(self.parse_inputs(predictor, [str(file)], console))
+        outlook.check(console.say)
+        return Predictions(rows=self.rows(outlook))
+
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        from regard.data.history import read_parts
+        from regard.tasks.use import TestSet
+
+        c, data = predictor.config, options.data
+        if data and not (folder / "run.json").is_file():
+            own = dict(lookback=c.lookback, horizon=c.horizon, time=predictor.time)
+            config = HistoryConfig(path=data, target=c.columns, **own)
+        else:
+            config = self.own_data(folder)
+        if data:
+            config = dataclasses.replace(config, name="", path=data, target=c.columns)
+        parts = read_parts(config, console.say)
+        on = f"{data or 'its own table'} (test)"
+        return TestSet(on=on, inputs=parts.test, targets=parts.test, extra=(parts, config))
+
+    def batches(self, predictor: Any, test: "TestSet") -> Iterator[Any]:
+        from regard.data.loader import FixedSize, in_order
+
+        return (batch.to(predictor.device) for batch in in_order(test.inputs, FixedSize(256)))
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Every window of the test set, next to the last season again and a linear map."""
+        import torch
+
+        from regard.objectives.forecast import Forecast as Objective
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        parts, config = test.extra
+        with torch.inference_mode():
+            scores = Objective().held_out(predictor.model, self.batches(predictor, test))
+        others = baselines(parts, parts.test, config, predictor.model.spread.double().cpu().numpy())
+        values: dict[str, Any] = {"mse": scores["loss"], "mae": scores["mae"]}
+        rows = [("", "SQUARED", "ABSOLUTE"), ("this model", f"{scores['loss']:.4f}", f"{scores['mae']:.4f}")]
+        text = table([*rows, *((row.name, f"{row.mse:.4f}", f"{row.mae:.4f}") for row in others)], right=[1, 2])
+        if "inside" in scores:
+            values["inside"] = scores["inside"]
+            low, *_, high = predictor.config.quantiles
+            share = f"{scores['inside']:.1%} lie between its {low:.0%} and {high:.0%} quantiles"
+            text += f"\n{share}, expected {high - low:.0%}"
+        values |= {"windows": len(test.inputs), "lookback": config.lookback, "horizon": config.horizon}
+        values |= {"beside": [dataclasses.asdict(row) for row in others]}
+        values |= {f"mse of {row.name}": row.mse for row in others}
+        size = f"{len(test.inputs):,} windows, look-back {config.lookback}, horizon {config.horizon}"
+        detail = f"{size}; errors in units of each column's standard deviation in training"
+        return Verdict(on=test.on, detail=detail, values=values, text=text)
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        import torch
+
+        from regard.evaluate.compare import Sums
+
+        with torch.inference_mode():
+            errors = [
+                ((predictor.model(*b.inputs)[..., 0] - b.targets) / predictor.model.spread).square().mean((1, 2)).cpu()
+                for b in self.batches(predictor, test)
+            ]
+        each = torch.cat(errors).numpy()
+        return Sums(metric="squared error", above=each, below=[1.0] * len(each), scale=1.0, lower_is_better=True)
 
 
 def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, spread: "np.ndarray") -> "list[Errors]":

@@ -2,23 +2,22 @@
 
 import dataclasses
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.folders import user_path
 from regard.data.settings import Augment, ImagesConfig
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
-from regard.tasks.classes import ClassesOfSamples, class_indices, class_row
+from regard.tasks.classes import ClassesOfSamples, class_indices
 
 if TYPE_CHECKING:
-    from regard.tasks.use import Options, Predictions
+    from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
     from regard.train.run import Run
 
-CHUNK = 256  # images read at a time
 PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
 
 
@@ -122,58 +121,70 @@ class Image(ClassesOfSamples):
 
         return ImageClassifier(model, device, folder)
 
-    things = "images"
+    reads = "images"
+    purpose = "classify images"
+    unit = "images"
+    draws_attention = True
 
-    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, Any]:
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.data.images import list_images, load_images, own_pixels
         from regard.data.pixels import with_channels
+        from regard.tasks.use import TestSet
 
         channels, side, _ = predictor.shape
-        if not data:
-            config = self.own_data(folder, "--data FOLDER")
+        if not options.data:
+            config = self.own_data(folder)
             loaded = load_images(config, console.say)
-            if loaded.test is None:
-                return "its own validation images", loaded.valid.pixels, loaded.valid.labels
-            named = f" of {config.name}" if config.name else ""
-            return f"its test set{named}", loaded.test.pixels, loaded.test.labels
-        label = self.own_data(folder, "").label if (folder / "run.json").is_file() else ""
-        images = list_images(user_path(data), label)
+            on, part = "its own validation set", loaded.valid
+            if loaded.test is not None:
+                on, part = f"its test set{f' of {config.name}' if config.name else ''}", loaded.test
+            if part.pixels.shape[1:] != tuple(predictor.shape) or loaded.labels != predictor.labels:
+                raise ConfigError(f"{on} has other classes or another size; add: --data FOLDER")
+            return TestSet(on=on, inputs=part.pixels, targets=part.labels)
+        label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
+        images = list_images(user_path(options.data), label)
         true = class_indices([x.label for x in images], predictor.labels, [x.where for x in images])
         pixels, kept, skipped = own_pixels(images, side, channels, console.say)
         for why, names in skipped:
             console.say(f"skipped {len(names):,}: {why}; the first is {names[0]}")
-        return data, with_channels(pixels, channels), true[kept]
+        return TestSet(on=options.data, inputs=with_channels(pixels, channels), targets=true[kept])
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
-        """Every image of a folder, or one, with its label and probabilities."""
-        from regard.data.images import files_of
-        from regard.tasks.use import Predictions
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        return predictor.read(words)
 
-        if not file.exists():
-            raise DataError(f"no file or folder {file}")
-        files = list(files_of(file)) if file.is_dir() else [file]
-        if not files:
-            raise DataError(f"{file} holds no images")
-        return Predictions(rows=self.rows(predictor, files, console), unit="images", total=len(files))
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        return image_inputs(file, predictor.read, console)
 
-    def rows(self, predictor: Any, files: list[Path], console: "Console") -> Iterator[dict[str, Any]]:
-        """A row for each file, in order; one that cannot be read gets no label, and is reported."""
-        import numpy as np
+    def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
+        from regard.data.pixels import read_image
+        from regard.explain.rollout import draw
 
-        for start in range(0, len(files), CHUNK):
-            pixels: list[Any] = []
-            for path in files[start : start + CHUNK]:
-                try:
-                    pixels.append(predictor.read([path]))
-                except DataError as e:
-                    console.say(f"no label: {e}")
-                    pixels.append(None)
-            read = [x for x in pixels if x is not None]
-            answers = iter(predictor.probabilities(np.concatenate(read)) if read else [])
-            for path, x in zip(files[start : start + CHUNK], pixels, strict=True):
-                yield {"file": str(path), **class_row(predictor.labels, None if x is None else next(answers))}
+        seen, best = predictor.attention(words[0]), answers[0]
+        title = f"{best.label} {best.probabilities[best.label]:.0%}"
+        return draw(read_image(Path(words[0]))[0], seen.rollout, seen.heads, title, path)
+
+
+def image_inputs(file: Path, read: Callable[[list[Path]], Any], console: "Console") -> "Inputs":
+    """Every image of a folder, or one; one that cannot be read is reported."""
+    from regard.data.images import files_of
+    from regard.tasks.use import Inputs
+
+    if not file.exists():
+        raise DataError(f"no file or folder {file}")
+    files = list(files_of(file)) if file.is_dir() else [file]
+    if not files:
+        raise DataError(f"{file} holds no images")
+
+    def examples() -> Iterator[tuple[dict[str, Any], Any]]:
+        for path in files:
+            try:
+                pixels = read([path])[0]
+            except DataError as e:
+                console.say(f"no answer: {e}")
+                pixels = None
+            yield {"file": str(path)}, pixels
+
+    return Inputs(examples=examples(), unit="images", total=len(files))
 
 
 def usual_augment(data: ImagesConfig) -> Augment:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
+from regard.jsonfile import group, read_json_if_any
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task, recurrent
 from regard.train.settings import Optim, Schedule
@@ -15,9 +16,14 @@ from regard.words import count
 if TYPE_CHECKING:
     from torch import nn
 
-    from regard.data.text import PreparedText
+    from regard.data.text import PreparedText, TokenFile
+    from regard.evaluate.compare import Sums
+    from regard.predictors import Writer
+    from regard.tasks.use import Inputs, Options, TestSet, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
 
+ROUGE = {"rouge_l": "its answers", "rouge_l_first": "baseline, the first sentence of each text"}
 BLOCK = 256  # tokens a recurrent model is trained on at once; it has no limit of its own
 
 
@@ -35,6 +41,12 @@ class LanguageModelling(Task):
     archs = {"gpt": Arch("gpt"), "llama": Arch("llama"), **recurrent("rnn_lm")}
     presets = presets.LANGUAGE
     card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')
+    purpose = "continue text"
+    verbs = ("generate", "next", "chat", "summarise")
+    evaluate_takes = ("data", "context", "stride")
+    compare_takes = ("data",)
+    unit = "parts"
+    writes_lines = True
     answering = "chat {}"
     finetune_length = "5"
     longest = 256  # tokens of a row when a model is fine-tuned on a CPU
@@ -166,6 +178,71 @@ class LanguageModelling(Task):
 
         return Writer(model, load(folder), device, int8, str(about.get("template", "")))
 
+    def text(self, answer: Any) -> str:
+        return answer.text
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        return {"text": "" if answer is None else " ".join(answer.text.split())}
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        """Lines of text; line i of the output belongs to line i of the file, and a blank one stays blank."""
+        from regard.data.pairs import read_lines
+        from regard.tasks.use import Inputs
+
+        lines = read_lines(file)
+        return Inputs(examples=(({"source": x}, x if x.strip() else None) for x in lines), unit="texts")
+
+    def predict_options(self, options: "Options") -> dict[str, Any]:
+        return {"temperature": 0.0, "stop": ("\n",)}  # greedy, and one line each
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Perplexity of a text, or of the answers of records; of a model that was taught to answer, ROUGE-L too."""
+        from regard.evaluate.perplexity import perplexity, perplexity_of_answers
+        from regard.tasks.use import Verdict
+
+        trained = group(read_json_if_any(folder / "run.json"), "data").get("context", 0)
+        context = options.context or trained or predictor.model.config.context or BLOCK
+        on, text, size, words = scored_text(predictor, self, folder, options.data, context)
+        console.say(f"reading {len(text):,} tokens of {on}")
+        how: dict[str, Any] = dict(device=predictor.device, bytes=size, words=words)
+        if text.records:
+            if options.stride not in (0, context):
+                raise ConfigError("--stride is for running text; records are read one by one, leave it out")
+            assert text.answers is not None, "records know which of their tokens are answers"
+            with console.progress("tokens of answers", int(text.answers.read(0, len(text)).sum())):
+                result = perplexity_of_answers(predictor.model, text, context, **how)
+        else:
+            ids = text.ids.read(0, len(text))
+            with console.progress("tokens", len(text)):
+                result = perplexity(predictor.model, ids, context, options.stride or context, **how)
+        values: dict[str, Any] = dataclasses.asdict(result)
+        lines = [str(result)]
+        if predictor.template and options.data and text.records:
+            rouge = rouge_of_answers(predictor, options.data, console)
+            values |= rouge
+            lines += [f"{name}: ROUGE-L {rouge[key]:.1f}" for key, name in ROUGE.items()]
+        unit = "records" if text.records else "passages"
+        seen, warning = seen_passages(folder, options.data, unit, predictor.tokenizer)
+        values["seen_in_training"] = seen
+        return Verdict(on=on, values=values, text="\n".join([*lines, *filter(None, [warning])]))
+
+    def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """Parts of a text, with their sizes in bytes."""
+        from regard.data.documents import read_whole
+        from regard.tasks.use import TestSet
+
+        if not options.data:
+            raise ConfigError("language models are compared by a text both read; add: --data FILE")
+        parts = cut_text(read_whole(Path(options.data)))
+        return TestSet(on=options.data, inputs=parts, targets=[len(part.encode()) for part in parts])
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        """Bits per byte, which do not depend on how a text is cut into tokens."""
+        from regard.evaluate.compare import Sums
+
+        bits = [predictor.bits(part) for part in test.inputs]
+        return Sums(metric="bits per byte", above=bits, below=test.targets, scale=1.0, lower_is_better=True)
+
 
 class Summarise(LanguageModelling):
     name = "summarise"
@@ -174,6 +251,7 @@ class Summarise(LanguageModelling):
     data_help = "A .jsonl, in each line a text and its summary."
     archs = {}
     answering = ""
+    purpose = "summarise"
     longest = 512  # a text and its summary are long
     prompt = "Summarise in one sentence:\n\n{prompt}"
 
@@ -212,3 +290,73 @@ def cut_records(run: "Run") -> TextConfig:
     if run.data.max_length and not is_jsonl(Path(run.data.path)):  # no records: as it was when the run was started
         return run.data
     return dataclasses.replace(run.data, max_length=min(run.data.max_length or length, length))
+
+
+# -- scoring ------------------------------------------------------------------------------------------------------
+
+
+def scored_text(
+    writer: "Writer", task: Task, folder: Path, data: str, context: int
+) -> tuple[str, "TokenFile", int, int]:
+    """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
+    text all but its first token."""
+    from regard.data.documents import is_jsonl, read_whole
+    from regard.data.text import TokenFile, prepare_text
+
+    if data and not is_jsonl(Path(data)):
+        text = read_whole(Path(data))
+        if not text.strip():
+            raise DataError(f"{data} is empty; expected a text")
+        tokens, size, words = TokenFile.of(writer.encode(text)), len(text.encode()), len(text.split())
+    else:
+        config = TextConfig(path=data, valid=data, max_length=context, template=writer.template)
+        config = config if data else task.own_data(folder)
+        if data or config.tokenizer:  # its own copy: the model it was fine-tuned from may be gone
+            config = dataclasses.replace(config, tokenizer=str(folder))
+        prepared = prepare_text(config, lambda _: None)
+        tokens, size, words = prepared.valid, prepared.valid_bytes, prepared.valid_words
+    if not tokens.records and len(tokens):
+        first = int(tokens.ids.read(0, 1)[0])
+        size -= 0 if first == writer.tokenizer.bos else len(writer.tokenizer.token_bytes(first))
+    return data or "its own validation text", tokens, size, words
+
+
+def rouge_of_answers(writer: "Writer", data: str, console: "Console") -> dict[str, float]:
+    """ROUGE-L of greedy answers to the prompts of a JSONL file, and as a baseline of the prompts' first sentences."""
+    from regard.data.records import Record, read_records
+    from regard.evaluate.rouge import first_sentence, quick
+
+    records = [record for record in read_records(Path(data)) if isinstance(record, Record)]
+    prompts, references = [r.messages[-2]["content"] for r in records], [r.references for r in records]
+    console.say(f"answering {len(prompts):,} prompts")
+    with console.progress("answers", len(prompts)):
+        answers = writer.answer(prompts, temperature=0.0, max_tokens=80)
+    first = [first_sentence(prompt) for prompt in prompts]
+    return {"rouge_l": quick(answers, references)["rougeL"], "rouge_l_first": quick(first, references)["rougeL"]}
+
+
+def seen_passages(folder: Path, data: str, unit: str, tokenizer: Any) -> tuple[int | None, str]:
+    """How many passages of a text, or records, the run was trained on, and that in words; None: not known."""
+    from regard.data.overlap import evaluation_warning
+    from regard.data.text import scored_passages, seen_in_training
+    from regard.tasks.plan import read_run
+
+    if not data or not (folder / "run.json").is_file():
+        return None, ""
+    config = read_run(folder).data
+    passages = scored_passages(Path(data), config.template)
+    seen = seen_in_training(config, passages, tokenizer)
+    return seen, evaluation_warning(seen, len(passages), unit)
+
+
+def cut_text(text: str, size: int = 400) -> list[str]:
+    """Parts of at least `size` characters that end with a line, for a test that needs many."""
+    parts, part = [], ""
+    for line in text.splitlines(keepends=True):
+        part += line
+        if len(part) >= size:
+            parts.append(part)
+            part = ""
+    if len(parts) < 20:
+        raise ConfigError(f"the text has {len(parts)} parts of {size} characters; a comparison needs at least 20")
+    return parts

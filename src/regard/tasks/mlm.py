@@ -9,13 +9,18 @@ from regard.data.settings import MaskedConfig
 from regard.errors import ConfigError
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task
-from regard.words import count
+from regard.tasks.embed import no_answers
+from regard.words import count, table
 
 if TYPE_CHECKING:
     from regard.data.masked import PreparedMasked
     from regard.data.masking import Rules
     from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.tasks.use import Inputs, Options, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
+
+TOKENS = 4096  # of a batch, when a model is scored
 
 
 class MaskedLanguageModelling(Task):
@@ -28,6 +33,8 @@ class MaskedLanguageModelling(Task):
     archs = {"bert": Arch("bert")}
     presets = presets.MASKED
     card = Card(pipeline="fill-mask", title="BERT", use='fill {} "… [MASK] …"')
+    purpose = "fill in masked words"
+    verbs = ("fill", "embed", "similar")
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}
@@ -129,6 +136,46 @@ class MaskedLanguageModelling(Task):
         from regard.predictors import Filler
 
         return Filler(model, load(folder), device, int8, Sentences.load(folder))
+
+    def text(self, answer: Any) -> str:
+        tables = []
+        for number, words in enumerate(answer.masks, 1):
+            rows = [(str(rank), w.piece, f"{w.probability:.2%}") for rank, w in enumerate(words, 1)]
+            title = f"gap {number}\n" if len(answer.masks) > 1 else ""
+            tables.append(title + table([("RANK", "WORD", "PROBABILITY"), *rows], right=[0, 2]))
+        return "\n\n".join(tables)
+
+    def to_json(self, answer: Any) -> Any:
+        return dataclasses.asdict(answer)["masks"]
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        raise no_answers(folder, file)
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Loss and accuracy on masked words and next sentences: the same words masked each time."""
+        from regard.data.loader import in_order
+        from regard.data.masked import prepare_masked, read_sentences
+        from regard.data.masking import MaskedRows
+        from regard.objectives.masked_token import MaskedToken
+        from regard.tasks.use import Verdict
+
+        data, bert, entropy = options.data, predictor.model, 0.0
+        config = MaskedConfig() if data and not (folder / "run.json").is_file() else self.own_data(folder)
+        longest = min(config.max_length, bert.config.max_length)
+        pairs = config.next_sentence and bert.config.head == "pretraining"
+        config = dataclasses.replace(config, max_length=longest, next_sentence=pairs)
+        if data:
+            on, text = data, read_sentences(data, predictor.tokenizer, config)
+        else:
+            prepared = prepare_masked(config, lambda _: None)
+            on, text, entropy = "its own validation text", prepared.valid, prepared.entropy
+        console.say(f"reading {len(text.ids):,} tokens of {on}")
+        source = MaskedRows(text, make_rules(config, predictor.tokenizer), max(TOKENS, longest))
+        batches = (batch.to(predictor.device) for batch in in_order(source, source.plan))
+        scores = MaskedToken(entropy=entropy).held_out(bert, batches)
+        rows = [(name.replace("_", " "), f"{value:.4f}") for name, value in scores.items()]
+        detail = f"{config.masked:.0%} of the tokens masked"
+        return Verdict(on=on, detail=detail, values=scores, text=table(rows, right=[1]))
 
 
 def head(data: MaskedConfig) -> str:

@@ -3,17 +3,17 @@
 import dataclasses
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import SeriesConfig
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import group
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
-from regard.tasks.classes import class_scores
+from regard.tasks.classes import Classes, Extras, class_scores
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from regard.data.series import Curves, SeriesParts
     from regard.data.series_batch import SeriesSource
     from regard.models.series import SeriesTokens
+    from regard.tasks.use import Options, Predictions, TestSet
+    from regard.ticks import Console
     from regard.train.run import Run
 
 COLUMNS = ("id", "time", "value", "error", "band", "label")
@@ -42,7 +44,8 @@ class FillSeries(Task):
     card = Card(pipeline="time-series", title="A model of series", use="finetune {} series --data curves.csv")
     finetune_length = "3"
     labelled = False
-    scored = False
+    reads = "series"
+    purpose = "fill in hidden values of series"
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"labels": UNKNOWN_LABELS if self.labelled else ()}
@@ -133,7 +136,7 @@ class FillSeries(Task):
         raise CheckpointError(f"{folder} fills in hidden values; for classes: {way}")
 
 
-class Series(FillSeries):
+class Series(Classes, FillSeries):
     """A class for each series."""
 
     name = "series"
@@ -141,7 +144,12 @@ class Series(FillSeries):
     examples = ("regard train series --data curves.csv --label class",)
     card = Card(pipeline="time-series", title="A classifier of series", use="classify {} curve.csv")
     labelled = True
-    scored = True
+    purpose = "classify series"
+    unit = "series"
+    evaluate_takes = ("data", "labels", "picture")
+    compare_takes = ("data", "labels")
+    predict_takes = ("second", "labels")
+    draws_attention = True
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.evaluate.series import balanced_accuracy
@@ -175,6 +183,84 @@ class Series(FillSeries):
         from regard.predictors import SeriesClassifier
 
         return SeriesClassifier(model, device, group(about, "data"))
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "Curves":
+        """The series of a file; a second word is the table of what else is known of each."""
+        curves = predictor.read(*words)
+        for line in curves.told():
+            console.say(line)
+        if cut := int((curves.lengths > predictor.max_length).sum()):
+            console.say(f"{cut:,} series are longer than {predictor.max_length} points; the rest was not read")
+        return curves
+
+    def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
+        from regard.explain.series import draw_attention
+
+        best = answers[0]
+        title = f"{inputs.ids[0]}: {best.label} ({best.probabilities[best.label]:.0%})"
+        return draw_attention(inputs, 0, predictor.attention(inputs), title, path)
+
+    def predictions(
+        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
+    ) -> "Predictions":
+        """A row for each series of the file; one of no usable point gets no label."""
+        from regard.tasks.use import Predictions
+
+        curves = self.parse_inputs(predictor, [str(file), options.labels or options.second], console)
+        with console.progress("series", len(curves)):
+            answers = dict(zip(curves.ids, predictor.predict(curves), strict=True))
+        rows = ({"id": name, **self.row(predictor, answers.get(name))} for name in curves.listed)
+        return Predictions(rows=rows, unit="series", total=len(curves.listed))
+
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        import numpy as np
+
+        from regard.data.series import fitting
+        from regard.tasks.use import TestSet
+
+        on, config, train, curves = self.scored_curves(predictor, folder, options, console)
+        curves = fitting(curves, predictor.model.config.bands, predictor.labels)
+        at = {label: i for i, label in enumerate(predictor.labels)}
+        targets = np.array([at[label] for label in curves.labels])
+        return TestSet(on=on, inputs=curves, targets=targets, train=train, extra=config)
+
+    def scored_curves(
+        self, predictor: Any, folder: Path, options: "Options", console: "Console"
+    ) -> tuple[str, SeriesConfig, "Curves | None", "Curves"]:
+        """The series to score on: their name, the settings they are read with, the training set if it is here."""
+        from regard.data.series import read_parts, read_test
+
+        data, config, parts = options.data, SeriesConfig(), None
+        if not data or (folder / "run.json").is_file():
+            config = self.own_data(folder)
+            try:
+                parts = read_parts(config, console.say)
+            except DataError:
+                if not data:
+                    raise
+        train = parts.train if parts else None
+        if data:
+            return data, config, train, predictor.read(data, options.labels or config.labels, labelled=True)
+        assert parts is not None
+        if (test := read_test(config, console.say)) is not None:
+            return f"{config.name} (test)", config, train, test
+        return "its own validation set", config, train, parts.valid
+
+    def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
+        """Balanced accuracy, a weighted loss where weights are set, and nearest neighbours as a baseline."""
+        from regard.evaluate.series import balanced_accuracy, weighted_log_loss
+
+        values: dict[str, Any] = {"balanced_accuracy": balanced_accuracy(test.targets, probabilities.argmax(1))}
+        lines = [f"balanced     {values['balanced_accuracy']:.2%}, the mean over the classes"]
+        if weights := test.extra.weights:
+            loss = weighted_log_loss(probabilities, test.targets, class_weights(test.extra, predictor.labels))
+            values["weighted_loss"] = loss
+            lines.append(f"weighted     log-loss {loss:.4f} ({', '.join(weights)}, the others 1)")
+        if test.train is None:
+            console.say("no baseline: the training file is not here")
+            return Extras(values, lines)
+        other = baseline(test.train, test.inputs)
+        return Extras(values | dataclasses.asdict(other), [*lines, f"baselines    {other}"])
 
 
 def labels_of(data: "SeriesParts") -> tuple[str, ...]:

@@ -1,16 +1,18 @@
 """Table: a class for each row of numbers and categories, by an MLP."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import TableConfig
+from regard.errors import ConfigError
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples, class_indices, class_row
 
 if TYPE_CHECKING:
-    from regard.tasks.use import Options, Predictions
+    from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
     from regard.train.run import Run
 
@@ -71,38 +73,55 @@ class Table(ClassesOfSamples):
         return super().serves(config) and len(config.shape) == 1
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
-        from regard.predictors import RowClassifier
+        from regard.predictors import TableClassifier
 
-        return RowClassifier(model, folder, device)
+        return TableClassifier(model, folder, device)
 
-    things = "rows"
+    reads = "tables"
+    purpose = "classify rows"
+    unit = "rows"
 
-    def test_set(self, predictor: Any, folder: Path, data: str, console: "Console") -> tuple[str, Any, Any]:
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.data.features import load_table, named_rows
         from regard.data.tables import read_table
+        from regard.tasks.use import TestSet
 
+        data = options.data
         if not data:
-            valid = load_table(self.own_data(folder, "--data FILE"), predictor.columns).valid
-            return "its own validation rows", valid.features, valid.labels
+            valid = load_table(self.own_data(folder), predictor.columns).valid
+            return TestSet(on="its own validation set", inputs=valid.features, targets=valid.labels)
         table = read_table(Path(data), (predictor.label,))
         names, rows = table.labels(table.find(predictor.label, (), "label")), named_rows(table)
         for line in predictor.unlike_training(rows):
             console.say(line)
-        return data, rows, class_indices(names, predictor.labels, [data] * len(names))
+        return TestSet(on=data, inputs=rows, targets=class_indices(names, predictor.labels, [data] * len(names)))
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
-        """Every row of a table with its label and probabilities after the other columns."""
-        from regard.data.features import named_rows
-        from regard.data.tables import read_table
-        from regard.tasks.use import Predictions
-
-        table = read_table(file, [c.name for c in predictor.columns])
-        rows = named_rows(table)
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        """`hours=12, school=north`: the columns that are known, the others are missing."""
+        rows = []
+        for text in words:
+            cells = [part.partition("=") for part in text.split(",")]
+            for name, equals, _ in cells:
+                if not equals:
+                    names = ", ".join(f"{c.name}=…" for c in predictor.columns[:3])
+                    got = name.strip()
+                    raise ConfigError(f"expected columns as name=value, by commas, got {got!r}; for example: {names}")
+            rows.append({name.strip(): value.strip() for name, _, value in cells})
+        predictor.check_columns(rows)
         for line in predictor.unlike_training(rows):
             console.say(line)
-        name = f"predicted_{predictor.label}" if predictor.label in table.columns else predictor.label
-        answers = predictor.probabilities(rows)
-        cells = ({**row, **class_row(predictor.labels, p, name)} for row, p in zip(rows, answers, strict=True))
-        return Predictions(rows=cells)
+        return rows
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        """Every row of a table; its own columns come before the answer."""
+        from regard.data.features import named_rows
+        from regard.data.tables import read_table
+        from regard.tasks.use import Inputs
+
+        rows = named_rows(read_table(file, [c.name for c in predictor.columns]))
+        for line in predictor.unlike_training(rows):
+            console.say(line)
+        return Inputs(examples=((row, row) for row in rows), total=len(rows))
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        return class_row(predictor.labels, answer, predictor.label)

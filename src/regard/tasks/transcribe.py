@@ -1,10 +1,20 @@
 """Transcribe: what is said in a recording, by Whisper; it is not trained here."""
 
+import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import user_path
+from regard.errors import ConfigError
 from regard.jsonfile import read_json_if_any
+from regard.tasks.audio import audio_inputs, load_files, readable
 from regard.tasks.base import Card, Task
+
+if TYPE_CHECKING:
+    from regard.evaluate.compare import Sums
+    from regard.tasks.use import Inputs, Options, TestSet, Verdict
+    from regard.ticks import Console
 
 
 class Transcribe(Task):
@@ -12,6 +22,11 @@ class Transcribe(Task):
     summary = "what is said in a recording"
     settings = type(None)
     card = Card(pipeline="automatic-speech-recognition", title="A transcriber", use="transcribe {} clip.wav")
+    reads = "audio"
+    purpose = "transcribe speech"
+    verbs = ("transcribe",)
+    search = predict_takes = ("beam",)
+    evaluate_takes = compare_takes = ("data", "beam")
 
     def serves(self, config: Any) -> bool:
         from regard.models.whisper import WhisperConfig
@@ -24,3 +39,53 @@ class Transcribe(Task):
 
         settings = read_json_if_any(folder / "generation_config.json")
         return Transcriber(model, load(folder), device, settings)
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        return load_files(words)
+
+    def text(self, answer: Any) -> str:
+        return answer.text
+
+    def to_json(self, answer: Any) -> Any:
+        return {"text": answer.text, "passages": [dataclasses.asdict(passage) for passage in answer.passages]}
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        return dataclasses.replace(audio_inputs(file, console), unit="passages", total=0)
+
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """A table of files and what is said in them."""
+        from regard.data.clips import list_clips
+        from regard.data.tables import is_table
+        from regard.tasks.use import TestSet
+
+        data = options.data
+        if not is_table(data):
+            way = f"regard evaluate {folder} --data clips.csv, a table of file and text"
+            raise ConfigError(f"score on what? type: {way}")
+        clips = readable(list_clips(user_path(data), label="text"), data, console)
+        return TestSet(on=data, inputs=[samples for _, samples in clips], targets=[clip.label for clip, _ in clips])
+
+    def transcripts(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
+        with console.progress("passages"):
+            return [answer.text for answer in predictor.predict(test.inputs, beam=options.beam)]
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """The word error rate."""
+        from regard.evaluate.wer import word_errors
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        errors = word_errors(test.targets, self.transcripts(predictor, test, options, console))
+        clips = len(test.targets)
+        values = {"beam": options.beam, "wer": errors.rate, "clips": clips, **dataclasses.asdict(errors)}
+        detail = f"{clips:,} clips of {errors.words:,} words, beam {options.beam}"
+        return Verdict(on=test.on, detail=detail, values=values, text=str(errors))
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        from regard.evaluate.compare import Sums
+        from regard.evaluate.wer import word_errors
+
+        texts = self.transcripts(predictor, test, options, console)
+        clips = [word_errors([said], [heard]) for said, heard in zip(test.targets, texts, strict=True)]
+        errors, words = [clip.errors for clip in clips], [clip.words for clip in clips]
+        return Sums(metric="word error rate", above=errors, below=words, lower_is_better=True)

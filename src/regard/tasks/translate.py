@@ -1,18 +1,22 @@
 """Translate: from parallel text to a trained encoder-decoder."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import PairsConfig
+from regard.errors import ConfigError
+from regard.jsonfile import group, read_json_if_any
 from regard.tasks import presets
 from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task
 from regard.words import count
 
 if TYPE_CHECKING:
     from regard.data.prepare import PreparedPairs
+    from regard.tasks.use import Inputs, Options, TestSet, Verdict
+    from regard.ticks import Console
     from regard.train.run import Run
 
 LENGTH = 32  # pieces of a sentence, when memory is estimated
@@ -41,6 +45,14 @@ class Translate(Task):
     }
     presets = presets.TRANSLATE
     card = Card(pipeline="translation", title="A translation model", use='translate {} "…"')
+    purpose = "translate"
+    verbs = ("translate",)
+    search = predict_takes = ("beam", "length_penalty")
+    evaluate_takes = ("source", "target", "beam", "length_penalty", "tokenize", "out")
+    compare_takes = ("source", "target", "beam", "length_penalty", "tokenize")
+    test_files = "--source FILE --target FILE"
+    unit = "sentences"
+    writes_lines = True
 
     def complete(self, data: PairsConfig, preset: Preset) -> PairsConfig:
         from regard.data.catalog import find
@@ -135,3 +147,100 @@ class Translate(Task):
         from regard.predictors import Translator
 
         return Translator(model, load(folder), device)
+
+    def text(self, answer: Any) -> str:
+        return answer.text
+
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+        """Lines of text; line i of the output belongs to line i of the file."""
+        from regard.data.pairs import read_lines
+        from regard.tasks.use import Inputs
+
+        return Inputs(examples=(({"source": line}, line) for line in read_lines(file)), unit="sentences")
+
+    def has_test_set(self, data: dict[str, Any]) -> bool:
+        return bool(data.get("name") or data.get("valid_source"))
+
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """The files of the options, or the test (else validation) set of the data the run was trained on."""
+        from regard.data.pairs import read_pairs
+        from regard.evaluate.bleu import check_equal, empty_references
+        from regard.tasks.use import TestSet
+
+        name, source, target = options.source, options.source, options.target
+        if bool(source) != bool(target):
+            raise ConfigError("--source and --target go together: line n of one translates line n of the other")
+        if not source:
+            name, source, target = self.own_test_set(folder)
+        pairs = list(read_pairs(Path(source), Path(target)))
+        sources, references = [s for s, _ in pairs], [t for _, t in pairs]
+        check_equal(sources, references)
+        if empty := empty_references(references):
+            console.say(f"{empty:,} of {len(references):,} references are empty; no translation scores anything there")
+        return TestSet(on=name, inputs=sources, targets=references, extra=bleu_tokenizer(folder, options.tokenize))
+
+    def own_test_set(self, folder: Path) -> tuple[str, str, str]:
+        data = group(read_json_if_any(folder / "run.json"), "data")
+        if data.get("name"):
+            from regard.data.fetch import get_pairs
+
+            files = get_pairs(data["name"])
+            if files.test_source:
+                return f"{data['name']} (test)", str(files.test_source), str(files.test_target)
+            if files.valid_source:
+                return f"{data['name']} (validation)", str(files.valid_source), str(files.valid_target)
+        if data.get("valid_source"):
+            return f"{data['valid_source']} (validation)", data["valid_source"], data["valid_target"]
+        raise ConfigError(f"{folder} has no test set of its own; type: regard evaluate {folder} {self.test_files}")
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
+        """The translations."""
+        console.say(f"translating {len(test.inputs):,} sentences of {test.on}")
+        with console.progress("sentences", len(test.inputs)):
+            return [answer.text for answer in predictor.predict(test.inputs, **options.pick(self.search))]
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """BLEU and chrF by sacreBLEU, with intervals, and BLEU by source length."""
+        from regard.evaluate.bleu import score
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        texts = self.outcomes(predictor, test, options, console)
+        result = score(texts, test.targets, sources=test.inputs, tokenize=test.extra)
+        seen, warning = seen_sentences(folder, test.inputs)
+        search = {"beam": options.beam, "length_penalty": options.length_penalty}
+        values = search | dataclasses.asdict(result) | {"seen_in_training": seen}
+        text = "\n".join(filter(None, [str(result), warning]))
+        return Verdict(on=test.on, detail=f"beam {options.beam}", values=values, text=text, outputs=texts)
+
+    def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
+        """BLEU and chrF, by sacreBLEU's paired bootstrap."""
+        from regard.evaluate.compare import compare
+
+        first, second = outcomes
+        return list(compare(first, second, test.targets, tokenize=test.extra, samples=samples))
+
+
+def bleu_tokenizer(folder: Path, name: str) -> str:
+    """auto: none for a run trained on text that was tokenised already (its scores are only comparable so), else 13a."""
+    from regard.config import unknown
+    from regard.evaluate.bleu import TOKENIZERS
+
+    if name != "auto":
+        if name.lower() not in TOKENIZERS:
+            raise unknown("BLEU tokeniser", name, ["auto", *TOKENIZERS])
+        return name.lower()
+    data = group(read_json_if_any(folder / "run.json"), "data")
+    return "none" if data.get("split") == "spaces" else "13a"
+
+
+def seen_sentences(folder: Path, sources: list[str]) -> tuple[int | None, str]:
+    """How many sentences the run was trained on, and that in words; None: not known."""
+    from regard.data.overlap import evaluation_warning
+    from regard.data.prepare import seen_in_training
+    from regard.tasks.plan import read_run
+
+    if not (folder / "run.json").is_file():
+        return None, ""
+    seen = seen_in_training(read_run(folder).data, sources)
+    return seen, evaluation_warning(seen, len(sources), "sentences")

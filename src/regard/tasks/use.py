@@ -1,6 +1,7 @@
 """How a trained model is used, whatever its task: what the verbs hand in, and what they get back."""
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ class Options:
     context: int = 0
     stride: int = 0
     beam: int = 5
+    length_penalty: float = 0.6
+    tokenize: str = "auto"
     picture: str = ""
     out: Path | None = None
 
@@ -32,15 +35,32 @@ class Options:
             names = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise ConfigError(f"{names}: not for {task}; see: regard {verb} --help")
 
+    def pick(self, names: Iterable[str]) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TestSet:
+    """What a model is scored on: its name, the inputs of its predictor, and what the answers are compared with."""
+
+    __test__ = False  # for pytest: a class of ours
+
+    on: str
+    inputs: Any
+    targets: Any
+    train: Any = None  # the training examples, for baselines; None: not available
+    extra: Any = None  # whatever else the task needs to score them
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What an evaluation found: on what, on how many examples, the numbers by name, and how they read."""
+    """The result of an evaluation: on what, how, the numbers by name, and how they read."""
 
     on: str
-    count: str  # "1,000 images"
+    detail: str = ""  # "1,000 images"
     values: dict[str, Any]
     text: str
+    outputs: Iterable[str] = ()  # the answers themselves, for `--out`
 
     def noted(self) -> dict[str, Any]:
         """What the run's scores.jsonl keeps: plain numbers and words."""
@@ -48,10 +68,51 @@ class Verdict:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predictions:
-    """A row for each input, in order. `lines` renders a row as text; without it the rows are a table."""
+class Inputs:
+    """The inputs of a file, in order, each with the cells its row begins with; None is one that cannot be read."""
 
-    rows: Iterable[dict[str, Any]]
+    examples: Iterable[tuple[dict[str, Any], Any]]
     unit: str = "rows"  # what progress counts
     total: int = 0
-    lines: Any = field(default=None)  # dict -> str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predictions:
+    """A row for each input, in order. `line` renders a row as text; without it the rows are a table."""
+
+    rows: Iterable[dict[str, Any]]
+    unit: str = "rows"
+    total: int = 0
+    line: Callable[[dict[str, Any]], str] | None = field(default=None)
+
+
+def answer_all(
+    examples: Iterable[tuple[dict[str, Any], Any]],
+    predict: Callable[[Iterable[Any]], Iterator[Any]],
+    row: Callable[[Any], dict[str, Any]],
+) -> Iterator[dict[str, Any]]:
+    """The rows of all examples, as they are answered; the cells of an input that is None are those of no answer.
+
+    An answer whose column is there already is `predicted_…`.
+    """
+    waiting: deque[tuple[dict[str, Any], bool]] = deque()
+
+    def inputs() -> Iterator[Any]:
+        for cells, value in examples:
+            waiting.append((cells, value is not None))
+            if value is not None:
+                yield value
+
+    def joined(answer: Any) -> dict[str, Any]:
+        cells, _ = waiting.popleft()
+        names = {name.lower() for name in cells}
+        return cells | {f"predicted_{k}" if k.lower() in names else k: v for k, v in row(answer).items()}
+
+    def unread() -> Iterator[dict[str, Any]]:
+        while waiting and not waiting[0][1]:
+            yield joined(None)
+
+    for answer in predict(inputs()):
+        yield from unread()
+        yield joined(answer)
+    yield from unread()

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from regard.errors import DataError
-from regard.evaluate.compare import compare, compare_bits, compare_labels, compare_ratios, counted, verdict
+from regard.evaluate.compare import Sums, compare, compare_sums, counted, verdict
 from regard.evaluate.labels import entity_score
 
 
@@ -60,7 +60,8 @@ def test_a_system_does_not_differ_from_itself(references):
 def test_the_same_parts_are_drawn_for_both():
     """A little better at every part is a clear difference, however far the parts are from each other."""
     parts, ones = np.random.default_rng(0).normal(50, 30, 40), np.ones(40)
-    found = compare_ratios("points", (parts, ones), (parts + 0.5, ones), samples=200)
+    first, second = (Sums(metric="points", above=x, below=ones, scale=1.0) for x in (parts, parts + 0.5))
+    found = compare_sums(first, second, samples=200)
     assert found.second - found.first == pytest.approx(0.5) and found.p_value < 0.01
 
 
@@ -79,24 +80,27 @@ def test_the_systems_must_have_translated_the_same_sentences(references):
 
 
 def test_bits_that_differ_everywhere_are_no_chance_and_noise_is():
-    sizes = [100] * 40
+    def bits(parts: list[float]) -> Sums:
+        return Sums(metric="bits per byte", above=parts, below=[100] * 40, scale=1.0, lower_is_better=True)
+
     first = [200.0 + i for i in range(40)]
-    result = compare_bits(first, [b - 5 for b in first], sizes, samples=500)
+    result = compare_sums(bits(first), bits([b - 5 for b in first]), samples=500)
     assert result.p_value == 1 / 501 and round(result.difference, 6) == -0.05
     assert "b is better than a by 0.05 bits per byte" in verdict(result, "a", "b")
-    noise = compare_bits(first, [b + (-1) ** i * 5 for i, b in enumerate(first)], sizes, samples=500)
+    noise = compare_sums(bits(first), bits([b + (-1) ** i * 5 for i, b in enumerate(first)]), samples=500)
     assert noise.p_value == 1.0 and noise.difference == 0
-    leaning = compare_bits(first, [b + (6 if i % 2 else -5) for i, b in enumerate(first)], sizes, samples=2000)
+    leaning = compare_sums(bits(first), bits([b + (6 if i % 2 else -5) for i, b in enumerate(first)]), samples=2000)
     assert 0.2 < leaning.p_value < 0.9  # mean 0.5 with a spread of 5.5 / √40 = 0.87: p is about 0.57
 
 
 @pytest.mark.parametrize(("lost", "won"), [(20, 40), (25, 35), (29, 31), (4, 16), (0, 5), (2490, 2610)])
 def test_two_classifiers_differ_as_mcnemar_says(lost, won):
     """Some texts are right in one of them alone, many wrong in both; how fair is that coin?"""
-    both = [(1, 1)] * 150 + [(0, 1)] * 150
-    first = [(1, 1)] * lost + [(0, 1)] * won + both
-    second = [(0, 1)] * lost + [(1, 1)] * won + both
-    found = compare_labels("accuracy", first, second, samples=100)
+    both = [1] * 150 + [0] * 150
+    first = [1] * lost + [0] * won + both
+    second = [0] * lost + [1] * won + both
+    one, two = (Sums(metric="accuracy", above=right, below=[1] * len(right)) for right in (first, second))
+    found = compare_sums(one, two, samples=100)
     assert found.difference == pytest.approx(100 * (won - lost) / len(first))
     assert found.second == pytest.approx(100 * (150 + won) / len(first))
     assert found.p_value == pytest.approx(binomtest(lost, lost + won).pvalue)
@@ -108,9 +112,11 @@ def test_counts_of_texts_add_up_to_the_score_of_all():
     tags = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
     true, one, two = ([[tags[i] for i in random.integers(0, 5, n)] for n in (3, 8, 1, 20, 12, 0, 9)] for _ in range(3))
     counts = [[counted(a, b, True) for a, b in zip(true, guessed, strict=True)] for guessed in (one, two)]
-    found = compare_labels("entity F1", *counts, samples=100)
+    sums = [Sums(metric="entity F1", above=[a for a, _ in c], below=[b for _, b in c]) for c in counts]
+    found = compare_sums(*sums, samples=100)
     assert found.first == pytest.approx(100 * entity_score(true, one).f1)
     assert found.second == pytest.approx(100 * entity_score(true, two).f1)
     assert counted(["A", "B", "B"], ["A", "B", "A"], False) == (2, 3)
-    nothing = compare_labels("entity F1", [(0, 0)] * 3, [(0, 0)] * 3, samples=100)
+    empty = Sums(metric="entity F1", above=[0] * 3, below=[0] * 3)
+    nothing = compare_sums(empty, empty, samples=100)
     assert (nothing.first, nothing.p_value) == (0.0, 1.0)

@@ -1,0 +1,243 @@
+"""`regard classify`, `tag`, `fill`, `caption`, `transcribe`, `forecast`: answers to what is typed."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.common import Beam, Device, Encoder, Json, Run, names_file, open_for, show, show_line, write_rows
+from regard.errors import ConfigError
+from regard.output import check_output
+from regard.ticks import Console
+from regard.words import table
+
+SHOWN = 12  # answers that are printed
+
+
+def ask(
+    console: Console, verb: str, run: str, words: Sequence[str], device: str, attention: str = "", **options: Any
+) -> tuple[Any, Any, list[Any]]:
+    """The task of a run, the inputs that were typed, and the answers to them; `attention` is drawn for the first."""
+    task, model = open_for(verb, run, device)
+    if attention:
+        from regard.explain.picture import check_picture
+
+        if not task.draws_attention:
+            raise ConfigError(f"--attention is not for {task.name}; leave it out")
+        check_picture(attention)
+    if task.reads == "text" and len(words) == 1 and Path(words[0]).suffix and names_file(words[0]):
+        raise ConfigError(f"{words[0]} is a file, expected a text; for all of it: regard predict {run} {words[0]}")
+    inputs = task.parse_inputs(model, words, console)
+    answers = list(model.predict(inputs, **options))
+    if attention:
+        console.say(f"attention: {task.draw_attention(model, words, inputs, answers, attention)}")
+    return task, inputs, answers
+
+
+def classify(
+    ctx: typer.Context,
+    run: Run,
+    text: Annotated[
+        str,
+        typer.Argument(
+            metavar="INPUT",
+            help="A text, the file of an image, of audio or of series, or a row: column=value, …",
+            show_default=False,
+        ),
+    ],
+    second: Annotated[
+        str,
+        typer.Argument(
+            metavar="SECOND",
+            help="For pairs: the second text. For series: the table of what else is known of each.",
+            show_default=False,
+        ),
+    ] = "",
+    attention: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="For an image or a series: draw where the model looked.", show_default=False),
+    ] = "",
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The label of a text, a pair of texts, an image, a clip, series or a row, with all probabilities.
+
+    \b
+    Examples:
+      regard classify runs/sent "A stirring, funny film."
+      regard classify runs/pair "A man sleeps." "Nobody is awake."
+      regard classify runs/vit picture.png --attention overlay.png
+      regard classify runs/digits seven.wav
+      regard classify runs/pass "hours=12, school=north"
+      regard classify runs/s curve.csv --attention curve.png
+      regard predict runs/sent new.csv --out scored.csv      # a whole file
+    """
+    words = [text, second] if second else [text]
+    task, inputs, answers = ask(ctx.obj, "classify", run, words, device, attention)
+    if len(answers) == 1:
+        show(task.to_json(answers[0])) if json else print(task.text(answers[0]))
+        return
+    named = list(zip(getattr(inputs, "ids", words), answers, strict=True))
+    if json:
+        show([{"id": name, **task.to_json(answer)} for name, answer in named])
+        return
+    print(table([(name, a.label, f"{a.probabilities[a.label]:.1%}") for name, a in named[:SHOWN]], right=[2]))
+    if len(named) > SHOWN:
+        ctx.obj.say(f"and {len(named) - SHOWN:,} more; all of them: regard predict {run} {text} --out labels.csv")
+
+
+def tag(
+    ctx: typer.Context,
+    run: Run,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.", show_default=False)],
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The label of each word of a text.
+
+    \b
+    Examples:
+      regard tag runs/ner "Ada met Grace in Paris."
+      regard predict runs/ner lines.txt --out tagged.conll   # a whole file
+    """
+    task, _, (answer,) = ask(ctx.obj, "tag", run, [text], device)
+    show(task.to_json(answer)) if json else print(task.text(answer))
+
+
+def fill(
+    ctx: typer.Context,
+    model: Encoder,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text with [MASK] in it.", show_default=False)],
+    top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 5,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The likeliest words for the gaps of a text, from a BERT that kept its masked-word head.
+
+    \b
+    Examples:
+      regard fill runs/bert "BERT, lift your [MASK]."
+      regard fill runs/bert "The [MASK] kitten climbed the [MASK]." --top 10 --json
+    """
+    task, _, (answer,) = ask(ctx.obj, "fill", model, [text], device, top=top)
+    show(task.to_json(answer)) if json else print(task.text(answer))
+
+
+def caption(
+    ctx: typer.Context,
+    run: Run,
+    image: Annotated[str, typer.Argument(metavar="IMAGE", help="The file of an image.", show_default=False)],
+    beam: Beam = 5,
+    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Show the N best captions.")] = 1,
+    attention: Annotated[
+        str, typer.Option(metavar="FILE", help="Draw where the model looked for each word.", show_default=False)
+    ] = "",
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Say what is in an image.
+
+    \b
+    Examples:
+      regard caption runs/cap picture.jpg --beam 5
+      regard caption runs/cap picture.jpg --attention words.png
+      regard predict runs/cap photos/ --out captions.csv
+    """
+    task, _, (answer,) = ask(ctx.obj, "caption", run, [image], device, attention, beam=beam, n_best=n_best)
+    show(task.to_json(answer)) if json else print(task.text(answer))
+
+
+def transcribe(
+    ctx: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="whisper-tiny, or the folder of a Whisper model.", show_default=False),
+    ],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE.wav…", help="WAV files, of any rate and length.", show_default=False)
+    ],
+    beam: Beam = 5,
+    language: Annotated[
+        str, typer.Option(metavar="CODE", help="What is spoken, for a model of many languages: en, de, …")
+    ] = "en",
+    times: Annotated[bool, typer.Option("--times", help="A line for each passage, with its start and end.")] = False,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """Write down what is said in a WAV file.
+
+    A recording of more than 30 seconds is cut into passages, where it is quiet.
+
+    \b
+    Examples:
+      regard transcribe whisper-tiny clip.wav
+      regard transcribe whisper-tiny talk.wav --times
+      regard transcribe whisper-tiny *.wav --beam 1 --json
+      regard evaluate whisper-tiny --data clips.csv          # file and text: the word error rate
+    """
+    task, transcriber = open_for("transcribe", model, device)
+    for file in files:
+        with ctx.obj.progress("passages"):
+            inputs = task.parse_inputs(transcriber, [str(file)], ctx.obj)
+            (answer,) = transcriber.predict(inputs, beam=beam, language=language)
+        name = f"{file}: " if len(files) > 1 else ""
+        if json:
+            show_line({"file": str(file), **task.to_json(answer)})
+        elif times:
+            for passage in answer.passages:
+                print(f"{name}{clock(passage.start)} - {clock(passage.end)}  {passage.text}")
+        else:
+            print(name + task.text(answer))
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    return f"{int(minutes):02d}:{rest:05.2f}"
+
+
+def forecast(
+    ctx: typer.Context,
+    run: Run,
+    data: Annotated[
+        str,
+        typer.Option(metavar="FILE|NAME", help="The table so far; its last rows are read.", show_default=False),
+    ] = "",
+    plot: Annotated[
+        str, typer.Option(metavar="FILE", help="Draw the past, the forecast and its intervals.", show_default=False)
+    ] = "",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.csv", help="Write the forecast here.", show_default="stdout")
+    ] = None,
+    json: Json = False,
+    device: Device = "auto",
+) -> None:
+    """The next rows of a table over time, with quantiles.
+
+    \b
+    Examples:
+      regard forecast runs/f --data prices.csv --plot out.png
+      regard forecast runs/f --data prices.csv --out next.csv
+    """
+    from regard.models.fetched import resolve
+    from regard.tasks.use import Predictions
+
+    task, model = open_for("forecast", run, device)
+    if plot:
+        from regard.explain.picture import check_picture
+
+        check_picture(plot)
+    file = task.find_table(resolve(run), data)
+    if out is not None:
+        check_output(out, file)
+    inputs = task.parse_inputs(model, [str(file)], ctx.obj)
+    (answer,) = model.predict(inputs)
+    answer.check(ctx.obj.say)
+    if out is not None:
+        write_rows(Predictions(rows=task.rows(answer)), out, json, ctx.obj)
+    else:
+        show(task.to_json(answer)) if json else print(task.text(answer))
+    if plot:
+        from regard.explain.series import draw_forecast
+
+        ctx.obj.say(f"picture: {draw_forecast(inputs[0], answer, plot)}")
