@@ -10,17 +10,6 @@ from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import group, read_json, read_json_if_any
 
 CAT = "The cat drank the milk because it was hungry."
-SWEET = "The cat drank the milk because it was sweet."
-FAMILIES = {  # an example, a second text where there are two, and the views of its answers
-    "translator": ("The little boy is reading a red book.", None, ["translation"]),
-    "language": (CAT, None, ["next"]),
-    "recurrent-language": (CAT, None, ["next"]),
-    "encoder": (CAT, SWEET, ["similar"]),
-    "masked": ("The cat drank the [MASK] because it was hungry.", None, ["fill", "similar"]),
-    "classifier": ("A film worth seeing twice.", None, ["classes"]),
-    "pair": (CAT, SWEET, ["classes"]),
-    "tagger": ("Ada Lovelace met Charles Babbage in London.", None, ["tags"]),
-}
 
 
 class NoText(ConfigError):
@@ -89,40 +78,29 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     from regard.models import model_type
     from regard.models.published import read_config
     from regard.models.published.weights import read_shapes
+    from regard.tasks.load import task_of
 
-    config = read_config(folder)
-    task = str(read_json_if_any(folder / "regard.json").get("task", ""))
-    kind = model_type(config)
-    family = family_of(kind, config, task)
+    config, about = read_config(folder), read_json_if_any(folder / "regard.json")
+    kind, task = model_type(config), task_of(config, about, folder)
+    family = task.family_of(config)
+    if not family:
+        raise NoText(f"a {kind} reads no text", "the studio shows models that do")
     recurrent = hasattr(config, "cell")
     attention = ["search", "attention"] if not recurrent or getattr(config, "attention", False) else []
     pair = [] if recurrent else ["pair"]
     metrics = (folder / "metrics.jsonl").is_file()
-    example, second, answers = FAMILIES[family]
-    views = ["tokens", "embedding", *attention, *pair, *answers, *["recurrent"] * recurrent]
+    example, second = (*task.example_texts, None)[:2]
+    views = ["tokens", "embedding", *attention, *pair, *task.views, *["recurrent"] * recurrent]
     weights = folder / "model.safetensors"
     parameters = sum(map(math.prod, read_shapes(folder).values()))
     return {
-        "id": id, "name": folder.name, "family": family, "task": task or family, "arch": getattr(config, "cell", kind),
+        "id": id, "name": folder.name, "family": family, "task": str(about.get("task", "")) or family,
+        "arch": getattr(config, "cell", kind),
         "parameters": parameters, "layers": layers(config), "heads": getattr(config, "heads", int(bool(attention))),
         "kind": "published" if id.startswith("cache/") else "run", "modified": weights.stat().st_mtime,
         "metrics": metrics, "views": [*views, *["training"] * metrics], "example": example,
         "example2": second,
     }  # fmt: skip
-
-
-def family_of(kind: str, config: Any, task: str) -> str:
-    if kind in ("transformer", "seq2seq"):
-        return "translator"
-    if kind == "rnn_lm":
-        return "recurrent-language"
-    if kind in ("gpt", "llama"):
-        return "language"
-    if kind not in ("bert", "rnn_classifier"):
-        raise NoText(f"a {kind} reads no text", "the studio shows models that do")
-    if config.labels:
-        return "tagger" if config.head == "token" else "pair" if task == "pair" else "classifier"
-    return "masked" if config.head in ("masked", "pretraining") else "encoder"
 
 
 def layers(config: Any) -> int:

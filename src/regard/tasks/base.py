@@ -286,6 +286,12 @@ class Task:
         return {"text": "" if answer is None else answer.text}
 
     draws_attention = False
+    family = ""  # of the studio's figures; empty: the studio does not show it
+    views: tuple[str, ...] = ()  # of the studio, for its answers
+    example_texts: tuple[str, ...] = ()  # to begin with in the studio
+
+    def family_of(self, config: Any) -> str:
+        return self.family
 
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
         """Draw where the model looked in the first input; `words` are what was typed."""

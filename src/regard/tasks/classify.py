@@ -197,6 +197,8 @@ class Classify(Classes, Labels):
         "regard train classify --data students.csv --label passed --arch mlp    # rows of numbers and categories",
     )
     card = Card(pipeline="text-classification", title="A text classifier", use='classify {} "…"')
+    family, views = "classifier", ("classes",)
+    example_texts: tuple[str, ...] = ("A film worth seeing twice.",)
     purpose = "classify texts"
     unit = "texts"
     predict_takes = ("text", "second")
@@ -280,6 +282,8 @@ class Pair(Classify):
     options = ("valid", "text", "second", "label")
     examples = ("regard train pair --data pairs.csv --text premise --second hypothesis --label label",)
     card = Card(pipeline="text-classification", title="A classifier of pairs", use='classify {} "…" "…"')
+    family = "pair"
+    example_texts = ("The cat drank the milk because it was hungry.", "The cat drank the milk because it was sweet.")
     purpose = "classify pairs of texts"
 
 
@@ -291,6 +295,8 @@ class Tag(Labels):
     card = Card(pipeline="token-classification", title="A tagger", use='tag {} "…"')
     head = "token"
     per_piece = True
+    family, views = "tagger", ("tags",)
+    example_texts = ("Ada Lovelace met Charles Babbage in London.",)
     purpose = "tag words"
     verbs = ("tag",)
     writes_lines = True

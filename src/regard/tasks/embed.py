@@ -16,6 +16,8 @@ class Embed(Task):
     summary = "a vector for each text"
     settings = type(None)
     card = Card(pipeline="feature-extraction", title="A text encoder", use='similar {} "…" --in FILE')
+    family, views = "encoder", ("similar",)
+    example_texts = ("The cat drank the milk because it was hungry.", "The cat drank the milk because it was sweet.")
     purpose = "embed texts"
     verbs = ("embed", "similar")
 

@@ -41,6 +41,8 @@ class LanguageModelling(Task):
     archs = {"gpt": Arch("gpt"), "llama": Arch("llama"), **recurrent("rnn_lm")}
     presets = presets.LANGUAGE
     card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')
+    family, views = "language", ("next",)
+    example_texts = ("The cat drank the milk because it was hungry.",)
     purpose = "continue text"
     verbs = ("generate", "next", "chat", "summarise")
     evaluate_takes = ("data", "context", "stride")
@@ -194,6 +196,9 @@ class LanguageModelling(Task):
 
     def predict_options(self, options: "Options") -> dict[str, Any]:
         return {"temperature": 0.0, "stop": ("\n",)}  # greedy, and one line each
+
+    def family_of(self, config: Any) -> str:
+        return f"recurrent-{self.family}" if hasattr(config, "cell") else self.family
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Perplexity of a text, or of the answers of records; of a model that was taught to answer, ROUGE-L too."""

@@ -33,6 +33,8 @@ class MaskedLanguageModelling(Task):
     archs = {"bert": Arch("bert")}
     presets = presets.MASKED
     card = Card(pipeline="fill-mask", title="BERT", use='fill {} "… [MASK] …"')
+    family, views = "masked", ("fill", "similar")
+    example_texts = ("The cat drank the [MASK] because it was hungry.",)
     purpose = "fill in masked words"
     verbs = ("fill", "embed", "similar")
 

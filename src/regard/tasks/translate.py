@@ -45,6 +45,8 @@ class Translate(Task):
     }
     presets = presets.TRANSLATE
     card = Card(pipeline="translation", title="A translation model", use='translate {} "…"')
+    family, views = "translator", ("translation",)
+    example_texts = ("The little boy is reading a red book.",)
     purpose = "translate"
     verbs = ("translate",)
     search = predict_takes = ("beam", "length_penalty")
