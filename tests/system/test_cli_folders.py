@@ -17,21 +17,30 @@ TINY = ["--tokens=chars", "--steps=2", "--device=cpu", "--set=model.width=8", "-
 TRAIN = ["train", "lm", "--data=my.txt", *TINY]
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A user's project with a run, and a model `theirs` that came from somewhere else."""
+    home = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.chdir(home)
+        Path("my.txt").write_text("the cat sat on the mat.\n" * 100)
+        works(*TRAIN, "--name=first")
+        works("export", "runs/first", "--out=theirs")
+        for name in ("README.md", "config.json", "tokenizer.json", "metrics.jsonl", ".new/draft", ".notes.tmp",
+                     "checkpoints/step-1", "src/.swap.tmp"):  # fmt: skip
+            Path(name).parent.mkdir(exist_ok=True)
+            Path(name).write_text(f"{name} of the project")
+        Path("theirs/notes").write_text("mine")
+    return home
+
+
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """A user's project, with a model `theirs` that came from somewhere else."""
+def place(trained, tmp_path, monkeypatch):
+    """A copy of the project to work in."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    home = tmp_path / "project"
-    home.mkdir()
+    home = shutil.copytree(trained, tmp_path / "project")
     monkeypatch.chdir(home)
-    Path("my.txt").write_text("the cat sat on the mat.\n" * 100)
-    for name in ("README.md", "config.json", "tokenizer.json", "metrics.jsonl", ".new/draft", ".notes.tmp",
-                 "checkpoints/step-1", "src/.swap.tmp"):  # fmt: skip
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text(f"{name} of the project")
-    works(*TRAIN, "--name=first")
-    works("export", "runs/first", "--out=theirs")
-    Path("theirs/notes").write_text("mine")
     return home
 
 

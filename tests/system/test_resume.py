@@ -119,7 +119,7 @@ def test_a_disk_that_fails_at_any_moment_costs_nothing(tmp_path: Path, moment: s
     assert call > 15, f"only {call - 1} calls of os.{moment}: is everything still written through checkpoint.py?"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])  # SIGTERM: test_cli_start.py
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
     folder = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

@@ -32,6 +32,8 @@ def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         (LOSS | {"masked_accuracy": 0.5, "unigram_entropy": 6.0}, -2.0),
         (LOSS | {"accuracy": math.nan}, -math.inf),
         ({"held_out_loss": math.nan}, -math.inf),
+        (LOSS | {"accuracy": None}, -math.inf),  # as a log has NaN
+        ({"held_out_loss": None}, -math.inf),
     ],
 )
 def test_the_score_is_what_people_ask_for(metrics, value):
@@ -53,6 +55,12 @@ def test_of_equal_scores_the_lower_loss_is_better():
 def scripted(metrics: list[dict[str, float]]):
     left = list(metrics)
     return lambda model: left.pop(0)
+
+
+def test_equal_evaluations_keep_the_earlier_and_cost_patience(tmp_path):
+    run = toy_run(steps=40, eval_every=4, patience=2, average=False)
+    result = toy_train(tmp_path, run, metric=lambda model: {"bleu": 1.0, "held_out_loss": 2.0})
+    assert (result.stopped, result.steps, result.kept) == ("patience", 12, "step 4")
 
 
 def test_a_tagger_is_kept_by_its_entities(tmp_path):
