@@ -73,8 +73,8 @@ INSIDE = [
         (
             "the second layer hears of what is shown alone",
             "unrolled",
-            "x = found.embeddings[stream].token.float()",
-            "x = found.embeddings[stream].token[:STEPS].float()",
+            "x = looked.embeddings[stream].token.float()",
+            "x = looked.embeddings[stream].token[:STEPS].float()",
             STATES,
         ),
     ),

@@ -60,8 +60,8 @@ def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
         return None
     last = events[-1]
     metrics = {k: v for k, v in last.items() if k not in ("step", "seconds", "final", "kept")}
-    told = [e.get("targets_per_second") for e in events]
-    if speeds := [speed for speed in told if speed and isinstance(speed, int | float)]:
+    speeds = [e.get("targets_per_second") for e in events]
+    if speeds := [speed for speed in speeds if speed and isinstance(speed, int | float)]:
         unit = next((e["unit"] for e in events if "unit" in e), "tokens")
         metrics[f"{unit}_per_second"] = median(speeds)
     return {"metrics": metrics, "steps": last["step"], "seconds": last.get("seconds", 0), "kept": last.get("kept", "")}

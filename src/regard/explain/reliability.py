@@ -1,4 +1,4 @@
-"""How sure a classifier is beside how often it is right (DeGroot and Fienberg 1983), as a picture."""
+"""A reliability diagram: confidence vs. accuracy of a classifier (DeGroot and Fienberg 1983)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,18 +8,18 @@ from regard.explain import picture
 
 
 def draw(bins: Sequence[Bin], error: float, path: str | Path) -> Path:
-    """Bars on the dashed line are calibrated; below it the model is too sure. Below: how many answers are how sure."""
+    """Bars on the dashed line are calibrated; below it the model is overconfident. Below: a histogram of confidence."""
     fig = picture.figure(4.2, 5.0)
     top, bottom = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     middles, width = [(b.low + b.high) / 2 for b in bins], bins[0].high - bins[0].low
     top.bar(middles, [b.accuracy for b in bins], width, color=picture.COLOURS[0], edgecolor="white")
     top.plot([0, 1], [0, 1], color=picture.COLOURS[6], linestyle="--", linewidth=1)
     top.plot([b.confidence for b in bins], [b.accuracy for b in bins], "o", color=picture.COLOURS[1], markersize=4)
-    top.set_ylabel("how often it is right")
+    top.set_ylabel("accuracy")
     top.set_ylim(0, 1)
     top.set_title(f"calibration error {error:.1%}", fontsize=10)
     bottom.bar(middles, [b.count for b in bins], width, color=picture.COLOURS[5], edgecolor="white")
-    bottom.set_ylabel("answers")
-    bottom.set_xlabel("how sure it is")
+    bottom.set_ylabel("predictions")
+    bottom.set_xlabel("confidence")
     bottom.set_xlim(0, 1)
     return picture.save(fig, path)

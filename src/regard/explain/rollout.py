@@ -54,7 +54,7 @@ def overlay(axis: Any, pixels: np.ndarray, seen: np.ndarray | None) -> None:
 
 
 def draw_words(pixels: np.ndarray, words: Sequence[str], maps: Sequence[np.ndarray], path: str | Path) -> Path:
-    """The picture once for each word of its caption, each with where the model looked when it said it."""
+    """The picture once for each word of its caption, each with where the model attended when it emitted it."""
     columns = min(6, len(words) + 1)
     rows = -(-(len(words) + 1) // columns)
     fig = picture.figure(1.9 * columns, 2.1 * rows)

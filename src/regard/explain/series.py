@@ -51,7 +51,7 @@ def draw_forecast(history: History, outlook: Any, path: str | Path) -> Path:
     before, after = (as_dates(t) if history.dated else t for t in (before, outlook.times))
     for c, (name, axes) in enumerate(zip(columns, rows, strict=True)):
         axes.plot(before, history.values[-past:, c], color=picture.COLOURS[6], linewidth=1, label="past")
-        axes.plot(after, outlook.mean[:, c], color=picture.COLOURS[1], linewidth=1.4, label="mean told")
+        axes.plot(after, outlook.mean[:, c], color=picture.COLOURS[1], linewidth=1.4, label="predicted mean")
         for i in range(len(outlook.levels) // 2):
             low, high = outlook.quantiles[:, c, i], outlook.quantiles[:, c, -1 - i]
             share = f"{outlook.levels[i]:.0%} to {outlook.levels[-1 - i]:.0%}"

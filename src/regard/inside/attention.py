@@ -1,4 +1,4 @@
-"""One head at a time: its scores, what scaling, the mask and the softmax make of them, and what comes back."""
+"""One head at a time: its scores, scaled, masked and through the softmax, and its output."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,14 +13,13 @@ from regard.inside.tensors import as_bytes, pooled
 from regard.nn.attention import AdditiveLook, Look
 from regard.nn.masks import Mask, additive
 
-STAGES = ("scores", "scaled", "masked", "weights")
 EDGE, ROOM = 64, 600_000  # a thumbnail is at most 64 x 64, all of them together so many bytes
 MOST_KEYS = 64  # whose vectors are sent with a row
 
 
 @dataclass(frozen=True)
 class Attention:
-    """All layers of one kind of attention: who looks (`rows`) at whom (`columns`), by the names of their streams."""
+    """All layers of one kind of attention, from `rows` to `columns`, the names of their streams."""
 
     kind: str
     rows: str
@@ -37,7 +36,7 @@ class Attention:
         return self.kind == "decoder" or (self.kind == "self" and not _open(self.layers[0]))
 
     def layer(self, layer: int, head: int) -> Look | AdditiveLook:
-        """A layer, if it and the head asked for are there; both count from 0."""
+        """A layer, if it has the requested head; both count from 0."""
         if not (0 <= layer < len(self.layers) and 0 <= head < self.heads):
             raise ConfigError(
                 f"no layer {layer} with a head {head} in {self.kind} attention",
@@ -62,7 +61,7 @@ def vectors(look: Look | AdditiveLook, head: int) -> tuple[Tensor, Tensor, Tenso
 
 
 def stages(look: Look | AdditiveLook, head: int, rows: slice = slice(None)) -> dict[str, Tensor]:
-    """What becomes of the scores of some queries, T S each: q·k, over √K, leaning and masked (NaN), and the softmax."""
+    """The scores of some queries, T S each: q·k, divided by √K, biased and masked (NaN), and the softmax."""
     if isinstance(look, AdditiveLook):  # Bahdanau et al. 2015 score with a small network and do not scale
         scores = look.scores[0, rows].float()
         masked = scores.masked_fill(scores == torch.finfo(look.scores.dtype).min, torch.nan)
@@ -86,9 +85,9 @@ def row(look: Look | AdditiveLook, head: int, query: int) -> tuple[dict[str, Any
     q, k, v = vectors(look, head)
     if not 0 <= query < len(q):
         raise ConfigError(f"no query {query}", f"there are 0 to {len(q) - 1}")
-    found = {name: table[0] for name, table in stages(look, head, slice(query, query + 1)).items()}
-    keys = found["weights"].topk(min(MOST_KEYS, len(k))).indices.sort().values
-    tensors = {**found, "q": q[query], "k": k[keys], "v": v[keys], "out": found["weights"] @ v}
+    rows = {name: table[0] for name, table in stages(look, head, slice(query, query + 1)).items()}
+    keys = rows["weights"].topk(min(MOST_KEYS, len(k))).indices.sort().values
+    tensors = {**rows, "q": q[query], "k": k[keys], "v": v[keys], "out": rows["weights"] @ v}
     return {"head_width": q.size(1), "query": query}, {**tensors, "keys": keys.int()}
 
 
@@ -99,11 +98,11 @@ class Overview:
     thumbs: Tensor
     scale: float
     sharpness: Tensor  # L H: the mean over queries of their greatest weight
-    resting: Tensor  # L H: the mean weight of the first key, where a head that looks for nothing rests
+    resting: Tensor  # L H: the mean weight of the first key, where a head without a target rests
 
     @property
     def sharpest(self) -> tuple[int, int]:
-        """Layer and head to see first: the sharpest, what rests on the first key left aside."""
+        """Layer and head to see first: the sharpest, disregarding weight on the first key."""
         layer, head = divmod(int((self.sharpness - self.resting).argmax()), self.sharpness.size(1))
         return layer, head
 
@@ -147,7 +146,7 @@ def quick_weights(
 
 
 def summand(mask: Mask) -> Tensor | None:
-    """What a mask adds to scores: its lean, and minus infinity where one may not look."""
+    """What a mask adds to scores: its bias, and minus infinity where attention is not allowed."""
     table, lean = mask.dense(), mask.bias()
     if table is None or lean is None:
         return lean if table is None else additive(table, torch.float32)

@@ -1,4 +1,4 @@
-"""A look as a picture for slides: the heads of the sharpest layer, or the states, and what the model said."""
+"""A look as a picture for slides: the heads of the sharpest layer, or the states, and the answer."""
 
 import math
 from pathlib import Path
@@ -14,20 +14,20 @@ BARS = 10
 ACROSS = 4  # heads in a row
 
 
-def draw(found: Looked, path: str | Path, title: str = "") -> Path:
+def draw(looked: Looked, path: str | Path, title: str = "") -> Path:
     """Write the picture as its name's ending says. The last kind of attention is drawn: of a translator, the cross."""
-    kinds = list(found.attention)
-    bars = answers(found)
-    attention = found.attention[kinds[-1]] if kinds else None
+    kinds = list(looked.attention)
+    bars = answers(looked)
+    attention = looked.attention[kinds[-1]] if kinds else None
     count = attention.heads if attention else 1
     rows, across = math.ceil(count / ACROSS), min(count, ACROSS)
     fig = picture.figure(max(6.0, 3.1 * across), 3.1 * rows + 0.6 + (0.28 * len(bars) + 0.8 if bars else 0))
     tall = [3.1 * rows, *([0.28 * len(bars) + 0.6] if bars else [])]
     parts = fig.subfigures(len(tall), 1, height_ratios=tall, squeeze=False)[:, 0]
     if attention:
-        heads(parts[0], found, attention, found.overviews[kinds[-1]], rows, across)
-    elif hasattr(found.predictor.model.config, "cell"):
-        states(parts[0], found)
+        heads(parts[0], looked, attention, looked.overviews[kinds[-1]], rows, across)
+    elif hasattr(looked.predictor.model.config, "cell"):
+        states(parts[0], looked)
     if bars:
         axes = parts[-1].subplots()
         names, values = [plain(name) for name, _ in bars], [value for _, value in bars]
@@ -43,9 +43,9 @@ def draw(found: Looked, path: str | Path, title: str = "") -> Path:
     return picture.save(fig, path)
 
 
-def heads(part: Any, found: Looked, attention: Attention, seen: Overview, rows: int, across: int) -> None:
-    layer, _ = seen.sharpest
-    ticks = [[chip["shown"] for chip in found.streams[side]] for side in (attention.rows, attention.columns)]
+def heads(part: Any, looked: Looked, attention: Attention, overview: Overview, rows: int, across: int) -> None:
+    layer, _ = overview.sharpest
+    ticks = [[chip["shown"] for chip in looked.streams[side]] for side in (attention.rows, attention.columns)]
     grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
     weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in range(attention.heads)]
     most = max(float(table.max()) for table in weights)
@@ -63,20 +63,20 @@ def heads(part: Any, found: Looked, attention: Attention, seen: Overview, rows: 
     part.supxlabel(f"{attention.kind} attention: a row looks at its columns", fontsize=8)
 
 
-def states(part: Any, found: Looked) -> None:
-    header, tensors = unrolled(found)
+def states(part: Any, looked: Looked) -> None:
+    header, tensors = unrolled(looked)
     axes = part.subplots()
     image = axes.imshow(tensors["states"][-1].float().T.cpu().numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
-    names = [chip["shown"] for chip in found.streams[header["stream"]]][: header["rows"]]
+    names = [chip["shown"] for chip in looked.streams[header["stream"]]][: header["rows"]]
     step = math.ceil(len(names) / SHOWN)
     axes.set_xticks(range(0, len(names), step), [plain(n) for n in names[::step]], rotation=90, fontsize=6)
     axes.set_ylabel(f"units of the last {header['cell']} layer")
     part.colorbar(image, ax=axes, label="state")
 
 
-def answers(found: Looked) -> list[tuple[str, float]]:
+def answers(looked: Looked) -> list[tuple[str, float]]:
     """What is drawn as bars: names and probabilities."""
-    results = found.results
+    results = looked.results
     if "next" in results:
         return [(repr(word["text"])[1:-1].replace(" ", "␣"), word["p"]) for word in results["next"]["top"][:BARS]]
     if "classes" in results:

@@ -1,4 +1,4 @@
-"""One sentence for each figure: what it shows, for whoever cannot see it."""
+"""One sentence for each figure: what it shows, for those who cannot see it."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ from regard.data.tokenizers.pretrained import printable
 from regard.inside.attention import Overview
 
 
-def add_findings(found: Any) -> None:
-    """Say in words what the numbers of a `Looked` show."""
-    results, say = found.results, found.finding
-    if found.overviews:
-        say["attention"] = " ".join(of_attention(kind, o) for kind, o in found.overviews.items())
+def add_findings(looked: Any) -> None:
+    """Describe the numbers of a `Looked` in words."""
+    results, say = looked.results, looked.finding
+    if looked.overviews:
+        say["attention"] = " ".join(of_attention(kind, o) for kind, o in looked.overviews.items())
     if "next" in results:
-        say["next"] = of_next(results["next"], found.streams["text"])
+        say["next"] = of_next(results["next"], looked.streams["text"])
     if "classes" in results:
         best = max(results["classes"], key=lambda c: c["p"])
         say["classes"] = f"The likeliest class is {best['label']}, with {best['p']:.1%}."
@@ -35,25 +35,25 @@ def add_findings(found: Any) -> None:
         say["translation"] = f"The {which} is {quoted(best['text'])}; its least likely piece is {quoted(sure['text'])}."
 
 
-def of_attention(kind: str, found: Overview) -> str:
-    layer, head = found.sharpest
+def of_attention(kind: str, overview: Overview) -> str:
+    layer, head = overview.sharpest
     name = "" if kind == "self" else f"{kind} "
-    beaten = bool((found.sharpness > found.sharpness[layer, head]).any())
-    aside = ", what rests on the first token left aside," if beaten else ""
+    beaten = bool((overview.sharpness > overview.sharpness[layer, head]).any())
+    aside = ", disregarding weight on the first token," if beaten else ""
     text = (
         f"The sharpest {name}head{aside} is head {head + 1} of layer {layer + 1}: "
-        f"on average a token gives {found.sharpness[layer, head]:.0%} of its weight to one place."
+        f"on average a token gives {overview.sharpness[layer, head]:.0%} of its weight to one position."
     )
-    rest = float(found.resting.mean())
+    rest = float(overview.resting.mean())
     return text + (f" {rest:.0%} of all weight rests on the first token." if kind == "self" and rest > 0.3 else "")
 
 
-def of_next(found: dict[str, Any], chips: list[dict[str, Any]]) -> str:
-    best = found["top"][0]
+def of_next(result: dict[str, Any], chips: list[dict[str, Any]]) -> str:
+    best = result["top"][0]
     text = f"The likeliest next token is {quoted(best['text'])}, with {best['p']:.1%}."
-    known = [(nats, chip) for nats, chip in zip(found["surprisal"], chips, strict=True) if nats is not None]
-    if known:
-        nats, chip = max(known, key=lambda pair: pair[0])
+    surprising = [(nats, chip) for nats, chip in zip(result["surprisal"], chips, strict=True) if nats is not None]
+    if surprising:
+        nats, chip = max(surprising, key=lambda pair: pair[0])
         text += f" The most surprising one was {quoted(chip['text'])}, with {nats:.1f} nats."
     return text
 

@@ -60,14 +60,14 @@ def side(predictor: Any, text: str, word: int) -> Side:
     places = [i for i, chip in enumerate(reading.chips) if chip["word"] == word and not chip["special"]]
     if not places:
         raise DataError(f"no word number {word} in {text[:60]!r}", "choose one that is there")
-    found: dict[str, Attention] = {}
+    attention: dict[str, Attention] = {}
     streams = dict.fromkeys(("self", "encoder"), ("text", "text"))
-    with captured(found, predictor.model, streams):
+    with captured(attention, predictor.model, streams):
         layers = reading.layers(predictor)
     ids = torch.tensor(reading.ids, device=predictor.device)
     vectors = [states[places].mean(0) for states in (predictor.model.token(ids), *layers)]
-    looking = found.get("encoder" if isinstance(predictor.model, EncoderDecoder) else "self")
-    return Side(reading, places, None if looking is None else rows_of(looking, places), vectors)
+    own = attention.get("encoder" if isinstance(predictor.model, EncoderDecoder) else "self")
+    return Side(reading, places, None if own is None else rows_of(own, places), vectors)
 
 
 def rows_of(attention: Attention, places: list[int]) -> Tensor:

@@ -15,14 +15,14 @@ LARGE = 1_000_000  # numbers above which they are sent in half precision
 Weights = tuple[Tensor, Tensor, Tensor, Tensor]  # of input and state, and their biases; gates stacked
 
 
-def unrolled(found: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def unrolled(looked: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """States and gates of all layers, L T D each, for `pack`. Of a translator, its reader from left to right."""
-    model = found.predictor.model
+    model = looked.predictor.model
     if not hasattr(model.config, "cell"):
         raise ConfigError("this model has no recurrent cell", "look at its attention")
     stream = "source" if isinstance(model, Seq2Seq) else "text"
     with torch.inference_mode():
-        x = found.embeddings[stream].token.float()
+        x = looked.embeddings[stream].token.float()
         layers = list(stack(model, x))
     tensors = {name: torch.stack([layer[name] for layer in layers]) for name in layers[0]}
     if sum(t.numel() for t in tensors.values()) > LARGE:
@@ -46,9 +46,9 @@ def stack(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
             x = layer(x[None], mirror)[0]  # of the whole text: it is read from its end, too
         return
     for cell in model.cells:
-        found = of_layer(cell.kind, x[:STEPS], (cell.W_xh, cell.W_hh, cell.b_h, torch.zeros_like(cell.b_h)))
-        yield found
-        x = found["states"]
+        gates = of_layer(cell.kind, x[:STEPS], (cell.W_xh, cell.W_hh, cell.b_h, torch.zeros_like(cell.b_h)))
+        yield gates
+        x = gates["states"]
 
 
 def of_layer(kind: str, x: Tensor, weights: Weights) -> dict[str, Tensor]:

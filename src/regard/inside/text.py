@@ -1,5 +1,6 @@
 """Looks at language models and encoders: the next token, masked words, classes, tags, similarity."""
 
+import time
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ def classes(classifier: Classifier, hidden: Tensor) -> list[dict[str, Any]]:
 
 def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
     reading, looked = read(writer, question), Looked(writer)
+    start = time.perf_counter()
     hidden = observe(looked, reading)  # T D
     ids = torch.tensor(reading.ids, device=writer.device)
     surprisal: list[float | None] = [None]
@@ -44,6 +46,7 @@ def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
         right = words.gather(1, ids[places.start + 1 : places.stop + 1, None])[:, 0]
         surprisal += (words.logsumexp(-1) - right).tolist()
     logits = writer.model.logits(hidden[-1]).float()
+    looked.seconds = time.perf_counter() - start  # of the head, too
     looked.results["next"] = {"logits": "logits", "top": likeliest(writer, logits, TOP), "surprisal": surprisal}
     looked.tensors["logits"] = logits
     return looked

@@ -1,4 +1,4 @@
-"""The pieces of a text as chips: their ids, what is seen of them, which word they belong to and where they stand."""
+"""The pieces of a text as chips: ids, how they are shown, the words they belong to, and their positions."""
 
 import re
 from collections.abc import Sequence
@@ -25,8 +25,8 @@ def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
         except UnicodeDecodeError:
             return tokenizer.piece(id), list(data)
     piece = tokenizer.piece(id)
-    if found := BYTE.fullmatch(piece):
-        return piece, [int(found[1], 16)]
+    if match := BYTE.fullmatch(piece):
+        return piece, [int(match[1], 16)]
     return piece.replace(SPACE, " "), None
 
 
@@ -59,13 +59,13 @@ def of_writer(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
         spans = list(zip(starts, before[ends].tolist(), strict=True))
     else:
         spans = located([raw(tokenizer, id)[0] for id in ids], text)
-    found, word, blank = [], -1, False
+    chips, word, blank = [], -1, False
     for id, part, span in zip(ids, data, spans, strict=True):
         opening = part[:1].isspace()
         word += (opening and not blank) or word < 0
         blank = part[-1:].isspace() and (opening or blank)
-        found.append(token(tokenizer, id, word, id in specials, span))
-    return found
+        chips.append(token(tokenizer, id, word, id in specials, span))
+    return chips
 
 
 def of_translator(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
@@ -76,18 +76,20 @@ def of_translator(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
     return [token(tokenizer, id, words.get(i, -1), id in ends, spans[i]) for i, id in enumerate(ids)]
 
 
-def of_encoder(tokenizer: WordPiece, found: Encoded, spans: Sequence[tuple[int, int]] | None = None) -> list[Token]:
-    """Of a text or a pair as BERT reads it; the words of a second text are counted on. `spans` go before its own."""
-    first = max((w for w, s in zip(found.words, found.sentences, strict=True) if w is not None and not s), default=-1)
+def of_encoder(tokenizer: WordPiece, encoded: Encoded, spans: Sequence[tuple[int, int]] | None = None) -> list[Token]:
+    """Of a text or a pair as BERT reads it; word numbers continue in the second text. `spans` replace its own."""
+    first = max(
+        (w for w, s in zip(encoded.words, encoded.sentences, strict=True) if w is not None and not s), default=-1
+    )
     chips = []
-    for i, (id, sentence, word) in enumerate(zip(found.ids, found.sentences, found.words, strict=True)):
+    for i, (id, sentence, word) in enumerate(zip(encoded.ids, encoded.sentences, encoded.words, strict=True)):
         number = -1 if word is None else word + (first + 1) * sentence
-        chips.append(token(tokenizer, id, number, word is None, (spans or found.offsets)[i], sentence))
+        chips.append(token(tokenizer, id, number, word is None, (spans or encoded.offsets)[i], sentence))
     return chips
 
 
 def located(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """Where each piece stands in the text; one that is not found stands where the last one ended."""
+    """The span of each piece in the text; one that is not found is empty, at the end of the last."""
     spans, place = [], 0
     for piece in pieces:
         core = piece.strip()

@@ -11,5 +11,5 @@ ROOT = Path(__file__).parents[3]
 def make_page() -> None:
     """Build the page where its source is and has changed; an installed package brings its own."""
     if (ROOT / "studio" / "package.json").is_file() and shutil.which("make"):
-        said = subprocess.run(["make", "-s", "page"], cwd=ROOT, capture_output=True, text=True)
-        print(said.stdout + said.stderr, end="", file=sys.stderr)
+        done = subprocess.run(["make", "-s", "page"], cwd=ROOT, capture_output=True, text=True)
+        print(done.stdout + done.stderr, end="", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""Who may ask: this machine's browser on our own page, with bodies of a sane size. Everybody else hears why not."""
+"""Which requests are served: those of this machine's browser on our own page, with bodies of limited size."""
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-LARGEST = 256 * 1024  # bytes of a question
-DRAINED = 64 * 1024 * 1024  # bytes that are read and thrown away, so that the browser hears the answer
+LARGEST = 256 * 1024  # bytes of a request body
+DRAINED = 64 * 1024 * 1024  # bytes that are read and discarded, so that the browser sees the response
 OURS = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -48,12 +48,12 @@ class Guard:
             await self.app(scope, receive, guarded)
             return
         if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
-            await refuse(guarded, 415, "questions are JSON", "send them as application/json")
+            await refuse(guarded, 415, "requests must be JSON", "send them as application/json")
             return
         body = await read(receive)
         if body is None:
             limit = f"{LARGEST // 1024} KB"
-            await refuse(guarded, 413, f"the text is too long: more than {limit}", "look at a part of it")
+            await refuse(guarded, 413, f"the text is too long: more than {limit}", "send a part of it")
             return
         waiting = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -67,18 +67,18 @@ def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
     """Why a request is not from our own page, and what to do; None if it is."""
     homes = [f"{name}:{port}" for name in OURS] + (list(OURS) if port == 80 else [])
     if headers.get("host", "").lower() not in homes:
-        return "this studio answers to this machine alone", f"open http://127.0.0.1:{port}/"
+        return "this studio answers this machine only", f"open http://127.0.0.1:{port}/"
     origin = headers.get("origin")
     elsewhere = origin is not None and origin.lower() not in [f"http://{home}" for home in homes]
-    # pictures and scripts are asked for without an origin, but with these; a link from elsewhere may be followed
+    # requests for images and scripts have these headers and no origin; a link from another site may be followed
     site, dest = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
     if elsewhere or (site not in ("none", "same-origin") and dest != "document"):
-        return "another site asked for this", f"open http://127.0.0.1:{port}/ itself"
+        return "this request comes from another site", f"open http://127.0.0.1:{port}/ itself"
     return None
 
 
 async def read(receive: Receive) -> bytes | None:
-    """The whole body; None if it is too large, which is then thrown away as it comes."""
+    """The whole body; None if it is too large, in which case it is discarded as it arrives."""
     parts: list[bytes] = []
     size = 0
     while True:

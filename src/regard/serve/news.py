@@ -1,4 +1,4 @@
-"""What a page hears without asking: the progress of its work, new models, new lines of a run."""
+"""What the server pushes to a page: the progress of its work, new models, new lines of a run."""
 
 import asyncio
 import json
@@ -10,23 +10,23 @@ from typing import Any
 from regard.jsonfile import expect, parse
 from regard.serve.studio import Studio
 
-QUIET = 1.0  # seconds between looks at the folders
+QUIET = 1.0  # seconds between scans of the folders
 PART = 1 << 20  # bytes of a run's metrics, at a time
 
 
 def events_of(path: Path, start: int) -> dict[str, Any]:
-    """The whole lines of a run's metrics from a byte on; all over again if the file has become shorter."""
+    """The complete lines of a run's metrics from an offset on; from the start if the file has become shorter."""
     again = not 0 <= start <= path.stat().st_size
     begin = 0 if again else start
     with path.open("rb") as file:
         file.seek(begin)
         data = file.read(PART)
     whole = data[: data.rfind(b"\n") + 1]
-    found = []
+    events = []
     for line in whole.splitlines():
         with suppress(ValueError):
-            found.append(expect(parse(line), dict))
-    return {"events": found, "next": begin + len(whole), "restart": again}
+            events.append(expect(parse(line), dict))
+    return {"events": events, "next": begin + len(whole), "restart": again}
 
 
 async def news(studio: Studio, tab: str, gone: Callable[[], Any]) -> AsyncIterator[str]:

@@ -1,4 +1,4 @@
-"""Start the studio on this machine: in the foreground, or in a thread beside something else."""
+"""Start the studio on this machine: in the foreground, or in a thread of another program."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ PORT, TRIES = 7347, 20
 
 
 def bound(port: int) -> socket.socket:
-    """A socket on the loopback address: on `port`, or for 0 on the first free one from the usual on."""
+    """A socket on the loopback address: on `port`, or for 0 on the first free port from the default on."""
     why = ""
     for tried in [port] if port else range(PORT, PORT + TRIES):
         ours = socket.socket()
@@ -25,7 +25,7 @@ def bound(port: int) -> socket.socket:
         except OSError as e:
             ours.close()
             why = e.strerror
-    raise ConfigError(f"--port {port or PORT}: {why}", "choose another one, as --port 8080")
+    raise ConfigError(f"--port {port or PORT}: {why}", "choose another, for example --port 8080")
 
 
 def address(ours: socket.socket) -> str:
@@ -45,34 +45,34 @@ def server(studio: Studio) -> Any:
 
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
-            studio.close()  # streams end by themselves then
+            studio.close()  # which ends the streams
             await super().shutdown(sockets)
 
     return Server(config)
 
 
 def warm() -> None:
-    """torch takes a second or two to import: while the page loads, not while somebody waits."""
+    """Import torch, which takes a second or two, while the page loads."""
     import regard.inside.look  # noqa: F401
 
 
 def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
-    """Answer until Ctrl-C; `started` hears the address as soon as somebody answers there."""
-    made, ours = server(studio), bound(port)
-    threading.Thread(target=_when_up, args=(made, address(ours), started), daemon=True).start()
-    made.run(sockets=[ours])
-    studio.worker.thread.join(5)  # whatever it computes ends at its next look; what is stuck ends with the program
+    """Serve until Ctrl-C; `started` is called with the address once the server is up."""
+    app, ours = server(studio), bound(port)
+    threading.Thread(target=_when_up, args=(app, address(ours), started), daemon=True).start()
+    app.run(sockets=[ours])
+    studio.worker.thread.join(5)  # work stops at its next check; what is stuck ends with the program
 
 
 def beside(studio: Studio, port: int = 0) -> str:
-    """Answer from a thread of its own, as long as the program runs: the address."""
-    made, ours = server(studio), bound(port)
-    threading.Thread(target=made.run, kwargs={"sockets": [ours]}, daemon=True).start()
+    """Serve from a thread, as long as the program runs; the address."""
+    app, ours = server(studio), bound(port)
+    threading.Thread(target=app.run, kwargs={"sockets": [ours]}, daemon=True).start()
     return address(ours)
 
 
-def _when_up(made: Any, place: str, started: Callable[[str], None]) -> None:
-    while not made.started:
+def _when_up(app: Any, place: str, started: Callable[[str], None]) -> None:
+    while not app.started:
         time.sleep(0.01)
     started(place)
     warm()

@@ -1,4 +1,4 @@
-"""A look as one HTML file: the page itself, carrying the answers it would have asked for."""
+"""A look as one HTML file: the page itself, with the responses it would request."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ PLACES = 64  # whose positions are shown
 ROOM = 8_000_000  # bytes of exact heads; the others are there as thumbnails
 
 
-def html(found: Looked, folder: Path, question: Question) -> str:
+def html(looked: Looked, folder: Path, question: Question) -> str:
     """The file's text. The sharpest head of each kind comes first, then its layer, then all for which there is room."""
     try:
         page = (PAGE / FIGURE).read_text("utf-8")
@@ -33,51 +33,51 @@ def html(found: Looked, folder: Path, question: Question) -> str:
     about = describe(f"runs/{folder.name}", folder)
     if MARK.format("null") not in page:
         raise DataError(f"{PAGE / FIGURE} has no place for the numbers", "run make page again")
-    asked = {"model": about["id"], "text": question.text, "second": question.second, "target": question.target}
+    state = {"model": about["id"], "text": question.text, "second": question.second, "target": question.target}
     data = {
-        "state": "#" + urlencode({k: v for k, v in asked.items() if v}),
-        "look": text_of(found.bytes(look=NAME, model=about)),
-        "parts": parts(found, about["id"]),
+        "state": "#" + urlencode({k: v for k, v in state.items() if v}),
+        "look": text_of(looked.bytes(look=NAME, model=about)),
+        "parts": parts(looked, about["id"]),
     }
-    safe = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # no text can end the script it travels in
+    safe = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # so that no text can end the script element
     return page.replace(MARK.format("null"), MARK.format(safe))
 
 
-def parts(found: Looked, id: str) -> dict[str, Any]:
-    """Answers by the addresses the page asks at."""
+def parts(looked: Looked, id: str) -> dict[str, Any]:
+    """Responses by the addresses the page requests."""
     carried: dict[str, Any] = {}
     left = ROOM
-    for kind, layer, head in ordered(found):
-        attention = found.attention[kind]
+    for kind, layer, head in ordered(looked):
+        attention = looked.attention[kind]
         where = {"look": NAME, "kind": kind, "layer": layer, "head": head}
         data = pack(*matrix(stages(attention.layers[layer], head)["weights"], True))
         if len(data) > left:
             break
         left -= len(data)
         carried["/api/head?" + urlencode({**where, "stage": "weights"})] = {"tensors": text_of(data)}
-        if (layer, head) == found.overviews[kind].sharpest:
-            for query in range(min(64, len(found.streams[attention.rows]))):
+        if (layer, head) == looked.overviews[kind].sharpest:
+            for query in range(min(64, len(looked.streams[attention.rows]))):
                 data = pack(*row(attention.layers[layer], head, query))
                 carried["/api/row?" + urlencode({**where, "query": query})] = {"tensors": text_of(data)}
-    for stream, embedded in found.embeddings.items():
+    for stream, embedded in looked.embeddings.items():
         for start in range(0, size := len(embedded.token), ROWS):
             where = {"look": NAME, "stream": stream, "from": start, "to": min(size, start + ROWS)}
             data = pack(*embedded.part(start, size))
             carried["/api/embedding?" + urlencode(where)] = {"tensors": text_of(data)}
-    places = pack(*positions(found.predictor.model, PLACES))
+    places = pack(*positions(looked.predictor.model, PLACES))
     model = quote(id, safe="!~*'()")  # as the page's encodeURIComponent has it
     carried[f"/api/positions?model={model}&n={PLACES}"] = {"tensors": text_of(places)}
-    if "next" in found.results:
-        carried[f"/api/vocab?model={model}"] = {"json": vocabulary(found.predictor)}
-    if hasattr(found.predictor.model.config, "cell"):
-        carried[f"/api/recurrent?look={NAME}"] = {"tensors": text_of(pack(*unrolled(found)))}
+    if "next" in looked.results:
+        carried[f"/api/vocab?model={model}"] = {"json": vocabulary(looked.predictor)}
+    if hasattr(looked.predictor.model.config, "cell"):
+        carried[f"/api/recurrent?look={NAME}"] = {"tensors": text_of(pack(*unrolled(looked)))}
     return carried
 
 
-def ordered(found: Looked) -> list[tuple[str, int, int]]:
+def ordered(looked: Looked) -> list[tuple[str, int, int]]:
     """Kind, layer and head of all attention, what is seen first before the rest."""
-    places = [(k, la, h) for k, a in found.attention.items() for la in range(len(a.layers)) for h in range(a.heads)]
-    best = {kind: overview.sharpest for kind, overview in found.overviews.items()}
+    places = [(k, la, h) for k, a in looked.attention.items() for la in range(len(a.layers)) for h in range(a.heads)]
+    best = {kind: overview.sharpest for kind, overview in looked.overviews.items()}
     return sorted(places, key=lambda p: (p[1:] != best[p[0]], p[1] != best[p[0]][0]))
 
 

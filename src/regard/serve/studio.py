@@ -1,4 +1,4 @@
-"""What the server holds: two models, four looks, one worker that runs them, and who is waiting for what."""
+"""The state of the server: two models, four looks, one worker that runs them, and the clients that wait."""
 
 import asyncio
 import secrets
@@ -15,24 +15,24 @@ from regard.serve.worker import Worker
 if TYPE_CHECKING:
     from regard.inside.looked import Looked
 
-MODELS, LOOKS, TABS = 2, 4, 64  # kept; the one not used for the longest time goes first
+MODELS, LOOKS, TABS = 2, 4, 64  # kept; the least recently used is evicted first
 RATE = 20e6  # bytes a second that loading a model reads at least
 T = TypeVar("T")
 
 
 class LookExpired(RegardError):
-    """A look that was let go to make room."""
+    """A look that was evicted to make room."""
 
     def __init__(self) -> None:
-        super().__init__("this look was let go to make room", "look again")
+        super().__init__("this look was evicted to make room", "look again")
 
 
 class Superseded(Exception):
-    """Nobody waits for this any more."""
+    """The client does not need this result any more."""
 
 
 class Ticket:
-    """Somebody waiting in a tab. A newer ticket of the tab, or the tab's end, makes it void."""
+    """A request of a tab. A newer one of the same tab, or closing the tab, voids it."""
 
     def __init__(self, studio: "Studio", tab: str, seq: int):
         self.studio, self.tab, self.seq = studio, tab, seq
@@ -46,7 +46,7 @@ class Ticket:
 
     def stage(self, name: str) -> None:
         self.check()
-        self.studio.tell(self.tab, "progress", {"seq": self.seq, "stage": name})
+        self.studio.notify(self.tab, "progress", {"seq": self.seq, "stage": name})
 
 
 class Studio:
@@ -55,7 +55,7 @@ class Studio:
         self.worker = Worker()
         self.closing = threading.Event()
         self.models: OrderedDict[str, tuple[int, Any]] = OrderedDict()  # id -> when its weights were written, predictor
-        self.looks: OrderedDict[str, tuple[str, Looked]] = OrderedDict()  # look -> id of its model, what was found
+        self.looks: OrderedDict[str, tuple[str, Looked]] = OrderedDict()  # look -> id of its model, the look
         self.tickets: OrderedDict[str, Ticket] = OrderedDict()  # tab -> its newest
         self.listeners: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Queue]]] = {}
         self.lock = threading.Lock()
@@ -63,7 +63,7 @@ class Studio:
     # -- models and looks -----------------------------------------------------------------------------------------
 
     def predictor(self, id: str) -> Any:
-        """A model, loaded unless it is here already as it is on the disk now. For the worker alone."""
+        """A model, loaded unless it is in memory as it is on disk now. For the worker alone."""
         from regard.tasks.load import load
 
         folder = self.shelf.folder(id)
@@ -74,23 +74,23 @@ class Studio:
                 self.drop(next(iter(self.models)))
             self.worker.alive((folder / "model.safetensors").stat().st_size / RATE)
             predictor = load(folder)
-            if not self.worker.current:  # it took so long that another worker was hired
+            if not self.worker.current:  # loading took so long that another worker replaced this one
                 raise Superseded
             self.models[id] = written, predictor
         self.models.move_to_end(id)
         return self.models[id][1]
 
     def drop(self, id: str) -> None:
-        """Let a model go, and its looks, which hold on to it."""
+        """Evict a model and its looks, which hold references to it."""
         self.models.pop(id, None)
         with self.lock:
             for name in [name for name, (model, _) in self.looks.items() if model == id]:
                 del self.looks[name]
 
-    def keep(self, model: str, found: "Looked") -> str:
+    def keep(self, model: str, looked: "Looked") -> str:
         name = secrets.token_hex(8)
         with self.lock:
-            self.looks[name] = model, found
+            self.looks[name] = model, looked
             while len(self.looks) > LOOKS:
                 self.looks.popitem(last=False)
         return name
@@ -105,7 +105,7 @@ class Studio:
     # -- who waits ------------------------------------------------------------------------------------------------
 
     def ticket(self, tab: str, seq: int) -> Ticket:
-        """The newest of a tab voids the one before; one that comes late is void itself."""
+        """The newest ticket of a tab voids the one before; one that arrives late is void itself."""
         new = Ticket(self, tab, seq)
         with self.lock:
             old = self.tickets.get(tab)
@@ -121,9 +121,9 @@ class Studio:
         return new
 
     async def work(self, ticket: Ticket, job: Callable[[], T], gone: Callable[[], Any]) -> T:
-        """The result of a job of the worker; void as soon as `gone`, asked now and then, says that nobody listens.
+        """The result of a job of the worker; void as soon as `gone`, polled, reports that the client has left.
 
-        A job that shows no sign of life is given up with its worker, and a new one goes on with the jobs that waited.
+        A job without a heartbeat is abandoned with its worker, and a new worker takes over the waiting jobs.
         """
 
         def checked() -> T:
@@ -141,7 +141,9 @@ class Studio:
                     worker.close()
                 elif worker is not self.worker and submitted.running():
                     ticket.void.set()
-                    raise LimitError("no answer for a minute, so it was given up", "choose another model or text")
+                    raise LimitError(
+                        "no answer for a minute, so the work was abandoned", "choose another model or text"
+                    )
             if not submitted.cancelled():
                 return await future
             if self.closing.is_set():
@@ -154,7 +156,7 @@ class Studio:
         return queue
 
     def leave(self, tab: str, queue: asyncio.Queue) -> None:
-        """A tab's stream ended; with its last one, its work does."""
+        """A stream of a tab ended; with the last one, its work is cancelled."""
         with self.lock:
             left = {pair for pair in self.listeners.pop(tab, set()) if pair[1] is not queue}
             if left:
@@ -162,7 +164,7 @@ class Studio:
             elif tab in self.tickets:
                 self.tickets[tab].void.set()
 
-    def tell(self, tab: str, event: str, data: dict[str, Any]) -> None:
+    def notify(self, tab: str, event: str, data: dict[str, Any]) -> None:
         with self.lock:
             pairs = list(self.listeners.get(tab, ()))
         for loop, queue in pairs:

@@ -1,4 +1,4 @@
-"""One thread that runs the models, one job at a time. A job without a sign of life is left alone with its thread."""
+"""One thread that runs the models, one job at a time. A job without a heartbeat is abandoned with its thread."""
 
 import queue
 import threading
@@ -9,15 +9,15 @@ from typing import Any
 
 from regard.errors import WorkFailed
 
-PATIENCE = 60.0  # seconds without a sign of life
+PATIENCE = 60.0  # seconds without a heartbeat
 
 
 class Worker:
-    """A daemon: whatever a library is stuck in must not keep the program from ending."""
+    """A daemon thread, so that a library that hangs does not keep the program from exiting."""
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[tuple[Future, Callable[[], Any]] | None] = queue.SimpleQueue()
-        self.deadline = float("inf")  # by when the running job owes a sign of life
+        self.deadline = float("inf")  # of the running job's next heartbeat
         self.thread = threading.Thread(target=self.run, name="regard-model", daemon=True)
         self.thread.start()
 
@@ -27,7 +27,7 @@ class Worker:
         return future
 
     def alive(self, more: float = 0.0) -> None:
-        """A sign of life; the next one may take so many seconds more than usual."""
+        """A heartbeat; the next one may take `more` seconds longer than usual."""
         self.deadline = time.monotonic() + PATIENCE + more
 
     @property
@@ -36,7 +36,7 @@ class Worker:
 
     @property
     def current(self) -> bool:
-        """Whether it is this worker that asks."""
+        """Whether the caller runs in this worker."""
         return threading.current_thread() is self.thread
 
     def run(self) -> None:
@@ -49,13 +49,13 @@ class Worker:
                 future.set_result(job())
             except Exception as e:
                 future.set_exception(e)
-            except BaseException as e:  # a panic in a library, which the server's loop would not survive
-                why = f"the model broke the program ({type(e).__name__}); choose another one"
-                future.set_exception(WorkFailed(why))
+            except BaseException as e:  # a panic in a library, which would end the server's loop
+                error = f"the model crashed ({type(e).__name__})"
+                future.set_exception(WorkFailed(error, "choose another one"))
             self.deadline = float("inf")
 
     def close(self) -> None:
-        """Nothing more begins; what waits is cancelled, and the thread ends with what it is doing."""
+        """Cancel what waits; the thread ends after its current job."""
         while True:
             try:
                 item = self.jobs.get_nowait()

@@ -19,6 +19,8 @@ export function count(n: number): string {
   return n.toLocaleString('en')
 }
 
+export const plural = (n: number, what: string): string => `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`
+
 export type Cell = string | number
 export interface Table {
   columns: string[]

@@ -143,9 +143,9 @@ def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name, edge):
 def test_the_head_called_sharpest_is_or_what_was_left_aside_is_said():
     thumbs, sharp = torch.zeros(1, 2, 1, 1), torch.tensor([[0.9, 0.6]])
     resting = Overview(thumbs, 1.0, sharp, torch.tensor([[0.9, 0.1]]))  # the first head rests on the first token
-    assert resting.sharpest == (0, 1) and "left aside" in of_attention("self", resting)
+    assert resting.sharpest == (0, 1) and "disregarding" in of_attention("self", resting)
     looking = Overview(thumbs, 1.0, sharp, torch.tensor([[0.1, 0.1]]))
-    assert looking.sharpest == (0, 0) and "left aside" not in of_attention("self", looking)
+    assert looking.sharpest == (0, 0) and "disregarding" not in of_attention("self", looking)
 
 
 def test_looking_leaves_no_trace(open_model):

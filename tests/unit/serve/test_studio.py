@@ -105,9 +105,9 @@ def test_a_job_that_is_stuck_is_given_up_and_the_others_go_on(studio, monkeypatc
         bad = asyncio.create_task(studio.work(studio.ticket("a", 1), hang, never))
         await asyncio.to_thread(started.wait)
         others = [asyncio.create_task(studio.work(studio.ticket(tab, 1), lambda tab=tab: tab, never)) for tab in "bcd"]
-        with pytest.raises(LimitError, match="given up"):
+        with pytest.raises(LimitError, match="abandoned"):
             await bad
-        assert await asyncio.gather(*others) == ["b", "c", "d"], "they waited for the worker that was given up"
+        assert await asyncio.gather(*others) == ["b", "c", "d"], "they waited for the worker that was abandoned"
         assert await studio.work(studio.ticket("a", 2), lambda: "again", never) == "again"
 
     began = time.monotonic()
@@ -240,7 +240,7 @@ def test_a_model_by_name_is_a_run_a_folder_or_of_the_cache(runs, tmp_path, monke
 def test_a_port_that_is_taken_is_said(monkeypatch):
     taken = run.bound(0)
     port = taken.getsockname()[1]
-    with pytest.raises(ConfigError, match="choose another one"):
+    with pytest.raises(ConfigError, match="choose another"):
         run.bound(port)
     other = run.bound(0)
     assert other.getsockname()[1] != port and run.address(other).startswith("http://127.0.0.1:")
