@@ -4,9 +4,9 @@
     regard train recipes/cifar10_vit.py --name cifar --device cuda
     regard evaluate runs/cifar
 
-Measured on one H200, 2026-11-15, while captions were learned beside it on the same GPU: 94.1 % of the 10,000 test
+Measured on one H200, 2026-11-15, while captions were trained on the same GPU: 94.1 % of the 10,000 test
 images after 299 s of training (9,011 steps, 120 epochs), compilation included; 328 s for both commands. One seed; the
-test images chose nothing. Published: 91.4 % of ViT-Lite-7/4, 94.8 of CCT-6/3x1, both after 200 epochs.
+test images were used for no choice. Published: 91.4 % of ViT-Lite-7/4, 94.8 of CCT-6/3x1, both after 200 epochs.
 """
 
 from regard import Run

@@ -5,7 +5,7 @@
     regard evaluate runs/etth1/h96-seed0                  # and h192, h336, h720
 
 Split 12, 4 and 4 months, look-back 512, squared error over every test window. Measured on two CPU cores, busy with
-other work, 2026-11-15: four minutes for the four horizons of a seed. In the same evaluation stand the last day again
+other work, 2026-11-15: four minutes for the four horizons of a seed. The same evaluation reports the last day repeated
 and a linear map of the same 512 hours (ridge), which is a little better still on these months:
 
     horizon              96      192      336      720

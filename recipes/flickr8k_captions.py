@@ -1,4 +1,4 @@
-"""Captions of photographs from scratch on one H200: a ViT that speaks, and an LSTM that attends, beside each other.
+"""Captions of photographs from scratch on one H200: a ViT with a decoder vs. an LSTM with attention.
 
     export REGARD_DATA=...     # a folder that holds flickr8k/, see: regard data get flickr8k
     regard train recipes/flickr8k_captions.py --name cap --device cuda
@@ -6,12 +6,13 @@
     regard caption runs/cap/transformer-seed0 picture.jpg --attention words.png
 
 The official split (6,000 and 1,000 images), pixels 96 x 96 and centred by the training images' mean and spread. On one
-H200, 2026-11-15, one seed, other models learning beside them, beam 5 over all of dev (case ignored, tokenised 13a):
+H200, 2026-11-15, one seed, other models training at the same time, beam 5 over all of dev (case ignored, tokenised
+13a):
 
-    transformer   BLEU-4 14.3, CIDEr 0.304; its captions given to other images 4.5, 0.066   117 s of training
-    lstm          BLEU-4 14.7, CIDEr 0.291; its captions given to other images 5.8, 0.074   186 s of training
+    transformer   BLEU-4 14.3, CIDEr 0.304; its captions assigned to other images 4.5, 0.066   117 s of training
+    lstm          BLEU-4 14.7, CIDEr 0.291; its captions assigned to other images 5.8, 0.074   186 s of training
 
-Of the eight times a run is judged the best by greedy BLEU was kept, on these same images. Three times as many steps
+Of eight evaluations the best by greedy BLEU was kept, on these same images. Three times as many steps
 teach the transformer 6,000 images by heart: greedy BLEU falls from 12.8 to 9.9.
 """
 

@@ -1,4 +1,4 @@
-"""MNIST as 784 inputs, beside the ViT of mnist_vit.py: the plain network of the first lectures, and a convolution.
+"""MNIST as 784 inputs, to compare with mnist_vit.py: the plain network of the first lectures, and a convolution.
 
     regard train recipes/mnist_mlp.py --name plain
     regard evaluate runs/plain/mlp-seed0 ; regard evaluate runs/plain/conv-seed0

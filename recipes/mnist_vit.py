@@ -4,7 +4,7 @@
     regard evaluate runs/mnist
 
 99.36 % of the 10,000 test images with seed 0, 4 min 15 s on two cores of an AMD EPYC from the command to the finished
-folder (2026-11-15). Wanted are 99.0 % in 5 minutes.
+folder (2026-11-15). The target is 99.0 % in 5 minutes.
 """
 
 from regard import Run

@@ -6,7 +6,7 @@
 
 Seeds 0, 1, 2 gave 41.26, 40.86, 40.83 (sacreBLEU, tokenize none, beam 5); Wu et al. 2021 published 41.02 for the same
 model and as many steps. The length penalty was chosen on val: 0.6, 1.0 and 1.4 gave 41.24, 41.42 and 41.79, means of
-the same seeds. One H200, 2026-11-15; ten minutes with eight other runs beside it on the same GPU. 5,000 steps gave
+the same seeds. One H200, 2026-11-15; ten minutes with eight other runs on the same GPU. 5,000 steps gave
 40.66 ± 0.23. Without a compiler: --set compile=false.
 """
 

@@ -6,7 +6,7 @@
 
 Seeds 0, 1, 2 gave 37.64, 38.51, 38.57 (sacreBLEU, tokenize none, beam 5, length penalty chosen on val). Without
 attention (--set model.attention=false) seed 0 gave 27.17. One H200, 2026-11-15; 100 seconds with eleven other runs
-beside it on the same GPU.
+on the same GPU.
 """
 
 from regard import Run

@@ -1,17 +1,17 @@
-"""PLAsTiCC: 14 kinds of stars, supernovae and galaxies from light curves in six bands, cross-validated in five parts.
+"""PLAsTiCC: 14 classes of stars, supernovae and galaxies from light curves in six bands, five-fold cross-validation.
 
     regard train recipes/plasticc.py --name plasticc
     regard evaluate runs/plasticc/transformer-part0-seed0 --picture sure.png
 
-Weighted log-loss 0.476 ± 0.044 over the five parts (0.453, 0.553, 0.452, 0.458, 0.463), balanced accuracy 0.831 ±
-0.009, each scored once, after the last step: one seed, five minutes a part on two busy CPU cores, 2026-11-15. The first
-part chose the settings, by runs of 500 steps; the nearest by summary get a balanced 0.54 of it. Published, with
-redshifts and a random split: 0.507 (Allam and McEwen 2021).
+Weighted log-loss 0.476 ± 0.044 over the five folds (0.453, 0.553, 0.452, 0.458, 0.463), balanced accuracy 0.831 ±
+0.009, each scored once, after the last step: one seed, five minutes a fold on two busy CPU cores, 2026-11-15. The
+first fold chose the settings, by runs of 500 steps; nearest neighbours of summary statistics get a balanced 0.54 of
+it. Published, with redshifts and a random split: 0.507 (Allam and McEwen 2021).
 
 The challenge's weights (Malz et al. 2019): classes 15 and 64 count twice, the other 12 once; the mean is over classes,
-so classes are drawn alike in training. The host galaxy's photometric redshift, its error, the distance
-modulus that follows, the dust and whether the field was a deep one are told beside the curve; spectroscopic redshifts
-are not. Times count from the peak: most of these burst once, at any time of the survey.
+so classes are sampled equally in training. The host galaxy's photometric redshift, its error, the distance modulus
+that follows, the dust and whether the field was a deep one are inputs next to the curve; spectroscopic redshifts are
+not. Times count from the peak: most of these burst once, at any time of the survey.
 """
 
 from regard import Run

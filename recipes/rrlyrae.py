@@ -1,13 +1,13 @@
-"""RR Lyrae stars of types ab and c from their light curves in five bands, cross-validated in five parts, on a CPU.
+"""RR Lyrae stars of types ab and c from their light curves in five bands, five-fold cross-validation, on a CPU.
 
     export REGARD_DATA=...     # a folder that holds rrlyrae/train.tar.gz and rrlyrae/labels.csv
     regard train recipes/rrlyrae.py --name rrlyrae
-    python recipes/rrlyrae.py  # a random forest on amplitude and colour, on the same parts
+    python recipes/rrlyrae.py  # a random forest on amplitude and colour, on the same folds
     regard classify runs/rrlyrae/transformer-part0-seed0 star.csv --attention star.png
 
-Balanced accuracy 0.938 ± 0.038 over the five parts, each scored once, after the last step (one seed, 300 steps each,
-two busy cores, 2026-11-15); but the settings below were tried on these very parts, so other stars may well get less.
-The forest gets 0.946 ± 0.020 on the same parts: 407 stars are few, and amplitude and colour say much.
+Balanced accuracy 0.938 ± 0.038 over the five folds, each scored once, after the last step (one seed, 300 steps each,
+two busy cores, 2026-11-15); but the settings below were tuned on these same folds, so other stars may well score less.
+The forest gets 0.946 ± 0.020 on the same folds: 407 stars are few, and amplitude and colour are informative.
 """
 
 import numpy as np

@@ -4,7 +4,7 @@
     regard train recipes/shakespeare_char.py --name chars --device cuda
     regard generate runs/chars "ROMEO:" --stop "\\n\\n" --stream
 
-Measured on one H200, 2026-11-16: held-out loss 1.457 and 1.456 (the last tenth of the text, whole) in 23.6 s from the
+Measured on one H200, 2026-11-16: validation loss 1.457 and 1.456 (the last tenth of the text, whole) in 23.6 s from the
 command to its end on a machine that has never compiled the kernels, and 17.1 s on one that has, of which 5 s are
 training. Nothing is compiled by torch, but whole steps are recorded and replayed.
 """

@@ -1,9 +1,9 @@
-"""Character GPT on Shakespeare, for two CPU cores: held-out loss 1.814 in 47 seconds, start and evaluations included.
+"""Character GPT on Shakespeare, for two CPU cores: validation loss 1.814 in 47 seconds, start and evaluations included.
 
     export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
     regard train recipes/shakespeare_char_cpu.py --name chars-cpu
 
-The loss is over the whole of nanoGPT's validation part (the last tenth, 111,539 characters, in windows of 64). One
+The loss is over the whole of nanoGPT's validation set (the last tenth, 111,539 characters, in windows of 64). One
 seed, 2 cores of an AMD EPYC, 2026-11-15. nanoGPT's own setting for a CPU, this model with 2,000 steps of AdamW, ends
 at 1.88.
 """

@@ -1,12 +1,13 @@
-"""Bullish or bearish? Will the S&P 500 stand higher in 20 trading days, from the last 60 days' returns: on a CPU.
+"""Bullish or bearish? Will the S&P 500 be higher in 20 trading days, from the last 60 days' returns: on a CPU.
 
     regard train recipes/sp500.py --name sp500
     regard evaluate runs/sp500/transformer-seed0          # and lstm-seed0
 
-Days 1999 to 2010 to train, to 2014 to validate, to 2018 to test, 20 days left out before each border.
+Days 1999 to 2010 to train, to 2014 to validate, to 2018 to test, with a gap of 20 days before each split.
 
 No edge: on 990 test days (two busy cores, 2026-11-15, one seed) the Transformer and the LSTM both say "up" every day
-and are right on 64.3 % of them, exactly as often as always saying up is. The nearest by summary get 55.1 %.
+and are right on 64.3 % of them, exactly as often as always saying up. Nearest neighbours of summary statistics get
+55.1 %.
 """
 
 from regard import Run

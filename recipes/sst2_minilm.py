@@ -7,9 +7,9 @@
 
 The last weights, on one H200 in bf16, 2026-11-15 (python bench/labels.py sst2 --seeds 8): accuracy on dev 88.2 ± 0.7
 over eight seeds, 88.8 over the first three; transformers' Trainer from the same weights with the same settings 87.7 ±
-0.7 and 88.1. On two CPU cores in fp32 the first three gave 88.30, 88.07 and 87.73. The same encoder left as it is, with
+0.7 and 88.1. On two CPU cores in fp32 the first three gave 88.30, 88.07 and 87.73. The same encoder frozen, with
 a linear map of its states (regard finetune minilm classify --data sst2 --probe) 80.6, a bag of words 80.4, an LSTM from
-nothing 80.5 (sst2_lstm.py).
+scratch 80.5 (sst2_lstm.py).
 """
 
 import dataclasses

@@ -9,7 +9,7 @@ NOT run by us: no figure below was measured with this code. The paper reports (t
         --set data.valid_source=newstest2013.en --set data.valid_target=newstest2013.de
     regard evaluate runs/wmt --source newstest2014.en --target newstest2014.de --beam 4 --length-penalty 0.6
 
-See what it needs before it starts with --dry-run. A smaller GPU takes the same batch in parts:
+See what it needs before it starts with --dry-run. A smaller GPU accumulates the same batch:
 --set tokens=6250 --set accumulate=4; a newer one is faster with --set precision=bf16.
 
 Where this differs from the paper: it averages the five best checkpoints by dev BLEU, the paper the last five
