@@ -52,13 +52,13 @@ def at_least(config: Any, group: str = "", **least: float) -> None:
     """Raise `ConfigError` for the first field below its least value; not a number is below any."""
     for name, low in least.items():
         if not getattr(config, name) >= low:
-            raise ConfigError(f"{group}{name} is {getattr(config, name)}; it wants at least {low}")
+            raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be at least {low}")
 
 
 def fraction(config: Any, name: str, group: str = "") -> None:
     """Raise `ConfigError` unless the field is a share that leaves something over."""
     if not 0 <= getattr(config, name) < 1:
-        raise ConfigError(f"{group}{name} is {getattr(config, name)}; it wants at least 0 and less than 1")
+        raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be at least 0 and less than 1")
 
 
 def check_types(config: Any) -> None:

@@ -6,7 +6,7 @@ from torch import nn
 
 from regard.models import build, config_for
 from regard.models.rnn_lm import RecurrentLMConfig
-from regard.nn.recurrent import LAYERS, SlideCell, unroll
+from regard.nn.recurrent import LAYERS, SlideCell, blank_state, unroll
 
 close = torch.testing.assert_close
 NAMES = {"weight_ih": "W_xh", "weight_hh": "W_hh", "bias_ih": "b_h"}
@@ -51,7 +51,7 @@ def test_the_written_out_loop_is_the_fast_one(cell, layers):
     model, ids = ours(cell, layers), torch.randint(0, 30, (3, 9))
     x = model.token(ids)
     for n, part in enumerate(model.cells):
-        x, last = unroll(part, x, tuple(state[n] for state in model.blank(3, x)))
+        x, last = unroll(part, x, tuple(state[n] for state in blank_state(model.cells, 3, x)))
     state = model.begin(3, 0)
     close(model.read(ids, state), x)
     close(tuple(part[-1] for part in state.cells), last)

@@ -129,7 +129,7 @@ def test_openai_file_gives_transformers_states_and_logits(folder, theirs):
     ours = load_model(folder).double()
     theirs = theirs.half().double()
     pictures, ids = torch.randn(2, 16, 100).double(), torch.randint(0, ours.config.vocab, (2, 9))
-    torch.testing.assert_close(ours.encode(pictures), theirs.model.encoder(pictures).last_hidden_state)
+    torch.testing.assert_close(ours.encode(pictures)[0], theirs.model.encoder(pictures).last_hidden_state)
     want = theirs(input_features=pictures, decoder_input_ids=ids).logits
     torch.testing.assert_close(ours.logits(ours(pictures, None, ids)), want)
 

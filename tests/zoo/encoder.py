@@ -63,7 +63,7 @@ ENCODER = [
         ),
     ),
     *bugs(
-        "models.bert",
+        "nn.masks",
         (
             "padding is part of the mean",
             "pooled",

@@ -46,7 +46,7 @@ SERIES = [
             "whole.nan_to_num(0.0)",
             CONTRACT,
         ),
-        ("padding is in the mean", "SeriesModel.forward", "(x * real[..., None]).sum(1)", "x.sum(1)", CONTRACT),
+        ("padding is in the mean", "SeriesModel.forward", "pooled(x, tokens,", "pooled(x, None,", CONTRACT),
     ),
     *bugs(
         "models.forecaster",

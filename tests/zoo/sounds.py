@@ -52,11 +52,11 @@ SOUNDS = [
     *bugs(
         "models.whisper",
         (
-            "a step of Whisper stands at the start",
-            "Whisper.step",
-            "self.decoder_place(state.time)",
-            "self.decoder_place(0 * state.time)",
-            SOUND,
+            "Whisper scales its embeddings as Marian does",
+            "Whisper.__init__",
+            "c, None, 1.0",
+            "c, None, math.sqrt(c.width)",
+            "reference/test_whisper.py",
         ),
         (
             "places of the sound are forgotten",
@@ -71,8 +71,8 @@ SOUNDS = [
         (
             "the mean of a clip is over padding too",
             "SoundClassifier.forward",
-            "sum(1) / sizes[:, None]",
-            "sum(1) / x.size(1)",
+            "pooled(self.norm(x), sizes,",
+            "pooled(self.norm(x), None,",
             SOUND,
         ),
     ),

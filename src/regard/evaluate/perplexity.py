@@ -16,7 +16,7 @@ from regard.data.loader import in_order
 from regard.data.text import TokenFile
 from regard.errors import ConfigError, DataError
 from regard.models.base import LanguageModel
-from regard.objectives.next_token import picked
+from regard.objectives.losses import picked
 from regard.ticks import tick
 
 

@@ -13,7 +13,7 @@ from regard.errors import DataError
 from regard.inside import tokens
 from regard.inside.looked import LONGEST, Check, Looked, Question
 from regard.inside.reading import observe, of_encoded, read
-from regard.models.bert import pooled
+from regard.nn.masks import pooled
 from regard.predictors import Classifier, Embedder, Tagger, Writer
 
 TOP = 64  # rows of the table of next tokens

@@ -6,13 +6,13 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.errors import ConfigError
 from regard.models.base import padded
+from regard.models.checks import check_model
 from regard.nn.blocks import ACTIVATIONS, Norm, PostNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import bert_
 from regard.nn.linear import linear
-from regard.nn.masks import Everything, Lengths, Mask, Packed, owners
+from regard.nn.masks import Everything, Lengths, Mask, Packed, owners, pooled
 from regard.nn.positions import Learned
 from regard.shapes import check
 
@@ -43,17 +43,7 @@ class BertConfig:
     pooling: str = "cls"  # what a sequence's classes are told from: [CLS], through the pooler; or all tokens alike
 
     def __post_init__(self):
-        at_least(self, "model.", vocab=1, width=1, layers=1, heads=1, ffn=1, max_length=1, types=1)
-        fraction(self, "dropout", "model.")
-        fraction(self, "attention_dropout", "model.")
-        if not self.eps > 0:
-            raise ConfigError(f"model.eps is {self.eps}; it wants more than 0")
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
-        for name, table in (("activation", ACTIVATIONS), ("head", HEADS), ("pooling", POOLINGS)):
-            if getattr(self, name) not in table:
-                raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
+        check_model(self, activation=ACTIVATIONS, head=HEADS, pooling=POOLINGS)
         if self.pooling != "cls" and self.head != "sequence":
             raise ConfigError(f"pooling {self.pooling!r} with head {self.head!r}; it belongs to: sequence")
         if bool(self.labels) != (self.head in LABELLED):
@@ -193,15 +183,3 @@ class Bert(nn.Module):
         """Parameters, without the rows that only fill the table of words up."""
         spare = padded(self.config.vocab) - self.config.vocab
         return sum(p.numel() for p in self.parameters()) - spare * (self.config.width + (self.masked is not None))
-
-
-def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
-    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
-    if pooling == "cls":
-        return hidden[:, 0]
-    if lengths is None:
-        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
-    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
-    if pooling == "mean":
-        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
-    return hidden.masked_fill(~real, -torch.inf).amax(1)

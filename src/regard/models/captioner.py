@@ -7,8 +7,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.models.base import EncoderDecoder
+from regard.models.checks import check_model
 from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer, without_last
 from regard.models.vit import ViT, ViTConfig
@@ -38,8 +38,8 @@ class CaptionerConfig:
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
-        at_least(self, "model.", vocab=1, encoder_layers=1, decoder_layers=1, max_length=1)
-        self.encoder  # noqa: B018 - whose own checks speak for the rest
+        check_model(self)
+        self.encoder  # noqa: B018 - whose own checks cover the rest
 
     @property
     def encoder(self) -> ViTConfig:
@@ -98,9 +98,8 @@ class ShowAttendTellConfig:
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
-        at_least(self, "model.", vocab=1, embedding=1, width=1, regions=1, max_length=1)
-        fraction(self, "dropout", "model.")
-        self.encoder  # noqa: B018 - whose own checks speak for the rest
+        check_model(self, split="regions", cell=FAST_CELLS)
+        self.encoder  # noqa: B018 - whose own checks cover the rest
 
     @property
     def encoder(self) -> ViTConfig:

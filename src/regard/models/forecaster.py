@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.errors import ConfigError
+from regard.models.checks import check_model
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything
@@ -33,12 +33,7 @@ class ForecasterConfig:
     quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)  # told beside the mean; none: the mean alone
 
     def __post_init__(self):
-        names = ("lookback", "horizon", "patch", "stride", "width", "layers", "heads", "ffn")
-        at_least(self, "model.", **dict.fromkeys(names, 1))
-        fraction(self, "dropout", "model.")
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        check_model(self)
         if self.patch > self.lookback:
             raise ConfigError(f"model.patch is {self.patch}, longer than the look-back of {self.lookback} steps")
         if list(self.quantiles) != sorted({q for q in self.quantiles if 0 < q < 1}):

@@ -5,9 +5,9 @@ from typing import cast
 
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.errors import ConfigError
 from regard.models.base import Decoder, clear_padding_, padded
+from regard.models.checks import check_model
 from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, FeedForward, Norm, compute_dtype, dropout
 from regard.nn.cache import Past, Step, at_once
@@ -29,13 +29,7 @@ class GPTConfig:
     positions: str = "learned"
 
     def __post_init__(self):
-        at_least(self, "model.", vocab=1, width=1, layers=1, heads=1, ffn=1, context=1)
-        fraction(self, "dropout", "model.")
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
-        if self.positions not in POSITIONS:
-            raise ConfigError(f"no positions {self.positions!r}; there are: {', '.join(POSITIONS)}")
+        check_model(self, positions=POSITIONS)
         if self.positions == "rotary" and self.head_width % 2:
             raise ConfigError(f"rotary positions turn pairs, but a head is {self.head_width} wide; change model.heads")
 

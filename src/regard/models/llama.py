@@ -6,9 +6,10 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
+from regard.config import at_least
 from regard.errors import ConfigError
 from regard.models.base import Decoder, clear_padding_, padded
+from regard.models.checks import check_model
 from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, RMSNorm, SwiGLU, compute_dtype, dropout
 from regard.nn.cache import Past, Step, at_once
@@ -32,18 +33,15 @@ class LlamaConfig:
     dropout: float = 0.0
 
     def __post_init__(self):
-        least = dict(vocab=1, width=1, layers=1, heads=1, kv_heads=1, head_width=2, ffn=1, context=1, theta=1.0)
-        at_least(self, "model.", **least)
-        fraction(self, "dropout", "model.")
-        if not self.eps > 0:
-            raise ConfigError(f"model.eps is {self.eps}; it wants more than 0")
+        check_model(self, {"head_width": 2}, split="")
+        at_least(self, "model.", theta=1.0)
         if self.heads % self.kv_heads:
             raise ConfigError(
                 f"{self.heads} heads cannot share {self.kv_heads} heads of keys evenly; "
                 f"try --set model.heads={max(self.heads // self.kv_heads, 1) * self.kv_heads}"
             )
         if self.head_width % 2:
-            raise ConfigError(f"rotations turn pairs, so model.head_width wants an even number, not {self.head_width}")
+            raise ConfigError(f"rotations turn pairs, so model.head_width must be even, got {self.head_width}")
 
 
 class Llama(Decoder):

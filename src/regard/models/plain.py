@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.errors import ConfigError
+from regard.models.checks import check_model, check_pixels
 from regard.models.vit import Scale
 from regard.nn.blocks import compute_dtype, dropout
 from regard.nn.init import glorot_
@@ -26,15 +26,12 @@ class MLPConfig:
     std: tuple[float, ...] = (1.0,)
 
     def __post_init__(self):
-        at_least(self, "model.", width=1, layers=0)
-        fraction(self, "dropout", "model.")
+        check_model(self, {"layers": 0}, full=("labels",))
         if not self.shape or min(self.shape) < 1:
-            raise ConfigError(f"model.shape is {self.shape}; it wants the size of what is read, as 784")
+            raise ConfigError(f"model.shape is {self.shape}; expected the size of what is read, as 784")
         if not {len(self.mean), len(self.std)} <= {1, self.inputs}:
-            raise ConfigError(f"model.mean and std have {len(self.mean)} and {len(self.std)} numbers; wanted 1 or one "
+            raise ConfigError(f"model.mean and std have {len(self.mean)} and {len(self.std)} numbers; expected 1 or 1 "
                               f"for each of the {self.inputs} inputs")  # fmt: skip
-        if not self.labels:
-            raise ConfigError("model.labels is empty; a classifier wants the names of its classes")
 
     @property
     def inputs(self) -> int:
@@ -83,20 +80,15 @@ class ConvConfig:
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
-        at_least(self, "model.", image=1, channels=1, width=1, layers=1, kernel=1)
-        fraction(self, "dropout", "model.")
+        check_model(self, full=("labels",))
+        check_pixels(self)
         if self.kernel % 2 == 0:
-            raise ConfigError(f"model.kernel is {self.kernel}; a filter wants a middle, so an odd number")
+            raise ConfigError(f"model.kernel is {self.kernel}; a filter has a middle, so it must be odd")
         if self.image >> self.layers == 0:
             most = int(math.log2(self.image))
             raise ConfigError(
                 f"{self.layers} layers halve an image of {self.image} pixels to nothing; try layers {most}"
             )
-        for name in ("mean", "std"):
-            if len(getattr(self, name)) not in (1, self.channels):
-                raise ConfigError(f"model.{name} has {len(getattr(self, name))} numbers for {self.channels} channels")
-        if not self.labels:
-            raise ConfigError("model.labels is empty; a classifier wants the names of its classes")
 
     @property
     def shape(self) -> tuple[int, int, int]:

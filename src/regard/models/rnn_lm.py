@@ -1,18 +1,16 @@
 """Recurrent language models: Elman's network, the LSTM and the GRU, in the letters of the lecture."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.config import at_least, fraction
-from regard.errors import ConfigError
 from regard.models.base import LanguageModel, clear_padding_, padded
+from regard.models.checks import check_model
 from regard.nn.blocks import compute_dtype, dropout
 from regard.nn.init import recurrent_
-from regard.nn.recurrent import GATES, SlideCell, State, run_stack
+from regard.nn.recurrent import GATES, State, blank_state, run_stack, stack
 from regard.nn.taps import Tap
 from regard.shapes import check
 
@@ -27,10 +25,7 @@ class RecurrentLMConfig:
     dropout: float = 0.0
 
     def __post_init__(self):
-        at_least(self, "model.", vocab=1, embedding=1, width=1, layers=1)
-        fraction(self, "dropout", "model.")
-        if self.cell not in GATES:
-            raise ConfigError(f"no cell {self.cell!r}; there are: {', '.join(GATES)}")
+        check_model(self, cell=GATES)
 
     @property
     def context(self) -> int:
@@ -48,8 +43,7 @@ class RecurrentLM(LanguageModel):
         super().__init__()
         self.config = c
         self.token = nn.Embedding(padded(c.vocab), c.embedding)
-        widths = [c.embedding] + [c.width] * (c.layers - 1)
-        self.cells = cast("list[SlideCell]", nn.ModuleList(SlideCell(c.cell, w, c.width) for w in widths))
+        self.cells = stack(c.cell, c.embedding, c.width, c.layers)
         self.W_hy = nn.Parameter(torch.empty(padded(c.vocab), c.width))
         self.b_y = nn.Parameter(torch.empty(padded(c.vocab)))
         self.drop, self.out = dropout(c.dropout), Tap()
@@ -60,31 +54,26 @@ class RecurrentLM(LanguageModel):
         check(ids, "B T")
         x = self.embed(ids)  # B T E
         if documents is None:
-            return self.top(self.run(x, self.blank(x.size(0), x))[0])
+            return self.top(self.run(x)[0])
         # every document becomes a row of its own, and goes back where it came from
         new = torch.ones_like(documents, dtype=torch.bool)
         new[:, 1:] = documents[:, 1:] != documents[:, :-1]
         starts = new.flatten().nonzero().squeeze(1)
         sizes = torch.diff(starts, append=starts.new_tensor([ids.numel()]))
         rows = pad_sequence(list(x.flatten(0, 1).split(sizes.tolist())), batch_first=True)
-        hidden = self.run(rows, self.blank(len(rows), x))[0]
+        hidden = self.run(rows)[0]
         real = torch.arange(rows.size(1), device=ids.device) < sizes[:, None]
         return self.top(hidden[real].view(*ids.shape, -1))
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.drop(compute_dtype(self.token(ids)))
 
-    def run(self, x: Tensor, state: State, lengths: Tensor | None = None) -> tuple[Tensor, State]:
-        drop = self.config.dropout if self.training and len(self.cells) > 1 else 0.0
-        return run_stack(self.cells, x, state, drop, lengths)
+    def run(self, x: Tensor, state: State | None = None, lengths: Tensor | None = None) -> tuple[Tensor, State]:
+        return run_stack(self.cells, x, state, self.config.dropout if self.training else 0.0, lengths)
 
     def top(self, hidden: Tensor) -> Tensor:
         self.out.see(hidden)
         return self.drop(hidden)  # B T D
-
-    def blank(self, rows: int, like: Tensor) -> State:
-        c = self.config
-        return tuple(like.new_zeros(c.layers, rows, c.width) for _ in range(2 if c.cell == "lstm" else 1))
 
     @property
     def head(self) -> Tensor:
@@ -98,7 +87,7 @@ class RecurrentLM(LanguageModel):
         return self.logits(stream)
 
     def begin(self, rows: int, capacity: int) -> "RecurrentState":
-        return RecurrentState(self.blank(rows, compute_dtype(self.token.weight[:0].detach())))
+        return RecurrentState(blank_state(self.cells, rows, compute_dtype(self.token.weight[:0].detach())))
 
     def read(self, ids: Tensor, state: "RecurrentState", lengths: Tensor | None = None) -> Tensor:
         check(ids, "B T", B=state.places.size(0))

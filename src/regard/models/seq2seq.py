@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
-from regard.errors import ConfigError
 from regard.models.base import EncoderDecoder
+from regard.models.checks import check_model
 from regard.nn.attention import AdditiveAttention
 from regard.nn.init import glorot_
 from regard.nn.recurrent import FAST_CELLS, LAYERS, State
@@ -25,10 +24,7 @@ class Seq2SeqConfig:
     dropout: float = 0.2
 
     def __post_init__(self):
-        at_least(self, "model.", embedding=1, width=1, encoder_layers=1)
-        fraction(self, "dropout", "model.")
-        if self.cell not in FAST_CELLS:
-            raise ConfigError(f"no cell {self.cell!r}; there are: {', '.join(FAST_CELLS)}")
+        check_model(self, {"vocab": 0}, cell=FAST_CELLS)
 
 
 class BothWays(nn.Module):

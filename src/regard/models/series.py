@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.errors import ConfigError
+from regard.models.checks import check_model
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import glorot_, recurrent_
-from regard.nn.masks import Everything, Lengths
+from regard.nn.masks import Everything, Lengths, pooled
 from regard.nn.positions import TIMES
-from regard.nn.recurrent import GATES, SlideCell, run_stack
+from regard.nn.recurrent import GATES, run_stack, stack
 from regard.shapes import check
 
 POOLINGS = ("mean", "cls")
@@ -42,16 +42,9 @@ class SeriesFields:
     origin: str = "first"  # what times count from: the first point, or the moment the series stands highest ("peak")
 
     def __post_init__(self):
-        at_least(self, "model.", width=1, layers=1, patch=1, stride=1)
-        fraction(self, "dropout", "model.")
-        if self.time not in TIMES:
-            raise ConfigError(f"no time {self.time!r}; there are: {', '.join(TIMES)}")
-        if self.origin not in ORIGINS:
-            raise ConfigError(f"no origin {self.origin!r}; there are: {', '.join(ORIGINS)}")
-        if not self.bands:
-            raise ConfigError("model.bands is empty; a series has at least one")
+        check_model(self, full=("bands",), time=TIMES, origin=ORIGINS)
         if not 0 < self.tick <= self.span:
-            raise ConfigError(f"model.tick is {self.tick} and model.span {self.span}; more than 0, and in this order")
+            raise ConfigError(f"model.tick is {self.tick} and model.span {self.span}; expected 0 < tick <= span")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +55,7 @@ class SeriesTransformerConfig(SeriesFields):
 
     def __post_init__(self):
         super().__post_init__()
-        at_least(self, "model.", heads=1, ffn=1)
-        if self.pooling not in POOLINGS:
-            raise ConfigError(f"no pooling {self.pooling!r}; there are: {', '.join(POOLINGS)}")
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
+        check_model(self, pooling=POOLINGS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,8 +64,7 @@ class SeriesRecurrentConfig(SeriesFields):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.cell not in GATES:
-            raise ConfigError(f"no cell {self.cell!r}; there are: {', '.join(GATES)}")
+        check_model(self, cell=GATES)
 
 
 class SeriesTokens(nn.Module):
@@ -211,10 +198,7 @@ class SeriesModel(nn.Module):
     def forward(self, *points: Tensor | None) -> Tensor:
         """What `SeriesTokens` takes -> B D."""
         x, tokens = self.states(*points)
-        if tokens is None:
-            return x.mean(1)
-        real = real_points(x[..., 0], tokens)
-        return (x * real[..., None]).sum(1) / tokens[:, None].to(x.dtype)
+        return pooled(x, tokens, "mean")
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: B D -> B labels."""
@@ -258,13 +242,10 @@ class SeriesRecurrent(SeriesModel):
 
     def __init__(self, c: SeriesRecurrentConfig):
         super().__init__(c)
-        cells = (SlideCell(c.cell, c.width, c.width) for _ in range(c.layers))
-        self.cells = cast("list[SlideCell]", nn.ModuleList(cells))
+        self.cells = stack(c.cell, c.width, c.width, c.layers)
         recurrent_(self)
 
     def states(self, *points: Tensor | None) -> tuple[Tensor, Tensor | None]:
         x, tokens = self.tokens(*points)
-        x, c = self.drop(compute_dtype(x)), self.config
-        blank = tuple(x.new_zeros(c.layers, x.size(0), c.width) for _ in range(2 if c.cell == "lstm" else 1))
-        drop = c.dropout if self.training and c.layers > 1 else 0.0
-        return run_stack(self.cells, x, blank, drop)[0], tokens
+        drop = self.config.dropout if self.training else 0.0
+        return run_stack(self.cells, self.drop(compute_dtype(x)), drop=drop)[0], tokens

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
-from regard.errors import ConfigError
+from regard.models.checks import check_model
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype
 from regard.nn.init import glorot_
-from regard.nn.masks import Everything, Lengths
+from regard.nn.masks import Everything, Lengths, pooled
 from regard.nn.positions import Sinusoidal, reach_
 from regard.nn.sound import SoundStem
 from regard.shapes import check
@@ -27,13 +26,7 @@ class SoundClassifierConfig:
     labels: tuple[str, ...] = ("0", "1")
 
     def __post_init__(self):
-        at_least(self, "model.", mels=1, frames=2, width=1, layers=1, heads=1, ffn=1)
-        fraction(self, "dropout", "model.")
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
-        if not self.labels:
-            raise ConfigError("model.labels is empty; a classifier wants the names of its classes")
+        check_model(self, {"frames": 2}, full=("labels",))
 
 
 class SoundClassifier(nn.Module):
@@ -63,11 +56,7 @@ class SoundClassifier(nn.Module):
         mask = Everything() if sizes is None else Lengths(sizes, x.size(1))
         for layer in self.layers:
             x = layer(x, mask)
-        x = self.norm(x)
-        if sizes is None:
-            return x.mean(1)
-        real = where < sizes[:, None]
-        return (x * real[:, :, None]).sum(1) / sizes[:, None]
+        return pooled(self.norm(x), sizes, "mean")
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: B D -> B labels."""

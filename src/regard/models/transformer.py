@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction
 from regard.errors import ConfigError
 from regard.models.base import EncoderDecoder, new_cache
+from regard.models.checks import check_model
 from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm, compute_dtype
 from regard.nn.cache import Cache
 from regard.nn.init import glorot_
@@ -34,14 +34,7 @@ class TransformerConfig:
     output_bias: bool = False  # OPUS models have one
 
     def __post_init__(self):
-        at_least(self, "model.", width=1, heads=1, ffn=1, encoder_layers=1, decoder_layers=1, max_length=1)
-        fraction(self, "dropout", "model.")
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
-        for name, table in (("norm", ENCODER_LAYERS), ("positions", POSITIONS), ("activation", ACTIVATIONS)):
-            if getattr(self, name) not in table:
-                raise ConfigError(f"no {name} {getattr(self, name)!r}; there are: {', '.join(table)}")
+        check_model(self, {"vocab": 0}, norm=ENCODER_LAYERS, positions=POSITIONS, activation=ACTIVATIONS)
 
 
 class Transformer(EncoderDecoder):

@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from regard.config import at_least, fraction, unknown
 from regard.errors import ConfigError
+from regard.models.checks import check_model, check_pixels
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything
@@ -39,11 +39,8 @@ class ViTConfig:
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
-        at_least(self, "model.", image=1, channels=1, patch=1, width=1, layers=1, heads=1, ffn=1)
-        fraction(self, "dropout", "model.")
-        for name, table in (("stem", STEMS), ("pool", POOLS), ("positions", PLACES)):
-            if getattr(self, name) not in table:
-                raise unknown(name, getattr(self, name), table)
+        check_model(self, stem=STEMS, pool=POOLS, positions=PLACES)
+        check_pixels(self)
         if self.image % self.patch:
             fitting = [p for p in range(1, min(self.image, 4096) + 1) if self.image % p == 0]
             near = min(fitting, key=lambda p: abs(p - self.patch))
@@ -51,19 +48,13 @@ class ViTConfig:
                 f"an image of {self.image} pixels a side cannot be cut into patches of {self.patch}; "
                 f"try --set model.patch={near}"
             )
-        if self.width % self.heads:
-            near = max(self.width // self.heads, 1) * self.heads
-            raise ConfigError(f"width {self.width} cannot be shared by {self.heads} heads; try width {near}")
         if self.positions == "sine" and self.width % 4:
-            raise ConfigError(f"sine positions want a width that 4 divides, got {self.width}; try positions learned")
+            raise ConfigError(f"sine positions need a width that 4 divides, got {self.width}; try positions learned")
         if self.stem == "conv" and (self.patch & (self.patch - 1) or self.width % self.patch):
             raise ConfigError(
                 f"the conv stem halves the image again and again, so patch {self.patch} must be a power of 2 that "
                 f"divides the width {self.width}; or take stem patch"
             )
-        for name in ("mean", "std"):
-            if len(getattr(self, name)) not in (1, self.channels):
-                raise ConfigError(f"model.{name} has {len(getattr(self, name))} numbers for {self.channels} channels")
 
     @property
     def grid(self) -> int:

@@ -135,3 +135,15 @@ class Leaning(Table):
 def additive(table: Tensor, dtype: torch.dtype) -> Tensor:
     """0 where one may look, minus infinity elsewhere: what the kernels make of a boolean table at every call."""
     return torch.zeros(table.shape, dtype=dtype, device=table.device).masked_fill_(~table, -torch.inf)
+
+
+def pooled(hidden: Tensor, lengths: Tensor | None, pooling: str) -> Tensor:
+    """One vector for each row of B T D, of which the first `lengths`, B, are real: B D."""
+    if pooling == "cls":
+        return hidden[:, 0]
+    if lengths is None:
+        return hidden.mean(1) if pooling == "mean" else hidden.amax(1)
+    real = (torch.arange(hidden.size(1), device=hidden.device) < lengths[:, None])[:, :, None]  # B T 1
+    if pooling == "mean":
+        return hidden.masked_fill(~real, 0.0).sum(1) / lengths[:, None]
+    return hidden.masked_fill(~real, -torch.inf).amax(1)

@@ -6,7 +6,7 @@ both ways. A sequence is `unroll`ed by applying one cell at every step: the same
 
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -121,13 +121,32 @@ def unroll(cell: nn.Module, x: Tensor, state: State) -> tuple[Tensor, State]:
     return torch.stack(outputs, 1), state
 
 
+def stack(kind: str, inputs: int, width: int, layers: int) -> list[SlideCell]:
+    """Cells above each other: each reads the hidden states of the one below."""
+    widths = [inputs] + [width] * (layers - 1)
+    return cast("list[SlideCell]", nn.ModuleList(SlideCell(kind, w, width) for w in widths))
+
+
+def blank_state(cells: Sequence[SlideCell], rows: int, like: Tensor) -> State:
+    """Zeros for every layer, row and unit: each L B D."""
+    shape = len(cells), rows, cells[0].W_hh.size(1)
+    return tuple(like.new_zeros(shape) for _ in range(2 if cells[0].kind == "lstm" else 1))
+
+
 def run_stack(
-    cells: Sequence[SlideCell], x: Tensor, state: State, drop: float = 0.0, lengths: Tensor | None = None
+    cells: Sequence[SlideCell],
+    x: Tensor,
+    state: State | None = None,
+    drop: float = 0.0,
+    lengths: Tensor | None = None,
 ) -> tuple[Tensor, State]:
     """Cells above each other along B T I, by torch's kernels: B T D of the last, and the last states, each L B D.
 
-    With `lengths` (B, at least 1) the states are those after so many steps. `drop` acts between the cells.
+    Without a `state` it begins with zeros. With `lengths` (B, at least 1) the states are those after so many steps.
+    `drop` acts between the cells.
     """
+    state = blank_state(cells, x.size(0), x) if state is None else state
+    drop = drop if len(cells) > 1 else 0.0
     weights = [w.to(x.dtype) for c in cells for w in (c.W_xh, c.W_hh, c.b_h, torch.zeros_like(c.b_h))]
     kernel: Any = {"rnn": torch.rnn_tanh, "gru": torch.gru, "lstm": torch.lstm}[cells[0].kind]
     before: Any = state if len(state) == 2 else state[0]

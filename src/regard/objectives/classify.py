@@ -10,15 +10,17 @@ from torch import Tensor
 
 from regard.data.batch import moved
 from regard.data.labelled import NONE
+from regard.objectives.base import Objective, evaluating
 
 Scores = Callable[[np.ndarray, np.ndarray], dict[str, float]]  # true and predicted labels, each M
 
 
-class Classify:
-    """Cross-entropy of the classes. `weights`, one a class, make a rare class count more; held-out loss is plain."""
+class Classify(Objective):
+    """Cross-entropy of the classes. `weights`, one a class, make a rare class count more; validation loss is plain."""
 
     name = "classify"
-    unit = "texts"  # what a target is, for who reads speeds
+    unit = "texts"
+    dynamic = True
 
     def __init__(self, smoothing: float = 0.0, weights: Sequence[float] = (), scores: Scores | None = None):
         self.smoothing, self.weights, self.scores = smoothing, tuple(weights), scores
@@ -59,32 +61,23 @@ class Classify:
         how: Any = dict(reduction="sum", label_smoothing=self.smoothing, ignore_index=NONE)
         return F.cross_entropy(logits, targets, weight, **how)
 
-    def compile(self) -> None:
-        self.device_loss = torch.compile(self.device_loss, dynamic=True)
-
-    @torch.no_grad()
     def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
         """Cross-entropy per label and accuracy, and what `scores` makes of all labels in the order of the file."""
-        training = model.training
-        model.eval()
         total, true, guessed, rows = 0.0, [], [], []
-        for batch in batches:
-            logits, targets = self.logits(model, batch).float(), self.targets(batch)
-            total += F.cross_entropy(logits, targets, reduction="sum", ignore_index=NONE).item()
-            real = targets != NONE
-            true.append(targets[real].cpu().numpy())
-            guessed.append(logits.argmax(-1)[real].cpu().numpy())
-            rows.append(self.places(batch))
-        model.train(training)
+        with evaluating(model):
+            for batch in batches:
+                logits, targets = self.logits(model, batch).float(), self.targets(batch)
+                total += F.cross_entropy(logits, targets, reduction="sum", ignore_index=NONE).item()
+                real = targets != NONE
+                true.append(targets[real].cpu().numpy())
+                guessed.append(logits.argmax(-1)[real].cpu().numpy())
+                rows.append(self.places(batch))
         order = np.argsort(np.concatenate(rows), kind="stable")
         true, guessed = np.concatenate(true)[order], np.concatenate(guessed)[order]
-        found = {"loss": total / max(1, len(true)), "accuracy": float((true == guessed).mean())}
-        return found | (self.scores(true, guessed) if self.scores else {})
-
-    @property
-    def warning(self) -> str:
-        """What `scores` warned of the last time."""
-        return getattr(self.scores, "warning", "")
+        metrics = {"loss": total / max(1, len(true)), "accuracy": float((true == guessed).mean())}
+        metrics |= self.scores(true, guessed) if self.scores else {}
+        self.warning = getattr(self.scores, "warning", "")
+        return metrics
 
     def places(self, batch: Any) -> np.ndarray:
         """Which text each label that counts belongs to, M."""
@@ -114,13 +107,11 @@ class ClassifyImages(ClassifySamples):
     """The label of an image, or where images are mixed the shares of all labels, B L. Images are all of one size."""
 
     unit = "images"
+    dynamic = False
 
     def marked_loss_sum(self, model: Any, batch: Any) -> Tensor:
         """Of a batch whose shape says all that the host has to know: every one."""
         return self.loss_sum(model, batch)
-
-    def compile(self) -> None:
-        self.device_loss = torch.compile(self.device_loss, dynamic=False)
 
 
 def balanced_weights(counts: Sequence[int]) -> list[float]:

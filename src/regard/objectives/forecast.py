@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Samples
+from regard.objectives.base import Objective, evaluating
 
 
-class Forecast:
+class Forecast(Objective):
     name = "forecast"
     unit = "numbers"
 
@@ -26,29 +27,21 @@ class Forecast:
             total = total + pinball(miss[..., 1:], model.config.quantiles).sum()
         return total
 
-    def compile(self) -> None:
-        self.device_loss = torch.compile(self.device_loss)
-
-    @torch.no_grad()
     def held_out(self, model: Any, batches: Iterable[Samples]) -> dict[str, float]:
         """Squared and absolute error of the mean, over all windows, steps and columns; how many of the numbers lie
         between the outer quantiles. The loss is the squared error alone: what models are compared by."""
-        training = model.training
-        model.eval()
+        several = len(model.config.quantiles) > 1
         square, absolute, inside, count = 0.0, 0.0, 0, 0
-        for batch in batches:
-            told, future = model(batch.inputs[0]), batch.targets
-            miss = (future - told[..., 0]) / model.spread
-            square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
-            inside += int(((told[..., 1] <= future) & (future <= told[..., -1])).sum()) if told.size(-1) > 2 else 0
-            count += future.numel()
-        model.train(training)
-        found = {"loss": square / count, "mae": absolute / count}
-        quantiles = model.config.quantiles
-        return found | ({"inside": inside / count} if len(quantiles) > 1 else {})
+        with evaluating(model):
+            for batch in batches:
+                forecast, future = model(batch.inputs[0]), batch.targets
+                miss, count = (future - forecast[..., 0]) / model.spread, count + future.numel()
+                square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
+                inside += int(((forecast[..., 1] <= future) & (future <= forecast[..., -1])).sum()) if several else 0
+        return {"loss": square / count, "mae": absolute / count} | ({"inside": inside / count} if several else {})
 
 
 def pinball(miss: Tensor, quantiles: tuple[float, ...]) -> Tensor:
-    """Koenker and Bassett 1978: too low costs q, too high 1 - q; … Q, `miss` being truth minus what was told."""
-    told = zip(quantiles, miss.unbind(-1), strict=True)  # numbers of the host: nothing is copied to the device
-    return torch.stack([torch.maximum(q * x, (q - 1) * x) for q, x in told], -1)
+    """Koenker and Bassett 1978: too low costs q, too high 1 - q; … Q, `miss` being truth minus forecast."""
+    pairs = zip(quantiles, miss.unbind(-1), strict=True)  # numbers of the host: nothing is copied to the device
+    return torch.stack([torch.maximum(q * x, (q - 1) * x) for q, x in pairs], -1)

@@ -18,6 +18,12 @@ def plain_cross_entropy_sum(
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
 
 
+def picked(x: Tensor, chosen: Tensor | None) -> Tensor:
+    """The targets that count, of B T …, row after row: M …"""
+    flat = x.flatten(0, 1)
+    return flat if chosen is None else flat[chosen]
+
+
 def _loss_and_error(logits: Tensor, targets: Tensor, first: int, smoothing: float, vocab: int) -> tuple[Tensor, Tensor]:
     """R V logits and the R targets from `first` on to R losses and their gradient by the logits, R V: softmax minus
     smoothed targets."""

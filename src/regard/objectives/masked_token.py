@@ -8,10 +8,11 @@ from torch import Tensor
 
 from regard.data.masking import MaskedBatch
 from regard.models.bert import Bert
+from regard.objectives.base import Objective, evaluating
 from regard.objectives.losses import plain_cross_entropy_sum
 
 
-class MaskedToken:
+class MaskedToken(Objective):
     """Cross-entropy of the hidden words, the only places the head sees, plus that of the next sentence.
 
     Both have a mean of their own and the two means are added, as the paper does. The loop divides by the number of
@@ -19,11 +20,11 @@ class MaskedToken:
     """
 
     name = "mlm"
+    dynamic = False  # packed batches are all of one shape
 
     def __init__(self, smoothing: float = 0.0, entropy: float = 0.0):
         self.smoothing = smoothing
-        self.entropy = entropy  # of the corpus's words, reported beside the loss
-        self.compiled = False
+        self.entropy = entropy  # of the corpus's words, reported with the loss
 
     def count(self, batch: MaskedBatch) -> int:
         return batch.count
@@ -32,8 +33,8 @@ class MaskedToken:
         return batch.tokens
 
     def loss_sum(self, model: Bert, batch: MaskedBatch) -> Tensor:
-        asked = batch.ids, batch.lengths, batch.sentences, batch.starts, batch.chosen, batch.targets, batch.follows
-        words, pairs = self.device_loss(model, *asked)
+        text = batch.ids, batch.lengths, batch.sentences, batch.starts
+        words, pairs = self.device_loss(model, *text, batch.chosen, batch.targets, batch.follows)
         return words + batch.weight * pairs
 
     def device_loss(
@@ -58,36 +59,24 @@ class MaskedToken:
         scores = model.follows(firsts(x, starts)).float()
         return words, F.cross_entropy(scores, follows, reduction="sum", ignore_index=-1)
 
-    def compile(self) -> None:
-        """From now on model, heads and losses run as one compiled graph; packed batches are all of one shape."""
-        self.compiled = True
-        self.device_loss = torch.compile(self.device_loss, dynamic=False)
-
-    @torch.no_grad()
     def held_out(self, model: Bert, batches: Iterable[MaskedBatch]) -> dict[str, float]:
-        """One pass, the same words hidden always: "loss" per hidden word, and how many of them are found.
-
-        Beside it stands what knowing only how frequent words are would give: the corpus's unigram entropy.
-        """
-        training = model.training
-        model.eval()
-        sums = torch.zeros(5, dtype=torch.float64)  # loss of words, words found, loss of pairs, pairs right, pairs
+        """One pass with the same words hidden always: "loss" per hidden word, the share of them predicted, and for
+        comparison the corpus's unigram entropy: the loss of knowing only how frequent words are."""
+        sums = torch.zeros(5, dtype=torch.float64)  # loss of words, words right, loss of pairs, pairs right, pairs
         count = 0
-        for batch in batches:
-            x = model(batch.ids, batch.lengths, batch.sentences, batch.starts)
-            logits = model.logits(x.flatten(0, 1)[batch.chosen]).float()  # M V
-            found = [
-                F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-1),
-                (logits.argmax(-1) == batch.targets).sum(),
-            ]
-            if batch.follows is not None:
-                scores, real = model.follows(firsts(x, batch.starts)).float(), batch.follows >= 0
-                pair_loss = F.cross_entropy(scores, batch.follows, reduction="sum", ignore_index=-1)
-                found += [pair_loss, ((scores.argmax(-1) == batch.follows) & real).sum(), real.sum()]
-            sums = sums.to(x.device)
-            sums[: len(found)] += torch.stack([f.double() for f in found])
-            count += batch.count
-        model.train(training)
+        with evaluating(model):
+            for batch in batches:
+                x = model(batch.ids, batch.lengths, batch.sentences, batch.starts)
+                logits = model.logits(x.flatten(0, 1)[batch.chosen]).float()  # M V
+                words = F.cross_entropy(logits, batch.targets, reduction="sum", ignore_index=-1)
+                new = [words, (logits.argmax(-1) == batch.targets).sum()]
+                if batch.follows is not None:
+                    scores, real = model.follows(firsts(x, batch.starts)).float(), batch.follows >= 0
+                    pair_loss = F.cross_entropy(scores, batch.follows, reduction="sum", ignore_index=-1)
+                    new += [pair_loss, ((scores.argmax(-1) == batch.follows) & real).sum(), real.sum()]
+                sums = sums.to(x.device)
+                sums[: len(new)] += torch.stack([number.double() for number in new])
+                count += batch.count
         loss, right, pair_loss, pairs_right, pairs = sums.tolist()
         metrics = {"loss": loss / max(1, count), "masked_accuracy": right / max(1, count)}
         if pairs:

@@ -1,6 +1,5 @@
 """Language modelling: predict each token from those before it."""
 
-import math
 from collections.abc import Callable, Iterable
 
 import torch
@@ -8,17 +7,18 @@ from torch import Tensor
 
 from regard.data.batch import Tokens
 from regard.models.base import LanguageModel
-from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+from regard.objectives.base import Objective, evaluating, word_metrics
+from regard.objectives.losses import chunked_cross_entropy_sum, picked, plain_cross_entropy_sum
 
 
-class NextToken:
+class NextToken(Objective):
     """Cross-entropy of the next token, over the targets that count: all of a text, the answers of a dialogue."""
 
     name = "lm"
+    compiled = False
 
     def __init__(self, smoothing: float = 0.0):
         self.smoothing = smoothing
-        self.compiled = False
 
     def count(self, batch: Tokens) -> int:
         return batch.count
@@ -40,24 +40,19 @@ class NextToken:
         return linear_cross_entropy(chunked_cross_entropy_sum, model, x, targets, smoothing=self.smoothing)
 
     def compile(self) -> None:
-        """From now on model, head and loss run as one compiled graph."""
+        super().compile()
         self.compiled = True
-        self.device_loss = torch.compile(self.device_loss)
 
-    @torch.no_grad()
     def held_out(self, model: LanguageModel, batches: Iterable[Tokens]) -> dict[str, float]:
-        """Cross-entropy per token over all of the held-out text: one pass, always the same."""
-        training = model.training
-        model.eval()
+        """Cross-entropy per token over all of the validation text: one pass, always the same."""
         total, count = torch.zeros((), dtype=torch.float64), 0
-        for batch in batches:
-            x = picked(model(batch.inputs, batch.documents), batch.chosen)
-            targets = picked(batch.targets, batch.chosen)
-            total = total.to(x.device) + linear_cross_entropy(plain_cross_entropy_sum, model, x, targets)
-            count += batch.count
-        model.train(training)
-        loss = total.item() / count
-        return {"loss": loss, "perplexity": math.exp(min(loss, 700.0))}
+        with evaluating(model):
+            for batch in batches:
+                x = picked(model(batch.inputs, batch.documents), batch.chosen)
+                targets = picked(batch.targets, batch.chosen)
+                total = total.to(x.device) + linear_cross_entropy(plain_cross_entropy_sum, model, x, targets)
+                count += batch.count
+        return word_metrics(total.item(), count)
 
 
 def linear_cross_entropy(
@@ -67,9 +62,3 @@ def linear_cross_entropy(
     if model.bias is not None:
         return plain_cross_entropy_sum(x, model.head, targets, bias=model.bias, vocab=model.config.vocab, **settings)
     return how(x, model.head, targets, vocab=model.config.vocab, **settings)
-
-
-def picked(x: Tensor, chosen: Tensor | None) -> Tensor:
-    """The targets that count, of B T …: M …"""
-    flat = x.flatten(0, 1)
-    return flat if chosen is None else flat[chosen]

@@ -1,4 +1,4 @@
-"""Tagging: one label for each word, told at its first piece."""
+"""Tagging: one label for each word, predicted at its first piece."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from regard.data.batch import Labelled
 from regard.data.labelled import NONE
 from regard.objectives.classify import Classify
-from regard.objectives.next_token import picked
+from regard.objectives.losses import picked
 
 
 class Tag(Classify):

@@ -1,18 +1,18 @@
 """Translation: predict each target word from the source and the target words before it."""
 
-import math
 from collections.abc import Iterable
+from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from regard.data.batch import Pairs
 from regard.models.base import EncoderDecoder
-from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
+from regard.objectives.base import Objective, evaluating, word_metrics
+from regard.objectives.losses import chunked_cross_entropy_sum, picked, plain_cross_entropy_sum
 
 
-class Translate:
+class Translate(Objective):
     """Label-smoothed cross-entropy over the real target positions; padding never reaches the head."""
 
     name = "translate"
@@ -20,11 +20,16 @@ class Translate:
     def __init__(self, smoothing: float = 0.1):
         self.smoothing = smoothing
 
-    def count(self, batch: Pairs) -> int:
+    def count(self, batch: Any) -> int:
         return batch.targets_count
 
-    def loss_sum(self, model: EncoderDecoder, batch: Pairs) -> Tensor:
-        return self.device_loss(model, *tensors(batch))
+    def tensors(self, batch: Any) -> tuple[Any, ...]:
+        """Source, its lengths (None: no padding), decoder inputs, where the real targets stand, and those targets."""
+        lengths = None if batch.full_source else batch.source_lengths
+        return batch.source, lengths, batch.inputs, batch.chosen, picked(batch.target, batch.chosen)
+
+    def loss_sum(self, model: EncoderDecoder, batch: Any) -> Tensor:
+        return self.device_loss(model, *self.tensors(batch))
 
     def device_loss(
         self,
@@ -35,28 +40,21 @@ class Translate:
         chosen: Tensor | None,
         targets: Tensor,
     ) -> Tensor:
-        x = pick(model(source, lengths, inputs), chosen)  # M D
+        x = picked(model(source, lengths, inputs), chosen)  # M D
         if model.bias is not None:
             return plain_cross_entropy_sum(x, model.head, targets, self.smoothing, model.bias)
         return chunked_cross_entropy_sum(x, model.head, targets, self.smoothing)
 
-    def compile(self) -> None:
-        """From now on model, head and loss run as one compiled graph."""
-        self.device_loss = torch.compile(self.device_loss)
-
-    @torch.no_grad()
-    def held_out(self, model: EncoderDecoder, batches: Iterable[Pairs]) -> dict[str, float]:
+    def held_out(self, model: EncoderDecoder, batches: Iterable[Any]) -> dict[str, float]:
         """Cross-entropy per target word, without smoothing."""
-        training = model.training
-        model.eval()
         total, count = 0.0, 0
-        for batch in batches:
-            source, lengths, inputs, chosen, targets = tensors(batch)
-            x = pick(model(source, lengths, inputs), chosen)
-            total += plain_cross_entropy_sum(x, model.head, targets, bias=model.bias).item()
-            count += batch.targets_count
-        model.train(training)
-        return {"loss": total / count, "perplexity": math.exp(min(total / count, 700.0))}
+        with evaluating(model):
+            for batch in batches:
+                source, lengths, inputs, chosen, targets = self.tensors(batch)
+                x = picked(model(source, lengths, inputs), chosen)
+                total += plain_cross_entropy_sum(x, model.head, targets, bias=model.bias).item()
+                count += self.count(batch)
+        return word_metrics(total, count)
 
 
 class ConsistentTranslate(Translate):
@@ -70,7 +68,7 @@ class ConsistentTranslate(Translate):
         self.weight = weight
 
     def loss_sum(self, model: EncoderDecoder, batch: Pairs) -> Tensor:
-        return self.device_loss(model, *tensors(batch.twice()))
+        return self.device_loss(model, *self.tensors(batch.twice()))
 
     def device_loss(
         self,
@@ -81,22 +79,9 @@ class ConsistentTranslate(Translate):
         chosen: Tensor | None,
         targets: Tensor,
     ) -> Tensor:
-        x = pick(model(source, lengths, inputs), chosen)  # 2M D
+        x = picked(model(source, lengths, inputs), chosen)  # 2M D
         logits = model.logits(x).float()
         words = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=self.smoothing)
         p, q = logits.log_softmax(-1).chunk(2)
         apart = ((p.exp() - q.exp()) * (p - q)).sum()  # KL(p‖q) + KL(q‖p)
         return 0.5 * (words + self.weight * 0.5 * apart)
-
-
-def tensors(batch: Pairs) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None, Tensor]:
-    """Source, its lengths (None: no padding), decoder inputs, where the real targets stand, and those targets."""
-    chosen = batch.chosen
-    lengths = None if batch.full_source else batch.source_lengths
-    return batch.source, lengths, batch.inputs, chosen, pick(batch.target, chosen)
-
-
-def pick(x: Tensor, chosen: Tensor | None) -> Tensor:
-    """The real positions of B T …, sentence after sentence: M …"""
-    flat = x.flatten(0, 1)
-    return flat if chosen is None else flat[chosen]

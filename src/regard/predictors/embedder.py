@@ -17,12 +17,12 @@ from regard.checkpoint import FORMAT_VERSION, write_new_folder
 from regard.data.batch import packed as packed_texts
 from regard.data.tokenizers.wordpiece import MASK, WordPiece
 from regard.errors import ConfigError, DataError
-from regard.models.bert import POOLINGS, Bert, pooled
+from regard.models.bert import POOLINGS, Bert
 from regard.models.published import to_published, weights_bytes
 from regard.models.published.sentence import Sentences
 from regard.nn.attention import packs
 from regard.nn.linear import takes
-from regard.nn.masks import owners
+from regard.nn.masks import owners, pooled
 from regard.nn.packed import packed
 from regard.nn.quantised import quantise_
 from regard.predictors.base import chunks

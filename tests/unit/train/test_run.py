@@ -49,7 +49,7 @@ def test_override_checks_changed_settings_together(order):
     [
         (dict(), "steps or minutes"),
         (dict(steps=-1), "steps is -1"),
-        (dict(steps=1, keep=0), "keep is 0; it wants at least 1"),
+        (dict(steps=1, keep=0), "keep is 0; must be at least 1"),
         (dict(steps=1, smoothing=1.0), "smoothing is 1.0"),
         (dict(steps=1, precision="fp16"), "no precision 'fp16'"),
         (dict(minutes=float("nan")), "minutes is nan"),

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from regard import checkpoint
 from regard.data.prepare import PairsConfig
 from regard.models import TransformerConfig
+from regard.objectives.base import Objective
 from regard.train.loop import Result, train
 from regard.train.parts import Parts
 from regard.train.run import Run
@@ -53,7 +54,7 @@ class Model(nn.Module):
         return self.head(h + self.down(self.drop(torch.relu(self.up(h)))))
 
 
-class Task:
+class Task(Objective):
     name = "toy"
 
     def count(self, batch: Batch) -> int:
