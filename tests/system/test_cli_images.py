@@ -84,7 +84,7 @@ def test_evaluate_scores_what_was_held_out_or_a_folder(place):
     own = json.loads(works("evaluate", "runs/vit", "--json", "--device=cpu").out)
     assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own validation set"
     said = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
-    assert "120 images" in said.out and "baseline     50.00%" in said.out and "skipped 1" in said.err
+    assert "120 images" in said.out and "majority class, accuracy 50.00%" in said.out and "skipped 1" in said.err
     assert (place / "sure.png").is_file()
     assert "scored on photos" in works("info", "runs/vit").out
 

@@ -34,14 +34,20 @@ class Tagged:
 
 
 def read_examples(
-    path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True
+    path: Path,
+    text: str = "",
+    second: str = "",
+    label: str = "",
+    pairs: bool = False,
+    labelled: bool = True,
+    empty: bool = False,
 ) -> list[Example]:
-    """The rows of a table; `labelled` requires a label in each."""
+    """The rows of a table; `labelled` requires a label in each, which may be `empty`."""
     table = read_table(path, (text, second, label))
     column, other, given = text_columns(table, text, second, label, pairs, labelled)
     texts = table.text(column)
     seconds: Sequence[str | None] = table.text(other) if other else [None] * len(table)
-    labels = table.labels(given) if given else [""] * len(table)
+    labels = table.labels(given, empty) if given else [""] * len(table)
     return [Example(*cells) for cells in zip(texts, seconds, labels, table.lines, strict=True)]
 
 

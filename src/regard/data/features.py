@@ -17,6 +17,7 @@ from regard.data.folders import user_path
 from regard.data.loader import Source
 from regard.data.settings import TableConfig
 from regard.data.tables import LABELS, Table, read_table
+from regard.data.targets import TARGETS, Classes
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import read_json
 
@@ -73,6 +74,7 @@ class TableData:
     notes: tuple[str, ...]
     content: int
     how: str = ""  # the validation set was chosen
+    targets: Classes = TARGETS["classes"]
 
     def report(self) -> str:
         counts = {name: int((self.train.labels == i).sum()) for i, name in enumerate(self.labels)}
@@ -81,7 +83,7 @@ class TableData:
             [
                 f"{split.report(len(self.train), len(self.valid), 'rows', self.how)}; {numbers} numbers and "
                 f"{len(self.columns) - numbers} categories, {self.train.features.shape[1]} inputs in all",
-                *split.classes(counts, "row", f"classes of {self.label!r}"),
+                *self.targets.report(counts, "row", f"classes of {self.label!r}"),
                 *self.notes,
             ]
         )
@@ -99,23 +101,20 @@ def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData
     path = user_path(config.path)
     table = read_table(path, (config.label,))
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
-    rows, names = named_rows(table), table.labels(label)
+    targets = TARGETS[config.targets]
+    rows, names = named_rows(table), table.labels(label, targets.may_be_empty)
     if config.valid:
         other = read_table(user_path(config.valid), (label,))
         train, train_names = rows, names
-        valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"))
+        valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"), targets.may_be_empty)
         shared = overlap.count([tuple(sorted(r.items())) for r in valid], (tuple(sorted(r.items())) for r in train))
     else:
         shared = 0
         digests = [split.digest("\t".join(row.values())) for row in rows]
-        aside = split.hold_out(digests, names, config.held_out, "rows", rule=config.split_rule)
+        aside = split.hold_out(digests, targets.strata(names), config.held_out, "rows", rule=config.split_rule)
         train, valid = split.parts(rows, aside)
         train_names, valid_names = split.parts(names, aside)
-    labels = tuple(sorted(set(train_names)))
-    if len(labels) < 2:
-        raise DataError(f"{path}: all rows have the {label} {labels[0]!r}; there is nothing to tell apart")
-    if odd := set(valid_names) - set(labels):
-        raise DataError(f"the class {min(odd)!r} is not among those trained on: {', '.join(labels)}")
+    labels = tuple(targets.codes(train_names, valid_names, str(path)))
     names = [name for name in table.columns if name != label]
     columns, notes = (columns, []) if columns else infer_columns(names, train)
     notes += overlap.validation_warning(shared, len(valid), "rows")
@@ -129,8 +128,8 @@ def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData
         for part, classes in ((train, train_names), (valid, valid_names))
     )
     content = int(hashlib.sha256(train_part.features.tobytes()).hexdigest()[:12], 16)
-    how = "" if config.valid else split.BY_CLASS
-    return TableData(labels, label, tuple(columns), train_part, valid_part, tuple(notes), content, how)
+    how = "" if config.valid else targets.how
+    return TableData(labels, label, tuple(columns), train_part, valid_part, tuple(notes), content, how, targets)
 
 
 def named_rows(table: Table) -> list[dict[str, str]]:

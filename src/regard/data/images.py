@@ -22,6 +22,7 @@ from regard.data.loader import Source
 from regard.data.pixels import Chosen, Decoded, Pixels, decoded, grey, with_channels
 from regard.data.settings import ImagesConfig
 from regard.data.tables import LABELS, read_table
+from regard.data.targets import TARGETS, Classes
 from regard.errors import ConfigError, DataError
 
 PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
@@ -57,6 +58,7 @@ class ImageData:
     notes: tuple[str, ...] = ()  # what was passed over, and why
     files: int = 0  # a fingerprint of the images and their classes
     how: str = ""  # the validation set was chosen
+    targets: Classes = TARGETS["classes"]
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels))
@@ -66,7 +68,7 @@ class ImageData:
         return "\n".join(
             [
                 f"{split.report(len(self.train), len(self.valid), 'images', self.how)}{test}; {what}",
-                *split.classes(dict(zip(self.labels, counts.tolist(), strict=True)), "image"),
+                *self.targets.report(dict(zip(self.labels, counts.tolist(), strict=True)), "image", "classes"),
                 *self.notes,
             ]
         )
@@ -90,10 +92,11 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
     else:
         found, labels, notes, files = own(config, say)
     train, valid = found["train"], found.get("valid")
-    how = "" if valid else split.BY_CLASS
+    targets = TARGETS[config.targets]
+    how = "" if valid else targets.how
     if valid is None:
         train, valid = hold_out(train, config)
-    return ImageData(labels, train, valid, found.get("test"), notes, files, how)
+    return ImageData(labels, train, valid, found.get("test"), notes, files, how, targets)
 
 
 def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -111,7 +114,8 @@ def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 def hold_out(part: Part, config: ImagesConfig) -> tuple[Part, Part]:
     digests = [split.digest(np.ascontiguousarray(x).tobytes()) for x in part.pixels]
-    aside = split.hold_out(digests, list(map(str, part.labels)), config.held_out, "images", rule=config.split_rule)
+    strata = TARGETS[config.targets].strata(list(map(str, part.labels)))
+    aside = split.hold_out(digests, strata, config.held_out, "images", rule=config.split_rule)
     return part.take(~aside), part.take(aside)
 
 
@@ -140,24 +144,25 @@ class Listed:
 
 def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...], tuple[str, ...], int]:
     """The parts of a user's own images by name, their classes, what there is to tell, and a fingerprint."""
-    listed = {part: list(found) for part, found in list_parts(user_path(config.path), config.label).items()}
+    targets = TARGETS[config.targets]
+    column = config.label, targets.may_be_empty
+    listed = {part: list(images) for part, images in list_parts(user_path(config.path), *column).items()}
     if config.valid:
-        listed["valid"] = list_images(user_path(config.valid), config.label)
-    labels = tuple(sorted({image.label for image in listed["train"]}))
-    if len(labels) < 2:
-        only = f"all images have the class {labels[0]!r}" if labels else "there are no images"
-        raise DataError(f"{config.path}: {only}; wanted a folder for each class, or a table of paths and labels")
+        listed["valid"] = list_images(user_path(config.valid), *column)
+    if not listed["train"]:
+        expected = "a folder for each class, or a table of paths and labels"
+        raise DataError(f"{config.path}: there are no images; expected {expected}")
+    others = [image for part in ("valid", "test") for image in listed.get(part, [])]
+    cells, places = [image.label for image in others], [image.where for image in others]
+    labels = tuple(targets.codes([x.label for x in listed["train"]], cells, config.path, places))
     number = {label: i for i, label in enumerate(labels)}
-    for part in ("valid", "test"):
-        for image in listed.get(part, []):
-            if image.label not in number:
-                raise DataError(f"{image.where}: the class {image.label!r} is not among those trained on")
     found, notes = {}, []
     for part, images in listed.items():
         pixels, kept, skipped = own_pixels(images, config.size or OWN_SIZE, config.channels, say)
         found[part] = pixels, np.array([number[images[i].label] for i in kept], np.int64)
         notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
-    if lost := [labels[i] for i in set(range(len(labels))) - set(found["train"][1].tolist())]:
+    lost = [labels[i] for i in set(range(len(labels))) - set(found["train"][1].tolist())]
+    if lost and config.targets == "classes":
         raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")
     learned = [image for part in ("train", "valid") for image in listed.get(part, [])]
     sums = fingerprint.digests(config.path, [image.path for image in learned])
@@ -182,15 +187,15 @@ def same_channels(parts: dict[str, tuple[Pixels, np.ndarray]]) -> dict[str, Part
     return {name: Part(with_channels(pixels, most), classes) for name, (pixels, classes) in parts.items()}
 
 
-def list_parts(path: Path, label: str = "") -> dict[str, Sequence[Listed]]:
+def list_parts(path: Path, label: str = "", empty: bool = False) -> dict[str, Sequence[Listed]]:
     """The images by part, where the folder has a `train` folder; else all of them are to train on."""
     if path.is_dir() and (path / "train").is_dir():
         inside = {part: next((path / n for n in names if (path / n).is_dir()), None) for part, names in PARTS.items()}
-        return {part: list_images(folder, label) for part, folder in inside.items() if folder is not None}
-    return {"train": list_images(path, label)}
+        return {part: list_images(folder, label, empty) for part, folder in inside.items() if folder is not None}
+    return {"train": list_images(path, label, empty)}
 
 
-def list_images(path: Path, label: str = "") -> list[Listed]:
+def list_images(path: Path, label: str = "", empty: bool = False) -> list[Listed]:
     if path.is_dir():
         classes = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
         listed = [Listed(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
@@ -206,7 +211,7 @@ def list_images(path: Path, label: str = "") -> list[Listed]:
     column, given = table.find("", PATHS, "image", 0), table.find(label, LABELS, "label", len(table.columns) - 1)
     if column == given:
         raise DataError(f"{path}: image and label are different columns; there are: {table.listed()}")
-    cells = enumerate(zip(table.names(column), table.labels(given), strict=True))
+    cells = enumerate(zip(table.names(column), table.labels(given, empty), strict=True))
     return [Listed(path.parent / file, name, table.where(row)) for row, (file, name) in cells]
 
 

@@ -15,6 +15,7 @@ from regard.data.examples import Example, Tagged, read_examples, read_tagged
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LabelledConfig
 from regard.data.store import Column, PartWriter, Store, StoreWriter
+from regard.data.targets import TARGETS
 from regard.data.tokenizers import load
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
@@ -82,10 +83,11 @@ def describe(manifest: dict[str, Any]) -> str:
     r, config = manifest["report"], manifest["config"]
     texts = "sentences" if manifest["kind"] == "tag" else "pairs" if manifest["kind"] == "pair" else "texts"
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
-    how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else split.BY_CLASS
+    targets = TARGETS[config.get("targets", "classes")]  # prepared by an earlier version, it has none
+    how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else targets.how
     lines = [
         f"{split.report(sizes[0], sizes[1], texts, how)}; {manifest['vocab']:,} pieces",
-        *split.classes(r["counts"], "" if manifest["kind"] == "tag" else "text", "labels"),
+        *targets.report(r["counts"], "" if manifest["kind"] == "tag" else "text", "labels"),
     ]
     if r["empty"]:
         lines.append(f"dropped {r['empty']:,}: empty")
@@ -113,7 +115,8 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
 def read_rows(path: Path, config: LabelledConfig, kind: str, labelled: bool = True) -> Rows:
     if kind == "tag":
         return read_tagged(path, config.text, config.label)
-    return read_examples(path, config.text, config.second, config.label, kind == "pair", labelled)
+    empty = TARGETS[config.targets].may_be_empty
+    return read_examples(path, config.text, config.second, config.label, kind == "pair", labelled, empty)
 
 
 def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple[Rows, Rows, int]:
@@ -143,6 +146,7 @@ def content(row: Example | Tagged) -> str:
 
 def hold_out(rows: Sequence[Any], config: LabelledConfig, what: str) -> tuple[list[Any], list[Any]]:
     digests, labels = [split.digest(content(row)) for row in rows], [getattr(row, "label", "") for row in rows]
+    labels = TARGETS[config.targets].strata(labels)
     return split.parts(rows, split.hold_out(digests, labels, config.held_out, what, rule=config.split_rule))
 
 
@@ -150,15 +154,9 @@ def labels_of(rows: Rows) -> list[str]:
     return [label for row in rows for label in (row.tags if isinstance(row, Tagged) else (row.label,))]
 
 
-def check_known(rows: Rows, labels: Sequence[str], where: str) -> None:
-    """`DataError` for a label that was not among those trained on."""
-    known = set(labels)
-    for row in rows:
-        for label in labels_of([row]):
-            if label not in known:
-                raise DataError(
-                    f"{where} line {row.line}: the label {label!r} is not among those trained on: {', '.join(labels)}"
-                )
+def places_of(rows: Rows, file: str) -> list[str]:
+    """Where each of `labels_of` stands."""
+    return [f"{file} line {row.line}" for row in rows for _ in labels_of([row])]
 
 
 # Building
@@ -181,11 +179,8 @@ def _build(
 ) -> dict[str, Any]:
     train, valid, empty = read_parts(config, kind)
     train_file, valid_file = locate(config)
-    counts = Counter(labels_of(train))
-    labels = sorted(counts)
-    if len(labels) < 2:
-        raise DataError(f"{train_file}: all examples have the label {labels[0]!r}; there is nothing to tell apart")
-    check_known(valid, labels, str(valid_file or train_file))
+    counts, places = Counter(labels_of(train)), places_of(valid, str(valid_file or train_file))
+    labels = TARGETS[config.targets].codes(counts, labels_of(valid), str(train_file), places)
     lines = [line for row in train for line in _texts(row)]
     tokenizer = given or WordPiece.train(lines, config.vocab, config.lower)
     tokenizer.save(writer.folder, config.max_length)

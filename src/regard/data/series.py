@@ -28,6 +28,7 @@ from regard.data.tables import (
     read_table,
     table_of_arrays,
 )
+from regard.data.targets import TARGETS
 from regard.errors import ConfigError, DataError
 
 IDS = ("id", "object_id", "object", "oid", "num", "star", "series", "curve", "name")
@@ -322,6 +323,7 @@ class SeriesParts:
 
     train: Curves
     valid: Curves
+    labels: tuple[str, ...]  # in the order of their codes
     how: str = ""  # the validation set was chosen
 
 
@@ -336,9 +338,9 @@ def locate(config: SeriesConfig, say: Say = to_stderr) -> DataFiles:
 def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> SeriesParts:
     """Both parts, with the bands of the training part; the report is told. Not `labelled`: series of no class are kept,
     and held out as if that were one."""
-    files = locate(config, say)
+    files, targets = locate(config, say), TARGETS[config.targets]
     curves = read_series(files.train, config, files.labels, labelled)
-    lonely = [label for label, n in Counter(curves.labels).items() if n == 1 and label]
+    lonely = [label for label, n in Counter(targets.strata(curves.labels)).items() if n == 1 and label]
     for line in curves.told():
         say(line)
     if lonely:
@@ -351,14 +353,13 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
     else:
         aside = held_out(curves, config)
         train, held = (part(curves, np.flatnonzero(aside == side).tolist()) for side in (False, True))
-    how = "" if valid else split.BY_CLASS if any(curves.labels) else split.BY_CONTENT
+    how = "" if valid else targets.how if any(curves.labels) else split.BY_CONTENT
     if not labelled:
-        return SeriesParts(train, with_bands(held, train.band_names), how)
-    classes = sorted(set(train.labels))
-    if not len(held) or len(classes) < 2:
-        what = f"{len(train):,} series of {len(classes)} classes to train on and {len(held):,} held out"
-        raise DataError(f"{files.train}: {what}; expected at least two classes, and a few series of each")
-    return SeriesParts(train, fitting(held, train.band_names, classes), how)
+        return SeriesParts(train, with_bands(held, train.band_names), tuple(sorted({*train.labels} - {""})), how)
+    if not len(held):
+        raise DataError(f"{files.train}: {len(train):,} series to train on and none to validate on; give more")
+    labels = tuple(targets.codes(train.labels, held.labels, str(files.train)))
+    return SeriesParts(train, with_bands(held, train.band_names), labels, how)
 
 
 def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
@@ -369,7 +370,7 @@ def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
 
 def held_out(curves: Curves, config: SeriesConfig) -> np.ndarray:
     """Which series are held out: fold `fold` of `folds`."""
-    labels = curves.labels or [""] * len(curves)
+    labels = TARGETS[config.targets].strata(curves.labels or [""] * len(curves))
     if config.split_rule == LEGACY_SPLIT:
         return split.legacy_folds([split.digest(name) for name in curves.ids], labels, config.folds, config.fold)
     return split.hold_out(digests(curves), labels, 1 / config.folds, "series", config.fold)
@@ -382,14 +383,6 @@ def digests(curves: Curves) -> list[bytes]:
         split.digest(b"".join(x[start:stop].tobytes() for x in columns))
         for start, stop in itertools.pairwise(curves.offsets)
     ]
-
-
-def fitting(curves: Curves, bands: tuple[str, ...], classes: Sequence[str]) -> Curves:
-    """With the bands of training, and no class that was not there."""
-    for label in curves.labels:
-        if label not in classes:
-            raise DataError(f"the label {label!r} is not among those trained on: {', '.join(classes)}")
-    return with_bands(curves, bands)
 
 
 def with_bands(curves: Curves, names: tuple[str, ...]) -> Curves:

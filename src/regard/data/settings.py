@@ -17,6 +17,7 @@ BORDERS = ("files", "blank", "lines")
 NEGATIVES = ("random", "swapped")
 SHAPES = ("shear_x", "shear_y", "shift_x", "shift_y", "turn")  # operations of RandAugment
 SPLIT, LEGACY_SPLIT = "v2", "v1"  # how `regard.data.split` chooses a validation set; what runs that name no rule had
+TARGETS = ("classes", "numbers", "sets")
 COLOURS = ("brightness", "contrast", "colour", "solarise", "posterise", "sharpness")
 
 
@@ -51,6 +52,20 @@ class HeldOut:
     def __post_init__(self):
         if self.split_rule not in (SPLIT, LEGACY_SPLIT):
             raise unknown("rule to split by", self.split_rule, (SPLIT, LEGACY_SPLIT))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labelled(HeldOut):
+    """What the label column holds, as `regard.data.targets` names it."""
+
+    targets: str = "classes"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.targets not in TARGETS:
+            raise unknown("kind of targets", self.targets, TARGETS)
+        if self.targets != "classes" and vars(self).get("balanced"):
+            raise ConfigError("data.balanced is for classes; leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +151,7 @@ class MaskedConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledConfig(HeldOut):
+class LabelledConfig(Labelled):
     """Texts with their classes, or sentences with a tag for each word: a known `name`, or a file at `path`."""
 
     name: str = ""
@@ -180,7 +195,7 @@ class Augment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagesConfig(HeldOut):
+class ImagesConfig(Labelled):
     """A known `name`, or a `path`: a folder with a folder for each class, or a table of paths and labels."""
 
     name: str = ""
@@ -202,7 +217,7 @@ class ImagesConfig(HeldOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig(HeldOut):
+class TableConfig(Labelled):
     """A table at `path`, whose column `label` is predicted from the others."""
 
     path: str = file_setting()
@@ -242,7 +257,7 @@ class CaptionsConfig(HeldOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesConfig(HeldOut):
+class SeriesConfig(Labelled):
     """Series with their classes: a known `name`, or a file or folder at `path`. "" takes a column by its usual name."""
 
     name: str = ""

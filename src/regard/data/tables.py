@@ -109,10 +109,10 @@ class Table:
             )
         return names
 
-    def labels(self, name: str) -> list[str]:
-        """The cells without white space around them, none of which may be empty. (`none` or `?` may be a class.)"""
+    def labels(self, name: str, empty: bool = False) -> list[str]:
+        """The cells without white space around them; only if `empty` may one be. (`none` or `?` may be a class.)"""
         labels = [cell.strip() for cell in self.text(name)]
-        if "" in labels:
+        if not empty and "" in labels:
             raise DataError(f"{self.where(labels.index(''))}: no label; fill in the column {name!r}")
         return labels
 

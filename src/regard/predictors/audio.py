@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.data.audio import HOP, RATE, load_wav
 from regard.data.clips import padded, picture
 from regard.models.sound_classifier import SoundClassifier
-from regard.predictors.base import Classification, ClassPredictor, list_of_files
+from regard.predictors.base import Classification, ClassPredictor, Output, list_of_files
 from regard.ticks import tick
 
 BATCH = 64
@@ -23,7 +23,7 @@ class AudioClassifier(ClassPredictor):
 
     def __init__(self, model: SoundClassifier, device: str = "cpu"):
         self.model, self.device = model.to(device).eval(), torch.device(device)
-        self.labels: tuple[str, ...] = model.config.labels
+        self.output = Output(model.config.labels)
         self.seconds = model.config.frames * HOP / RATE
 
     @torch.inference_mode()
@@ -34,7 +34,7 @@ class AudioClassifier(ClassPredictor):
             pictures = [picture(sound, config.mels, config.frames) for sound in sounds[start : start + BATCH]]
             frames, lengths = padded(pictures)
             hidden = self.model(frames.to(self.device), lengths.to(self.device))
-            rows.append(self.model.scores(hidden).double().softmax(-1).cpu().numpy())
+            rows.append(self.values(self.model.scores(hidden)))
             tick(len(pictures))
         return np.concatenate(rows) if rows else np.zeros((0, len(self.labels)))
 

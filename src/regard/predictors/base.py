@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from torch import Tensor
 
 from regard.errors import ConfigError
 
@@ -31,25 +32,42 @@ class Classification:
     probabilities: dict[str, float]
 
 
-class ClassPredictor:
-    """A predictor of classes. A subclass computes the probabilities of some inputs."""
+class Output:
+    """What the scores of a model's head mean: here, one class of several."""
 
-    labels: tuple[str, ...]
-    chunk = 256  # inputs whose probabilities are computed at once
+    def __init__(self, labels: tuple[str, ...]):
+        self.labels = labels
+
+    def values(self, scores: Tensor) -> Tensor:
+        """B L scores -> B L probabilities."""
+        return scores.softmax(-1)
+
+    def answer(self, values: np.ndarray) -> Any:
+        """The answer to an input, of the L values of its scores."""
+        label = self.labels[int(values.argmax())]
+        return Classification(label, dict(zip(self.labels, values.tolist(), strict=True)))
+
+
+class ClassPredictor:
+    """A predictor of classes, or of what else its `output` makes of scores. A subclass computes them."""
+
+    output: Output
+    chunk = 256  # inputs that are read at once
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.output.labels
 
     def probabilities(self, inputs: Any) -> np.ndarray:
         """N L, in the order of `labels`."""
         raise NotImplementedError
 
-    def predict(self, inputs: Iterable[Any]) -> Iterator[Classification]:
-        for some in chunks(inputs, self.chunk):
-            yield from self.classifications(self.probabilities(some))
+    def values(self, scores: Tensor) -> np.ndarray:
+        return self.output.values(scores.double()).cpu().numpy()
 
-    def classifications(self, probabilities: np.ndarray) -> list[Classification]:
-        return [
-            Classification(self.labels[int(row.argmax())], dict(zip(self.labels, row.tolist(), strict=True)))
-            for row in probabilities
-        ]
+    def predict(self, inputs: Iterable[Any]) -> Iterator[Any]:
+        for some in chunks(inputs, self.chunk):
+            yield from map(self.output.answer, self.probabilities(some))
 
 
 def list_of_files(files: Any) -> Any:

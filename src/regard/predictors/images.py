@@ -14,7 +14,7 @@ from regard.explain.rollout import rollout
 from regard.jsonfile import read_json
 from regard.models.vit import Scale, ViT
 from regard.nn.taps import watch
-from regard.predictors.base import Classification, ClassPredictor, list_of_files
+from regard.predictors.base import Classification, ClassPredictor, Output, list_of_files
 from regard.ticks import tick
 
 BATCH = 256
@@ -35,7 +35,7 @@ class ImageClassifier(ClassPredictor):
         if isinstance(model, ViT) and folder is not None:
             model.scale = scale_of(folder, model.scale)
         self.model, self.device = model.to(device).eval(), torch.device(device)
-        self.labels: tuple[str, ...] = model.config.labels
+        self.output = Output(model.config.labels)
         self.shape: tuple[int, int, int] = model.config.shape
 
     def read(self, paths: Sequence[str | Path]) -> np.ndarray:
@@ -49,7 +49,7 @@ class ImageClassifier(ClassPredictor):
         rows = []
         for start in range(0, len(pixels), BATCH):
             some = torch.tensor(pixels[start : start + BATCH], device=self.device)
-            rows.append(self.model.scores(self.model(some)).double().softmax(-1).cpu().numpy())
+            rows.append(self.values(self.model.scores(self.model(some))))
             tick(len(some))
         return np.concatenate(rows) if rows else np.zeros((0, len(self.labels)))
 

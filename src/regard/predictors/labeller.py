@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from tokenizers.pre_tokenizers import BertPreTokenizer
-from torch import Tensor
 
 from regard.data.batch import collate_labelled, packed
 from regard.data.labelled import NONE, first_pieces, second_from
@@ -15,7 +14,7 @@ from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
 from regard.nn.attention import packs
-from regard.predictors.base import Classification, ClassPredictor, chunks
+from regard.predictors.base import Classification, ClassPredictor, Output, chunks
 from regard.ticks import tick
 
 OUTSIDE = "O"
@@ -39,14 +38,14 @@ class Tags:
     words: list[TaggedWord]
 
 
-class Labeller:
+class Labeller(ClassPredictor):
     """A model with a head of classes, and its tokenizer. On a GPU BERT's texts are packed, and read in bf16."""
 
     def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
         self.packs = isinstance(model, Bert) and model.config.pooling == "cls" and packs(self.device)
-        self.labels: tuple[str, ...] = model.config.labels
+        self.output = Output(model.config.labels)
         limits = (tokenizer.config.get("model_max_length"), getattr(model.config, "max_length", None))
         self.max_length = min([int(n) for n in limits if n], default=512)
 
@@ -71,7 +70,7 @@ class Labeller:
         batch = collate_labelled(each, self.tokenizer.pad, per_piece).to(self.device)
         hidden = self.model(batch.ids, batch.lengths, batch.sentences)
         scores = self.model.scores(hidden if per_piece else self.model.summary(hidden, batch.lengths))
-        return [row[: len(t.ids)] if per_piece else row for row, t in zip(likely(scores), texts, strict=True)]
+        return [row[: len(t.ids)] if per_piece else row for row, t in zip(self.values(scores), texts, strict=True)]
 
     def _packed(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
         """The same, of texts in one row."""
@@ -80,14 +79,10 @@ class Labeller:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             hidden = self.model(ids, sentences=sentences, starts=starts)[0]  # T D
             scores = self.model.scores(hidden if per_piece else hidden[starts[:-1]])
-        return np.split(likely(scores), starts[1:-1].cpu().numpy()) if per_piece else list(likely(scores))
+        return np.split(self.values(scores), starts[1:-1].cpu().numpy()) if per_piece else list(self.values(scores))
 
 
-def likely(scores: Tensor) -> np.ndarray:
-    return scores.double().softmax(-1).cpu().numpy()
-
-
-class Classifier(ClassPredictor, Labeller):
+class Classifier(Labeller):
     """Texts to labels; an input is a text, or a pair of texts as a tuple."""
 
     chunk = 2048
@@ -107,7 +102,7 @@ class Classifier(ClassPredictor, Labeller):
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Classification]:
         """The label of each text, or of each pair."""
-        return self.classifications(self.probabilities(texts, seconds))
+        return list(map(self.output.answer, self.probabilities(texts, seconds)))
 
     def cut(self, inputs: Sequence[Any]) -> int:
         """How many of the inputs are over the length limit."""

@@ -16,7 +16,7 @@ from regard.errors import ConfigError, DataError
 from regard.explain.series import as_dates
 from regard.nn.attention import Look
 from regard.nn.taps import watch
-from regard.predictors.base import Classification, ClassPredictor
+from regard.predictors.base import Classification, ClassPredictor, Output
 from regard.ticks import tick
 
 BATCH = 64
@@ -27,7 +27,7 @@ class SeriesClassifier(ClassPredictor):
 
     def __init__(self, model: Any, device: str, known: dict[str, Any]):
         self.model, self.device = model.to(device).eval(), device
-        self.labels: tuple[str, ...] = model.config.labels
+        self.output = Output(model.config.labels)
         self.max_length = int(known.get("max_length", SeriesConfig.max_length))
         columns: Any = {k: str(known[k]) for k in ("id", "time", "value", "error", "band", "label") if known.get(k)}
         self.config = SeriesConfig(max_length=self.max_length, known=model.config.known, **columns)
@@ -54,10 +54,10 @@ class SeriesClassifier(ClassPredictor):
         for batch in in_order(source, FixedSize(BATCH)):
             scores.append(self.model.scores(self.model(*batch.to(self.device).inputs)))
             tick(len(batch))
-        return torch.cat(scores).double().softmax(-1).cpu().numpy()
+        return self.values(torch.cat(scores))
 
-    def predict(self, inputs: Any) -> Iterator[Classification]:
-        yield from self.classifications(self.probabilities(inputs))
+    def predict(self, inputs: Any) -> Iterator[Any]:
+        yield from map(self.output.answer, self.probabilities(inputs))
 
     def classify(self, curves: Curves) -> list[Classification]:
         return list(self.predict(curves))

@@ -9,7 +9,7 @@ import torch
 
 from regard.config import unknown
 from regard.data.features import encode, read_columns, unlike_training
-from regard.predictors.base import Classification, ClassPredictor
+from regard.predictors.base import Classification, ClassPredictor, Output
 
 
 class TableClassifier(ClassPredictor):
@@ -19,7 +19,7 @@ class TableClassifier(ClassPredictor):
 
     def __init__(self, model: Any, folder: Path, device: str = "cpu"):
         self.model, self.device = model.to(device).eval(), torch.device(device)
-        self.labels: tuple[str, ...] = model.config.labels
+        self.output = Output(model.config.labels)
         self.label, self.columns = read_columns(folder)
 
     def unlike_training(self, rows: Sequence[Mapping[str, str]]) -> list[str]:
@@ -32,7 +32,7 @@ class TableClassifier(ClassPredictor):
         Rows may be numbers already, N F."""
         features = inputs if isinstance(inputs, np.ndarray) else encode(self.columns, inputs)
         x = torch.from_numpy(features).to(self.device)
-        return self.model.scores(self.model(x)).double().softmax(-1).cpu().numpy()
+        return self.values(self.model.scores(self.model(x)))
 
     def classify(self, rows: Sequence[Mapping[str, str]]) -> list[Classification]:
         """The label of each row; a column that the model does not know is an error."""

@@ -127,7 +127,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
 def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> None:
     """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there."""
     generation, template = task.generation(run, data), task.template(run, data)
-    ends = generation.get("eos_token_id")
+    ends, calibration = generation.get("eos_token_id"), task.calibration(run, model, data)
     about = {
         "format_version": checkpoint.FORMAT_VERSION,
         "task": run.task,
@@ -135,6 +135,7 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
         "versions": checkpoint.versions() | {"python": platform.python_version()},
         "data": task.about(run, data),
         **({"template": template} if template else {}),
+        **({"calibration": calibration} if calibration else {}),
     }
     for name, value in (
         ("config.json", to_published(run.model, ends[0] if isinstance(ends, list) else ends)),

@@ -10,7 +10,7 @@ from regard.data.settings import AudioConfig
 from regard.errors import DataError
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
-from regard.tasks.classes import ClassesOfSamples, class_indices
+from regard.tasks.classes import ClassesOfSamples
 
 if TYPE_CHECKING:
     from regard.data.clips import Clip
@@ -80,7 +80,7 @@ class Audio(ClassesOfSamples):
 
         on, clips = self.clips(folder, options.data, console)
         clips = readable(clips, on, console)
-        true = class_indices([c.label for c, _ in clips], predictor.labels, [c.file for c, _ in clips])
+        true = self.targets(predictor, [c.label for c, _ in clips], [c.file for c, _ in clips])
         return TestSet(on=on, inputs=[samples for _, samples in clips], targets=true)
 
     def clips(self, folder: Path, data: str, console: "Console") -> tuple[str, "list[Clip]"]:

@@ -121,8 +121,12 @@ class Task:
         model = self.config(arch, size or preset.size, **settings)
         return Run(task=self.name, model=model, data=data, **preset.run)
 
+    target_kind = "classes"  # what the label column holds, as `data.targets` names it
+
     def complete(self, data: Any, preset: Preset) -> Any:
         """The data settings, with the preset's vocabulary where none is given."""
+        if hasattr(data, "targets"):
+            data = dataclasses.replace(data, targets=self.target_kind)
         if getattr(data, "vocab", None) == 0:
             return dataclasses.replace(data, vocab=preset.vocab)
         return data
@@ -244,6 +248,10 @@ class Task:
     def template(self, run: "Run", data: Any) -> str:
         """How a text is put to a model that was taught to answer."""
         return ""
+
+    def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
+        """What the predictor needs to read the model's scores, such as thresholds chosen on the validation set."""
+        return {}
 
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         """Files beyond config, weights and card: a tokenizer, a preprocessor."""

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import DataError
 from regard.tasks.base import Task
 from regard.words import count, table
 
@@ -55,6 +54,16 @@ class Classes(Task):
     verbs = ("classify",)
     evaluate_takes: tuple[str, ...] = ("data", "picture")
     compare_takes: tuple[str, ...] = ("data",)
+
+    def targets(self, predictor: Any, cells: Sequence[str], places: Sequence[str]) -> "np.ndarray":
+        """What the label column of a test set holds, as numbers; `places` says where each cell stands."""
+        import numpy as np
+
+        from regard.data.targets import check_known
+
+        check_known(cells, predictor.labels, places)
+        codes = {label: code for code, label in enumerate(predictor.labels)}
+        return np.array([codes[cell] for cell in cells], np.int64)
 
     def text(self, answer: Any) -> str:
         ranked = sorted(answer.probabilities.items(), key=lambda item: -item[1])
@@ -129,18 +138,6 @@ class ClassesOfSamples(Classes):
         share = float((data.valid.labels == majority).mean())
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
         yield f"baseline: majority class, accuracy {share:.1%}"
-
-
-def class_indices(names: Sequence[str], labels: Sequence[str], where: Sequence[str]) -> "np.ndarray":
-    """The numbers of classes by name; `DataError` for one that the model was not trained on, with where it stands."""
-    import numpy as np
-
-    at = {label: i for i, label in enumerate(labels)}
-    for name, place in zip(names, where, strict=True):
-        if name not in at:
-            known = ", ".join(labels)
-            raise DataError(f"{place}: the class {name!r} is not among those trained on: {known}")
-    return np.array([at[name] for name in names])
 
 
 def class_row(labels: Sequence[str], answer: "Classification | None", name: str = "label") -> dict[str, Any]:

@@ -60,7 +60,9 @@ class Labels(Task):
         return Run(
             task=self.name,
             model=dataclasses.replace(config, head=self.head, labels=UNKNOWN_LABELS, pooling=pooling),
-            data=dataclasses.replace(data, tokenizer=where, vocab=config.vocab, max_length=length),
+            data=dataclasses.replace(
+                data, targets=self.target_kind, tokenizer=where, vocab=config.vocab, max_length=length
+            ),
             start=where,
             lora=lora,
             optim=Optim(name="adamw", lr=1e-3 if lora else 1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
@@ -157,7 +159,7 @@ class Labels(Task):
         return super().serves(config) and config.head == self.head
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        from regard.data.labelled import check_known, content, is_empty, read_parts, read_rows
+        from regard.data.labelled import content, is_empty, read_parts, read_rows
         from regard.tasks.use import TestSet
 
         data, train, rows = options.data, None, []
@@ -171,7 +173,6 @@ class Labels(Task):
                     raise
         if data:
             rows = read_rows(Path(data), columns_of(config, data, self.per_piece), self.name)
-        check_known(rows, predictor.labels, data or config.valid or config.path)
         full = [row for row in rows if not is_empty(row)]
         if len(full) < len(rows):
             console.say(f"skipped {len(rows) - len(full):,}: empty")
@@ -180,10 +181,10 @@ class Labels(Task):
         learned = {content(row) for row in train or ()}
         if shared := sum(content(row) in learned for row in full):
             console.say(f"{shared:,} of them are in its training data; the score is too high")
-        inputs, targets = self.inputs_and_targets(full, predictor)
+        inputs, targets = self.inputs_and_targets(full, predictor, data or config.valid or config.path)
         return TestSet(on=data or "its own validation set", inputs=inputs, targets=targets, train=train, extra=full)
 
-    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any) -> tuple[list[Any], Any]:
+    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
         raise NotImplementedError
 
 
@@ -257,12 +258,11 @@ class Classify(Classes, Labels):
 
         return Inputs(examples=examples(), unit="texts", total=len(rows))
 
-    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any) -> tuple[list[Any], Any]:
-        import numpy as np
+    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
+        from regard.data.labelled import labels_of, places_of
 
-        at = {label: i for i, label in enumerate(predictor.labels)}
         inputs = [row.text if row.second is None else (row.text, row.second) for row in rows]
-        return inputs, np.array([at[row.label] for row in rows])
+        return inputs, self.targets(predictor, labels_of(rows), places_of(rows, file))
 
     def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
         """A bag of words and the majority class, by the training set."""
@@ -351,7 +351,11 @@ class Tag(Labels):
             return Inputs(examples=(({}, row.words) for row in read_tagged(file, labelled=False)), unit="texts")
         return Inputs(examples=(({}, line if line.strip() else None) for line in read_lines(file)), unit="texts")
 
-    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any) -> tuple[list[Any], Any]:
+    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
+        from regard.data.labelled import labels_of, places_of
+        from regard.data.targets import check_known
+
+        check_known(labels_of(rows), predictor.labels, places_of(rows, file))
         return [row.words for row in rows], [list(row.tags) for row in rows]
 
     def tags(self, predictor: Any, test: "TestSet", console: "Console") -> list[list[str]]:

@@ -11,7 +11,7 @@ from regard.data.settings import Augment, ImagesConfig
 from regard.errors import ConfigError, DataError
 from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
-from regard.tasks.classes import ClassesOfSamples, class_indices
+from regard.tasks.classes import ClassesOfSamples
 
 if TYPE_CHECKING:
     from regard.tasks.use import Inputs, Options, TestSet
@@ -40,7 +40,7 @@ class Image(ClassesOfSamples):
         from regard.data.images import OWN_SIZE
 
         side = data.size or image_sets.SIZES.get(data.name, OWN_SIZE)
-        return dataclasses.replace(data, size=side, augment=usual_augment(data))
+        return dataclasses.replace(super().complete(data, preset), size=side, augment=usual_augment(data))
 
     def model_settings(self, data: ImagesConfig, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         channels = data.channels or 3
@@ -129,6 +129,7 @@ class Image(ClassesOfSamples):
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.data.images import list_images, load_images, own_pixels
         from regard.data.pixels import with_channels
+        from regard.data.targets import TARGETS
         from regard.tasks.use import TestSet
 
         channels, side, _ = predictor.shape
@@ -138,12 +139,13 @@ class Image(ClassesOfSamples):
             on, part = "its own validation set", loaded.valid
             if loaded.test is not None:
                 on, part = f"its test set{f' of {config.name}' if config.name else ''}", loaded.test
-            if part.pixels.shape[1:] != tuple(predictor.shape) or loaded.labels != predictor.labels:
-                raise ConfigError(f"{on} has other classes or another size; add: --data FOLDER")
-            return TestSet(on=on, inputs=part.pixels, targets=part.labels)
+            if part.pixels.shape[1:] != tuple(predictor.shape):
+                raise ConfigError(f"{on} has images of another size; add: --data FOLDER")
+            cells = [loaded.labels[code] for code in part.labels]
+            return TestSet(on=on, inputs=part.pixels, targets=self.targets(predictor, cells, [on] * len(cells)))
         label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
-        images = list_images(user_path(options.data), label)
-        true = class_indices([x.label for x in images], predictor.labels, [x.where for x in images])
+        images = list_images(user_path(options.data), label, TARGETS[self.target_kind].may_be_empty)
+        true = self.targets(predictor, [x.label for x in images], [x.where for x in images])
         pixels, kept, skipped = own_pixels(images, side, channels, console.say)
         for why, names in skipped:
             console.say(f"skipped {len(names):,}: {why}; the first is {names[0]}")

@@ -76,14 +76,14 @@ class FillSeries(Task):
         return parts
 
     def fit(self, run: "Run", data: "SeriesParts") -> "Run":
-        return dataclasses.replace(run, model=fitted(run, data.train, labels_of(data) if self.labelled else ()))
+        return dataclasses.replace(run, model=fitted(run, data.train, data.labels if self.labelled else ()))
 
     def build(self, run: "Run", data: "SeriesParts", say: Say) -> "nn.Module":
         from regard.data.series_batch import SeriesSource
         from regard.models.published import load_model
 
         model: Any = super().build(run, data, say)
-        standardise_(model.tokens, SeriesSource(data.train, labels_of(data), run.data.max_length))
+        standardise_(model.tokens, SeriesSource(data.train, data.labels, run.data.max_length))
         if run.start:
             new = ", ".join(begin_from_(model, load_model(Path(run.start))))
             say(f"randomly initialised: {new or 'nothing'}")
@@ -99,7 +99,7 @@ class FillSeries(Task):
 
         c, kind = run.data, SeriesSource if self.labelled else HiddenSource
         change = (c.window, c.jitter, c.hide, c.thin) if part == "train" else ()
-        return kind(getattr(data, part), labels_of(data), c.max_length, *change)
+        return kind(getattr(data, part), data.labels, c.max_length, *change)
 
     def plan(self, run: "Run", data: "SeriesParts", part: str, source: Any) -> Any:
         from regard.data.loader import FixedSize, class_odds
@@ -158,7 +158,7 @@ class Series(Classes, FillSeries):
         def more(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
             return {"balanced_accuracy": balanced_accuracy(true, predicted)}
 
-        labels = () if data is None else labels_of(data)
+        labels = () if data is None else data.labels
         return ClassifySamples(run.smoothing, scores=class_scores(run, labels, more))
 
     def metric(self, run: "Run", data: "SeriesParts", device: str) -> Callable[[Any], dict[str, float]] | None:
@@ -167,7 +167,7 @@ class Series(Classes, FillSeries):
 
         if not run.data.weights:
             return None
-        weights, source = class_weights(run.data, labels_of(data)), self.source(run, data, "valid", device)
+        weights, source = class_weights(run.data, data.labels), self.source(run, data, "valid", device)
 
         def metric(model: Any) -> dict[str, float]:
             p = probabilities(model, source, run.batch, device)
@@ -213,15 +213,12 @@ class Series(Classes, FillSeries):
         return Predictions(rows=rows, unit="series", total=len(curves.listed))
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        import numpy as np
-
-        from regard.data.series import fitting
+        from regard.data.series import with_bands
         from regard.tasks.use import TestSet
 
         on, config, train, curves = self.scored_curves(predictor, folder, options, console)
-        curves = fitting(curves, predictor.model.config.bands, predictor.labels)
-        at = {label: i for i, label in enumerate(predictor.labels)}
-        targets = np.array([at[label] for label in curves.labels])
+        curves = with_bands(curves, predictor.model.config.bands)
+        targets = self.targets(predictor, curves.labels, curves.ids)
         return TestSet(on=on, inputs=curves, targets=targets, train=train, extra=config)
 
     def scored_curves(
@@ -263,18 +260,15 @@ class Series(Classes, FillSeries):
         return Extras(values | dataclasses.asdict(other), [*lines, f"baselines    {other}"])
 
 
-def labels_of(data: "SeriesParts") -> tuple[str, ...]:
-    return tuple(sorted({*data.train.labels} - {""}))
-
-
 def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: Say) -> None:
     from regard.data import split
+    from regard.data.targets import TARGETS
 
-    counts = Counter(label for label in train.labels if label)
+    counts = Counter(label for label in train.labels if label or data.targets != "classes")
     points = f"{int(train.lengths.min())} to {int(train.lengths.max())} points, {len(train.band_names)} bands"
     say(f"{split.report(len(train), len(valid), 'series', how)}; {points}")
     if counts:
-        say(split.classes(counts, kind="labels")[0])
+        say(TARGETS[data.targets].report(counts, "", "labels")[0])
     if cut := int((train.lengths > data.max_length).sum()):
         say(f"cut {cut:,}: longer than {data.max_length} points (--set data.max_length=…)")
 

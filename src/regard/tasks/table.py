@@ -9,7 +9,7 @@ from regard.data.settings import TableConfig
 from regard.errors import ConfigError
 from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say
-from regard.tasks.classes import ClassesOfSamples, class_indices, class_row
+from regard.tasks.classes import ClassesOfSamples, class_row
 
 if TYPE_CHECKING:
     from regard.tasks.use import Inputs, Options, TestSet
@@ -84,17 +84,22 @@ class Table(ClassesOfSamples):
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.data.features import load_table, named_rows
         from regard.data.tables import read_table
+        from regard.data.targets import TARGETS
         from regard.tasks.use import TestSet
 
         data = options.data
         if not data:
-            valid = load_table(self.own_data(folder), predictor.columns).valid
-            return TestSet(on="its own validation set", inputs=valid.features, targets=valid.labels)
+            own, on = load_table(self.own_data(folder), predictor.columns), "its own validation set"
+            cells = [own.labels[code] for code in own.valid.labels]
+            targets = self.targets(predictor, cells, [on] * len(cells))
+            return TestSet(on=on, inputs=own.valid.features, targets=targets)
         table = read_table(Path(data), (predictor.label,))
-        names, rows = table.labels(table.find(predictor.label, (), "label")), named_rows(table)
+        column, rows = table.find(predictor.label, (), "label"), named_rows(table)
         for line in predictor.unlike_training(rows):
             console.say(line)
-        return TestSet(on=data, inputs=rows, targets=class_indices(names, predictor.labels, [data] * len(names)))
+        cells = table.labels(column, TARGETS[self.target_kind].may_be_empty)
+        places = [table.where(row) for row in range(len(cells))]
+        return TestSet(on=data, inputs=rows, targets=self.targets(predictor, cells, places))
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
         """`hours=12, school=north`: the columns that are known, the others are missing."""

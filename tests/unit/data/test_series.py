@@ -209,7 +209,7 @@ def test_folds_partition_all_series_and_balance_classes():
 def test_one_class_alone_is_refused_and_a_lonely_example_is_told(tmp_path):
     row = "id,time,value,label\n" + "".join(f"{i},{t},{i + t},a\n" for i in range(9) for t in range(2))
     path, said = write(tmp_path / "x.csv", row), []
-    with pytest.raises(DataError, match="of 1 classes to train on"):
+    with pytest.raises(DataError, match="all examples have the label 'a'"):
         read_parts(SeriesConfig(path=str(path)), said.append)
     write(path, row + "".join(f"{i},0,1,b\n" for i in range(20, 30)) + "z,0,1,lonely\n")
     parts = read_parts(SeriesConfig(path=str(path), folds=3), said.append)

@@ -1,0 +1,108 @@
+"""What the label column holds: a class, a number, or several labels at once.
+
+Readers store a code for each cell, its place among the distinct ones, and a task decodes it. So a new meaning of the
+column is a class here, for texts, images, series and tables alike.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from regard.data import split
+from regard.errors import DataError
+
+
+class Classes:
+    """One of a few names; the validation set holds some of each."""
+
+    how = split.BY_CLASS
+    may_be_empty = False
+
+    def strata(self, cells: Sequence[str]) -> Sequence[str]:
+        """What to stratify by, a name for each cell."""
+        return cells
+
+    def codes(self, train: Iterable[str], valid: Sequence[str], file: str, places: Sequence[str] = ()) -> list[str]:
+        """The distinct cells in the order of their codes; `DataError` for those that cannot be learned or scored.
+        `places` says where each of `valid` stands."""
+        names = sorted(set(train))
+        if len(names) < 2:
+            raise DataError(f"{file}: all examples have the label {names[0]!r}; there is nothing to tell apart")
+        check_known(valid, names, places or [file] * len(valid))
+        return names
+
+    def report(self, counts: Mapping[str, int], one: str, kind: str) -> list[str]:
+        return split.classes(counts, one, kind)
+
+
+class Numbers(Classes):
+    """A finite number."""
+
+    how = split.BY_CONTENT
+
+    def strata(self, cells: Sequence[str]) -> Sequence[str]:
+        return [""] * len(cells)
+
+    def codes(self, train: Iterable[str], valid: Sequence[str], file: str, places: Sequence[str] = ()) -> list[str]:
+        train = set(train)
+        values = {cell: to_number(cell, file) for cell in sorted(train | set(valid))}
+        if len({values[cell] for cell in train}) < 2:
+            raise DataError(f"{file}: the target is {min(train)} everywhere; there is nothing to learn")
+        return list(values)
+
+    def report(self, counts: Mapping[str, int], one: str, kind: str) -> list[str]:
+        values = np.repeat([float(cell) for cell in counts], list(counts.values()))
+        low, high, mean, std = values.min(), values.max(), values.mean(), values.std()
+        return [f"targets from {low:.6g} to {high:.6g}, mean {mean:.6g}, standard deviation {std:.6g}"]
+
+
+class LabelSets(Numbers):
+    """Any number of labels, separated by `|`, `;` or `,`; an empty cell is an example without any."""
+
+    may_be_empty = True
+
+    def codes(self, train: Iterable[str], valid: Sequence[str], file: str, places: Sequence[str] = ()) -> list[str]:
+        train = set(train)
+        if not (names := all_labels(train)):
+            raise DataError(f"{file}: no example has a label")
+        check_known(all_labels(valid), names, [file] * len(all_labels(valid)))
+        return sorted(train | set(valid))
+
+    def report(self, counts: Mapping[str, int], one: str, kind: str) -> list[str]:
+        each: Counter[str] = Counter()
+        for cell, number in counts.items():
+            each.update(dict.fromkeys(labels_in(cell), number))
+        mean = each.total() / max(1, sum(counts.values()))
+        return [*split.classes(dict(sorted(each.items())), one, "labels"), f"{mean:.2f} labels per example on average"]
+
+
+TARGETS: dict[str, Classes] = {"classes": Classes(), "numbers": Numbers(), "sets": LabelSets()}
+
+
+def check_known(labels: Sequence[str], known: Sequence[str], places: Sequence[str]) -> None:
+    """`DataError` for a label that was not among those trained on."""
+    names = set(known)
+    for label, place in zip(labels, places, strict=True):
+        if label not in names:
+            raise DataError(f"{place}: the label {label!r} is not among those trained on: {', '.join(known)}")
+
+
+def to_number(cell: str, place: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{place}: the target {cell!r} is not a number; fix it, or name another column: --label NAME")
+    return value
+
+
+def labels_in(cell: str) -> list[str]:
+    return sorted({name for part in re.split(r"[|;,]", cell) if (name := part.strip())})
+
+
+def all_labels(cells: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({name for cell in cells for name in labels_in(cell)}))
