@@ -6,7 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.common import Beam, Device, Encoder, Json, Run, names_file, open_for, show, show_line, write_rows
+from regard.cli.common import (
+    Beam,
+    Device,
+    Encoder,
+    Json,
+    Run,
+    argument,
+    flag,
+    names_file,
+    open_for,
+    option,
+    show,
+    show_line,
+    write_rows,
+)
 from regard.errors import ConfigError
 from regard.output import check_output
 from regard.ticks import Console
@@ -40,24 +54,12 @@ def classify(
     run: Run,
     text: Annotated[
         str,
-        typer.Argument(
-            metavar="INPUT",
-            help="A text, the file of an image, of audio or of series, or a row: column=value, …",
-            show_default=False,
-        ),
+        argument("INPUT", "A text, the file of an image, of audio or of series, or a row: column=value, …"),
     ],
     second: Annotated[
-        str,
-        typer.Argument(
-            metavar="SECOND",
-            help="For pairs: the second text. For series: the table of what else is known of each.",
-            show_default=False,
-        ),
+        str, argument("SECOND", "For pairs: the second text. For series: the table of what else is known of each.")
     ] = "",
-    attention: Annotated[
-        str,
-        typer.Option(metavar="FILE", help="For an image or a series: draw where the model looked.", show_default=False),
-    ] = "",
+    attention: Annotated[str, option("FILE", "For an image or a series: draw where the model looked.")] = "",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -90,7 +92,7 @@ def classify(
 def tag(
     ctx: typer.Context,
     run: Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text.", show_default=False)],
+    text: Annotated[str, argument("TEXT", "A text.")],
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -108,8 +110,8 @@ def tag(
 def fill(
     ctx: typer.Context,
     model: Encoder,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text with [MASK] in it.", show_default=False)],
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 5,
+    text: Annotated[str, argument("TEXT", "A text with [MASK] in it.")],
+    top: Annotated[int, option("N", "Rows of the table.", default=True, min=1)] = 5,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -127,12 +129,10 @@ def fill(
 def caption(
     ctx: typer.Context,
     run: Run,
-    image: Annotated[str, typer.Argument(metavar="IMAGE", help="The file of an image.", show_default=False)],
+    image: Annotated[str, argument("IMAGE", "The file of an image.")],
     beam: Beam = 5,
-    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Show the N best captions.")] = 1,
-    attention: Annotated[
-        str, typer.Option(metavar="FILE", help="Draw where the model looked for each word.", show_default=False)
-    ] = "",
+    n_best: Annotated[int, option("N", "Show the N best captions.", default=True, min=1)] = 1,
+    attention: Annotated[str, option("FILE", "Draw where the model looked for each word.")] = "",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -152,16 +152,14 @@ def transcribe(
     ctx: typer.Context,
     model: Annotated[
         str,
-        typer.Argument(metavar="MODEL", help="whisper-tiny, or the folder of a Whisper model.", show_default=False),
+        argument("MODEL", "whisper-tiny, or the folder of a Whisper model."),
     ],
-    files: Annotated[
-        list[Path], typer.Argument(metavar="FILE.wav…", help="WAV files, of any rate and length.", show_default=False)
-    ],
+    files: Annotated[list[Path], argument("FILE.wav…", "WAV files, of any rate and length.")],
     beam: Beam = 5,
     language: Annotated[
-        str, typer.Option(metavar="CODE", help="What is spoken, for a model of many languages: en, de, …")
+        str, option("CODE", "What is spoken, for a model of many languages: en, de, …", default=True)
     ] = "en",
-    times: Annotated[bool, typer.Option("--times", help="A line for each passage, with its start and end.")] = False,
+    times: Annotated[bool, flag("--times", "A line for each passage, with its start and end.")] = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -199,16 +197,9 @@ def clock(seconds: float) -> str:
 def forecast(
     ctx: typer.Context,
     run: Run,
-    data: Annotated[
-        str,
-        typer.Option(metavar="FILE|NAME", help="The table so far; its last rows are read.", show_default=False),
-    ] = "",
-    plot: Annotated[
-        str, typer.Option(metavar="FILE", help="Draw the past, the forecast and its intervals.", show_default=False)
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE.csv", help="Write the forecast here.", show_default="stdout")
-    ] = None,
+    data: Annotated[str, option("FILE|NAME", "The table so far; its last rows are read.")] = "",
+    plot: Annotated[str, option("FILE", "Draw the past, the forecast and its intervals.")] = "",
+    out: Annotated[Path | None, option("FILE.csv", "Write the forecast here.", default="stdout")] = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:

@@ -78,15 +78,25 @@ class Group(TyperGroup):
         return sorted(self.commands, key=lambda name: first.index(name) if name in first else len(first))
 
 
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, for example runs/demo.", show_default=False)]
-Encoder = Annotated[
-    str,
-    typer.Argument(metavar="MODEL", help="A BERT: a model folder, or a name (regard model list).", show_default=False),
-]
-Device = Annotated[str, typer.Option(metavar="NAME", help="auto, cpu, cuda or cuda:N.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+def option(metavar: str, help: str, *names: str, default: Any = False, **how: Any) -> Any:
+    """An option that takes a value; `default` is what the help shows, True the value itself."""
+    return typer.Option(*names, metavar=metavar, help=help, show_default=default, **how)
+
+
+def flag(name: str, help: str, **how: Any) -> Any:
+    return typer.Option(name, help=help, **how)
+
+
+def argument(metavar: str, help: str, **how: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=help, show_default=False, **how)
+
+
+Run = Annotated[str, argument("RUN", "A run folder, for example runs/demo.")]
+Encoder = Annotated[str, argument("MODEL", "A BERT: a model folder, or a name (regard model list).")]
+Device = Annotated[str, option("NAME", "auto, cpu, cuda or cuda:N.", default=True)]
+Json = Annotated[bool, flag("--json", "Print JSON for programs.")]
 SEED: dict[str, Any] = dict(metavar="N", min=0, max=MAX_SEED)  # of an option; its help is the verb's own
-Beam = Annotated[int, typer.Option(metavar="N", min=1, help="Beams of the search; 1 is greedy.")]
+Beam = Annotated[int, option("N", "Beams of the search; 1 is greedy.", default=True, min=1)]
 
 
 def open_for(verb: str, run: str, device: str, int8: bool = False) -> tuple[Any, Any]:

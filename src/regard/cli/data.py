@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Command, Group, Json, show
+from regard.cli.common import Command, Group, Json, argument, show
 from regard.ticks import Console
 from regard.words import table
 
@@ -47,7 +47,7 @@ def get(
     ctx: typer.Context,
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="A name from `regard data list`; upper or lower case.", show_default=False),
+        argument("NAME", "A name from `regard data list`; upper or lower case."),
     ],
     json: Json = False,
 ) -> None:

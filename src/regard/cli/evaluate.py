@@ -6,30 +6,19 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Beam, Device, Json, Run, pick_device, show, write_lines, write_rows
+from regard.cli.common import Beam, Device, Json, Run, argument, option, pick_device, show, write_lines, write_rows
 from regard.cli.info import note
 from regard.errors import ConfigError
 from regard.output import check_output
 from regard.ticks import Console
 
-LengthPenalty = Annotated[
-    float, typer.Option(metavar="X", help="Above 0 favours longer translations (Wu et al. 2016).")
-]
-Source = Annotated[
-    str,
-    typer.Option(
-        metavar="FILE",
-        help="Source sentences, one a line; else the run's own test or validation set.",
-        show_default=False,
-    ),
-]
-Target = Annotated[str, typer.Option(metavar="FILE", help="Their reference translations.", show_default=False)]
-Labels = Annotated[str, typer.Option(metavar="FILE", help="For series: a table of ids and labels.", show_default=False)]
+LengthPenalty = Annotated[float, option("X", "Above 0 favours longer translations (Wu et al. 2016).", default=True)]
+Source = Annotated[str, option("FILE", "Source sentences, one a line; else the run's own test or validation set.")]
+Target = Annotated[str, option("FILE", "Their reference translations.")]
+Labels = Annotated[str, option("FILE", "For series: a table of ids and labels.")]
 Tokenize = Annotated[
     str,
-    typer.Option(
-        metavar="NAME", help="sacreBLEU's tokeniser: 13a, none (text is tokenised already), intl, char, zh, auto."
-    ),
+    option("NAME", "sacreBLEU's tokeniser: 13a, none (text is tokenised already), intl, char, zh, auto.", default=True),
 ]
 
 
@@ -38,21 +27,13 @@ def predict(
     run: Run,
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="A text file, one example a line, or a table, .gz too; for images and audio a folder, or one file.",
-            show_default=False,
+        argument(
+            "FILE", "A text file, one example a line, or a table, .gz too; for images and audio a folder, or one file."
         ),
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write here instead of stdout.", show_default="stdout")
-    ] = None,
-    text: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Of a table: the column of the text.", show_default="as in training")
-    ] = "",
-    second: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The column of the second text.", show_default="as in training")
-    ] = "",
+    out: Annotated[Path | None, option("FILE", "Write here instead of stdout.", default="stdout")] = None,
+    text: Annotated[str, option("COLUMN", "Of a table: the column of the text.", default="as in training")] = "",
+    second: Annotated[str, option("COLUMN", "The column of the second text.", default="as in training")] = "",
     labels: Labels = "",
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
@@ -90,30 +71,23 @@ def evaluate(
     run: Run,
     data: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="Examples to score on, in the form the model was trained on; for a language model text, or JSONL, "
+        option(
+            "FILE",
+            "Examples to score on, in the form the model was trained on; for a language model text, or JSONL, "
             "whose answers are scored; for Whisper a table of file and text; else its own test or validation set.",
-            show_default=False,
         ),
     ] = "",
     labels: Labels = "",
     context: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="For a language model: tokens it sees at once.",
-            show_default="as in training",
-        ),
+        int, option("N", "For a language model: tokens it sees at once.", default="as in training", min=0)
     ] = 0,
     stride: Annotated[
         int,
-        typer.Option(
-            metavar="N",
+        option(
+            "N",
+            "For a language model: tokens between two windows; fewer give each more context, and cost more.",
+            default="the context",
             min=0,
-            help="For a language model: tokens between two windows; fewer give each more context, and cost more.",
-            show_default="the context",
         ),
     ] = 0,
     source: Source = "",
@@ -121,12 +95,8 @@ def evaluate(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     tokenize: Tokenize = "auto",
-    picture: Annotated[
-        str, typer.Option(metavar="FILE", help="For a classifier: draw its calibration.", show_default=False)
-    ] = "",
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the translations or captions.", show_default=False)
-    ] = None,
+    picture: Annotated[str, option("FILE", "For a classifier: draw its calibration.")] = "",
+    out: Annotated[Path | None, option("FILE", "Also write the translations or captions.")] = None,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -179,15 +149,11 @@ def evaluate(
 
 def compare(
     ctx: typer.Context,
-    first: Annotated[str, typer.Argument(metavar="RUN", help="A run folder.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="RUN", help="Another one.", show_default=False)],
+    first: Annotated[str, argument("RUN", "A run folder.")],
+    second: Annotated[str, argument("RUN", "Another one.")],
     data: Annotated[
         str,
-        typer.Option(
-            metavar="FILE",
-            help="Examples for both, as for `regard evaluate`; else the first run's own test or validation set.",
-            show_default=False,
-        ),
+        option("FILE", "Examples for both, as for `regard evaluate`; else the first run's own test or validation set."),
     ] = "",
     labels: Labels = "",
     source: Source = "",
@@ -195,7 +161,7 @@ def compare(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     tokenize: Tokenize = "auto",
-    samples: Annotated[int, typer.Option(metavar="N", min=100, help="Bootstrap resamples.")] = 1000,
+    samples: Annotated[int, option("N", "Bootstrap resamples.", default=True, min=100)] = 1000,
     json: Json = False,
     device: Device = "auto",
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Json, show
+from regard.cli.common import Json, argument, option, show
 from regard.errors import CheckpointError
 from regard.ticks import Console
 
@@ -15,11 +15,9 @@ FORMATS = ("hf",)
 
 def export(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="A run or model folder, or a name.", show_default=False)
-    ],
-    to: Annotated[str, typer.Option(metavar="FORMAT", help="hf: a Hugging Face folder.")] = "hf",
-    out: Annotated[str, typer.Option(metavar="FOLDER", help="Where to.", show_default="MODEL-hf")] = "",
+    model: Annotated[str, argument("MODEL", "A run or model folder, or a name.")],
+    to: Annotated[str, option("FORMAT", "hf: a Hugging Face folder.", default=True)] = "hf",
+    out: Annotated[str, option("FOLDER", "Where to.", default="MODEL-hf")] = "",
     json: Json = False,
 ) -> None:
     """Copy the model out of a run, for other programs.

@@ -6,23 +6,20 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Device, Encoder, Json, open_for, show, show_line
+from regard.cli.common import Device, Encoder, Json, argument, flag, open_for, option, show, show_line
 from regard.errors import ConfigError, DataError
 from regard.output import check_output, open_output
 from regard.ticks import Console
 from regard.words import table
 
-Batch = Annotated[int, typer.Option(metavar="N", min=1, help="Texts read together; changes speed alone.")]
-Int8 = Annotated[
-    bool,
-    typer.Option("--int8", help="Weights in 8 bits, on a CPU: about 1.6 times as fast; minilm's vectors keep a cosine "
-                 "of 0.9992 to the exact ones, 0.997 at worst."),
-]  # fmt: skip
-Column = Annotated[
-    str,
-    typer.Option("--text", metavar="COLUMN", help="Of a table: the column of the texts, by name or number.",
-                 show_default="text, review, … or the first"),
-]  # fmt: skip
+Batch = Annotated[int, option("N", "Texts read together; changes speed alone.", default=True, min=1)]
+INT8 = (
+    "Weights in 8 bits, on a CPU: about 1.6 times as fast; minilm's vectors keep a cosine of 0.9992 to the exact ones, "
+    "0.997 at worst."
+)
+Int8 = Annotated[bool, flag("--int8", INT8)]
+COLUMN = "Of a table: the column of the texts, by name or number."
+Column = Annotated[str, option("COLUMN", COLUMN, "--text", default="text, review, … or the first")]
 
 
 def embed(
@@ -30,20 +27,12 @@ def embed(
     model: Encoder,
     file: Annotated[
         Path,
-        typer.Argument(
-            metavar="FILE",
-            help="Texts, one a line, or a table (CSV, TSV, JSONL, Parquet, Arrow); .gz and .zst too.",
-            show_default=False,
-        ),
+        argument("FILE", "Texts, one a line, or a table (CSV, TSV, JSONL, Parquet, Arrow); .gz and .zst too."),
     ],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the vectors here, as NumPy's .npy.", show_default=False)
-    ] = None,
-    pooling: Annotated[
-        str | None, typer.Option(metavar="NAME", help="mean, cls or max.", show_default="as the folder says, or mean")
-    ] = None,
+    out: Annotated[Path | None, option("FILE", "Write the vectors here, as NumPy's .npy.")] = None,
+    pooling: Annotated[str | None, option("NAME", "mean, cls or max.", default="as the folder says, or mean")] = None,
     layer: Annotated[
-        str, typer.Option(metavar="N", help="0 is the embeddings, -1 the last layer; last4: four side by side.")
+        str, option("N", "0 is the embeddings, -1 the last layer; last4: four side by side.", default=True)
     ] = "-1",
     normalise: Annotated[
         bool | None,
@@ -116,13 +105,13 @@ def texts_of(file: Path, column: str, console: Console) -> list[tuple[int, str]]
 def similar(
     ctx: typer.Context,
     model: Encoder,
-    query: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for.", show_default=False)],
+    query: Annotated[str, argument("TEXT", "What to look for.")],
     in_: Annotated[
         Path,
-        typer.Option("--in", metavar="FILE", help="Where to look: texts, one a line, or a table.", show_default=False),
+        option("FILE", "Where to look: texts, one a line, or a table.", "--in"),
     ],
     text: Column = "",
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 5,
+    top: Annotated[int, option("N", "Rows of the table.", default=True, min=1)] = 5,
     batch: Batch = 32,
     int8: Int8 = False,
     json: Json = False,

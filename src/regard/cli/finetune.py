@@ -6,30 +6,20 @@ from typing import Any
 import typer
 
 from regard.cli import tasks
-from regard.cli.common import pick_device, show
+from regard.cli.common import flag, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import adjusted, data_config, pick_folder, report, spread, train_all
 from regard.cli.language import Model
-from regard.cli.tasks import Declared, TaskGroup, command, data_options, run_option
+from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare
 from regard.errors import ConfigError
 
-LORA: list[Declared] = [
-    (
-        "lora",
-        run_option(
-            "--lora",
-            type=bool,
-            help="Train small matrices beside the frozen ones (Hu et al. 2021), merged when saved.",
-        ),
-        False,
-    ),
-    ("rank", run_option(type=int, metavar="R", min=1, help="With --lora: their rank."), 16),
+MATRICES = "Train small matrices beside the frozen ones (Hu et al. 2021), merged when saved."
+LORA = [
+    declare("lora", bool, False, flag("--lora", MATRICES, **PANEL)),
+    declare("rank", int, 16, option("R", "With --lora: their rank.", default=True, min=1, **PANEL)),
 ]
-PROBE: Declared = (
-    "probe",
-    run_option("--probe", type=bool, help="Freeze the encoder and learn a linear map of its states."),
-    False,
-)
+LINEAR = "Freeze the encoder and learn a linear map of its states."
+PROBE = declare("probe", bool, False, flag("--probe", LINEAR, **PANEL))
 RUN = [tasks.STEPS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
        tasks.DEVICE, tasks.JSON]  # fmt: skip
 HELP = """Fine-tune a language model on your text, dialogues or summaries, or an encoder on your labels.

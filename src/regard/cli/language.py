@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Device, Json, open_for, show, show_line, visible
+from regard.cli.common import SEED, Device, Json, argument, flag, open_for, option, show, show_line, visible
 from regard.cli.translate import read_stdin, typed_lines
 from regard.errors import ConfigError
 from regard.ticks import Console
@@ -16,48 +16,31 @@ from regard.words import table
 if TYPE_CHECKING:
     from regard.predictors import Writer
 
-Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="A run or model folder, a .gguf file, or a name (regard model list).",
-        show_default=False,
-    ),
-]
-Most = Annotated[int, typer.Option("--max-tokens", metavar="N", min=1, help="Write at most that many tokens.")]
+Model = Annotated[str, argument("MODEL", "A run or model folder, a .gguf file, or a name (regard model list).")]
+Most = Annotated[int, option("N", "Write at most that many tokens.", "--max-tokens", default=True, min=1)]
 Temperature = Annotated[
-    float, typer.Option(metavar="X", min=0.0, help="Below 1 is tamer, above 1 wilder; 0 always takes the likeliest.")
+    float, option("X", "Below 1 is tamer, above 1 wilder; 0 always takes the likeliest.", default=True, min=0.0)
 ]
-TopK = Annotated[int, typer.Option(metavar="N", min=0, help="Only the N likeliest tokens; 0: all.")]
+TopK = Annotated[int, option("N", "Only the N likeliest tokens; 0: all.", default=True, min=0)]
 TopP = Annotated[
-    float, typer.Option(metavar="P", min=0.0, max=1.0, help="Only the likeliest tokens that make up P together.")
+    float, option("P", "Only the likeliest tokens that make up P together.", default=True, min=0.0, max=1.0)
 ]
 MinP = Annotated[
-    float, typer.Option(metavar="P", min=0.0, max=1.0, help="Only tokens at least P times as likely as the likeliest.")
+    float, option("P", "Only tokens at least P times as likely as the likeliest.", default=True, min=0.0, max=1.0)
 ]
 Penalty = Annotated[
-    float, typer.Option("--repetition-penalty", metavar="X", min=0.01, help="Above 1 avoids what was said already.")
+    float, option("X", "Above 1 avoids what was said already.", "--repetition-penalty", default=True, min=0.01)
 ]
 Seed = Annotated[int, typer.Option(**SEED, help="The same seed writes the same.")]
-Stop = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TEXT", help=r"End before this text; may be repeated; \n is a line break.", show_default=False
-    ),
-]
-Int8 = Annotated[
-    bool, typer.Option("--int8", help="Weights in 8 bits, on a CPU: about twice as fast, and a little less exact.")
-]
+Stop = Annotated[list[str] | None, option("TEXT", r"End before this text; may be repeated; \n is a line break.")]
+Int8 = Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: about twice as fast, and a little less exact.")]
 
 
 def generate(
     ctx: typer.Context,
     model: Model,
     prompt: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="PROMPT", help="How the text begins; without any, all of stdin is one prompt.", show_default=False
-        ),
+        list[str] | None, argument("PROMPT", "How the text begins; without any, all of stdin is one prompt.")
     ] = None,
     max_tokens: Most = 200,
     temperature: Temperature = 0.8,
@@ -67,14 +50,12 @@ def generate(
     repetition_penalty: Penalty = 1.0,
     stop: Stop = None,
     seed: Seed = 0,
-    n: Annotated[int, typer.Option("--n", metavar="N", min=1, help="Write that many continuations.")] = 1,
+    n: Annotated[int, option("N", "Write that many continuations.", "--n", default=True, min=1)] = 1,
     beam: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Search with N beams for the likeliest text instead; 0: draw.")
+        int, option("N", "Search with N beams for the likeliest text instead; 0: draw.", default=True, min=0)
     ] = 0,
-    logprobs: Annotated[
-        bool, typer.Option("--logprobs", help="With --json: the log-probability of each token.")
-    ] = False,
-    stream: Annotated[bool, typer.Option("--stream", help="Show the text while it is written.")] = False,
+    logprobs: Annotated[bool, flag("--logprobs", "With --json: the log-probability of each token.")] = False,
+    stream: Annotated[bool, flag("--stream", "Show the text while it is written.")] = False,
     int8: Int8 = False,
     json: Json = False,
     device: Device = "auto",
@@ -124,21 +105,16 @@ def generate(
 def next_(
     ctx: typer.Context,
     model: Model,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the next token follows.", show_default=False)],
-    top: Annotated[int, typer.Option(metavar="N", min=1, help="Rows of the table.")] = 10,
+    text: Annotated[str, argument("TEXT", "What the next token follows.")],
+    top: Annotated[int, option("N", "Rows of the table.", default=True, min=1)] = 10,
     temperature: Temperature = 1.0,
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     min_p: MinP = 0.0,
-    word: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="Also the rank of this continuation's first token.", show_default=False),
-    ] = None,
-    surprisal: Annotated[
-        bool, typer.Option("--surprisal", help="Instead: how likely each token of the text itself was.")
-    ] = False,
+    word: Annotated[list[str] | None, option("TEXT", "Also the rank of this continuation's first token.")] = None,
+    surprisal: Annotated[bool, flag("--surprisal", "Instead: how likely each token of the text itself was.")] = False,
     lens: Annotated[
-        bool, typer.Option("--lens", help="Instead: what the head would say after each layer (the logit lens).")
+        bool, flag("--lens", "Instead: what the head would say after each layer (the logit lens).")
     ] = False,
     int8: Int8 = False,
     json: Json = False,
@@ -211,11 +187,8 @@ def next_(
 def chat(
     ctx: typer.Context,
     model: Model,
-    message: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="MESSAGE", help="Ask this and leave; without any, you are asked.", show_default=False),
-    ] = None,
-    system: Annotated[str, typer.Option(metavar="TEXT", help="What the model is told about its role.")] = "",
+    message: Annotated[list[str] | None, argument("MESSAGE", "Ask this and leave; without any, you are asked.")] = None,
+    system: Annotated[str, option("TEXT", "What the model is told about its role.", default=True)] = "",
     max_tokens: Most = 400,
     temperature: Temperature = 0.7,
     top_k: TopK = 0,
@@ -256,10 +229,7 @@ def chat(
 def summarise(
     ctx: typer.Context,
     model: Model,
-    text: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; without any, all of stdin is one.", show_default=False),
-    ] = None,
+    text: Annotated[list[str] | None, argument("TEXT", "Texts; without any, all of stdin is one.")] = None,
     max_tokens: Most = 80,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,

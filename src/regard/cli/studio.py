@@ -6,24 +6,19 @@ from urllib.parse import quote
 
 import typer
 
-from regard.cli.common import Device, Run, pick_device
+from regard.cli.common import Device, Run, argument, flag, option, pick_device
 from regard.errors import ConfigError
 from regard.output import check_output, open_text
 from regard.ticks import Console
 
 
 def studio(
-    runs: Annotated[Path, typer.Option(metavar="DIR", help="The folder of your runs.")] = Path("runs"),
-    model: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="Open this one: a run, a folder or a name (regard model list).", show_default=False
-        ),
-    ] = "",
+    runs: Annotated[Path, option("DIR", "The folder of your runs.", default=True)] = Path("runs"),
+    model: Annotated[str, option("NAME", "Open this one: a run, a folder or a name (regard model list).")] = "",
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, show_default="the first free one from 7347 on")
     ] = 0,
-    open_: Annotated[bool, typer.Option("--open", help="Open the browser too.")] = False,
+    open_: Annotated[bool, flag("--open", "Open the browser too.")] = False,
 ) -> None:
     """Look inside your models, in the browser.
 
@@ -56,12 +51,10 @@ def studio(
 def look(
     ctx: typer.Context,
     run: Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the model reads.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="The file: .html to explore, .png, .svg or .pdf.", show_default=False)
-    ],
-    second: Annotated[str, typer.Option(metavar="TEXT", help="The second text of a pair.")] = "",
-    target: Annotated[str, typer.Option(metavar="TEXT", help="Of a translator: look at this translation.")] = "",
+    text: Annotated[str, argument("TEXT", "What the model reads.")],
+    out: Annotated[Path, option("FILE", "The file: .html to explore, .png, .svg or .pdf.")],
+    second: Annotated[str, option("TEXT", "The second text of a pair.", default=True)] = "",
+    target: Annotated[str, option("TEXT", "Of a translator: look at this translation.", default=True)] = "",
     device: Device = "auto",
 ) -> None:
     """What a model does with a text, as a file for slides and papers.

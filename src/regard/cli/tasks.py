@@ -8,90 +8,56 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from regard.cli.common import SEED, Command, Device, Json
+from regard.cli.common import SEED, Command, Device, Json, flag, option
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.tasks.base import Task
 
+SUITS = "what suits the device"
 Declared = tuple[str, Any, Any]  # a parameter: its name, its annotated type, its default
 
 
-def run_option(*names: str, type: Any = str, **how: Any) -> Any:
-    return Annotated[type, typer.Option(*names, rich_help_panel="Run", **how)]
+PANEL: dict[str, Any] = dict(rich_help_panel="Run")
+
+
+def declare(name: str, type: Any, default: Any, how: Any) -> Declared:
+    return name, Annotated[type, how], default
 
 
 # What every task has. Declared once, for `train` and `finetune`.
 def minutes(usual: str) -> Declared:
-    how = run_option(type=float | None, metavar="M", min=0, help="Train that long.", show_default=usual)
-    return "minutes", how, None
+    return declare("minutes", float | None, None, option("M", "Train that long.", default=usual, min=0, **PANEL))
 
 
-STEPS: Declared = (
-    "steps",
-    run_option(type=int, metavar="N", min=0, help="Train that many steps instead.", show_default=False),
-    0,
+STEPS = declare("steps", int, 0, option("N", "Train that many steps instead.", min=0, **PANEL))
+SEEDS = declare("seeds", int, 1, option("N", "Train that many times, for a spread.", default=True, min=1, **PANEL))
+FIRST_SEED = declare(
+    "seed", int | None, None, typer.Option(**SEED, help="The (first) seed.", show_default="0, or the recipe's", **PANEL)
 )
-SEEDS: Declared = ("seeds", run_option(type=int, metavar="N", min=1, help="Train that many times, for a spread."), 1)
-FIRST_SEED: Declared = (
-    "seed",
-    run_option(type=int | None, **SEED, help="The (first) seed.", show_default="0, or the recipe's"),
-    None,
-)
-SETTINGS: Declared = (
-    "set_",
-    run_option(
-        "--set",
-        type=list[str] | None,
-        metavar="NAME=VALUE",
-        help="Any setting, as name=value; --dry-run lists them.",
-        show_default=False,
-    ),
-    None,
-)
-NAME: Declared = (
-    "name",
-    run_option(
-        "--name",  # some versions of typer would make --NAME of this metavar
-        metavar="NAME",
-        help="Train into runs/NAME, or NAME if it has a slash.",
-        show_default="made from data and model",
-    ),
-    "",
-)
-FORCE: Declared = (
-    "force",
-    run_option("--force", type=bool, help="Replace the run that is there; files that regard did not write stay."),
-    False,
-)
-STUDIO: Declared = ("studio", run_option("--studio", type=bool, help="Watch the curves in the browser."), False)
-DRY_RUN: Declared = (
-    "dry_run",
-    Annotated[bool, typer.Option("--dry-run", help="Show settings, parameters and memory; train and write nothing.")],
-    False,
-)
+ANY = "Any setting, as name=value; --dry-run lists them."
+SETTINGS = declare("set_", list[str] | None, None, option("NAME=VALUE", ANY, "--set", **PANEL))
+INTO = "Train into runs/NAME, or NAME if it has a slash."  # some versions of typer would make --NAME of the metavar
+NAME = declare("name", str, "", option("NAME", INTO, "--name", default="made from data and model", **PANEL))
+REPLACE = "Replace the run that is there; files that regard did not write stay."
+FORCE = declare("force", bool, False, flag("--force", REPLACE, **PANEL))
+STUDIO = declare("studio", bool, False, flag("--studio", "Watch the curves in the browser.", **PANEL))
+PLAN = "Show settings, parameters and memory; train and write nothing."
+DRY_RUN = declare("dry_run", bool, False, flag("--dry-run", PLAN))
 DEVICE: Declared = ("device", Device, "auto")
 JSON: Declared = ("json", Json, False)
 
 
 def data_options(task: "Task") -> list[Declared]:
     """`--data`, and an option for each setting that the task declares one for."""
-    panel: Any = dict(rich_help_panel="Data", show_default=False)
-    declared: list[Declared] = [
-        ("data", Annotated[str, typer.Option(metavar="NAME|FILE", help=task.data_help, **panel)], "")
-    ]
+    declared = [declare("data", str, "", option("NAME|FILE", task.data_help, rich_help_panel="Data"))]
     fields = {field.name: field for field in dataclasses.fields(task.settings)}
     for name in task.options:
         about, default = fields[name].metadata, fields[name].default
         usual = str(default) if default not in ("", ()) else False
-        how = typer.Option(
-            metavar=about["metavar"],
-            help=about["help"],
-            rich_help_panel="Data",
-            show_default=about["shown"] or usual,
-        )
+        how = option(about["metavar"], about["help"], default=about["shown"] or usual, rich_help_panel="Data")
         number = isinstance(default, int)
-        declared.append((name, Annotated[int if number else str, how], 0 if number else ""))
+        declared.append(declare(name, int if number else str, 0 if number else "", how))
     return declared
 
 
@@ -101,33 +67,10 @@ def model_options(task: "Task") -> list[Declared]:
 
     sizes = dict.fromkeys(size for arch in task.archs.values() for size in SIZES[arch.model])
     several = " Several by comma." if len(task.archs) > 1 else ""
+    archs, panel = f"{', '.join(task.archs)}.{several}", "Model"
     return [
-        (
-            "arch",
-            Annotated[
-                str,
-                typer.Option(
-                    metavar="NAME",
-                    help=f"{', '.join(task.archs)}.{several}",
-                    rich_help_panel="Model",
-                    show_default=task.arch,
-                ),
-            ],
-            "",
-        ),
-        (
-            "size",
-            Annotated[
-                str,
-                typer.Option(
-                    metavar="NAME",
-                    help=f"{', '.join(sizes)}.",
-                    rich_help_panel="Model",
-                    show_default="what suits the device",
-                ),
-            ],
-            "",
-        ),
+        declare("arch", str, "", option("NAME", archs, default=task.arch, rich_help_panel=panel)),
+        declare("size", str, "", option("NAME", f"{', '.join(sizes)}.", default=SUITS, rich_help_panel=panel)),
     ]
 
 

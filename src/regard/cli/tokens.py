@@ -3,9 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from regard.cli.common import Json, Run, show, visible
+from regard.cli.common import Json, Run, argument, flag, show, visible
 from regard.errors import ConfigError
 from regard.words import table
 
@@ -18,10 +16,9 @@ PLAIN = re.compile(r"(?<=[.!?…])\s+")  # where a sentence ends
 
 def tokens(
     run: Run,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Some text.", show_default=False)],
+    text: Annotated[str, argument("TEXT", "Some text.")],
     sentences: Annotated[
-        bool,
-        typer.Option("--sentences", help="Of a BERT: two sentences, as lectures number them and as the model does."),
+        bool, flag("--sentences", "Of a BERT: two sentences, as lectures number them and as the model does.")
     ] = False,
     json: Json = False,
 ) -> None:

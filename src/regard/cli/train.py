@@ -1,16 +1,16 @@
 """`regard train`: one run, or several architectures and seeds side by side."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from regard.cli import tasks
-from regard.cli.common import pick_device, show
+from regard.cli.common import argument, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import adjusted, data_config, pick_folder, report, resume_folder, spread, train_all
 from regard.cli.studio import live
-from regard.cli.tasks import Declared, TaskGroup, command, data_options, model_options, needs
+from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs
 from regard.errors import ConfigError
 from regard.ticks import Console
 
@@ -19,16 +19,8 @@ if TYPE_CHECKING:
 
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
        tasks.DRY_RUN, tasks.DEVICE, tasks.JSON]  # fmt: skip
-RECIPE: Declared = (
-    "recipe",
-    Annotated[str, typer.Argument(metavar="RECIPE.py", help="A Python file with recipe() -> Run.", show_default=False)],
-    ...,
-)
-RESUME: Declared = (
-    "resume",
-    Annotated[str, typer.Option(metavar="RUN", help="Continue an interrupted run folder.", show_default=False)],
-    "",
-)
+RECIPE = declare("recipe", str, ..., argument("RECIPE.py", "A Python file with recipe() -> Run."))
+RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder."))
 HELP = """Train a model on your data.
 
 The run folder is the finished model: `regard translate`, `regard.load` and transformers open it as it is.

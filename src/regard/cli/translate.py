@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Beam, Device, Json, Run, names_file, open_for, show_line
+from regard.cli.common import SEED, Beam, Device, Json, Run, argument, flag, names_file, open_for, option, show_line
 from regard.cli.evaluate import LengthPenalty
 from regard.errors import ConfigError, DataError
 from regard.ticks import Console
@@ -22,35 +22,26 @@ def translate(
     ctx: typer.Context,
     run: Run,
     text: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="TEXT", help="Sentences; without any, lines are read from stdin or asked for.", show_default=False
-        ),
+        list[str] | None, argument("TEXT", "Sentences; without any, lines are read from stdin or asked for.")
     ] = None,
     beam: Beam = 5,
-    n_best: Annotated[int, typer.Option(metavar="N", min=1, help="Show that many translations with their scores.")] = 1,
-    scores: Annotated[bool, typer.Option("--scores", help="Show the score the search ranks by.")] = False,
+    n_best: Annotated[int, option("N", "Show that many translations with their scores.", default=True, min=1)] = 1,
+    scores: Annotated[bool, flag("--scores", "Show the score the search ranks by.")] = False,
     length_penalty: LengthPenalty = 0.6,
-    prefix: Annotated[str, typer.Option(metavar="TEXT", help="Make the translation begin with these words.")] = "",
-    sample: Annotated[bool, typer.Option("--sample", help="Sample a translation instead of searching.")] = False,
-    temperature: Annotated[float, typer.Option(metavar="X", min=0.01, help="With --sample: below 1 is tamer.")] = 1.0,
+    prefix: Annotated[str, option("TEXT", "Make the translation begin with these words.", default=True)] = "",
+    sample: Annotated[bool, flag("--sample", "Sample a translation instead of searching.")] = False,
+    temperature: Annotated[float, option("X", "With --sample: below 1 is tamer.", default=True, min=0.01)] = 1.0,
     seed: Annotated[int, typer.Option(**SEED, help="With --sample: the same seed gives the same.")] = 0,
-    alignment: Annotated[
-        bool, typer.Option("--alignment", help="Show which source words were looked at, in per cent.")
-    ] = False,
-    picture: Annotated[str, typer.Option(metavar="FILE", help="Draw the alignment to this .png, .svg or .pdf.")] = "",
-    given: Annotated[
-        str, typer.Option(metavar="TEXT", help="Do not translate: score and align this translation.")
-    ] = "",
+    alignment: Annotated[bool, flag("--alignment", "Show which source words were looked at, in per cent.")] = False,
+    picture: Annotated[str, option("FILE", "Draw the alignment to this .png, .svg or .pdf.", default=True)] = "",
+    given: Annotated[str, option("TEXT", "Do not translate: score and align this translation.", default=True)] = "",
     layer: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Decoder layer of the alignment, from 1; 0 is the sharpest.")
+        int, option("N", "Decoder layer of the alignment, from 1; 0 is the sharpest.", default=True, min=0)
     ] = 0,
     head: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Attention head of the alignment, from 1; 0 is their mean.")
+        int, option("N", "Attention head of the alignment, from 1; 0 is their mean.", default=True, min=0)
     ] = 0,
-    heads: Annotated[
-        bool, typer.Option("--heads", help="Every layer and head, in the --picture or the --json.")
-    ] = False,
+    heads: Annotated[bool, flag("--heads", "Every layer and head, in the --picture or the --json.")] = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
