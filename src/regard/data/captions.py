@@ -105,7 +105,7 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
     for name, text in zip(rows.names(image), rows.text(caption), strict=True):
         if text := clean(text.lower() if config.lower else text):
             told[name].append(text)
-    if not images.exists():
+    if not images.is_dir() and not images.is_file():
         raise DataError(f"no folder or tar file {images}; say where the images are: --images FOLDER")
     names = list(told)
     pixels, kept, skipped = decoded(names, files_of(names, images), config.size, 3, say, opened(images))

@@ -12,11 +12,16 @@ RISES = 2  # evaluations after the best one before we say so: one may be noise
 RISEN = 1.02  # how far above the best validation loss the last one is
 
 
+Point = tuple[int, float, float]  # of an evaluation: its step, the mean training loss since the one before, its loss
+
+
 @dataclass
 class Curve:
-    """By evaluation: its step, the mean training loss since the one before, and the validation loss."""
+    """The best evaluation, the last one, and how many came after the best."""
 
-    points: list[tuple[int, float, float]] = field(default_factory=list)
+    best: Point | None = None
+    last: Point | None = None
+    since_best: int = 0
     losses: list[float] = field(default_factory=list)  # of training, since the last evaluation
 
     def add(self, event: Mapping[str, Any]) -> None:
@@ -25,17 +30,18 @@ class Curve:
         if isinstance(loss := event.get("loss"), float) and math.isfinite(loss):
             self.losses.append(loss)
         if isinstance(valid := event.get("held_out_loss"), float) and math.isfinite(valid) and self.losses:
-            self.points.append((event["step"], mean(self.losses), valid))
+            self.last, self.since_best = (event["step"], mean(self.losses), valid), self.since_best + 1
             self.losses = []
+            if self.best is None or valid < self.best[2]:
+                self.best, self.since_best = self.last, 0
 
 
 def overfitting(curve: Curve, run: Run) -> str:
     """What to say when the validation loss rises while the training loss falls; "" for a run that does not overfit."""
-    if not curve.points:
+    if curve.best is None or curve.last is None:
         return ""
-    best = min(range(len(curve.points)), key=lambda i: curve.points[i][2])
-    (step, trained, low), (_, training, high) = curve.points[best], curve.points[-1]
-    if len(curve.points) - 1 - best < RISES or high < RISEN * abs(low) or training >= trained:
+    (step, trained, low), (_, training, high) = curve.best, curve.last
+    if curve.since_best < RISES or high < RISEN * abs(low) or training >= trained:
         return ""
     dropout = getattr(run.model, "dropout", None)
     more = "" if dropout is None else f", or --set model.dropout={min(0.5, dropout + 0.1):g}"

@@ -72,3 +72,10 @@ def test_a_link_in_an_archive_is_no_image(tmp_path):
         for name in ("soft.png", "hard.png", "secret.png"):
             with pytest.raises(DataError, match="no such file"):
                 find(name)
+
+
+def test_a_device_is_not_an_archive_of_images(tmp_path):
+    """Reading one may never end."""
+    config = table(tmp_path, [["a dog"], ["a cat"]], images="/dev/full")
+    with pytest.raises(DataError, match="no folder or tar file /dev/full"):
+        load_captions(config)
