@@ -18,12 +18,12 @@ def studio(
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, show_default="the first free one from 7347 on")
     ] = 0,
-    open_: Annotated[bool, flag("--open", "Open the browser too.")] = False,
+    open_: Annotated[bool, flag("--open", "Also open the browser.")] = False,
 ) -> None:
     """Look inside your models, in the browser.
 
-    Lists every run and every fetched model, newest first. It answers on this machine only, and loads nothing from
-    elsewhere. Ctrl-C ends it.
+    Lists every run and every fetched model, newest first. It serves this machine only and loads nothing from
+    elsewhere. Ctrl-C stops it.
 
     \b
     Examples:
@@ -34,7 +34,7 @@ def studio(
     from regard.serve.run import serve
     from regard.serve.studio import Studio, shelf
 
-    known, id = shelf(runs, model)
+    models, id = shelf(runs, model)
     make_page()
 
     def started(address: str) -> None:
@@ -45,7 +45,7 @@ def studio(
 
             webbrowser.open(address)
 
-    serve(Studio(known), port, started)
+    serve(Studio(models), port, started)
 
 
 def look(
@@ -98,7 +98,7 @@ def look(
 
 
 def live(runs: Path, flags: Console) -> None:
-    """The studio beside a training run, for as long as that takes."""
+    """The studio, served while a run trains."""
     from regard.serve.built import make_page
     from regard.serve.run import beside
     from regard.serve.studio import Studio, shelf

@@ -67,10 +67,11 @@ class Alignment:
         fig = picture.figure(max(3.0, 1.6 + 0.5 * columns), max(2.5, 1.2 + 0.4 * rows))
         axes = fig.add_subplot()
         image = axes.imshow(self.weights, cmap="cividis", vmin=0.0, aspect="auto")
-        axes.set_xticks(range(columns), _plain(self.source), rotation=45, ha="left", rotation_mode="anchor")
-        axes.set_yticks(range(rows), _plain(self.target))
+        source, target = ([picture.plain(word) for word in words] for words in (self.source, self.target))
+        axes.set_xticks(range(columns), source, rotation=45, ha="left", rotation_mode="anchor")
+        axes.set_yticks(range(rows), target)
         axes.xaxis.tick_top()
-        axes.set_xlabel("source" if not title else f"source · {_plain([title])[0]}")
+        axes.set_xlabel("source" if not title else f"source · {picture.plain(title)}")
         axes.set_ylabel("translation")
         fig.colorbar(image, ax=axes, label="attention", shrink=0.8)
         return picture.save(fig, path)
@@ -105,8 +106,8 @@ def align_pieces(weights: np.ndarray, source: Sequence[int], target: Sequence[in
 def choose(weights: np.ndarray, layer: int = 0, head: int = 0) -> np.ndarray:
     """T S out of L H T S. Layers and heads count from 1; head 0 is the mean of all heads, layer 0 the sharpest layer.
 
-    Sharpest: the least entropy of its heads' mean over the source's words, its end left out, where a layer that looks
-    at nothing rests. Which layer aligns differs from model to model, and a layer that aligns has made up its mind.
+    Sharpest: the least entropy of its heads' mean over the source's words, without its end, where a layer that
+    attends to nothing rests. Which layer aligns differs from model to model; a layer that aligns is certain.
     """
     layers, heads = weights.shape[:2]
     if not 0 <= layer <= layers:
@@ -118,7 +119,7 @@ def choose(weights: np.ndarray, layer: int = 0, head: int = 0) -> np.ndarray:
 
 
 def entropy(weights: np.ndarray) -> float:
-    """Mean over rows of -Σ p log p, each row brought to a sum of one: 0 where each looks at one place only."""
+    """Mean over rows of -Σ p log p, each row normalised: 0 where each attends to one place only."""
     p = np.maximum(weights, 1e-9) / np.maximum(weights, 1e-9).sum(-1, keepdims=True)
     return float(-(p * np.log(p)).sum(-1).mean())
 
@@ -128,13 +129,8 @@ def draw_heads(weights: np.ndarray, source: Sequence[str], target: Sequence[str]
     layers, heads, rows, columns = weights.shape
     fig = picture.figure(1.0 + heads * max(1.6, 0.22 * columns), 0.8 + layers * max(1.4, 0.2 * rows))
     grid = fig.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
-    for i in range(layers):
-        for j in range(heads):
-            axes = grid[i][j]
-            axes.imshow(weights[i, j], cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
-            axes.set_title(f"layer {i + 1}, head {j + 1}", fontsize=8)
-            axes.set_xticks(range(columns), _plain(source), rotation=90, fontsize=6)
-            axes.set_yticks(range(rows), _plain(target), fontsize=6)
+    for (i, j), axes in np.ndenumerate(grid):
+        picture.heatmap(axes, weights[i, j], target, source, f"layer {i + 1}, head {j + 1}", 1.0)
     return picture.save(fig, path)
 
 
@@ -156,7 +152,3 @@ def _starts(sizes: Sequence[int]) -> np.ndarray:
 
 def _cut(word: str, width: int) -> str:
     return word if len(word) <= width else word[: width - 1] + "…"
-
-
-def _plain(words: Sequence[str]) -> list[str]:
-    return [w.replace("$", r"\$") for w in words]  # matplotlib reads $…$ as a formula

@@ -1,6 +1,7 @@
 """The one door to matplotlib: a figure made here, saved whole or not at all."""
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from regard.output import check_output, open_output
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 DASHES = ("-", "--", "-.", ":")
 KINDS = (".png", ".svg", ".pdf")
+SHOWN = 48  # names along an axis; more cannot be read
 
 
 def check_picture(path: str | Path) -> Path:
@@ -30,6 +32,24 @@ def figure(width: float, height: float) -> Any:
     except ImportError:
         raise MissingExtra("a picture", "plot") from None
     return Figure(figsize=(width, height), layout="constrained")
+
+
+def plain(text: str) -> str:
+    return text.replace("$", r"\$")  # matplotlib reads $…$ as a formula
+
+
+def ticks(setter: Any, names: Sequence[str], **style: Any) -> None:
+    """Names along an axis; of many, only every few."""
+    step = -(-len(names) // SHOWN) or 1
+    setter(range(0, len(names), step), [plain(name) for name in names[::step]], fontsize=6, **style)
+
+
+def heatmap(axes: Any, weights: Any, rows: Sequence[str], columns: Sequence[str], title: str, most: float) -> None:
+    """The attention weights of one head, T S, with the tokens along both sides."""
+    axes.imshow(weights, cmap="cividis", vmin=0.0, vmax=most, aspect="auto")
+    axes.set_title(title, fontsize=8)
+    ticks(axes.set_yticks, rows)
+    ticks(axes.set_xticks, columns, rotation=90)
 
 
 def save(fig: Any, path: str | Path) -> Path:

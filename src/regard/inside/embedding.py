@@ -1,4 +1,4 @@
-"""What a model makes of ids before its first layer: the vector of the token, that of its place, and their sum."""
+"""The input of a model's first layer: the vectors of the tokens and of their positions, and their sum."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,8 +7,6 @@ import torch
 from torch import Tensor
 
 from regard.models.bert import Bert
-from regard.models.gpt import GPT
-from regard.models.llama import Llama
 from regard.models.transformer import Transformer
 from regard.nn.positions import Interleaved, Learned, Sinusoidal
 
@@ -31,20 +29,17 @@ class Embedded:
         """At most `ROWS` of the T, for `pack`."""
         start = min(max(start, 0), len(self.token) - 1)
         rows = slice(start, max(start + 1, min(stop, start + ROWS)))
-        named = {"token": self.token, "position": self.position, "input": self.input}
-        named |= {"sentence": self.sentence, "normed": self.normed}
+        names = ("token", "position", "input", "sentence", "normed")
         about = {"scheme": self.scheme, "layout": self.layout, "rows_from": start, "rows": len(self.token)}
-        tensors = {name: t[rows].float() for name, t in named.items() if t is not None}
+        tensors = {name: t[rows].float() for name in names if (t := getattr(self, name)) is not None}
         return {**about, "width": self.token.size(1)}, tensors
 
 
 def scheme(model: Any, side: str = "text") -> tuple[str, str, Any]:
-    """How a model knows places: a name, the order of a table's columns, and the table's module where there is one."""
+    """How a model encodes positions: a name, the order of a table's columns, and the table's module if there is one."""
     place = getattr(model, "encoder_place" if side == "source" else "decoder_place", getattr(model, "place", None))
-    if isinstance(place, Interleaved):
-        return "sinusoidal", "interleaved", place
-    if isinstance(place, Sinusoidal):
-        return "sinusoidal", "halves", place
+    if isinstance(place, Sinusoidal | Interleaved):
+        return "sinusoidal", "interleaved" if isinstance(place, Interleaved) else "halves", place
     if isinstance(place, Learned):
         return "learned", "", place
     if getattr(model, "rotary", None) is not None:
@@ -62,9 +57,7 @@ def embedded(model: Any, ids: Tensor, side: str = "text", sentences: Tensor | No
     position = None if place is None else place(torch.arange(len(ids), device=ids.device))
     total = token if position is None else token + position
     if isinstance(model, Bert):
-        number = torch.zeros_like(ids) if sentences is None else sentences
-        sentence = model.sentence(number)
+        sentence = model.sentence(torch.zeros_like(ids) if sentences is None else sentences)
         total = total + sentence
         return Embedded(token, total, name, position, sentence, model.norm(total), layout)
-    assert position is None or isinstance(model, GPT | Llama | Transformer)
     return Embedded(token, total, name, position, layout=layout)

@@ -9,7 +9,6 @@ from regard.inside.attention import Attention, Overview, stages
 from regard.inside.looked import Looked
 from regard.inside.recurrent import unrolled
 
-SHOWN = 48  # tokens along an axis; more cannot be read
 BARS = 10
 ACROSS = 4  # heads in a row
 
@@ -30,7 +29,7 @@ def draw(looked: Looked, path: str | Path, title: str = "") -> Path:
         states(parts[0], looked)
     if bars:
         axes = parts[-1].subplots()
-        names, values = [plain(name) for name, _ in bars], [value for _, value in bars]
+        names, values = [picture.plain(name) for name, _ in bars], [value for _, value in bars]
         axes.barh(range(len(bars)), values, color=picture.COLOURS[0])
         axes.set_yticks(range(len(bars)), names)
         axes.invert_yaxis()
@@ -39,13 +38,13 @@ def draw(looked: Looked, path: str | Path, title: str = "") -> Path:
         for place, value in enumerate(values):
             axes.text(min(value + 0.01, 0.94), place, f"{value:.1%}", va="center", fontsize=8)
     if title:
-        fig.suptitle(plain(title), fontsize=10)
+        fig.suptitle(picture.plain(title), fontsize=10)
     return picture.save(fig, path)
 
 
 def heads(part: Any, looked: Looked, attention: Attention, overview: Overview, rows: int, across: int) -> None:
     layer, _ = overview.sharpest
-    ticks = [[chip["shown"] for chip in looked.streams[side]] for side in (attention.rows, attention.columns)]
+    names = [[chip["shown"] for chip in looked.streams[side]] for side in (attention.rows, attention.columns)]
     grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
     weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in range(attention.heads)]
     most = max(float(table.max()) for table in weights)
@@ -53,14 +52,9 @@ def heads(part: Any, looked: Looked, attention: Attention, overview: Overview, r
         if head >= attention.heads:
             axes.set_axis_off()
             continue
-        axes.imshow(weights[head], cmap="cividis", vmin=0, vmax=most, aspect="auto")
-        axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
-        for names, side in zip(ticks, (axes.set_yticks, axes.set_xticks), strict=True):
-            step = math.ceil(len(names) / SHOWN)
-            turned = {"rotation": 90} if side == axes.set_xticks else {}
-            side(range(0, len(names), step), [plain(n) for n in names[::step]], fontsize=6, **turned)
+        picture.heatmap(axes, weights[head], names[0], names[1], f"layer {layer + 1}, head {head + 1}", most)
     part.colorbar(grid[0, 0].images[0], ax=grid, label="weight", shrink=0.8)
-    part.supxlabel(f"{attention.kind} attention: a row looks at its columns", fontsize=8)
+    part.supxlabel(f"{attention.kind} attention: a row attends to its columns", fontsize=8)
 
 
 def states(part: Any, looked: Looked) -> None:
@@ -68,8 +62,7 @@ def states(part: Any, looked: Looked) -> None:
     axes = part.subplots()
     image = axes.imshow(tensors["states"][-1].float().T.cpu().numpy(), cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
     names = [chip["shown"] for chip in looked.streams[header["stream"]]][: header["rows"]]
-    step = math.ceil(len(names) / SHOWN)
-    axes.set_xticks(range(0, len(names), step), [plain(n) for n in names[::step]], rotation=90, fontsize=6)
+    picture.ticks(axes.set_xticks, names, rotation=90)
     axes.set_ylabel(f"units of the last {header['cell']} layer")
     part.colorbar(image, ax=axes, label="state")
 
@@ -82,14 +75,10 @@ def answers(looked: Looked) -> list[tuple[str, float]]:
     if "classes" in results:
         return [(one["label"], one["p"]) for one in results["classes"]]
     if "tags" in results:
-        return [(f"{tag['word']}  {tag['label']}", tag["p"]) for tag in results["tags"]][:SHOWN]
+        return [(f"{tag['word']}  {tag['label']}", tag["p"]) for tag in results["tags"]][: picture.SHOWN]
     if results.get("fill"):
         return [(word["text"], word["p"]) for word in results["fill"][0]["words"][:BARS]]
     if "translation" in results:
         pieces = results["translation"]["hypotheses"][0]["tokens"]
-        return [(piece["text"].replace(" ", "␣"), math.exp(piece["logp"])) for piece in pieces][:SHOWN]
+        return [(piece["text"].replace(" ", "␣"), math.exp(piece["logp"])) for piece in pieces][: picture.SHOWN]
     return []
-
-
-def plain(text: str) -> str:
-    return text.replace("$", r"\$")  # matplotlib reads $…$ as a formula

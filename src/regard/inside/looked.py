@@ -1,7 +1,7 @@
 """What is kept of one text's pass through one model, and how."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,12 +71,10 @@ def interruptible(model: nn.Module, check: Check) -> Iterator[None]:
     """`check` before every layer, and before every step of a decoder's cell."""
     lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
     parts = [part for parent in lists for part in parent] + [p for n, p in model.named_children() if n == "cell"]
-    hooks = [part.register_forward_pre_hook(lambda *_: check()) for part in parts]
-    try:
+    with ExitStack() as hooks:
+        for part in parts:
+            hooks.enter_context(part.register_forward_pre_hook(lambda *_: check()))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @contextmanager

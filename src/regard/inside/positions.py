@@ -1,7 +1,7 @@
 """How a model knows the position of a token, and what happens to a text whose words change places."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -18,12 +18,12 @@ from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.transformer import Transformer
 from regard.nn.positions import Interleaved, Sinusoidal, waves
 
-MOST = 256  # places
+MOST = 256  # positions
 BEST = 5  # answers that are compared
 
 
 def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The first `n` places as the model has them, for `pack`, and the cosine of every two of them."""
+    """The first `n` positions as the model has them, for `pack`, and the cosine of every pair."""
     name, layout, place = scheme(model, "source" if isinstance(model, EncoderDecoder) else "text")
     n = max(1, min(n, MOST, getattr(model.config, "max_length", 0) or getattr(model.config, "context", 0) or MOST))
     tensors: dict[str, Tensor] = {}
@@ -37,7 +37,7 @@ def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
                 tensors |= {"halves": Sinusoidal.layout(sines, cosines).float()}
         elif name == "rotary":
             half = model.rotary.cosines.size(1) // 2
-            rate = torch.atan2(model.rotary.sines[1, half:], model.rotary.cosines[1, :half])  # of one place: under 1
+            rate = torch.atan2(model.rotary.sines[1, half:], model.rotary.cosines[1, :half])  # per position: under 1
             tensors["angles"] = torch.arange(n, device=rate.device)[:, None] * rate
             rows = torch.cat((model.rotary.cosines[:n, :half], model.rotary.sines[:n, half:]), -1)
         elif name == "alibi":
@@ -50,15 +50,16 @@ def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 def finding(name: str, tensors: dict[str, Tensor]) -> str:
     if name == "none":
-        return "This model adds nothing for a token's place: what it knows of order comes from its mask or recurrence."
+        return "This model adds nothing for a position: what it knows of order comes from its mask or recurrence."
     if name == "alibi":
         slopes = tensors["slopes"]
         return f"Every step away takes {slopes.min():.3g} to {slopes.max():.3g} off a score, by the head."
     table = tensors["similarity"]
     if len(table) < 2:
-        return f"Places are {name}."
+        return f"Positions are {name}."
     near, far = float(table.diagonal(1).mean()), float(table[0, -1])
-    return f"Places are {name}: neighbours have a cosine of {near:.2f}, the first and number {len(table)} of {far:.2f}."
+    text = f"Positions are {name}: neighbours have a cosine of {near:.2f}, the first and number {len(table)}"
+    return f"{text} of {far:.2f}."
 
 
 @contextmanager
@@ -70,13 +71,11 @@ def without_positions(model: Any) -> Iterator[None]:
         "alibi": lambda _, inputs, __: inputs[0],
     }
     ways |= {"encoder_place": ways["place"], "decoder_place": ways["place"]}
-    parts = [(getattr(model, name, None), way) for name, way in ways.items()]
-    hooks = [part.register_forward_hook(way) for part, way in parts if isinstance(part, torch.nn.Module)]
-    try:
+    with ExitStack() as hooks:
+        for name, way in ways.items():
+            if isinstance(part := getattr(model, name, None), torch.nn.Module):
+                hooks.enter_context(part.register_forward_hook(way))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 @torch.inference_mode()
@@ -143,12 +142,10 @@ def answers(predictor: Any, text: Reading, states: Tensor, check: Check) -> list
 
 def compared(model: Any, kept: float, without: float) -> str:
     if hasattr(model.config, "cell"):
-        return "A recurrent model has no positions to take away: reading one word after the other is its order."
-    text = (
-        f"In another order the least alike state has a cosine of {kept:.2f} to its own; without positions {without:.2f}"
-    )
+        return "A recurrent model has no positions to take away: it reads one word after the other."
+    text = f"Shuffled, the least similar state has a cosine of {kept:.2f} to its own; without positions {without:.2f}"
     if without > 0.9999:
-        return text + ": then the model sees a set of words, and any order is the same to it."
+        return text + ": then the model sees a set of words, in no order."
     if isinstance(model, Transformer):
         return text + "."
-    return text + ", for a model that looks back only still knows how many words came before."
+    return text + ", because a causal model still knows how many words came before."

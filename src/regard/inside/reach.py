@@ -45,11 +45,8 @@ def estimated(model: LanguageModel, ids: Tensor) -> Tensor:
     total = torch.zeros(len(ids), dtype=torch.float64)
     for _ in range(DIRECTIONS):
         rows = x[None].clone().requires_grad_()
-        hook = model.token.register_forward_hook(lambda *_, rows=rows: rows)
-        try:
+        with model.token.register_forward_hook(lambda *_, rows=rows: rows):
             last = model(ids[None])[0, -1]
-        finally:
-            hook.remove()
         signs = (torch.randint(2, last.shape, generator=rng) * 2 - 1).to(last)
         (grad,) = torch.autograd.grad(last, rows, signs)
         total += grad[0].double().norm(dim=-1).square().cpu()

@@ -126,11 +126,8 @@ def model_reach(model: LanguageModel | PlainText, ids: Tensor) -> Tensor:
     """`reach` of a language model's last hidden state; its inputs are the embeddings of the ids, T."""
 
     def last(rows: Tensor) -> Tensor:
-        hook = model.token.register_forward_hook(lambda *_: rows)
-        try:
+        with model.token.register_forward_hook(lambda *_: rows):
             return model(ids.expand(len(rows), -1))[:, -1]
-        finally:
-            hook.remove()
 
     return reach(last, model.token(ids).detach())
 
