@@ -82,6 +82,8 @@ def test_architectures_and_seeds_share_a_table_and_can_resume(toy):
     names = {p.name for p in (toy / "runs/many").iterdir()}
     runs = {f"{arch}-seed{seed}" for arch in ("transformer", "gru") for seed in (5, 6)}
     assert names == runs | {"plan.json", "curves.png", ".regard-manifest.json"}
+    seeds = [json.loads((toy / f"runs/many/gru-seed{seed}/run.json").read_text())["seed"] for seed in (5, 6)]
+    assert seeds == [5, 6]
     assert works("train", "--resume=runs/many").out == said.out, "what is finished is not trained again"
     assert "gru-seed6" in works("info", "runs/many").out
 

@@ -310,3 +310,9 @@ def test_a_disk_that_fails_while_publishing_leaves_a_whole_model(tmp_path, monke
         if len(seen) < call:
             return
     raise AssertionError("it never came through")
+
+
+def test_claim_refuses_a_name_taken_by_a_dangling_link(tmp_path):
+    (tmp_path / "scores.jsonl").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CheckpointError, match="regard did not write this file"):
+        run_folder.claim(tmp_path, ["scores.jsonl"])

@@ -3,6 +3,7 @@
 import io
 import tarfile
 import wave
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
@@ -13,8 +14,10 @@ from regard.data.clips import (
     STEP,
     AudioConfig,
     Clip,
+    ClipData,
     ClipSource,
     Pictures,
+    class_of,
     hold_out,
     list_clips,
     load_clips,
@@ -65,6 +68,43 @@ def test_the_class_is_the_folder_or_the_beginning_of_the_name(folder, tmp_path_f
     with pytest.raises(DataError, match=r"seven.wav: of which class\?"):
         parts(AudioConfig(path=str(flat)))
     assert list_clips(flat / "seven.wav") == [Clip(str(flat / "seven.wav"))]
+
+
+@pytest.mark.parametrize(
+    ("path", "label"),
+    [
+        ("cat/1.wav", "cat"),
+        ("cat/loud/1.wav", "cat"),
+        ("cat/dog_1.wav", "cat"),
+        ("cat_dog_1.wav", "cat"),
+        ("1.wav", ""),
+    ],
+)
+def test_class_of_is_the_top_folder_or_the_first_word(path, label):
+    assert class_of(PurePosixPath(path)) == label
+
+
+def test_archive_of_a_folder_and_loose_clips_keeps_the_folder(folder, tmp_path):
+    path = tmp_path / "mixed.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.add(folder / "low" / "0.wav", "clips/low/0.wav")
+        tar.add(folder / "high" / "0.wav", "high_0.wav")
+    assert {clip.label for clip in list_clips(path)} == {"clips", "high"}
+
+
+@pytest.mark.parametrize("column", ["file", "path", "clip", "audio", "wav", "filename", "file_name"])
+def test_column_of_files_is_found_by_every_usual_name(folder, column):
+    (folder / "table.csv").write_text(f"label,{column}\nhigh,high/0.wav\nlow,low/0.wav\n")
+    clips = list_clips(folder / "table.csv")
+    assert [(clip.label, clip.file) for clip in clips] == [
+        ("high", str(folder / "high/0.wav")), ("low", str(folder / "low/0.wav"))
+    ]  # fmt: skip
+
+
+def test_report_adds_up_the_minutes_of_training():
+    frames = [torch.zeros(4, 3000)] * 4  # 30 seconds each
+    pictures = Pictures(frames, np.array([0, 0, 1, 1]))
+    assert "; 2.0 minutes\n" in ClipData(("a", "b"), pictures, pictures).report()
 
 
 def test_an_archive_is_a_folder(folder, tmp_path):

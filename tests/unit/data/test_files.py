@@ -3,11 +3,12 @@
 import gzip
 import io
 import random
+import tarfile
 
 import pytest
 
 from regard.data import files
-from regard.data.files import open_bytes, read_bounded_lines
+from regard.data.files import open_bytes, read_bounded_lines, read_tar
 from regard.data.pairs import read_lines
 from regard.errors import LimitError
 
@@ -40,3 +41,16 @@ def test_line_larger_than_memory_is_refused_with_its_number(monkeypatch):
         LimitError, match=r"x.txt line 2 is longer than 100 B; split it, or raise it with REGARD_MEMORY"
     ):
         list(read_bounded_lines(io.BytesIO(b"y\n" + b"x" * 100 + b"\n"), "x.txt"))
+
+
+def test_files_of_an_archive_must_fit_in_memory_together(tmp_path, monkeypatch):
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in ("a.wav", "b.wav"):
+            member = tarfile.TarInfo(name)
+            member.size = 60_000
+            tar.addfile(member, io.BytesIO(bytes(60_000)))
+    assert [len(data) for _, data in read_tar(path, lambda name: True)] == [60_000, 60_000]
+    monkeypatch.setenv("REGARD_MEMORY", "100K")
+    with pytest.raises(LimitError, match="unpack it"):
+        list(read_tar(path, lambda name: True))

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -281,3 +282,10 @@ def test_a_set_that_is_not_here_says_where_to_put_it(monkeypatch, tmp_path):
     monkeypatch.setenv("REGARD_DATA", str(tmp_path))
     with pytest.raises(DataError, match="a folder cifar10"):
         load_images(ImagesConfig(name="cifar10"), quiet)
+
+
+@pytest.mark.parametrize("column", ["image", "path", "file", "filename", "file_name", "image_path"])
+def test_column_of_images_is_found_by_every_usual_name(tmp_path, column):
+    (tmp_path / "x.csv").write_text(f"label,{column}\ncat,a.png\ndog,b.png\n")
+    listed = [(str(row[0]), row[1]) for row in map(astuple, images.list_images(tmp_path / "x.csv"))]
+    assert listed == [(str(tmp_path / "a.png"), "cat"), (str(tmp_path / "b.png"), "dog")]

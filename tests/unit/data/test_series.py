@@ -296,3 +296,23 @@ def test_dates_are_days_and_numbers_may_be_missing():
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"no file .*x\.csv"):
         read_table(tmp_path / "x.csv")
+
+
+NAMES = {
+    "id": "id object_id object oid num star series curve name",
+    "time": "time mjd jd hjd bjd date timestamp t",
+    "value": "value flux mag magnitude y",
+    "error": "error err flux_err magerr mag_err value_err sigma uncertainty",
+    "band": "band passband filter channel fid",
+}
+
+
+@pytest.mark.parametrize(("column", "name"), [(c, name) for c, names in NAMES.items() for name in names.split()])
+def test_every_usual_name_of_a_column_is_found(tmp_path, column, name):
+    cells = {"label": "x", "id": "7", "time": "3.5", "value": "2.5", "error": "0.5", "band": "r"}
+    header = ",".join(name if cell == column else cell for cell in cells)
+    rows = [",".join({**cells, "time": time}.values()) for time in ("3.5", "4.5")]
+    curves = read_series(write(tmp_path / "x.csv", "\n".join([header, *rows])), SeriesConfig())
+    assert curves.ids == ["7"] and curves.labels == ["x"] and curves.times.tolist() == [3.5, 4.5]
+    assert curves.values.tolist() == [2.5, 2.5] and curves.errors.tolist() == [0.5, 0.5]
+    assert list(curves.band_names) == ["r"]

@@ -210,3 +210,11 @@ def test_a_run_that_names_no_rule_keeps_the_old_one():
     assert TableConfig(path="x.csv").split_rule == "v2"
     with pytest.raises(ConfigError, match="no rule to split by 'v3'"):
         TableConfig(path="x.csv", split_rule="v3")
+
+
+def test_content_with_two_labels_is_split_in_any_order():
+    digests = [*units(40), *units(20)]
+    labels = [*(f"class {i % 4}" for i in range(40)), *(f"class {(i + 1) % 4}" for i in range(20))]
+    chosen = {unit for unit, aside in zip(digests, held(digests, labels), strict=True) if aside}
+    backwards = held(digests[::-1], labels[::-1])
+    assert {unit for unit, aside in zip(digests[::-1], backwards, strict=True) if aside} == chosen

@@ -68,6 +68,11 @@ def test_calibration_by_hand():
     assert calibration_error(reliability(np.eye(3), np.arange(3))) == 0.0
 
 
+def test_reliability_has_fifteen_bins():
+    (only,) = reliability(np.array([[0.62, 0.38]]), np.array([0]))
+    assert (only.low, only.high) == (9 / 15, 10 / 15)
+
+
 @pytest.mark.parametrize(
     ("tags", "found"),
     [

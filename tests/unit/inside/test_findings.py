@@ -1,13 +1,15 @@
 """What the studio says in words follows from the tensors it names, worked out here once more."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 
 from regard.inside import recurrent
-from regard.inside.findings import of_next
+from regard.inside.attention import Overview
+from regard.inside.findings import add_findings, of_attention, of_next
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.pair import pair
@@ -85,6 +87,14 @@ def test_the_sentence_about_attention_counts_from_one(open_model, name):
             assert kind != "self" or "rests on the first token." not in text
 
 
+@pytest.mark.parametrize(("resting", "reported"), [(0.29, False), (0.31, True), (0.45, True)])
+def test_resting_attention_is_reported_above_30_percent(resting, reported):
+    sharpness, table = torch.tensor([[0.6, 0.9]]), torch.full((1, 2), resting)
+    sentence = of_attention("self", Overview(torch.zeros(1, 2, 1, 1), 1.0, sharpness, table))
+    assert (f"{percent(resting)} of all weight rests on the first token." in sentence) == reported
+    assert "rests" not in of_attention("cross", Overview(torch.zeros(1, 2, 1, 1), 1.0, sharpness, table))
+
+
 # -- answers ------------------------------------------------------------------------------------------------------
 
 
@@ -125,6 +135,17 @@ def test_the_sentence_about_tags_counts_the_marked(open_model):
     text = look(open_model("tagger"), Question(text=TEXT)).finding["tags"]
     assert text.startswith(f"{len(marked)} of {len(words)} words are marked: " if marked else "None of")
     assert all(mark in text for mark in marked[:8]) and (" and more" in text) == (len(marked) > 8)
+
+
+@pytest.mark.parametrize("count", [0, 1, 8, 9])
+def test_tags_finding_lists_the_first_eight(count):
+    tags = [{"word": f"w{i}", "label": "X" if i < count else "O"} for i in range(12)]
+    seen = SimpleNamespace(overviews={}, results={"tags": tags}, finding={})
+    add_findings(seen)
+    listed = ", ".join(f"w{i} (X)" for i in range(min(count, 8)))
+    more = " and more" if count > 8 else ""
+    expected = f"{count} of 12 words are marked: {listed}{more}." if count else "None of 12 words is marked."
+    assert seen.finding["tags"] == expected
 
 
 def test_the_sentences_about_gaps_and_likeness(open_model):

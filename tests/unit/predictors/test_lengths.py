@@ -98,6 +98,13 @@ def test_whisper_goes_by_the_length():
     assert whisper.transcribe([torch.ones(100)], beam=8)[0][0].text == long
 
 
+def test_whisper_transcribes_what_is_louder_than_silence():
+    whisper = Transcriber(Scripted(), Words(), "cpu", {})
+    whisper.pictures = lambda parts: torch.zeros(len(parts), 4, 10)
+    sounds = [torch.full((100,), level) for level in (0.0, 1e-3, -1e-3, 2e-3, -2e-3)]
+    assert [passages[0].text for passages in whisper.transcribe(sounds)] == ["", "", "", long, long]
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [({}, short), ({"length_penalty": 0.6}, short), ({"length_penalty": 1.0}, long), ({"length_penalty": 0.0}, short)],
