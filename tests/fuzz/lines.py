@@ -84,12 +84,12 @@ def settings() -> list[str]:
             else:
                 yield path + field.name
 
-    found = set(walk(Run, ""))
+    names = set(walk(Run, ""))
     data, models = (task.settings for task in TASKS.values()), (config for config, *_ in MODELS.values())
     for path, classes in (("data.", data), ("model.", models)):
         for cls in filter(dataclasses.is_dataclass, classes):
-            found |= set(walk(cls, path))
-    return sorted(found)
+            names |= set(walk(cls, path))
+    return sorted(names)
 
 
 class Lines:
@@ -99,8 +99,8 @@ class Lines:
         self.work, self.seed = work, seed
         self.verbs, self.settings = verbs(), settings()
         self.good = [parse(line, self.verbs) for line in LINES]
-        found = (p for p in sorted((work / "data").rglob("*")) if not p.is_dir() or p.parent == work / "data")
-        self.data = [str(p.relative_to(work)) for p in found]
+        files = (p for p in sorted((work / "data").rglob("*")) if not p.is_dir() or p.parent == work / "data")
+        self.data = [str(p.relative_to(work)) for p in files]
         self.models = [f"runs/{name}" for name in RUNS]
 
     def case(self, number: int) -> Case:

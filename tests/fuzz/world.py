@@ -39,7 +39,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Said:
+class Outcome:
     """What came of it."""
 
     code: int
@@ -77,8 +77,8 @@ class World:
 
     def __enter__(self) -> "World":
         for args in MODELS:
-            said = self._ask(Case(tuple(args)))
-            assert said.code == 0, f"{args}: {said.err}"
+            outcome = self._ask(Case(tuple(args)))
+            assert outcome.code == 0, f"{args}: {outcome.err}"
         shutil.copytree(self.root, self.kept, symlinks=True)
         self.seen = self._look()
         return self
@@ -88,41 +88,41 @@ class World:
         self.process.stdin.close()
         self.process.wait(30)
 
-    def run(self, case: Case) -> tuple[Said, list[str]]:
-        """What was said, and which files changed that should not have."""
+    def run(self, case: Case) -> tuple[Outcome, list[str]]:
+        """What came of it, and which files changed that should not have."""
         for name, data in case.files.items():
             (self.work / name).parent.mkdir(parents=True, exist_ok=True)
             (self.work / name).write_bytes(data)
         before = self.seen | (self._look() if case.files else {})
-        said = self._ask(case)
+        outcome = self._ask(case)
         now = self._look()
         changed = sorted(p for p in before.keys() | now.keys() if before.get(p) != now.get(p))
         wrong = [p for p in changed if not self._allowed(p, case, before)]
         self._put_back(changed + [p for p in before if p not in self.seen])
-        return said, wrong
+        return outcome, wrong
 
-    def _ask(self, case: Case) -> Said:
+    def _ask(self, case: Case) -> Outcome:
         assert self.process.stdin is not None and self.process.stdout is not None
         asked = {"args": case.args, "typed": case.typed.decode("latin-1"), "interrupt": case.interrupt}
         self.process.stdin.write(json.dumps(asked) + "\n")
         self.process.stdin.flush()
-        return Said(**json.loads(self.process.stdout.readline()))
+        return Outcome(**json.loads(self.process.stdout.readline()))
 
     def _look(self, folder: Path | None = None) -> dict[str, tuple]:
         """Every file of the world by its path: its kind, size and time of change; of the home also a hash."""
-        found: dict[str, tuple] = {}
+        files_now: dict[str, tuple] = {}
         for place, folders, names in os.walk(folder or self.root):
             for name in (*folders, *names):
                 path = f"{place}/{name}"
-                known = os.lstat(path)
-                if stat.S_ISDIR(known.st_mode):
-                    found[path] = (known.st_mode,)
+                status = os.lstat(path)
+                if stat.S_ISDIR(status.st_mode):
+                    files_now[path] = (status.st_mode,)
                     continue
-                found[path] = (known.st_mode, known.st_size, known.st_ctime_ns)
-                if path.startswith(str(self.home)) and stat.S_ISREG(known.st_mode):
+                files_now[path] = (status.st_mode, status.st_size, status.st_ctime_ns)
+                if path.startswith(str(self.home)) and stat.S_ISREG(status.st_mode):
                     with open(path, "rb") as file:
-                        found[path] += (hashlib.file_digest(file, "sha256").digest(),)
-        return found
+                        files_now[path] += (hashlib.file_digest(file, "sha256").digest(),)
+        return files_now
 
     def _allowed(self, path: str, case: Case, before: dict[str, tuple]) -> bool:
         """Whether a command line may change this: the cache, new runs, and what it names as its output."""

@@ -23,8 +23,8 @@ LONGEST = 24  # pieces of a translation, its end included
 def folder(tmp_path_factory) -> Path:
     """A model trained so briefly that its beams disagree with one another: the harder case for a comparison."""
     home = tmp_path_factory.mktemp("served")
-    draw = random.Random(1)
-    numbers = [[draw.randrange(6) for _ in range(draw.randint(1, 6))] for _ in range(200)]
+    rng = random.Random(1)
+    numbers = [[rng.randrange(6) for _ in range(rng.randint(1, 6))] for _ in range(200)]
     files = {}
     for side, words in (("source", "one two three four five six"), ("target", "un deux trois quatre cinq six")):
         lines = [" ".join(words.split()[n] for n in line) + " ." for line in numbers]

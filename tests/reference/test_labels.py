@@ -101,26 +101,26 @@ def test_the_training_loss_is_transformers(task, encoder, data):
     lengths = torch.full((len(batch),), batch.ids.size(1)) if batch.lengths is None else batch.lengths
     mask = (torch.arange(batch.ids.size(1)) < lengths[:, None]).long()
     labels = batch.labels.masked_fill(batch.labels < 0, -100)
-    wanted = theirs(input_ids=batch.ids, attention_mask=mask, labels=labels).loss
+    expected = theirs(input_ids=batch.ids, attention_mask=mask, labels=labels).loss
     loss = parts.objective.loss_sum(model, batch) / batch.count
-    close(loss, wanted, atol=1e-5, rtol=1e-5)
+    close(loss, expected, atol=1e-5, rtol=1e-5)
     loss.backward()
-    wanted.backward()
+    expected.backward()
     close(model.classifier.weight.grad, theirs.classifier.weight.grad, atol=1e-5, rtol=1e-4)
 
 
 def test_fine_tuning_begins_with_the_encoder_and_goes_on_with_a_head(encoder, data, tmp_path):
-    said = []
+    messages = []
     run = run_of("classify", encoder, data)
-    parts = assemble(run, say=said.append)
+    parts = assemble(run, say=messages.append)
     start = regard.load(encoder).model
     close(parts.model.layers[0].attention.qkv.weight, start.layers[0].attention.qkv.weight)
     close(parts.model.pooler.weight, start.pooler.weight)
-    assert "randomly initialised: classifier" in said
+    assert "randomly initialised: classifier" in messages
     train_run(run, tmp_path / "first", quiet=True)
-    parts = assemble(run_of("classify", tmp_path / "first", data), say=said.append)
+    parts = assemble(run_of("classify", tmp_path / "first", data), say=messages.append)
     close(parts.model.classifier.weight, regard.load(tmp_path / "first").model.classifier.weight)
-    assert any("all weights come from the model" in line for line in said)
+    assert any("all weights come from the model" in line for line in messages)
 
 
 def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_path):
@@ -150,11 +150,11 @@ def test_a_probe_is_a_linear_map_of_their_states(task, encoder, data, tmp_path):
             states = theirs(**pieces).last_hidden_state[0]
             likely = ((states if task == "tag" else states.mean(0)) @ w.T + b).softmax(-1)
         if task == "tag":
-            found = torch.tensor([word.probability for word in ours.tag(text)])
-            close(found, likely.amax(-1)[1:-1], atol=1e-5, rtol=1e-4)
+            actual = torch.tensor([word.probability for word in ours.tag(text)])
+            close(actual, likely.amax(-1)[1:-1], atol=1e-5, rtol=1e-4)
         else:
-            found = torch.from_numpy(ours.probabilities(texts, seconds))[i].float()
-            close(found, likely, atol=1e-5, rtol=1e-4)
+            actual = torch.from_numpy(ours.probabilities(texts, seconds))[i].float()
+            close(actual, likely, atol=1e-5, rtol=1e-4)
     if task == "tag":
         return
     with pytest.raises(ValueError, match="regard-bert"):  # nobody else reads a mean of states

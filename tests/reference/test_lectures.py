@@ -152,8 +152,8 @@ def test_position_products_depend_on_distance_alone(layout):
     for k in (0, 1, 7, 50):
         along = products.diagonal(k)
         close(along, along[:1].expand_as(along), rtol=0, atol=2e-5)
-        want = sum(math.cos(k / 10000 ** (2 * i / 64)) for i in range(32))  # cos a cos b + sin a sin b = cos(a - b)
-        close(along[0].item(), want, rtol=0, atol=2e-5)
+        expected = sum(math.cos(k / 10000 ** (2 * i / 64)) for i in range(32))  # cos a cos b + sin a sin b = cos(a - b)
+        close(along[0].item(), expected, rtol=0, atol=2e-5)
     assert (products[0, 1:] < products[0, 0]).all()
 
 

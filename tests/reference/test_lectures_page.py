@@ -31,10 +31,10 @@ def _usual_printing():
 def test_the_code_prints_what_the_page_says(page):
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.M | re.S))
     examples = doctest.DocTestParser().get_doctest(code, {}, PAGE.name, str(PAGE), 0)
-    told: list[str] = []
-    result = doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
+    messages: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(examples, out=messages.append)
     assert result.attempted > 40
-    assert not result.failed, "".join(told)
+    assert not result.failed, "".join(messages)
 
 
 def test_the_causal_table_is_the_mask(page):
@@ -73,8 +73,8 @@ def test_the_preset_has_the_papers_settings():
     assert (o.name, o.betas, o.eps, o.weight_decay, run.smoothing) == ("adam", (0.9, 0.98), 1e-9, 0.0, 0.1)
     assert (run.steps, run.schedule.warmup, run.tokens * run.accumulate) == (100_000, 4000, 25_000)
     for step in (1, 3999, 4000, 4001, 100_000):
-        want = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
-        assert lr_at(run.schedule, step, run.steps, m.width, o.lr) == pytest.approx(want)
+        expected = 512**-0.5 * min(step**-0.5, step * 4000**-1.5)
+        assert lr_at(run.schedule, step, run.steps, m.width, o.lr) == pytest.approx(expected)
     with torch.device("meta"):
         count = sum(p.numel() for p in build(m).parameters())
     assert count == pytest.approx(65e6, rel=0.03)

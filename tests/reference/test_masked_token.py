@@ -104,15 +104,15 @@ def test_the_head_meets_the_hidden_words_alone(tmp_path, shake):
 def test_held_out_numbers_worked_out_from_their_logits(tmp_path, shake, packed):
     ours, theirs = make(tmp_path, shake, "pretraining")
     batch = batch_of(True, packed)
-    found = MaskedToken(entropy=4.0).held_out(ours, [batch, *batch.split()])
+    metrics = MaskedToken(entropy=4.0).held_out(ours, [batch, *batch.split()])
     with torch.no_grad():
         out = theirs(**{k: v for k, v in asked(batch).items() if "label" not in k})
     labels, follows = asked(batch)["labels"], asked(batch)["next_sentence_label"]
-    assert found["unigram_entropy"] == 4.0
+    assert metrics["unigram_entropy"] == 4.0
     hidden, real = labels >= 0, follows >= 0
     loss = -out.prediction_logits.log_softmax(-1)[hidden].gather(1, labels[hidden][:, None]).mean()
-    assert found["loss"] == pytest.approx(float(loss), rel=1e-5)
+    assert metrics["loss"] == pytest.approx(float(loss), rel=1e-5)
     right = (out.prediction_logits.argmax(-1)[hidden] == labels[hidden]).double().mean()
-    assert found["masked_accuracy"] == pytest.approx(float(right))
+    assert metrics["masked_accuracy"] == pytest.approx(float(right))
     pairs = (out.seq_relationship_logits.argmax(-1)[real] == follows[real]).double().mean()
-    assert found["next_sentence_accuracy"] == pytest.approx(float(pairs))
+    assert metrics["next_sentence_accuracy"] == pytest.approx(float(pairs))

@@ -28,10 +28,10 @@ def test_padded_batch_equals_torchs_packed_sequences(cell, pooling, shake):
     rows = pack_padded_sequence(model.token(ids).detach(), lengths, batch_first=True, enforce_sorted=False)
     states = pad_packed_sequence(theirs(rows)[0], batch_first=True)[0]
     each = [row[:n] for row, n in zip(states, lengths.tolist(), strict=True)]
-    want = torch.stack([row[-1] if pooling == "last" else row.mean(0) for row in each])
+    expected = torch.stack([row[-1] if pooling == "last" else row.mean(0) for row in each])
     got = model.summary(model(ids, lengths), lengths)
-    close(got, want)
-    for vectors in (got, want):
+    close(got, expected)
+    for vectors in (got, expected):
         vectors.square().sum().backward()
     for i in range(2):
         for name, ours in names.items():

@@ -55,8 +55,8 @@ def test_the_written_out_loop_is_the_fast_one(cell, layers):
     state = model.begin(3, 0)
     close(model.read(ids, state), x)
     close(tuple(part[-1] for part in state.cells), last)
-    wanted = torch.randn_like(x)
-    slow, fast = (torch.autograd.grad(y, list(model.cells.parameters()), wanted) for y in (x, model(ids)))
+    expected = torch.randn_like(x)
+    slow, fast = (torch.autograd.grad(y, list(model.cells.parameters()), expected) for y in (x, model(ids)))
     close(slow, fast)
 
 
@@ -80,8 +80,8 @@ def test_one_step_is_torchs_cell(cell):
         other.bias_hh.zero_()
     x, state = torch.randn(2, 3), tuple(torch.randn(2, 4) for _ in range(2 if cell == "lstm" else 1))
     got = mine(x, state)
-    want = other(x, state if cell == "lstm" else state[0])
-    close(got, want if cell == "lstm" else (want,))
+    expected = other(x, state if cell == "lstm" else state[0])
+    close(got, expected if cell == "lstm" else (expected,))
 
 
 def test_the_forget_gate_starts_open():

@@ -110,10 +110,10 @@ def test_tokens_are_those_worked_out_by_hand():
     spread = math.sqrt((1 + 0 + 1) / 3)  # band g is centred at 2, band r at 5
     point = lambda z, e, g: [z / spread, math.asinh(z / e), 1.0, g, 1.0 - g]  # noqa: E731
     a, b, d = point(-1, 0.5, 1.0), point(0, 0.5, 0.0), point(1, 1.0, 1.0)
-    wanted = [v for pair in zip(a, b, strict=True) for v in pair]
-    close(x[0, 1, :10], torch.tensor(wanted).double(), rtol=1e-4, atol=1e-4)
-    wanted = [v for pair in zip(b, d, strict=True) for v in pair]
-    close(x[0, 2, :10], torch.tensor(wanted).double(), rtol=1e-4, atol=1e-4)
+    expected = [v for pair in zip(a, b, strict=True) for v in pair]
+    close(x[0, 1, :10], torch.tensor(expected).double(), rtol=1e-4, atol=1e-4)
+    expected = [v for pair in zip(b, d, strict=True) for v in pair]
+    close(x[0, 2, :10], torch.tensor(expected).double(), rtol=1e-4, atol=1e-4)
     whole = [math.asinh(3), math.log(spread), math.asinh(-1), math.asinh(2)]
     whole += [math.log(1 / spread), math.log(1e-3)]
     close(x[0, 0, :6], torch.tensor(whole).double(), rtol=1e-2, atol=1e-2)
@@ -123,19 +123,19 @@ def test_a_peak_is_the_mean_time_of_what_rises_half_as_high():
     """In errors: the second and third point stand 4 and 3 above the mean of 2, the last a little, the others below."""
     c = SeriesTransformerConfig(width=8, heads=2, tick=1.0, span=8.0, origin="peak")
     tokens = build(c).double().tokens
-    told = []
-    tokens.time.forward = lambda x, times: told.append(times) or x
+    messages = []
+    tokens.time.forward = lambda x, times: messages.append(times) or x
     values, errors = torch.tensor([[1.0, 6.0, 3.5, -3.0, 2.5]]).double(), torch.tensor([[1.0, 1, 0.5, 1, 9]]).double()
     tokens(torch.tensor([[3.0, 4.0, 6.0, 7.0, 9.0]]).double(), values, errors)
     peak = (4 * 4.0 + 3 * 6.0) / 7
-    close(told[0][0], torch.tensor([3.0, 4.0, 6.0, 7.0, 9.0]).double() - peak)
+    close(messages[0][0], torch.tensor([3.0, 4.0, 6.0, 7.0, 9.0]).double() - peak)
 
 
 def test_an_error_of_zero_is_one_that_is_not_known():
     errors, seen = torch.tensor([[0.0, 1.0, 3.0, 9.0], [0.0, 0.0, 0.0, 0.0]]), torch.ones(2, 4, dtype=torch.bool)
     seen[0, 3] = False
-    found = told_errors(errors, seen, torch.tensor([[0.5], [0.7]]))
-    close(found, torch.tensor([[2.0, 1.0, 3.0, 9.0], [0.7, 0.7, 0.7, 0.7]]))
+    actual = told_errors(errors, seen, torch.tensor([[0.5], [0.7]]))
+    close(actual, torch.tensor([[2.0, 1.0, 3.0, 9.0], [0.7, 0.7, 0.7, 0.7]]))
 
 
 def test_time_is_told_by_sines_of_periods_between_tick_and_span():
@@ -145,16 +145,16 @@ def test_time_is_told_by_sines_of_periods_between_tick_and_span():
     told = waves(torch.zeros(1, 3, 6).double(), times)[0]
     for t, row in zip(times[0].tolist(), told, strict=True):
         angles = [2 * math.pi * t / period for period in (2.0, 8.0, 32.0)]
-        wanted = [*map(math.sin, angles), *map(math.cos, angles)]
-        close(row, torch.tensor(wanted).double(), rtol=1e-5, atol=1e-5)
+        expected = [*map(math.sin, angles), *map(math.cos, angles)]
+        close(row, torch.tensor(expected).double(), rtol=1e-5, atol=1e-5)
 
 
 def test_modulation_is_a_factor_and_a_summand_of_fourier_series():
     part = TimeModulation(3, 2.0, 8.0).double()
     times, x = torch.tensor([[0.5, 3.0]]).double(), torch.randn(1, 2, 3).double()
-    found = part(x, times)
+    actual = part(x, times)
     for t in range(2):
         angles = [2 * math.pi * k * float(times[0, t]) / 8.0 for k in (1, 2, 3, 4)]
         waves = torch.tensor([*map(math.sin, angles), *map(math.cos, angles)]).double()
         factor, summand = (m.weight @ waves + m.bias for m in (part.factor, part.summand))
-        close(found[0, t], x[0, t] * (1 + factor) + summand, rtol=1e-5, atol=1e-5)
+        close(actual[0, t], x[0, t] * (1 + factor) + summand, rtol=1e-5, atol=1e-5)

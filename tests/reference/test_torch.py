@@ -54,12 +54,12 @@ def copy(pairs: Pairs) -> Pairs:
 def same_gradients(mine: Tensor, other: Tensor, pairs: Pairs, *inputs: Tensor) -> None:
     """A random change of the outputs asks the same of all weights, and of `inputs`, which both have read."""
     pairs = [*pairs, *(((x,), x) for x in inputs)]
-    wanted = torch.randn_like(mine)
-    a = iter(torch.autograd.grad(mine, [x for ours, _ in pairs for x in ours], wanted))
-    b = torch.autograd.grad(other, [theirs for _, theirs in pairs], wanted)
-    for (ours, _), want in zip(pairs, b, strict=True):
-        assert want.abs().sum() > 0
-        close(torch.cat([next(a) for _ in ours]), want)
+    reference = torch.randn_like(mine)
+    a = iter(torch.autograd.grad(mine, [x for ours, _ in pairs for x in ours], reference))
+    b = torch.autograd.grad(other, [theirs for _, theirs in pairs], reference)
+    for (ours, _), expected in zip(pairs, b, strict=True):
+        assert expected.abs().sum() > 0
+        close(torch.cat([next(a) for _ in ours]), expected)
 
 
 @pytest.mark.parametrize("masked", ["everything", "causal", "lengths"])
@@ -256,11 +256,11 @@ def test_both_losses_are_torchs_smoothed_cross_entropy(head, smoothing):
     """Against float64; the losses themselves work in float32."""
     x, weight, targets = head
     logits = x.double() @ weight.double().T
-    want = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
-    gradients = torch.autograd.grad(want, [x, weight])
+    expected = F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    gradients = torch.autograd.grad(expected, [x, weight])
     for loss in (plain_cross_entropy_sum, chunked_cross_entropy_sum):
         got = loss(x, weight, targets, smoothing)
-        close(got, want, check_dtype=False, rtol=1e-5, atol=1e-5)
+        close(got, expected, check_dtype=False, rtol=1e-5, atol=1e-5)
         for a, b in zip(torch.autograd.grad(got, [x, weight]), gradients, strict=True):
             close(a, b, rtol=1e-4, atol=1e-5)
 
@@ -269,8 +269,10 @@ def test_smoothing_by_hand(head):
     """1 - s of the mass on the right word, s spread evenly over all words (the right one too)."""
     x, weight, targets = head
     words = (x @ weight.T).log_softmax(-1)
-    want = -sum((0.9 * (w == t) + 0.1 / 29) * words[m, w] for m, t in enumerate(targets.tolist()) for w in range(29))
-    close(plain_cross_entropy_sum(x, weight, targets, 0.1), want)
+    expected = -sum(
+        (0.9 * (w == t) + 0.1 / 29) * words[m, w] for m, t in enumerate(targets.tolist()) for w in range(29)
+    )
+    close(plain_cross_entropy_sum(x, weight, targets, 0.1), expected)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 13, 100])
@@ -288,8 +290,8 @@ def test_chunks_keep_the_dtype_of_what_they_were_given(head):
     x, weight, targets = (t.detach().bfloat16().requires_grad_() if t.is_floating_point() else t for t in head)
     chunked = chunked_cross_entropy_sum(x, weight, targets, 0.1, 4)
     assert chunked.dtype == torch.float32
-    want = plain_cross_entropy_sum(x, weight, targets, 0.1)
-    close(chunked, want, rtol=1e-2, atol=1e-2)
-    for a, b in zip(torch.autograd.grad(chunked, [x, weight]), torch.autograd.grad(want, [x, weight]), strict=True):
+    expected = plain_cross_entropy_sum(x, weight, targets, 0.1)
+    close(chunked, expected, rtol=1e-2, atol=1e-2)
+    for a, b in zip(torch.autograd.grad(chunked, [x, weight]), torch.autograd.grad(expected, [x, weight]), strict=True):
         assert a.dtype == torch.bfloat16
         assert (a - b).norm() < 0.02 * b.norm()

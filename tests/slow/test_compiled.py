@@ -33,13 +33,13 @@ compiles = pytest.mark.skipif(
 
 def compare(model, task, batches) -> None:
     def gradients():
-        found = []
+        results = []
         for batch in batches:
             model.zero_grad()
             loss = task.loss_sum(model, batch)
             loss.backward()
-            found += [loss.detach(), *(p.grad.clone() for p in model.parameters())]
-        return found
+            results += [loss.detach(), *(p.grad.clone() for p in model.parameters())]
+        return results
 
     eager = gradients()
     task.compile()

@@ -50,8 +50,8 @@ def test_looking_back_is_attention_over_the_cache(rows, heads, groups):
     for b, slot in enumerate(slots[:, 0].tolist()):
         assert torch.equal(keys[b, :, slot], k[b, :, 0]) and torch.equal(values[b, :, slot], v[b, :, 0])
         seen = keys[b : b + 1, :, : slot + 1], values[b : b + 1, :, : slot + 1]
-        wanted = F.scaled_dot_product_attention(q[b : b + 1], *seen, enable_gqa=True)
-        torch.testing.assert_close(out[b : b + 1], wanted, atol=1e-5, rtol=1e-5)
+        expected = F.scaled_dot_product_attention(q[b : b + 1], *seen, enable_gqa=True)
+        torch.testing.assert_close(out[b : b + 1], expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float32, 1e-6), (torch.bfloat16, 4e-3)])
@@ -66,10 +66,10 @@ def test_the_softmax_error_is_the_gradient_of_the_cross_entropy(smoothing, vocab
     targets = torch.tensor([3, vocab - 1, -1, vocab // 2, 0], device="cuda")
     words = logits[:, :vocab].float().requires_grad_()
     how = dict(reduction="none", label_smoothing=smoothing, ignore_index=-1)
-    wanted = F.cross_entropy(words, targets, **how)
-    wanted.sum().backward()
+    expected = F.cross_entropy(words, targets, **how)
+    expected.sum().backward()
     loss, error = softmax_error(logits, targets, smoothing, vocab)
-    torch.testing.assert_close(loss, wanted.detach(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(loss, expected.detach(), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(error[:, :vocab].float(), words.grad, atol=near, rtol=1e-4)
     assert not error[:, vocab:].any()
 
@@ -78,11 +78,11 @@ def test_the_softmax_error_is_the_gradient_of_the_cross_entropy(smoothing, vocab
 @pytest.mark.parametrize("arch", ["gpt", "llama"])
 def test_a_replayed_step_writes_what_a_cpu_writes(arch, compiled, shake):
     prompts, settings = [[1, 2, 3, 4, 5], [7], [9, 8, 7]], Sampling(max_tokens=40, temperature=0.0)
-    wanted = Engine(model(arch, shake)).generate(prompts, settings)
+    expected = Engine(model(arch, shake)).generate(prompts, settings)
     engine = Engine(model(arch, shake).cuda(), compile=compiled)
     for _ in range(2):  # the second call replays what the first one captured
         got = engine.generate(prompts, settings)
-        assert [[c.ids for c in group] for group in got] == [[c.ids for c in group] for group in wanted]
+        assert [[c.ids for c in group] for group in got] == [[c.ids for c in group] for group in expected]
 
 
 @pytest.mark.parametrize("arch", ["gpt", "llama"])
@@ -90,14 +90,14 @@ def test_the_compiled_loss_in_bf16_is_near_the_plain_one_in_float64(arch, shake)
     """And so are its gradients: a loss can be right and teach nothing."""
     ids = torch.randint(0, 97, (8, 65), generator=torch.Generator().manual_seed(0))
     plain, fast = model(arch, shake).double(), model(arch, shake).cuda()
-    wanted = NextToken().loss_sum(plain, Tokens(ids=ids))
-    wanted.backward()
+    expected = NextToken().loss_sum(plain, Tokens(ids=ids))
+    expected.backward()
     task = NextToken()
     task.compile()
     with torch.autocast("cuda", torch.bfloat16):
         got = task.loss_sum(fast, Tokens(ids=ids).to("cuda"))
     got.backward()
-    assert abs(got.item() / wanted.item() - 1) < 0.01
+    assert abs(got.item() / expected.item() - 1) < 0.01
     same_gradients(plain, fast)
 
 
@@ -112,16 +112,16 @@ def test_packed_attention_is_the_plain_one_with_its_table():
     """Texts of 1 to 60 tokens, an empty one, and padding: values and gradients, to the precision of bf16."""
     g = torch.Generator("cuda").manual_seed(0)
     starts = torch.tensor([0, 60, 61, 75, 75, 120, 128, 128], dtype=torch.int32, device="cuda")
-    mask, found = Packed(starts, 128, longest=60), []
+    mask, results = Packed(starts, 128, longest=60), []
     given = [torch.randn(1, 128, 4, 32, generator=g, device="cuda").transpose(1, 2) for _ in range(3)]  # 1 H T K
     weigh = torch.randn(1, 4, 128, 32, generator=g, device="cuda")
     for attention, dtype in ((packed_attention, torch.bfloat16), (plain_attention, torch.float64)):
         inputs = [x.bfloat16().to(dtype).requires_grad_() for x in given]
         y = attention(*inputs, mask)
         (y * weigh).sum().backward()
-        found.append([y.double(), *(x.grad.double() for x in inputs)])
+        results.append([y.double(), *(x.grad.double() for x in inputs)])
     assert Packed(starts, 128, 60).has_kernel(given[0].bfloat16()) and not mask.has_kernel(given[0])
-    for fast, plain in zip(*found, strict=True):
+    for fast, plain in zip(*results, strict=True):
         assert (fast - plain).abs().max() < 0.02 * plain.abs().max()
 
 
@@ -148,12 +148,12 @@ def test_compiled_bf16_packed_pretraining_is_close_to_float64(shake):
     fast, task = fast.cuda(), MaskedToken()
     task.compile()
     for batch in masked_batches():
-        wanted = MaskedToken().loss_sum(plain, batch)
-        wanted.backward()
+        expected = MaskedToken().loss_sum(plain, batch)
+        expected.backward()
         with torch.autocast("cuda", torch.bfloat16):
             got = task.loss_sum(fast, batch.to("cuda"))
         got.backward()
-        assert abs(got.item() / wanted.item() - 1) < 0.01
+        assert abs(got.item() / expected.item() - 1) < 0.01
     same_gradients(plain, fast)
 
 
@@ -182,9 +182,9 @@ def test_vectors_of_packed_texts_in_bf16_are_near_those_of_a_cpu(shake):
     config = BertConfig(vocab=pieces.size, width=64, layers=3, heads=2, ffn=96, max_length=40)
     model = shake(build(config), 2.0)
     for pooling in ("mean", "max", "cls"):
-        want = Embedder(model, pieces).embed(texts, pooling=pooling)
+        expected = Embedder(model, pieces).embed(texts, pooling=pooling)
         got = Embedder(model, pieces, "cuda").embed(texts, pooling=pooling)
-        assert (want * got).sum(1).min() > 0.999
+        assert (expected * got).sum(1).min() > 0.999
         model.cpu()
 
 
@@ -193,7 +193,7 @@ def test_vectors_of_packed_texts_in_bf16_are_near_those_of_a_cpu(shake):
 def test_replayed_steps_train_as_launched_ones_do(arch, optim, compiled):
     """Batches of a text, some not full, and one of another shape, at a rate that falls: the same losses and weights."""
     text = np.random.default_rng(0).integers(0, 97, 1000)
-    found = []
+    results = []
     for recorded in (False, True):
         torch.manual_seed(0)
         torch._dynamo.reset()
@@ -219,8 +219,8 @@ def test_replayed_steps_train_as_launched_ones_do(arch, optim, compiled):
             optimiser.set_lr(0.01 * (1 - number / 20))
             losses.append(work([batch.marked()], batch.count)[0].clone())
         assert not recorded or len(work.recordings) == 1
-        found.append((torch.stack(losses), *(p.detach() for p in model.parameters())))
-    for launched, replayed in zip(*found, strict=True):
+        results.append((torch.stack(losses), *(p.detach() for p in model.parameters())))
+    for launched, replayed in zip(*results, strict=True):
         torch.testing.assert_close(replayed, launched, rtol=1e-2, atol=4e-3)  # bf16, and muon's steps are large
 
 
@@ -254,13 +254,13 @@ def test_sum_dropout_and_norm_in_one_kernel_are_torchs(width, drop, both):
     kept = (total - x).abs() > 1e-6 * y.abs()
     assert abs(kept.float().mean() - (1 - drop)) < 0.01
     inputs = [t.double().requires_grad_() for t in (x, y, scale, bias)]
-    wanted = inputs[0] + inputs[1] * kept / (1 - drop)
-    normed = F.layer_norm(wanted, (width,), *inputs[2:], 1e-5)
-    ((normed * dnorm).sum() + both * (wanted * dtotal).sum()).backward()
-    torch.testing.assert_close(total.double(), wanted.detach(), atol=1e-5, rtol=1e-5)
+    expected = inputs[0] + inputs[1] * kept / (1 - drop)
+    normed = F.layer_norm(expected, (width,), *inputs[2:], 1e-5)
+    ((normed * dnorm).sum() + both * (expected * dtotal).sum()).backward()
+    torch.testing.assert_close(total.double(), expected.detach(), atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(out.double(), normed.detach(), atol=1e-4, rtol=1e-4)
-    found = add_norm_grad(dnorm, dtotal if both else None, total, scale, mean, spread, drop, seed)
-    for mine, t in zip(found, inputs, strict=True):
+    actual = add_norm_grad(dnorm, dtotal if both else None, total, scale, mean, spread, drop, seed)
+    for mine, t in zip(actual, inputs, strict=True):
         torch.testing.assert_close(mine.double(), t.grad, atol=1e-3, rtol=1e-4)
 
 
@@ -279,11 +279,11 @@ def test_a_translator_by_fused_kernels_is_the_plain_one_in_float64(norm, compile
         objective.compile()
     sides = [torch.randint(1, 22, (12,), generator=torch.Generator().manual_seed(i)).tolist() for i in range(8)]
     batch = collate(sides[:4], sides[4:], eos=0, pad=22)
-    wanted = Translate(0.1).loss_sum(plain, batch)
-    wanted.backward()
+    expected = Translate(0.1).loss_sum(plain, batch)
+    expected.backward()
     got = objective.loss_sum(fast, batch.to("cuda"))
     got.backward()
-    assert abs(got.item() / wanted.item() - 1) < 1e-5
+    assert abs(got.item() / expected.item() - 1) < 1e-5
     same_gradients(plain, fast, within=1e-4)
 
 
@@ -295,12 +295,12 @@ def test_chunks_of_the_head_are_the_plain_one(compiled):
     x, weight = (torch.randn(1024, 64, generator=g, device="cuda") for _ in range(2))
     ids = torch.randint(0, 1000, (32, 33), generator=g, device="cuda")
     for targets in (ids[:, 1:].flatten(), torch.randint(-1, 1000, (1024,), generator=g, device="cuda")):
-        found = []
+        results = []
         for work in (plain_cross_entropy_sum, partial(chunked_cross_entropy_sum, rows=256)):
             inputs = [t.clone().requires_grad_() for t in (x, weight)]
             torch._dynamo.reset()
             loss = (torch.compile(work) if compiled else work)(*inputs, targets, vocab=1000)
             loss.backward()
-            found.append((loss.detach(), *(t.grad for t in inputs)))
-        for plain, chunked in zip(*found, strict=True):
+            results.append((loss.detach(), *(t.grad for t in inputs)))
+        for plain, chunked in zip(*results, strict=True):
             assert (plain - chunked).norm() < 1e-4 * plain.norm()

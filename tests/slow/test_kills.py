@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.slow.lives import Lives, lives
+from tests.slow.fork_server import ForkServer, fork_server
 
 import regard
 from regard.checkpoint import load_state
@@ -36,33 +36,33 @@ TASKS = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
     """A place with data and a model to begin from, and processes that live there."""
     place = tmp_path_factory.mktemp("kills")
     shutil.copytree(DATA, place, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv("REGARD_CACHE", str(place / "cache"))
-        with lives() as found:
-            assert found.live([*LM, *OFTEN, "--name=base/"]) == 0
-            yield found
+        with fork_server() as server:
+            assert server.run([*LM, *OFTEN, "--name=base/"]) == 0
+            yield server
 
 
 def outcome(folder: Path) -> dict:
     """All that must be equal, bit for bit, however often a run was killed."""
-    found: dict = {}
+    state: dict = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.parent.name != "tensorboard"):
         name = path.relative_to(folder).as_posix()
         if path.name == "metrics.jsonl":
             events = [json.loads(line) for line in path.read_text().splitlines()]
-            found[name] = [{k: v for k, v in e.items() if k not in ("seconds", "targets_per_second")} for e in events]
+            state[name] = [{k: v for k, v in e.items() if k not in ("seconds", "targets_per_second")} for e in events]
         elif path.name == "state.safetensors":
             tensors, meta = load_state(path)
             meta["progress"].pop("seconds")
-            found[name] = json.dumps(meta), {k: t.numpy().tobytes() for k, t in tensors.items()}
-        elif path.name != ".regard-manifest.json":  # it also lists the files of TensorBoard, one for each life
-            found[name] = path.read_bytes()
-    return found
+            state[name] = json.dumps(meta), {k: t.numpy().tobytes() for k, t in tensors.items()}
+        elif path.name != ".regard-manifest.json":  # it also lists the files of TensorBoard, one for each process
+            state[name] = path.read_bytes()
+    return state
 
 
 class Reader:
@@ -96,10 +96,10 @@ class Reader:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_killed_runs_end_as_if_they_had_not_been(world: Lives, task: str):
+def test_killed_runs_end_as_if_they_had_not_been(world: ForkServer, task: str):
     rng, kills, runs, loads = random.Random(task), 0, 0, 0
     begin = time.monotonic()
-    assert world.live([*TASKS[task], *OFTEN, f"--name={task}/whole"]) == 0
+    assert world.run([*TASKS[task], *OFTEN, f"--name={task}/whole"]) == 0
     seconds, whole = time.monotonic() - begin, outcome(Path(task) / "whole")
     while kills < KILLS:
         folder = Path(task) / f"killed{runs}"
@@ -111,7 +111,7 @@ def test_killed_runs_end_as_if_they_had_not_been(world: Lives, task: str):
                 words = words if known else [*TASKS[task], *OFTEN, f"--name={folder}"]
                 inside = rng.random() < 0.5
                 how = {"kill_at": rng.randint(1, CALLS)} if inside else {"kill_after": rng.uniform(0, seconds)}
-                ended = world.live(words, **how)
+                ended = world.run(words, **how)
                 assert ended in (0, -signal.SIGKILL), f"{task} ended with {ended}"
                 reader.read()
                 if ended == 0:

@@ -45,11 +45,11 @@ WORST = 0.25  # of all words; seen: 8.4 % with a beam of 5, 18.3 % greedily
 @pytest.fixture(scope="module")
 def sounds(tmp_path_factory) -> list[torch.Tensor]:
     file = tmp_path_factory.mktemp("spoken") / "clip.wav"
-    found = []
+    results = []
     for sentence in SENTENCES:
         subprocess.run(["espeak-ng", "-v", "en", "-s", "150", "-w", str(file), sentence], check=True)
-        found.append(load_wav(file))
-    return found
+        results.append(load_wav(file))
+    return results
 
 
 def test_states_and_transcripts_are_those_of_transformers(sounds):
@@ -60,8 +60,8 @@ def test_states_and_transcripts_are_those_of_transformers(sounds):
     for sound in sounds[:5]:
         picture = extractor(sound.numpy(), sampling_rate=16_000, return_tensors="pt").input_features
         torch.testing.assert_close(ours.pictures([sound]), picture, rtol=0, atol=1e-5)
-        found = theirs.generate(picture, num_beams=1, do_sample=False)[0].tolist()
-        assert ours.ids([sound], beam=1)[0][:-1] == found
+        completions = theirs.generate(picture, num_beams=1, do_sample=False)[0].tolist()
+        assert ours.ids([sound], beam=1)[0][:-1] == completions
         with torch.no_grad():  # in float64: a few places of the silence behind a sentence magnify what float32 rounds
             states = copy.deepcopy(theirs).double().model.encoder(picture.double()).last_hidden_state
             mine = copy.deepcopy(ours.model).double().encode(picture.double())[0]
@@ -71,9 +71,9 @@ def test_states_and_transcripts_are_those_of_transformers(sounds):
 @pytest.mark.parametrize("beam", [1, 5])
 def test_spoken_sentences_are_understood(sounds, beam):
     heard = [passages[0].text for passages in regard.load("whisper-tiny").transcribe(sounds, beam=beam)]
-    found = word_errors(SENTENCES, heard)
-    print(f"beam {beam}: word error rate {found.rate:.1%}, {found}")
-    assert found.words == 191 and found.rate <= WORST
+    errors = word_errors(SENTENCES, heard)
+    print(f"beam {beam}: word error rate {errors.rate:.1%}, {errors}")
+    assert errors.words == 191 and errors.rate <= WORST
 
 
 def test_a_sound_of_two_minutes_is_understood_in_windows(sounds):
@@ -82,6 +82,6 @@ def test_a_sound_of_two_minutes_is_understood_in_windows(sounds):
     long = torch.cat([part for sound in sounds * 3 for part in (sound, quiet)])
     (passages,) = regard.load("whisper-tiny").transcribe([long])
     assert len(long) > 120 * 16_000 and len(passages) >= 5
-    found = word_errors([" ".join(SENTENCES * 3)], [" ".join(p.text for p in passages)])
-    print(f"{len(passages)} passages: word error rate {found.rate:.1%}, {found}")
-    assert found.rate <= WORST
+    errors = word_errors([" ".join(SENTENCES * 3)], [" ".join(p.text for p in passages)])
+    print(f"{len(passages)} passages: word error rate {errors.rate:.1%}, {errors}")
+    assert errors.rate <= WORST

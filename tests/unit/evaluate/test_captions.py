@@ -26,8 +26,8 @@ def test_cider_cuts_counts_and_minds_lengths():
 
     Lengths differ by 2: exp(-4 / 72). Mean over n of 1/3 is 1/12; of two images the other scores 0: 10 / 24 · exp.
     """
-    found = cider(["x x x", "q"], [["x"], ["y"]])
-    assert found == pytest.approx(10 / 24 * math.exp(-4 / 72))
+    scores = cider(["x x x", "q"], [["x"], ["y"]])
+    assert scores == pytest.approx(10 / 24 * math.exp(-4 / 72))
 
 
 def test_what_every_image_has_says_nothing():
@@ -39,9 +39,9 @@ def test_what_every_image_has_says_nothing():
 def test_bleu_is_sacrebleus_over_all_references():
     made = ["a dog runs over the green grass", "two men sit on a bench"]
     refs = [["A dog runs on grass .", "a dog runs over the grass"], ["two men on a bench", "men sit on a wooden bench"]]
-    found = score_captions(made, refs)
-    wanted = sacrebleu.corpus_bleu(made, [[r[0] for r in refs], [r[1] for r in refs]], lowercase=True)
-    assert found.bleu == pytest.approx(wanted.score) and "case:lc" in found.signature and found.images == 2
+    scores = score_captions(made, refs)
+    expected = sacrebleu.corpus_bleu(made, [[r[0] for r in refs], [r[1] for r in refs]], lowercase=True)
+    assert scores.bleu == pytest.approx(expected.score) and "case:lc" in scores.signature and scores.images == 2
     with pytest.raises(DataError):
         score_captions(["a"], [[]])
 
@@ -72,7 +72,7 @@ def test_images_may_have_unequal_numbers_of_references(order):
         ["a cat is asleep on a mat", "the cat sleeps", "the cat on a mat is tired", "asleep"],
     ]
     made, refs = [made[i] for i in order], [refs[i] for i in order]
-    found = score_captions(made, refs)
-    assert found.bleu == pytest.approx(bleu_by_hand(made, refs)) and 30 < found.bleu < 90
+    scores = score_captions(made, refs)
+    assert scores.bleu == pytest.approx(bleu_by_hand(made, refs)) and 30 < scores.bleu < 90
     more = [[*r, *r] for r in refs]
-    assert score_captions(made, more).bleu == pytest.approx(found.bleu), "the same said twice is nothing new"
+    assert score_captions(made, more).bleu == pytest.approx(scores.bleu), "the same said twice is nothing new"

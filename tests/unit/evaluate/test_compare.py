@@ -61,8 +61,8 @@ def test_the_same_parts_are_drawn_for_both():
     """A little better at every part is a clear difference, however far the parts are from each other."""
     parts, ones = np.random.default_rng(0).normal(50, 30, 40), np.ones(40)
     first, second = (Sums(metric="points", above=x, below=ones, scale=1.0) for x in (parts, parts + 0.5))
-    found = compare_sums(first, second, samples=200)
-    assert found.second - found.first == pytest.approx(0.5) and found.p_value < 0.01
+    comparison = compare_sums(first, second, samples=200)
+    assert comparison.second - comparison.first == pytest.approx(0.5) and comparison.p_value < 0.01
 
 
 def test_equal_noise_is_seldom_called_a_difference(references):
@@ -100,11 +100,11 @@ def test_two_classifiers_differ_as_mcnemar_says(lost, won):
     first = [1] * lost + [0] * won + both
     second = [0] * lost + [1] * won + both
     one, two = (Sums(metric="accuracy", above=right, below=[1] * len(right)) for right in (first, second))
-    found = compare_sums(one, two, samples=100)
-    assert found.difference == pytest.approx(100 * (won - lost) / len(first))
-    assert found.second == pytest.approx(100 * (150 + won) / len(first))
-    assert found.p_value == pytest.approx(binomtest(lost, lost + won).pvalue)
-    assert "points of accuracy" in verdict(found, "a", "b")
+    comparison = compare_sums(one, two, samples=100)
+    assert comparison.difference == pytest.approx(100 * (won - lost) / len(first))
+    assert comparison.second == pytest.approx(100 * (150 + won) / len(first))
+    assert comparison.p_value == pytest.approx(binomtest(lost, lost + won).pvalue)
+    assert "points of accuracy" in verdict(comparison, "a", "b")
 
 
 def test_counts_of_texts_add_up_to_the_score_of_all():
@@ -113,9 +113,9 @@ def test_counts_of_texts_add_up_to_the_score_of_all():
     true, one, two = ([[tags[i] for i in random.integers(0, 5, n)] for n in (3, 8, 1, 20, 12, 0, 9)] for _ in range(3))
     counts = [[counted(a, b, True) for a, b in zip(true, guessed, strict=True)] for guessed in (one, two)]
     sums = [Sums(metric="entity F1", above=[a for a, _ in c], below=[b for _, b in c]) for c in counts]
-    found = compare_sums(*sums, samples=100)
-    assert found.first == pytest.approx(100 * entity_score(true, one).f1)
-    assert found.second == pytest.approx(100 * entity_score(true, two).f1)
+    comparison = compare_sums(*sums, samples=100)
+    assert comparison.first == pytest.approx(100 * entity_score(true, one).f1)
+    assert comparison.second == pytest.approx(100 * entity_score(true, two).f1)
     assert counted(["A", "B", "B"], ["A", "B", "A"], False) == (2, 3)
     empty = Sums(metric="entity F1", above=[0] * 3, below=[0] * 3)
     nothing = compare_sums(empty, empty, samples=100)

@@ -74,7 +74,7 @@ def test_reliability_has_fifteen_bins():
 
 
 @pytest.mark.parametrize(
-    ("tags", "found"),
+    ("tags", "expected"),
     [
         ("O O", set()),
         ("B-PER O", {("PER", 0, 1)}),
@@ -87,8 +87,8 @@ def test_reliability_has_fifteen_bins():
         ("B-creative-work I-creative-work", {("creative-work", 0, 2)}),
     ],
 )
-def test_entities_strictly_as_iob2(tags, found):
-    assert entities(tags.split()) == found
+def test_entities_strictly_as_iob2(tags, expected):
+    assert entities(tags.split()) == expected
 
 
 def test_entity_f1_by_hand():

@@ -51,9 +51,9 @@ def test_words_are_lower_case_runs_of_letters_and_digits():
 
 
 def test_longest_common_subsequence_equals_the_table():
-    luck = random.Random(0)
+    rng = random.Random(0)
     for _ in range(300):
-        a, b = (luck.choices("abcd", k=luck.randint(0, 70)) for _ in range(2))
+        a, b = (rng.choices("abcd", k=rng.randint(0, 70)) for _ in range(2))
         row = [0] * (len(b) + 1)
         for x in a:
             old = row

@@ -16,18 +16,18 @@ from regard.evaluate.series import balanced_accuracy, nearest, summary, weighted
 
 
 def some(count: int, seed: int) -> Curves:
-    chance = np.random.default_rng(seed)
-    lengths = chance.integers(1, 30, count)
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 30, count)
     total = lengths.sum()
-    labels = [str(x) for x in chance.integers(0, 3, count)]
-    values = chance.normal(size=total) * np.repeat([1 + 2 * int(x) for x in labels], lengths)
+    labels = [str(x) for x in rng.integers(0, 3, count)]
+    values = rng.normal(size=total) * np.repeat([1 + 2 * int(x) for x in labels], lengths)
     return Curves(
         ids=[str(i) for i in range(count)],
         offsets=np.concatenate(([0], np.cumsum(lengths))),
-        times=np.concatenate([np.sort(chance.random(n)) for n in lengths]),
+        times=np.concatenate([np.sort(rng.random(n)) for n in lengths]),
         values=values,
         errors=None,
-        bands=chance.integers(0, 2, total),
+        bands=rng.integers(0, 2, total),
         band_names=("g", "r"),
         labels=labels,
     )
@@ -46,31 +46,31 @@ def test_the_nearest_are_those_of_scikit_learn():
 
 def test_neighbours_missing_values_become_the_training_mean():
     train, test = some(200, 0), some(100, 1)
-    chance = np.random.default_rng(2)
-    known, asked = chance.normal(size=(200, 2)), chance.normal(size=(100, 2))
+    rng = np.random.default_rng(2)
+    known, asked = rng.normal(size=(200, 2)), rng.normal(size=(100, 2))
     filled = known.copy()
     known[::3, 1] = np.nan
     filled[::3, 1] = np.nanmean(known[:, 1])
     blank, usual = asked.copy(), asked.copy()
     blank[::2, 1], usual[::2, 1] = np.nan, np.nanmean(known[:, 1])
-    wanted = nearest(dataclasses.replace(train, known=filled), dataclasses.replace(test, known=usual))
-    assert nearest(dataclasses.replace(train, known=known), dataclasses.replace(test, known=blank)) == wanted
+    expected = nearest(dataclasses.replace(train, known=filled), dataclasses.replace(test, known=usual))
+    assert nearest(dataclasses.replace(train, known=known), dataclasses.replace(test, known=blank)) == expected
 
 
 def test_scores_in_which_classes_count_alike():
-    chance = np.random.default_rng(0)
-    likely = chance.dirichlet(np.ones(4), 50)
-    true = chance.integers(0, 3, 50)  # class 3 never comes
+    rng = np.random.default_rng(0)
+    likely = rng.dirichlet(np.ones(4), 50)
+    true = rng.integers(0, 3, 50)  # class 3 never comes
     assert balanced_accuracy(true, likely.argmax(1)) == pytest.approx(balanced_accuracy_score(true, likely.argmax(1)))
     weights = [1.0, 2.0, 0.5, 9.0]
     per_class = [log_loss(true[true == c], likely[true == c], labels=range(4)) for c in range(3)]
-    wanted = (1.0 * per_class[0] + 2.0 * per_class[1] + 0.5 * per_class[2]) / 3.5
-    assert weighted_log_loss(likely, true, weights) == pytest.approx(wanted)
+    expected = (1.0 * per_class[0] + 2.0 * per_class[1] + 0.5 * per_class[2]) / 3.5
+    assert weighted_log_loss(likely, true, weights) == pytest.approx(expected)
 
 
 def test_linear_baseline_is_ridge_on_differences_to_last_value():
-    chance = np.random.default_rng(0)
-    values = np.cumsum(chance.normal(size=(120, 2)), 0) * [1, 50]
+    rng = np.random.default_rng(0)
+    values = np.cumsum(rng.normal(size=(120, 2)), 0) * [1, 50]
     windows, spread = Windows(values, 0, 90, 6, 3), np.array([2.0, 100.0])
     batch = windows.batch(np.arange(len(windows)))
     rows = [

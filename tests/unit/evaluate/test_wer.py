@@ -9,7 +9,7 @@ from regard.evaluate.wer import WordErrors, spoken, word_errors
 
 
 @pytest.mark.parametrize(
-    ("said", "heard", "errors"),
+    ("message", "heard", "errors"),
     [
         ("the cat sat", "the cat sat", (0, 0, 0)),
         ("the cat sat", "The cat, sat!", (0, 0, 0)),
@@ -21,15 +21,15 @@ from regard.evaluate.wer import WordErrors, spoken, word_errors
         ("well then", "", (0, 2, 0)),
     ],
 )
-def test_a_table_by_hand(said, heard, errors):
-    found = word_errors([said], [heard])
+def test_a_table_by_hand(message, heard, errors):
+    found = word_errors([message], [heard])
     assert (found.substituted, found.deleted, found.inserted) == errors
 
 
 def test_the_rate_is_of_all_words_together():
     """One error in two words and none in eight are 10 %, not the mean of 50 % and 0 %."""
-    found = word_errors(["a b", "a b c d e f g h"], ["a x", "a b c d e f g h"])
-    assert found == WordErrors(1, 0, 0, 10) and found.rate == 0.1
+    errors = word_errors(["a b", "a b c d e f g h"], ["a x", "a b c d e f g h"])
+    assert errors == WordErrors(1, 0, 0, 10) and errors.rate == 0.1
     assert word_errors([], []).rate == 0.0
 
 
@@ -46,6 +46,6 @@ def test_the_fewest_changes_are_found():
 
     words = [w for n in range(4) for w in itertools.product("ab", repeat=n)]
     for a, b in itertools.product(words, words):
-        found = word_errors([" ".join(a)], [" ".join(b)])
-        assert found.substituted + found.deleted + found.inserted == fewest(a, b)
-        assert len(a) - found.deleted + found.inserted == len(b)
+        errors = word_errors([" ".join(a)], [" ".join(b)])
+        assert errors.substituted + errors.deleted + errors.inserted == fewest(a, b)
+        assert len(a) - errors.deleted + errors.inserted == len(b)

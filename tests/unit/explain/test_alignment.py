@@ -62,8 +62,8 @@ def test_alignment_layers_and_heads_count_from_one():
     assert choose(weights, layer=3).item() == 4.5
     sharp, blunt = [[[0.8, 0.0, 0.2]], [[0.7, 0.1, 0.2]]], [[[0.8, 0.0, 0.2]], [[0.0, 0.8, 0.2]]]  # H T S
     sink = [[[0.01, 0.01, 0.98]], [[0.01, 0.01, 0.98]]]  # all at the end of the source: it looks at no word
-    found = choose(np.array([blunt, sharp, sink]))
-    assert found.round(6).tolist() == [[0.75, 0.05, 0.2]]  # heads that disagree are blunt
+    actual = choose(np.array([blunt, sharp, sink]))
+    assert actual.round(6).tolist() == [[0.75, 0.05, 0.2]]  # heads that disagree are blunt
     with pytest.raises(ConfigError, match="layers 1 to 3"):
         choose(weights, layer=4)
     with pytest.raises(ConfigError, match="heads 1 to 2"):

@@ -25,11 +25,11 @@ PENALISED = Sampling(temperature=0.7, repetition_penalty=1.3, seed=1, max_tokens
 @torch.no_grad()
 def plainly(model, prompt, s, ends=(), nth=0):
     """Id after id, everything read again for each: ids, finish, log-probabilities and the likeliest."""
-    context, made, told, top = model.config.context, [], [], []
+    context, made, messages, top = model.config.context, [], [], []
     if context:
         prompt = prompt[-max(context - s.max_tokens, context // 2) :]
     text = list(prompt)
-    luck = luck_of(list(prompt), nth, s.seed, s.max_tokens)
+    rng = luck_of(list(prompt), nth, s.seed, s.max_tokens)
     while len(made) < s.max_tokens:
         if context and len(text) > context:
             text = text[-(context // 2) :]
@@ -39,14 +39,14 @@ def plainly(model, prompt, s, ends=(), nth=0):
             logits[id] = logits[id] / s.repetition_penalty if logits[id] > 0 else logits[id] * s.repetition_penalty
         if s.top_k:
             logits = torch.where(logits < logits.sort().values[-s.top_k], -torch.inf, logits)
-        id = int(draw(narrowed(logits, s.temperature, 0, s.top_p, s.min_p), luck[len(made)]))
+        id = int(draw(narrowed(logits, s.temperature, 0, s.top_p, s.min_p), rng[len(made)]))
         if id in (*ends, *s.stop_ids):
-            return made, "stop", told, top
+            return made, "stop", messages, top
         made.append(id)
         text.append(id)
-        told.append(own.log_softmax(-1)[id].item())
+        messages.append(own.log_softmax(-1)[id].item())
         top.append(own.log_softmax(-1).topk(s.logprobs).indices.tolist() if s.logprobs else [])
-    return made, "length", told, top
+    return made, "length", messages, top
 
 
 def ids_of(found):
@@ -58,8 +58,8 @@ LONG = [[1, 2, 3] * 4, [2], [4, 1] * 5]
 
 @pytest.mark.parametrize("settings", [GREEDY, PENALISED], ids=["greedy", "penalised"])
 def test_a_ragged_batch_is_each_row_alone_with_full_passes(lm, settings):
-    found = Engine(lm, ends=[0]).generate(PROMPTS, settings)
-    for prompt, (c,) in zip(PROMPTS, found, strict=True):
+    completions = Engine(lm, ends=[0]).generate(PROMPTS, settings)
+    for prompt, (c,) in zip(PROMPTS, completions, strict=True):
         ids, finish, told, top = plainly(lm, prompt, settings, ends=[0])
         assert (c.ids, c.finish, c.cut) == (ids, finish, 0)
         if settings.logprobs:
@@ -101,8 +101,8 @@ def test_company_order_and_batch_change_nothing(lm, batch):
 def test_completions_come_as_often_as_the_probabilities_say(pairs, how):
     """Chi-square of 4,000 completions of two ids, at a fixed seed: below the 99.99th percentile of its distribution."""
     model, n = pairs(spread=1.0), 4000
-    found = Engine(model, batch=n).generate([[2, 3]], Sampling(max_tokens=2, n=n, seed=8, **how))[0]
-    counts = Counter(tuple(c.ids) for c in found)
+    completions = Engine(model, batch=n).generate([[2, 3]], Sampling(max_tokens=2, n=n, seed=8, **how))[0]
+    counts = Counter(tuple(c.ids) for c in completions)
     settings = {
         "k" if name == "top_k" else {"top_p": "p", "min_p": "least"}.get(name, name): v for name, v in how.items()
     }
@@ -144,12 +144,12 @@ def test_greedy_is_what_transformers_generates(shake, tmp_path, penalty):
     theirs = transformers.GPT2LMHeadModel.from_pretrained(tmp_path).double().eval()
     prompts = [[7, 3, 60], [5] * 9, [82], [1, 2, 3, 4, 5]]
     settings = Sampling(temperature=0, max_tokens=25, repetition_penalty=penalty)
-    found = Engine(ours.double()).generate(prompts, settings)
+    completions = Engine(ours.double()).generate(prompts, settings)
     how = dict(do_sample=False, max_new_tokens=25, repetition_penalty=penalty, eos_token_id=None, pad_token_id=0)
-    for prompt, (c,) in zip(prompts, found, strict=True):
-        want = theirs.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)), **how)
-        assert c.ids == want[0, len(prompt) :].tolist()
-    assert any(len(set(c.ids)) > 5 for (c,) in found), "a loop of few words would prove little"
+    for prompt, (c,) in zip(prompts, completions, strict=True):
+        expected = theirs.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)), **how)
+        assert c.ids == expected[0, len(prompt) :].tolist()
+    assert any(len(set(c.ids)) > 5 for (c,) in completions), "a loop of few words would prove little"
 
 
 def test_an_end_and_a_stop_id_end_a_row_and_are_not_part_of_it(pairs):
@@ -176,9 +176,9 @@ def test_a_caller_may_have_enough(pairs):
         seen.append((row, id))
         return row == 2 and sum(r == 2 for r, _ in seen) == 4
 
-    found = Engine(model).generate(PROMPTS, GREEDY, enough)
-    assert ids_of(found) == [*whole[:2], [whole[2][0][:4]], *whole[3:]]
-    assert [group[0].finish for group in found] == ["length", "length", "stop", "length", "length"]
+    completions = Engine(model).generate(PROMPTS, GREEDY, enough)
+    assert ids_of(completions) == [*whole[:2], [whole[2][0][:4]], *whole[3:]]
+    assert [group[0].finish for group in completions] == ["length", "length", "stop", "length", "length"]
 
 
 def test_a_long_prompt_keeps_its_last_part_and_says_so(lm):
@@ -197,8 +197,8 @@ def test_a_text_that_outgrows_the_context_goes_on_from_its_last_half(lm, setting
     """Rows get there at different times, each by itself; a recurrent net never does."""
     settings = Sampling(**{**vars(settings), "max_tokens": 50})
     prompts = [[3, 1, 4], [1, 2] * 5, [2]]
-    found = Engine(lm).generate(prompts, settings)
-    for prompt, (c,) in zip(prompts, found, strict=True):
+    completions = Engine(lm).generate(prompts, settings)
+    for prompt, (c,) in zip(prompts, completions, strict=True):
         assert (c.ids, c.finish) == plainly(lm, prompt, settings)[:2]
 
 
@@ -220,8 +220,8 @@ def test_events_put_together_are_the_completions(lm):
         got[1] += event.logprobs
         got[2] += event.top
         got[3] = event.finish
-    found = [c for group in engine.generate(PROMPTS, settings) for c in group]
-    assert [rows[r] for r in range(10)] == [[c.ids, c.logprobs, c.top, c.finish] for c in found]
+    completions = [c for group in engine.generate(PROMPTS, settings) for c in group]
+    assert [rows[r] for r in range(10)] == [[c.ids, c.logprobs, c.top, c.finish] for c in completions]
 
 
 def test_a_closed_stream_stops_the_work(pairs, monkeypatch):
@@ -301,12 +301,12 @@ def static(monkeypatch, one_place):
 
 @pytest.mark.parametrize("settings", [GREEDY, WARM, PENALISED], ids=["greedy", "warm", "penalised"])
 def test_the_way_of_a_gpu_is_the_way_of_a_cpu(lm, static, settings):
-    want = ids_of(Engine(lm, ends=[0]).generate(PROMPTS, settings))
+    expected = ids_of(Engine(lm, ends=[0]).generate(PROMPTS, settings))
     engine = static(lm, ends=[0])
     for _ in range(4):  # the first calls are eager, later ones are replayed
-        assert ids_of(engine.generate(PROMPTS, settings)) == want
+        assert ids_of(engine.generate(PROMPTS, settings)) == expected
     assert len(engine.shelf) == 1 and next(iter(engine.shelf.values())).replay.calls > 10
-    assert ids_of(engine.generate(PROMPTS[:2], settings)) == want[:2]
+    assert ids_of(engine.generate(PROMPTS[:2], settings)) == expected[:2]
     assert len(engine.shelf) == 2
 
 
@@ -314,17 +314,17 @@ def test_the_way_of_a_gpu_over_the_edge_of_the_context(lm, static):
     """Finished rows run out of room while others go on; rows that go on in another batch use the same memory."""
     settings = Sampling(temperature=0.8, seed=3, max_tokens=70)
     prompts = [[3, 1, 4], [1, 2] * 6, [5, 2, 2, 0, 4, 1, 3], [2]]
-    want = ids_of(Engine(lm, ends=[0]).generate(prompts, settings))
+    expected = ids_of(Engine(lm, ends=[0]).generate(prompts, settings))
     engine = static(lm, ends=[0])
     for _ in range(2):
-        assert ids_of(engine.generate(prompts, settings)) == want
+        assert ids_of(engine.generate(prompts, settings)) == expected
 
 
 def test_other_numbers_need_no_other_graph(lm, static):
     settings = [Sampling(temperature=t, top_p=p, seed=2, max_tokens=8) for t, p in ((0.5, 0.9), (1.5, 0.5), (1, 0.7))]
-    want = [ids_of(Engine(lm).generate(PROMPTS, s)) for s in settings]
+    expected = [ids_of(Engine(lm).generate(PROMPTS, s)) for s in settings]
     engine = static(lm)
-    assert [ids_of(engine.generate(PROMPTS, s)) for s in settings] == want
+    assert [ids_of(engine.generate(PROMPTS, s)) for s in settings] == expected
     assert len(engine.shelf) == 1
     engine.generate(PROMPTS, GREEDY)
     assert len(engine.shelf) == 2
@@ -333,20 +333,20 @@ def test_other_numbers_need_no_other_graph(lm, static):
 @pytest.mark.parametrize("settings", [GREEDY, WARM, PENALISED], ids=["greedy", "warm", "penalised"])
 def test_a_step_is_one_graph_to_the_compiler(real_lm, static, settings, monkeypatch):
     """Traced whole, and the same as before: only what a GPU makes of the graph is not tested here."""
-    want = ids_of(Engine(real_lm).generate(PROMPTS[:2], settings))
+    expected = ids_of(Engine(real_lm).generate(PROMPTS[:2], settings))
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
     monkeypatch.setattr(module, "likeliest", lambda logits: logits.argmax(-1))  # as on a GPU
     engine = static(real_lm)
     engine.compile = True
-    assert ids_of(engine.generate(PROMPTS[:2], settings)) == want
+    assert ids_of(engine.generate(PROMPTS[:2], settings)) == expected
 
 
 def test_two_streams_at_a_time_do_not_meet(lm, static):
     engine = static(lm)
-    want = [e.ids for e in engine.stream(PROMPTS[:2], GREEDY, None, 3)]
+    expected = [e.ids for e in engine.stream(PROMPTS[:2], GREEDY, None, 3)]
     a, b = engine.stream(PROMPTS[:2], GREEDY, None, 3), engine.stream(PROMPTS[:2], GREEDY, None, 3)
-    got = [(next(a).ids, next(b).ids) for _ in want]
-    assert got == [(ids, ids) for ids in want]
+    got = [(next(a).ids, next(b).ids) for _ in expected]
+    assert got == [(ids, ids) for ids in expected]
 
 
 def test_the_shelf_is_short(pairs, static):

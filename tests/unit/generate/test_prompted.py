@@ -34,8 +34,8 @@ def test_a_wide_beam_finds_what_enumeration_finds(pairs, alpha):
     for prompt, hypotheses in zip(PROMPTS, found, strict=True):
         known = everything(model, prompt, 3)
         score = {s: total / ((6 + len(s)) / 6) ** alpha for s, total in known.items()}
-        want = sorted(known, key=lambda s: -score[s])
-        assert [h.score for h in hypotheses] == pytest.approx([score[s] for s in want], abs=1e-4)
+        expected = sorted(known, key=lambda s: -score[s])
+        assert [h.score for h in hypotheses] == pytest.approx([score[s] for s in expected], abs=1e-4)
         assert {tuple(h.ids) for h in hypotheses} == set(known)
         for h in hypotheses:
             assert h.log_probability == pytest.approx(known[tuple(h.ids)], abs=1e-4)
@@ -44,7 +44,7 @@ def test_a_wide_beam_finds_what_enumeration_finds(pairs, alpha):
 @torch.no_grad()
 def plain_beam_search(model, prompt, limit, beams, alpha):
     """With full passes: extend all, keep the 2N best, file endings among the N best, go on with N."""
-    alive, found = [((), 0.0)], []
+    alive, results = [((), 0.0)], []
     for length in range(1, limit + 2):
         options = []
         for ids, total in alive:
@@ -52,20 +52,20 @@ def plain_beam_search(model, prompt, limit, beams, alpha):
             allowed = [END] if length == limit + 1 else range(model.config.vocab)
             options += [((*ids, w), total + words[w].item()) for w in allowed]
         options = sorted(options, key=lambda o: -o[1])[: 2 * beams]
-        found += [(t / ((5 + length) / 6) ** alpha, ids[:-1]) for ids, t in options[:beams] if ids[-1] == END]
+        results += [(t / ((5 + length) / 6) ** alpha, ids[:-1]) for ids, t in options[:beams] if ids[-1] == END]
         alive = [o for o in options if o[0][-1] != END][:beams]
-        if len(found) >= beams or not alive:
+        if len(results) >= beams or not alive:
             break
-    return sorted(found, reverse=True)[:beams]
+    return sorted(results, reverse=True)[:beams]
 
 
 @pytest.mark.parametrize("beams", [1, 3, 4])
 def test_a_narrow_beam_is_the_plain_beam_search(lm, beams):
     found = best(lm, PROMPTS, [END], beams=beams, alpha=0.6, max_tokens=7, batch=3)
     for prompt, hypotheses in zip(PROMPTS, found, strict=True):
-        want = plain_beam_search(lm, prompt, 7, beams, 0.6)
-        assert [tuple(h.ids) for h in hypotheses] == [w[1] for w in want]
-        assert [h.score for h in hypotheses] == pytest.approx([w[0] for w in want], abs=1e-4)
+        expected = plain_beam_search(lm, prompt, 7, beams, 0.6)
+        assert [tuple(h.ids) for h in hypotheses] == [w[1] for w in expected]
+        assert [h.score for h in hypotheses] == pytest.approx([w[0] for w in expected], abs=1e-4)
 
 
 def test_company_changes_nothing_not_even_at_the_edge_of_the_context(lm):

@@ -8,9 +8,9 @@ from regard.predictors import Translator
 def test_a_step_in_place_is_a_step(model, numbers, monkeypatch, one_place):
     translator = Translator(model, numbers)
     texts = ["1 2 3", "2 1", "3"]
-    want = translator.hypotheses(texts, beam=3, n_best=3)
+    expected = translator.hypotheses(texts, beam=3, n_best=3)
     monkeypatch.setattr(search, "Replay", one_place)
-    assert translator.hypotheses(texts, beam=3, n_best=3) == want
+    assert translator.hypotheses(texts, beam=3, n_best=3) == expected
 
 
 def test_numbers_on_the_host_are_as_after_a_step(one_place):

@@ -101,8 +101,8 @@ def test_what_is_kept_is_what_transformers_keeps(how):
 def test_the_penalty_is_that_of_transformers():
     logits, ids = 3 * torch.randn(20, 500), torch.randint(0, 500, (20, 30))
     seen = torch.zeros(20, 500, dtype=torch.bool).scatter(1, ids, True)
-    want = theirs.RepetitionPenaltyLogitsProcessor(1.3)(ids, logits)
-    torch.testing.assert_close(repetition_penalty(logits, seen, 1.3), want)
+    expected = theirs.RepetitionPenaltyLogitsProcessor(1.3)(ids, logits)
+    torch.testing.assert_close(repetition_penalty(logits, seen, 1.3), expected)
 
 
 @pytest.mark.parametrize("how", [dict(), *HOWS], ids=str)
@@ -162,9 +162,9 @@ def test_noise_is_made_of_splitmix64():
     assert [splitmix64(1234567, n) for n in (1, 2)] == [6457827717110365317, 3203168211198807973]
     for uniform in (0.0, 0.3, 1 - 2**-53):
         seed = splitmix64(struct.unpack("<Q", struct.pack("<d", uniform))[0], 0)
-        want = [-math.log(-math.log(((splitmix64(seed, n) >> 12) + 0.5) / 2**52)) for n in range(-3, 40)]
+        expected = [-math.log(-math.log(((splitmix64(seed, n) >> 12) + 0.5) / 2**52)) for n in range(-3, 40)]
         got = gumbel(torch.tensor([uniform], dtype=torch.double), torch.arange(-3, 40))
-        assert got.tolist() == pytest.approx(want, rel=1e-12)
+        assert got.tolist() == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_word_that_was_cut_is_never_drawn():
@@ -200,8 +200,8 @@ def test_frequencies_are_the_probabilities(temperature):
     """40,000 draws: five standard deviations are at most 0.0125 (odds of a false alarm under one in 100,000)."""
     uniform = luck(list(range(400)), 100, seed=3).flatten()
     ids = draw((WORDS / temperature).expand(40_000, 5), uniform)
-    want = WORDS.exp() ** (1 / temperature)
-    torch.testing.assert_close(ids.bincount(minlength=5) / 40_000, want / want.sum(), rtol=0, atol=0.0125)
+    expected = WORDS.exp() ** (1 / temperature)
+    torch.testing.assert_close(ids.bincount(minlength=5) / 40_000, expected / expected.sum(), rtol=0, atol=0.0125)
 
 
 def test_luck_is_a_rows_own():
@@ -232,8 +232,10 @@ def test_sampled_sentences_come_as_often_as_the_model_says(model, batch, tempera
     n, source = 4000, batch.row(1)
     uniform = luck(list(range(n)), 3, seed=11)
     how = dict(eos=0, pad=5, temperature=temperature, k=k)
-    found = sample(model, source.expand(n, -1), None, torch.full((n,), 3), uniform, **how)
-    counts = Counter(tuple(row[:m]) for (row,), (m,) in zip(found.ids.tolist(), found.lengths.tolist(), strict=True))
+    hypotheses = sample(model, source.expand(n, -1), None, torch.full((n,), 3), uniform, **how)
+    counts = Counter(
+        tuple(row[:m]) for (row,), (m,) in zip(hypotheses.ids.tolist(), hypotheses.lengths.tolist(), strict=True)
+    )
     first = next_word(model, source, [], temperature, k)
     known = {(0,): first[0]}
     for word in range(1, 5):

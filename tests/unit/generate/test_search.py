@@ -28,20 +28,20 @@ def as_lists(found, b):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 def test_a_wide_beam_finds_what_enumeration_finds(model, batch, everything, alpha):
     """A beam of 85 holds all sentences of at most 3 words: the whole ranking must come out, of a ragged batch."""
-    found = beam_search(
+    hypotheses = beam_search(
         model, batch.source, batch.lengths, torch.full((3,), 4), Search(beams=85, alpha=alpha, eos=EOS, pad=PAD)
     )
     for b in range(3):
-        want = ranked(everything(model, batch.row(b), 4), alpha)
-        assert len(want) == 85
+        expected = ranked(everything(model, batch.row(b), 4), alpha)
+        assert len(expected) == 85
         torch.testing.assert_close(
-            found.scores[b].double(), torch.tensor([w[0] for w in want]).double(), atol=1e-4, rtol=0
+            hypotheses.scores[b].double(), torch.tensor([w[0] for w in expected]).double(), atol=1e-4, rtol=0
         )
-        known = {s: (score, total) for score, total, s in want}
-        for n, sentence in enumerate(as_lists(found, b)):
+        known = {s: (score, total) for score, total, s in expected}
+        for n, sentence in enumerate(as_lists(hypotheses, b)):
             score, total = known.pop(sentence)  # each once
-            assert found.scores[b, n].item() == pytest.approx(score, abs=1e-4)
-            assert found.log_probabilities[b, n].item() == pytest.approx(total, abs=1e-4)
+            assert hypotheses.scores[b, n].item() == pytest.approx(score, abs=1e-4)
+            assert hypotheses.log_probabilities[b, n].item() == pytest.approx(total, abs=1e-4)
 
 
 def test_the_penalty_changes_who_wins(model, batch, everything):
@@ -54,7 +54,7 @@ def test_the_penalty_changes_who_wins(model, batch, everything):
 @torch.no_grad()
 def plain_beam_search(model, source, limit, beams, alpha):
     """Word by word with full passes: extend all, keep the 2N best, file endings among the N best, go on with N."""
-    alive, found = [((), 0.0)], []
+    alive, results = [((), 0.0)], []
     for length in range(1, limit + 1):
         options = []
         for ids, total in alive:
@@ -62,33 +62,35 @@ def plain_beam_search(model, source, limit, beams, alpha):
             allowed = [EOS] if length == limit else range(PAD)
             options += [((*ids, w), total + words[w].item()) for w in allowed]
         options = sorted(options, key=lambda o: -o[1])[: 2 * beams]
-        found += [(t / penalty(length, alpha), ids) for ids, t in options[:beams] if ids[-1] == EOS]
+        results += [(t / penalty(length, alpha), ids) for ids, t in options[:beams] if ids[-1] == EOS]
         alive = [o for o in options if o[0][-1] != EOS][:beams]
-        if len(found) >= beams or not alive:
+        if len(results) >= beams or not alive:
             break
-    return sorted(found, reverse=True)[:beams]
+    return sorted(results, reverse=True)[:beams]
 
 
 @pytest.mark.parametrize("beams", [1, 2, 3, 5])
 def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams):
     limits = torch.tensor([8, 6, 3])
-    found = beam_search(model, batch.source, batch.lengths, limits, Search(beams=beams, alpha=0.6, eos=EOS, pad=PAD))
+    hypotheses = beam_search(
+        model, batch.source, batch.lengths, limits, Search(beams=beams, alpha=0.6, eos=EOS, pad=PAD)
+    )
     for b in range(3):
-        want = plain_beam_search(model, batch.row(b), int(limits[b]), beams, 0.6)
-        scores = [s for s in found.scores[b].tolist() if s > -float("inf")]
-        assert scores == pytest.approx([w[0] for w in want], abs=1e-4)
-        assert as_lists(found, b)[: len(want)] == [w[1] for w in want]
+        expected = plain_beam_search(model, batch.row(b), int(limits[b]), beams, 0.6)
+        scores = [s for s in hypotheses.scores[b].tolist() if s > -float("inf")]
+        assert scores == pytest.approx([w[0] for w in expected], abs=1e-4)
+        assert as_lists(hypotheses, b)[: len(expected)] == [w[1] for w in expected]
 
 
 @torch.no_grad()
 def test_a_beam_of_one_is_greedy(model, batch):
-    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 7), Search(beams=1, eos=EOS, pad=PAD))
+    hypotheses = beam_search(model, batch.source, batch.lengths, torch.full((3,), 7), Search(beams=1, eos=EOS, pad=PAD))
     for b in range(3):
         ids = []
         while len(ids) < 7 and EOS not in ids:
             logits = model.logits(model(batch.row(b), None, torch.tensor([[PAD, *ids]])))[0, -1, :PAD]
             ids.append(int(logits.argmax()) if len(ids) < 6 else EOS)
-        assert as_lists(found, b) == [tuple(ids)]
+        assert as_lists(hypotheses, b) == [tuple(ids)]
 
 
 @pytest.mark.parametrize("look_every", [2, 3, 50])
@@ -105,20 +107,22 @@ def test_how_often_we_look_for_the_finished_changes_nothing(model, look_every):
 
 def test_every_sentence_has_its_own_limit_and_ends_in_it(model, batch):
     limits = torch.tensor([1, 2, 6])
-    found = beam_search(model, batch.source, batch.lengths, limits, Search(beams=4, eos=EOS, pad=PAD))
+    hypotheses = beam_search(model, batch.source, batch.lengths, limits, Search(beams=4, eos=EOS, pad=PAD))
     for b in range(3):
-        for ids, score in zip(as_lists(found, b), found.scores[b].tolist(), strict=True):
+        for ids, score in zip(as_lists(hypotheses, b), hypotheses.scores[b].tolist(), strict=True):
             if score > -float("inf"):
                 assert len(ids) <= limits[b] and ids[-1] == EOS and EOS not in ids[:-1] and PAD not in ids
-    assert as_lists(found, 0)[0] == (EOS,) and (found.scores[0, 1:] == -float("inf")).all()  # one sentence has no words
-    padding = torch.arange(6) >= found.lengths[:, :, None]
-    assert (found.ids[padding & found.scores.isfinite()[:, :, None]] == PAD).all()
+    assert (
+        as_lists(hypotheses, 0)[0] == (EOS,) and (hypotheses.scores[0, 1:] == -float("inf")).all()
+    )  # one sentence has no words
+    padding = torch.arange(6) >= hypotheses.lengths[:, :, None]
+    assert (hypotheses.ids[padding & hypotheses.scores.isfinite()[:, :, None]] == PAD).all()
 
 
 def test_a_least_length_is_kept(model, batch):
     search = Search(beams=3, min_length=4, eos=EOS, pad=PAD)
-    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 7), search)
-    assert found.scores.isfinite().all() and (found.lengths > 4).all()
+    hypotheses = beam_search(model, batch.source, batch.lengths, torch.full((3,), 7), search)
+    assert hypotheses.scores.isfinite().all() and (hypotheses.lengths > 4).all()
 
 
 def test_a_prefix_is_forced_and_the_rest_is_searched(model, batch, everything):
@@ -126,13 +130,15 @@ def test_a_prefix_is_forced_and_the_rest_is_searched(model, batch, everything):
     begins = [(4, 4), (), (2,)]
     prefix = torch.tensor([[4, 4], [PAD, PAD], [2, PAD]])
     search = Search(beams=85, alpha=0.6, eos=EOS, pad=PAD)
-    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 4), search, prefix)
+    hypotheses = beam_search(model, batch.source, batch.lengths, torch.full((3,), 4), search, prefix)
     for b in range(3):
-        want = ranked(everything(model, batch.row(b), 4, begins[b]), 0.6)
-        got = [s for s, score in zip(as_lists(found, b), found.scores[b].tolist(), strict=True) if score > -1e9]
-        assert len(got) == len(want) and got[0] == want[0][2] and set(got) == {w[2] for w in want}
-        scores = found.scores[b, : len(want)].tolist()
-        assert scores == pytest.approx([w[0] for w in want], abs=1e-4)
+        expected = ranked(everything(model, batch.row(b), 4, begins[b]), 0.6)
+        got = [
+            s for s, score in zip(as_lists(hypotheses, b), hypotheses.scores[b].tolist(), strict=True) if score > -1e9
+        ]
+        assert len(got) == len(expected) and got[0] == expected[0][2] and set(got) == {w[2] for w in expected}
+        scores = hypotheses.scores[b, : len(expected)].tolist()
+        assert scores == pytest.approx([w[0] for w in expected], abs=1e-4)
 
 
 def test_best_of_is_topk():
@@ -216,23 +222,23 @@ def test_translations_begin_with_their_prefix(model, numbers):
 
 def test_scores_of_found_translations_are_those_of_given_ones(model, numbers, texts):
     translator = Translator(model, numbers)
-    found = [h[0] for h in translator.hypotheses(texts, beam=2)]
-    given = translator.score(texts, [h.text for h in found], batch=6)
-    assert [h.log_probability for h in found] == pytest.approx(given, abs=1e-4)
+    hypotheses = [h[0] for h in translator.hypotheses(texts, beam=2)]
+    given = translator.score(texts, [h.text for h in hypotheses], batch=6)
+    assert [h.log_probability for h in hypotheses] == pytest.approx(given, abs=1e-4)
 
 
 def test_scores_of_sampled_translations_are_those_of_given_ones(model, numbers, texts):
     translator = Translator(model, numbers)
-    found = translator.sample(texts, seed=4)
-    given = translator.score(texts, [h.text for h in found], batch=6)
-    assert [h.log_probability for h in found] == pytest.approx(given, abs=1e-4)
+    hypotheses = translator.sample(texts, seed=4)
+    given = translator.score(texts, [h.text for h in hypotheses], batch=6)
+    assert [h.log_probability for h in hypotheses] == pytest.approx(given, abs=1e-4)
 
 
 def test_n_best_are_different_sorted_and_need_a_beam_of_that_size(model, numbers):
     translator = Translator(model, numbers)
-    (found,) = translator.hypotheses(["1 2 3 4"], beam=5, n_best=3)
-    assert len({tuple(h.ids) for h in found}) == 3
-    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    (hypotheses,) = translator.hypotheses(["1 2 3 4"], beam=5, n_best=3)
+    assert len({tuple(h.ids) for h in hypotheses}) == 3
+    assert [h.score for h in hypotheses] == sorted((h.score for h in hypotheses), reverse=True)
     with pytest.raises(ConfigError, match="beam of at least 6"):
         translator.hypotheses(["1"], beam=5, n_best=6)
     assert translator.hypotheses([]) == []
@@ -242,13 +248,13 @@ def test_what_may_not_come_does_not_come(model, batch, everything):
     """Every sentence without the word that never may come, and without the one that may not come first, as ranked by
     enumeration; the words left over are not made likelier."""
     search = Search(beams=85, alpha=0.6, eos=EOS, pad=PAD, never=(2,), not_first=(3, EOS))
-    found = beam_search(model, batch.source, batch.lengths, torch.full((3,), 4), search)
+    hypotheses = beam_search(model, batch.source, batch.lengths, torch.full((3,), 4), search)
     begun = beam_search(model, batch.source, batch.lengths, torch.full((3,), 5), search, prefix=torch.full((3, 1), 2))
     for b in range(3):
-        for outcome, begin in ((found, ()), (begun, (2,))):
+        for outcome, begin in ((hypotheses, ()), (begun, (2,))):
             known = everything(model, batch.row(b), 4 + len(begin), begin)
             allowed = {s: p for s, p in known.items() if 2 not in s[len(begin) :] and s[len(begin)] not in (3, EOS)}
             assert 0 < len(allowed) < 85
-            want = ranked(allowed, 0.6)
+            expected = ranked(allowed, 0.6)
             got = [s for s, score in zip(as_lists(outcome, b), outcome.scores[b].tolist(), strict=True) if score > -1e9]
-            assert set(got) == set(allowed) and got[0] == want[0][2]
+            assert set(got) == set(allowed) and got[0] == expected[0][2]

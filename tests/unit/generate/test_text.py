@@ -71,12 +71,12 @@ def test_stop_strings_against_a_plain_search(data, stop):
     ends = [
         n for n in range(len(data) + 1) if any(s in data[:n] for s in stop)
     ]  # the first letter with which one is there
-    want = min(data[: ends[0]].find(s) for s in stop if s in data[: ends[0]]) if ends else len(data)
-    assert "".join(pieces) + rest == data[:want] and text.stopped == bool(ends)
+    expected = min(data[: ends[0]].find(s) for s in stop if s in data[: ends[0]]) if ends else len(data)
+    assert "".join(pieces) + rest == data[:expected] and text.stopped == bool(ends)
     for n in range(len(data) if not ends else ends[0]):  # nothing was shown that had to be taken back, or held in vain
         seen = "".join(pieces[: n + 1])
-        assert data[:want].startswith(seen)
-        held = data[len(seen) : n + 1][: want - len(seen)]
+        assert data[:expected].startswith(seen)
+        held = data[len(seen) : n + 1][: expected - len(seen)]
         assert not held or any(s.startswith(held) for s in stop) or ends
 
 
@@ -123,9 +123,11 @@ def test_stop_strings_end_rows_wherever_the_pieces_break(pairs, look_every):
     engine, settings = Engine(pairs()), Sampling(seed=3, n=4, max_tokens=30)
     whole = [w.text for group in write(engine, PIECES.__getitem__, PROMPTS, settings) for w in group]
     stopping = Sampling(seed=3, n=4, max_tokens=30, stop=("b é", "😀a"))
-    found = [w for group in result_of(stream(engine, PIECES.__getitem__, PROMPTS, stopping, look_every)) for w in group]
-    assert {w.finish for w in found} == {"stop", "length"}
-    for w, text in zip(found, whole, strict=True):
+    actual = [
+        w for group in result_of(stream(engine, PIECES.__getitem__, PROMPTS, stopping, look_every)) for w in group
+    ]
+    assert {w.finish for w in actual} == {"stop", "length"}
+    for w, text in zip(actual, whole, strict=True):
         places = [text.find(s) for s in stopping.stop if s in text]
         assert w.text == (text[: min(places)] if places else text)
         assert (w.finish == "stop") == bool(places)

@@ -35,15 +35,15 @@ def seen(request, open_model):
         for name, m in predictor.model.named_modules()
         if isinstance(m, kinds)
     ]
-    found = look(predictor, replace(QUESTION, second="I crashed.") if request.param == "pair" else QUESTION)
+    view = look(predictor, replace(QUESTION, second="I crashed.") if request.param == "pair" else QUESTION)
     for hook in hooks:
         hook.remove()
-    return found, outputs
+    return view, outputs
 
 
 def test_weights_times_values_is_what_the_forward_pass_gave(seen):
-    found, outputs = seen
-    for kind, attention in found.attention.items():
+    actual, outputs = seen
+    for kind, attention in actual.attention.items():
         for place, layer in enumerate(attention.layers):
             (name,) = [n for n in (form.format(place) for form in PLACES[kind]) if n in outputs]
             module, gave = outputs.pop(name)
@@ -54,8 +54,8 @@ def test_weights_times_values_is_what_the_forward_pass_gave(seen):
 
 
 def test_rows_sum_to_one_and_stages_follow_from_each_other(seen):
-    found, _ = seen
-    for attention in found.attention.values():
+    actual, _ = seen
+    for attention in actual.attention.values():
         for layer in attention.layers:
             for head in range(attention.heads):
                 s = stages(layer, head)
@@ -70,8 +70,8 @@ def test_rows_sum_to_one_and_stages_follow_from_each_other(seen):
 
 
 def test_a_lean_is_the_slope_times_the_distance(open_model):
-    found = look(open_model("gpt-alibi"), QUESTION)
-    s = stages(found.attention["self"].layers[1], 2)
+    view = look(open_model("gpt-alibi"), QUESTION)
+    s = stages(view.attention["self"].layers[1], 2)
     lean = (s["masked"] - s["scaled"]).tril()
     T = len(lean)
     close(lean, -(2.0 ** (-8 * 3 / 4)) * torch.tensor([[float(max(i - j, 0)) for j in range(T)] for i in range(T)]))
@@ -84,8 +84,8 @@ def test_heads_that_share_keys_share_them_with_their_neighbour(open_model):
 
 
 def test_a_row_is_a_search(seen):
-    found, _ = seen
-    for attention in found.attention.values():
+    actual, _ = seen
+    for attention in actual.attention.values():
         layer, query = attention.layers[-1], 2
         header, t = row(layer, attention.heads - 1, query)
         for name, table in stages(layer, attention.heads - 1).items():
@@ -121,11 +121,11 @@ def brute(x, rows, columns):
 @pytest.mark.parametrize("name", ["gpt", "gpt-alibi", "llama", "transformer", "lstm-translator"])
 def test_thumbnails_are_the_pooled_weights(open_model, monkeypatch, name, edge):
     monkeypatch.setattr("regard.inside.attention.EDGE", edge)
-    found = look(open_model(name), QUESTION)
-    header, tensors = unpack(found.bytes())
+    view = look(open_model(name), QUESTION)
+    header, tensors = unpack(view.bytes())
     for about in header["attention"]:
         thumbs, scale = tensors[about["thumbs"]], header["scales"][about["thumbs"]]
-        attention = found.attention[about["kind"]]
+        attention = view.attention[about["kind"]]
         for place, layer in enumerate(attention.layers):
             for head in range(attention.heads):
                 whole = stages(layer, head)["weights"]

@@ -68,9 +68,9 @@ def test_what_a_gate_is_said_to_keep_is_kept(kind, keeps):
 
 @pytest.mark.parametrize("name", ["gpt", "llama", "masked", "classifier", "transformer", "lstm-translator"])
 def test_the_sentence_about_attention_counts_from_one(open_model, name):
-    found = look(open_model(name), Question(text=TEXT, target="Ein Mann"))
-    text = found.finding["attention"]
-    for kind, attention in found.attention.items():
+    view = look(open_model(name), Question(text=TEXT, target="Ein Mann"))
+    text = view.finding["attention"]
+    for kind, attention in view.attention.items():
         tables = [look_.weights()[0] for look_ in attention.layers]  # H T S each
         if tables[0].ndim == 2:
             tables = [table[None] for table in tables]
@@ -162,8 +162,8 @@ def test_the_sentences_about_gaps_and_likeness(open_model):
 @pytest.mark.parametrize("given", ["", "Ein Mann liest"])
 def test_translation_finding_names_its_least_likely_piece(open_model, given):
     translator = open_model("transformer")
-    found = look(translator, Question(text=TEXT, target=given, beam=4))
-    best = found.results["translation"]["hypotheses"][0]
+    view = look(translator, Question(text=TEXT, target=given, beam=4))
+    best = view.results["translation"]["hypotheses"][0]
     text = given or translator.translate([TEXT], beam=4)[0]
     ids = (
         [*translator.encode_targets([text])[0], translator.tokenizer.eos]
@@ -175,9 +175,9 @@ def test_translation_finding_names_its_least_likely_piece(open_model, given):
         target = torch.tensor([ids])
         words = translator.model.logits(translator.model(source, None, translator.shifted(target)))[0].log_softmax(-1)
     worst = int(words.gather(1, target.T)[:, 0].argmin())
-    assert f"The {'translation given' if given else 'best translation'} is" in found.finding["translation"]
+    assert f"The {'translation given' if given else 'best translation'} is" in view.finding["translation"]
     assert best["tokens"][worst]["id"] == ids[worst]
-    assert found.finding["translation"].endswith(f"“{best['tokens'][worst]['text'].strip()}”.")
+    assert view.finding["translation"].endswith(f"“{best['tokens'][worst]['text'].strip()}”.")
 
 
 # -- positions, pairs, gradients ----------------------------------------------------------------------------------
@@ -203,9 +203,9 @@ def test_the_sentence_about_places(open_model, name):
 
 @pytest.mark.parametrize("name", ["masked", "classifier", "transformer", "gpt", "llama", "lstm"])
 def test_the_sentence_about_another_order(open_model, name):
-    found = permute(open_model(name), Question(text=TEXT), lambda: None)
-    kept, without = (min(found[way]["cosine"]) for way in ("with", "without"))
-    text = found["finding"]
+    permuted = permute(open_model(name), Question(text=TEXT), lambda: None)
+    kept, without = (min(permuted[way]["cosine"]) for way in ("with", "without"))
+    text = permuted["finding"]
     if name == "lstm":
         assert "no positions to take away" in text
         return

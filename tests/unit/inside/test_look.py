@@ -28,39 +28,39 @@ def test_next_token_and_surprisal_are_the_models(open_model, name):
     with torch.no_grad():
         logits = writer.model.logits(writer.model(ids[None]))[0]
     close(torch.tensor(tensors["logits"]), logits[-1])
-    found = header["results"]["next"]
-    close(torch.tensor(found["surprisal"][1:]), F.cross_entropy(logits[:-1], ids[1:], reduction="none"))
-    assert found["surprisal"][0] is None
+    actual = header["results"]["next"]
+    close(torch.tensor(actual["surprisal"][1:]), F.cross_entropy(logits[:-1], ids[1:], reduction="none"))
+    assert actual["surprisal"][0] is None
     likely = logits[-1].softmax(-1)
     order = likely.argsort(descending=True)
-    assert [t["id"] for t in found["top"]] == order[:64].tolist()
-    close(torch.tensor([t["p"] for t in found["top"]]), likely[order[:64]])
+    assert [t["id"] for t in actual["top"]] == order[:64].tolist()
+    close(torch.tensor([t["p"] for t in actual["top"]]), likely[order[:64]])
     table = writer.next(TEXT, top=3)
-    assert [c.id for c in table] == [t["id"] for t in found["top"][:3]]
+    assert [c.id for c in table] == [t["id"] for t in actual["top"][:3]]
     words = vocabulary(writer)
-    assert [t["text"] for t in found["top"]] == [words[t["id"]] for t in found["top"]]
+    assert [t["text"] for t in actual["top"]] == [words[t["id"]] for t in actual["top"]]
 
 
 def test_sentences_are_free_of_control_characters(open_model):
     """A terminal would obey them, and no SVG may have them."""
     for name, text in (("gpt", "a\x1b[31m\x07 cat"), ("transformer", "a cat")):
-        found = look(open_model(name), Question(text=text, target="le\x1b chat"))
-        assert all(sentence.isprintable() for sentence in found.finding.values())
+        view = look(open_model(name), Question(text=text, target="le\x1b chat"))
+        assert all(sentence.isprintable() for sentence in view.finding.values())
     assert of_next({"top": [{"text": "\x07", "p": 0.5}], "surprisal": [None]}, [{"text": "a"}]).isprintable()
 
 
 def test_a_text_too_long_is_cut_and_said(open_model):
     writer = open_model("gpt")
     long = TEXT * 9
-    found = look(writer, Question(text=long))
-    (note,) = found.notes
-    assert "64 tokens" in note and len(found.streams["text"]) == 64
-    assert [t["id"] for t in found.results["next"]["top"][:5]] == [c.id for c in writer.next(long, top=5)]
-    assert long.endswith("".join(t["text"] for t in found.streams["text"]))
+    view = look(writer, Question(text=long))
+    (note,) = view.notes
+    assert "64 tokens" in note and len(view.streams["text"]) == 64
+    assert [t["id"] for t in view.results["next"]["top"][:5]] == [c.id for c in writer.next(long, top=5)]
+    assert long.endswith("".join(t["text"] for t in view.streams["text"]))
     (note,) = look(open_model("masked"), Question(text=long + " [MASK]")).notes[:1]
     assert "48 tokens" in note
-    found = look(open_model("transformer"), Question(text=long, target="Ein"))
-    assert len(found.streams["source"]) == 64 and found.streams["source"][-1]["text"] == "</s>" and found.notes
+    view = look(open_model("transformer"), Question(text=long, target="Ein"))
+    assert len(view.streams["source"]) == 64 and view.streams["source"][-1]["text"] == "</s>" and view.notes
 
 
 def test_labels_gaps_and_likeness_are_the_predictors(open_model):
@@ -97,16 +97,16 @@ def test_labels_gaps_and_likeness_are_the_predictors(open_model):
 @pytest.mark.parametrize("prefix", ["", "Ein Mann"])
 def test_hypotheses_are_those_of_the_search(open_model, name, prefix):
     translator = open_model(name)
-    found = look(translator, Question(text=TEXT, beam=4, prefix=prefix)).results["translation"]
+    answer = look(translator, Question(text=TEXT, beam=4, prefix=prefix)).results["translation"]
     given = [prefix] if prefix else None
-    (wanted,) = translator.hypotheses([TEXT], beam=4, n_best=4, prefix=given)
-    assert [h["text"] for h in found["hypotheses"]] == [h.text for h in wanted]
-    assert [h["score"] for h in found["hypotheses"]] == pytest.approx([h.score for h in wanted], abs=1e-4)
-    for one, other in zip(found["hypotheses"], wanted, strict=True):
+    (expected,) = translator.hypotheses([TEXT], beam=4, n_best=4, prefix=given)
+    assert [h["text"] for h in answer["hypotheses"]] == [h.text for h in expected]
+    assert [h["score"] for h in answer["hypotheses"]] == pytest.approx([h.score for h in expected], abs=1e-4)
+    for one, other in zip(answer["hypotheses"], expected, strict=True):
         assert [t["id"] for t in one["tokens"]] == other.ids
         assert sum(t["logp"] for t in one["tokens"]) == pytest.approx(other.log_probability, abs=1e-3)
-    best = found["hypotheses"][0]["tokens"]
-    for step, token in zip(found["steps"], best, strict=True):
+    best = answer["hypotheses"][0]["tokens"]
+    for step, token in zip(answer["steps"], best, strict=True):
         assert step["token"] == token["text"] and len(step["top"]) == 8
         assert step["top"][0]["p"] == max(w["p"] for w in step["top"])
 
@@ -125,10 +125,10 @@ def eager(translator, by: float):
 def test_kept_candidates_are_the_beams_of_the_next_step(open_model, name, by):
     """Walking the parents back from what ended gives the hypotheses themselves."""
     translator = eager(open_model(name), by)
-    found = look(translator, Question(text=TEXT, beam=3)).results["translation"]
-    (wanted,) = translator.hypotheses([TEXT], beam=3, n_best=3)
+    answer = look(translator, Question(text=TEXT, beam=3)).results["translation"]
+    (expected,) = translator.hypotheses([TEXT], beam=3, n_best=3)
     ended, alive = [], [[]]
-    for step in found["beam"]:
+    for step in answer["beam"]:
         grown = []
         for candidate in step:
             ids = [*alive[candidate["parent"]], candidate["id"]]
@@ -136,18 +136,18 @@ def test_kept_candidates_are_the_beams_of_the_next_step(open_model, name, by):
                 (ended if candidate["ends"] else grown).append(ids)
         alive = grown
     assert len(ended[0]) < 4, "nothing ended on the way"
-    assert [[t["id"] for t in h["tokens"]] for h in found["hypotheses"]] == [h.ids for h in wanted]
-    assert all(h.ids in ended for h in wanted)
+    assert [[t["id"] for t in h["tokens"]] for h in answer["hypotheses"]] == [h.ids for h in expected]
+    assert all(h.ids in ended for h in expected)
 
 
 def test_a_given_translation_is_scored(open_model):
     translator = open_model("transformer")
-    found = look(translator, Question(text=TEXT, target="Ein Mann liest ein Buch."))
-    (hypothesis,) = found.results["translation"]["hypotheses"]
-    assert "given" in found.finding["translation"] and "best" not in found.finding["translation"]
+    view = look(translator, Question(text=TEXT, target="Ein Mann liest ein Buch."))
+    (hypothesis,) = view.results["translation"]["hypotheses"]
+    assert "given" in view.finding["translation"] and "best" not in view.finding["translation"]
     assert hypothesis["text"] == "Ein Mann liest ein Buch."
     assert hypothesis["score"] == pytest.approx(translator.score([TEXT], ["Ein Mann liest ein Buch."])[0], abs=1e-4)
-    target, inputs = found.streams["target"], found.streams["inputs"]
+    target, inputs = view.streams["target"], view.streams["inputs"]
     assert [t["id"] for t in inputs[1:]] == [t["id"] for t in target[:-1]] and inputs[0]["special"]
 
 
@@ -163,8 +163,8 @@ def test_questions_that_have_no_answer_are_refused(open_model):
 @pytest.mark.parametrize("text", ["<script>alert(1)</script>", "😀" * 300, "a\x00b\n\t", "ü  ﷽ 字", TEXT])
 @pytest.mark.parametrize("name", ["gpt", "transformer", "masked", "tagger", "lstm"])
 def test_chips_tell_where_they_stand(open_model, name, text):
-    found = look(open_model(name), Question(text=text, target="x"))
-    chips = found.streams.get("text") or found.streams["source"]
+    view = look(open_model(name), Question(text=text, target="x"))
+    chips = view.streams.get("text") or view.streams["source"]
     shown = clean(text) if name == "transformer" else text
     last = 0
     for chip in chips:
@@ -177,7 +177,7 @@ def test_chips_tell_where_they_stand(open_model, name, text):
             assert shown[chip["start"] : chip["end"]] == chip["text"]
         if name == "transformer":
             assert shown[chip["start"] : chip["end"]] == chip["text"].strip()
-    if name in ("gpt", "lstm") and not found.notes:
+    if name in ("gpt", "lstm") and not view.notes:
         whole = b"".join(bytes(c["bytes"]) if c["bytes"] else c["text"].encode() for c in chips)
         assert whole == text.encode()
 

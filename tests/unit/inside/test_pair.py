@@ -28,12 +28,12 @@ def test_rows_and_their_difference(open_model, name):
         sides, "ab", (header["rows"]["a"]["tokens"], header["rows"]["b"]["tokens"]), strict=True
     ):
         assert [c["id"] for c in found.streams[stream]] == [c["id"] for c in header[f"tokens_{name_}"]]
-        wanted = torch.stack([
+        expected = torch.stack([
             torch.stack([stages(layer, h)["weights"][places].mean(0) for h in range(2)])
             for layer in found.attention[kind].layers
         ])  # fmt: skip
-        close(t[f"row_{name_}"], wanted)
-        rows.append(wanted)
+        close(t[f"row_{name_}"], expected)
+        rows.append(expected)
     ids = [[c["id"] for c in found.streams[stream]] for found in sides]
     for ranked in header["heads"]:
         mine, other = (r[ranked["layer"], ranked["head"]] for r in rows)
@@ -59,8 +59,8 @@ def test_vectors_and_occlusion(open_model):
     ids = [[c["id"] for c in header[f"tokens_{n}"]] for n in "ab"]
     with torch.no_grad():
         one, two = (states(row) for row in ids)
-        wanted = [torch.cosine_similarity(x[at], y[at], dim=0).item() for x, y in zip(one, two, strict=True)]
-        assert header["cosine"] == pytest.approx([1.0, *wanted], abs=1e-5)
+        expected = [torch.cosine_similarity(x[at], y[at], dim=0).item() for x, y in zip(one, two, strict=True)]
+        assert header["cosine"] == pytest.approx([1.0, *expected], abs=1e-5)
         assert [o["text"] for o in header["occlusion_a"]] == [
             "the",
             "cat",

@@ -28,9 +28,9 @@ def test_the_input_is_what_the_first_layer_reads(open_model, name):
     hook = predictor.model.get_submodule(FIRST[name]).register_forward_pre_hook(
         lambda _, given: read.append(given[0][0])
     )
-    found = look(predictor, Question(text=TEXT, second="It was." if name == "pair" else "", target="Ein"))
+    view = look(predictor, Question(text=TEXT, second="It was." if name == "pair" else "", target="Ein"))
     hook.remove()
-    e = found.embeddings.get("text") or found.embeddings["source"]
+    e = view.embeddings.get("text") or view.embeddings["source"]
     close(e.input if e.normed is None else e.normed, read[-1])
     parts = [part for part in (e.token, e.position, e.sentence) if part is not None]
     close(sum(parts), e.input)
@@ -39,9 +39,9 @@ def test_the_input_is_what_the_first_layer_reads(open_model, name):
 def test_the_decoders_input_has_its_own_positions(open_model):
     predictor, read = open_model("transformer"), []
     hook = predictor.model.decoder[0].register_forward_pre_hook(lambda _, given: read.append(given[0][0]))
-    found = look(predictor, Question(text=TEXT, target="Ein Mann"))
+    view = look(predictor, Question(text=TEXT, target="Ein Mann"))
     hook.remove()
-    close(found.embeddings["inputs"].input, read[-1])
+    close(view.embeddings["inputs"].input, read[-1])
 
 
 def wave(p: int, column: int, width: int) -> float:
@@ -84,27 +84,27 @@ def test_angles_are_worked_out_where_the_model_is(open_model):
 
 @pytest.mark.parametrize("name", ["masked", "classifier", "transformer"])
 def test_without_positions_an_encoder_sees_a_set(open_model, name):
-    found = permute(open_model(name), Question(text=TEXT), lambda: None)
-    assert sorted(found["order"]) == list(range(len(found["tokens"]))) != found["order"]
-    assert min(found["without"]["cosine"]) > 0.99999 > min(found["with"]["cosine"])
+    permuted = permute(open_model(name), Question(text=TEXT), lambda: None)
+    assert sorted(permuted["order"]) == list(range(len(permuted["tokens"]))) != permuted["order"]
+    assert min(permuted["without"]["cosine"]) > 0.99999 > min(permuted["with"]["cosine"])
     words = re.findall(r"\w+", TEXT.lower())
-    assert sorted(re.findall(r"\w+", found["shuffled"].lower())) == sorted(words), "words stay words"
+    assert sorted(re.findall(r"\w+", permuted["shuffled"].lower())) == sorted(words), "words stay words"
     if name == "classifier":
-        before, after = ({o["text"]: o["p"] for o in found["without"][way]} for way in ("original", "shuffled"))
+        before, after = ({o["text"]: o["p"] for o in permuted["without"][way]} for way in ("original", "shuffled"))
         assert before == pytest.approx(after, abs=1e-5)
-        assert before != {o["text"]: o["p"] for o in found["with"]["original"]}
+        assert before != {o["text"]: o["p"] for o in permuted["with"]["original"]}
         (answer,) = open_model(name).classify([TEXT])
-        assert {o["text"]: o["p"] for o in found["with"]["original"]} == pytest.approx(answer.probabilities)
+        assert {o["text"]: o["p"] for o in permuted["with"]["original"]} == pytest.approx(answer.probabilities)
 
 
 @pytest.mark.parametrize("name", ["gpt", "gpt-alibi", "llama", "lstm", "lstm-translator", "tagger", "lstm-classifier"])
 def test_order_still_matters_to_who_reads_one_way(open_model, name):
-    found = permute(open_model(name), Question(text=TEXT), lambda: None)
-    assert min(found["with"]["cosine"]) < 0.9999
+    permuted = permute(open_model(name), Question(text=TEXT), lambda: None)
+    assert min(permuted["with"]["cosine"]) < 0.9999
     if name in ("gpt", "gpt-alibi", "llama", "lstm"):
-        assert min(found["without"]["cosine"]) < 0.9999
+        assert min(permuted["without"]["cosine"]) < 0.9999
         best = open_model(name).next(TEXT, top=5)
-        assert [o["p"] for o in found["with"]["original"]] == pytest.approx([c.probability for c in best])
+        assert [o["p"] for o in permuted["with"]["original"]] == pytest.approx([c.probability for c in best])
     with pytest.raises(DataError, match="one word"):
         permute(open_model(name), Question(text="The"), lambda: None)
 
@@ -140,9 +140,9 @@ def test_states_are_those_of_torchs_layers(open_model, name):
 @pytest.mark.parametrize("name", ["lstm-translator", "gru-bottleneck"])
 def test_a_translators_reader_is_unrolled_from_left_to_right(open_model, name):
     predictor = open_model(name)
-    found = look(predictor, Question(text=TEXT, target="Ein"))
-    _, t = unrolled(found)
-    ids = torch.tensor([[chip["id"] for chip in found.streams["source"]]])
+    view = look(predictor, Question(text=TEXT, target="Ein"))
+    _, t = unrolled(view)
+    ids = torch.tensor([[chip["id"] for chip in view.streams["source"]]])
     with torch.no_grad():
         close(t["states"][0], predictor.model.encoder[0].forwards(predictor.model.token(ids))[0][0])
 
@@ -150,9 +150,9 @@ def test_a_translators_reader_is_unrolled_from_left_to_right(open_model, name):
 def test_second_layer_reads_the_hidden_end_of_a_text(open_model, monkeypatch):
     monkeypatch.setattr(recurrent, "STEPS", 4)
     predictor = open_model("two-readers")
-    found = look(predictor, Question(text=TEXT, target="Ein"))
-    header, t = unrolled(found)
-    ids = torch.tensor([[chip["id"] for chip in found.streams["source"]]])
+    view = look(predictor, Question(text=TEXT, target="Ein"))
+    header, t = unrolled(view)
+    ids = torch.tensor([[chip["id"] for chip in view.streams["source"]]])
     with torch.no_grad():
         whole, _, _ = predictor.model.encode(ids, None)
     assert header["rows"] == 4 < ids.size(1)
@@ -170,7 +170,7 @@ def test_attention_has_no_cell(open_model):
 @pytest.mark.parametrize("name", ["gpt", "lstm"])
 def test_gradients_are_the_jacobians(open_model, name):
     writer = open_model(name)
-    found = curve(writer, TEXT, 6, lambda: None)
+    actual = curve(writer, TEXT, 6, lambda: None)
     ids = torch.tensor(writer.encode(TEXT)[-7:])
     table = writer.model.token.weight.detach()
 
@@ -182,8 +182,8 @@ def test_gradients_are_the_jacobians(open_model, name):
             hook.remove()
 
     jacobian = torch.autograd.functional.jacobian(last, table[ids][None])  # D 1 T E
-    close(torch.tensor(found["norms"]), jacobian[:, 0].norm(dim=(0, 2)).flip(0), rtol=1e-3, atol=1e-6)
-    assert found["distances"] == list(range(7)) and found["exact"]
+    close(torch.tensor(actual["norms"]), jacobian[:, 0].norm(dim=(0, 2)).flip(0), rtol=1e-3, atol=1e-6)
+    assert actual["distances"] == list(range(7)) and actual["exact"]
 
 
 def test_a_few_directions_come_near_the_norms(open_model, monkeypatch):

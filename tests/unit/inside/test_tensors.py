@@ -44,20 +44,20 @@ def test_what_is_packed_comes_back():
 )  # fmt: skip
 def test_a_matrix_is_exact_halved_or_pooled(shape, dtype, size):
     x = torch.rand(shape)
-    header, found = unpack(pack(*matrix(x, weights=True)))
-    assert (found["matrix"].dtype, found["matrix"].shape) == (dtype, size)
+    header, actual = unpack(pack(*matrix(x, weights=True)))
+    assert (actual["matrix"].dtype, actual["matrix"].shape) == (dtype, size)
     assert (header["rows"], header["columns"], header["pooled"]) == (*shape, dtype == "uint8")
-    assert found["matrix"].nbytes <= 512 * 1024
-    got = found["matrix"].astype(np.float64) * (header["scales"]["matrix"] / 255 if dtype == "uint8" else 1)
+    assert actual["matrix"].nbytes <= 512 * 1024
+    got = actual["matrix"].astype(np.float64) * (header["scales"]["matrix"] / 255 if dtype == "uint8" else 1)
     kept = x if dtype != "uint8" else torch.nn.functional.adaptive_max_pool2d(x[None], size)[0]
     np.testing.assert_allclose(got, kept.numpy(), atol={"float32": 0, "float16": 1e-3, "uint8": 1 / 255}[dtype])
 
 
 def test_masked_scores_stay_masked_when_they_are_pooled():
     x = torch.randn(600, 600).masked_fill(torch.ones(600, 600).triu(1).bool(), torch.nan)
-    header, found = unpack(pack(*matrix(x, weights=False)))
-    assert header["pooled"] and found["matrix"].dtype == np.float16
-    assert np.isnan(found["matrix"][0, -1]) and not np.isnan(found["matrix"][-1]).any()
+    header, actual = unpack(pack(*matrix(x, weights=False)))
+    assert header["pooled"] and actual["matrix"].dtype == np.float16
+    assert np.isnan(actual["matrix"][0, -1]) and not np.isnan(actual["matrix"][-1]).any()
 
 
 def test_bytes_of_nothing_but_zeros():

@@ -36,8 +36,8 @@ def test_linear_gradient_is_a_matrix_power():
     with torch.no_grad():
         nn.init.orthogonal_(cell.weight_ih)  # turns, and changes no norm
     got = reach_of(cell, inputs(30, g.WIDTH))
-    want = torch.stack([torch.linalg.matrix_power(cell.weight_hh, k).norm() for k in range(30)])
-    close(got, want, rtol=1e-10, atol=0)
+    expected = torch.stack([torch.linalg.matrix_power(cell.weight_hh, k).norm() for k in range(30)])
+    close(got, expected, rtol=1e-10, atol=0)
 
 
 @pytest.mark.parametrize(("kind", "layer"), [("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)])

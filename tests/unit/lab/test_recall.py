@@ -53,13 +53,15 @@ def test_every_architecture_learns_a_short_distance(arch):
 
 def test_what_failed_is_not_tried_farther(monkeypatch):
     monkeypatch.setattr(r, "UPDATES", 1)
-    found = r.recall("rnn", True, seed=0, device="cpu", distances=(10, 30, 100))
-    assert list(found.accuracy) == [10] and found.accuracy[10] < 0.5 and found.farthest == 0
+    actual = r.recall("rnn", True, seed=0, device="cpu", distances=(10, 30, 100))
+    assert list(actual.accuracy) == [10] and actual.accuracy[10] < 0.5 and actual.farthest == 0
 
 
 def test_convolution_learns_only_within_its_filters():
-    found = r.recall("conv3", False, seed=0, device="cpu", distances=(5, 10))
-    assert found.farthest == 5 and found.accuracy[10] < 0.3  # chance is 1 in 8; of 256 a share of 0.3 is 8 spreads off
+    actual = r.recall("conv3", False, seed=0, device="cpu", distances=(5, 10))
+    assert (
+        actual.farthest == 5 and actual.accuracy[10] < 0.3
+    )  # chance is 1 in 8; of 256 a share of 0.3 is 8 spreads off
     assert r.recall("mlp", False, seed=0, device="cpu", distances=(5, 10)).farthest == 10
 
 
@@ -74,9 +76,9 @@ def test_parameters_grow_with_distance_where_they_should():
 def test_the_same_number_of_tokens_is_timed_at_every_length(monkeypatch):
     shapes, clock = [], iter([0.5, 4.0, 2.0, 1.0, 3.0, 5.0] * 2)
     monkeypatch.setattr(r, "seconds_of", lambda _, ids: (shapes.append(tuple(ids.shape)), next(clock))[1])
-    found = r.step_time("gpt", seed=0, device="cpu", lengths=(64, 1024))
+    actual = r.step_time("gpt", seed=0, device="cpu", lengths=(64, 1024))
     assert set(shapes) == {(64, 64), (4, 1024)}
-    assert found.seconds == {64: 1.0, 1024: 1.0}  # the fastest but the first, which warms up
+    assert actual.seconds == {64: 1.0, 1024: 1.0}  # the fastest but the first, which warms up
 
 
 def test_a_timed_step_is_a_whole_step_and_leaves_no_gradient():

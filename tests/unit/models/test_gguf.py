@@ -349,11 +349,11 @@ def test_the_package_may_be_missing(tmp_path, monkeypatch):
 
 def test_a_file_is_unpacked_once_whatever_its_name(tmp_path):
     path = write_gguf(tmp_path / "m.gguf", tiny_llama(), Kind.F16)
-    said = []
-    folder = resolve(path, said.append)
-    assert len(said) == 1 and folder.parent == cache_folder() / "models"
-    assert resolve(str(path.rename(tmp_path / "other.bin")), said.append) == folder
-    assert len(said) == 1
+    messages = []
+    folder = resolve(path, messages.append)
+    assert len(messages) == 1 and folder.parent == cache_folder() / "models"
+    assert resolve(str(path.rename(tmp_path / "other.bin")), messages.append) == folder
+    assert len(messages) == 1
     assert json.loads((folder / "regard.json").read_text())["task"] == "lm"
 
 

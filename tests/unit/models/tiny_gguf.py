@@ -63,14 +63,14 @@ def permuted(rows: np.ndarray, heads: int) -> np.ndarray:
 def tensors_of(model: LlamaForCausalLM) -> dict[str, np.ndarray]:
     """The weights under llama.cpp's names, in its order."""
     config, state = model.config, {k: v.numpy() for k, v in model.state_dict().items()}
-    found = {"token_embd.weight": state["model.embed_tokens.weight"], "output_norm.weight": state["model.norm.weight"]}
+    actual = {"token_embd.weight": state["model.embed_tokens.weight"], "output_norm.weight": state["model.norm.weight"]}
     if not config.tie_word_embeddings:
-        found["output.weight"] = state["lm_head.weight"]
+        actual["output.weight"] = state["lm_head.weight"]
     for i in range(config.num_hidden_layers):
         layer, block = f"model.layers.{i}.", f"blk.{i}."
         q, k = (state[f"{layer}self_attn.{x}_proj.weight"] for x in "qk")
-        found[f"{block}attn_q.weight"] = permuted(q, config.num_attention_heads)
-        found[f"{block}attn_k.weight"] = permuted(k, config.num_key_value_heads)
+        actual[f"{block}attn_q.weight"] = permuted(q, config.num_attention_heads)
+        actual[f"{block}attn_k.weight"] = permuted(k, config.num_key_value_heads)
         for ours, theirs in (
             ("attn_v", "self_attn.v_proj"),
             ("attn_output", "self_attn.o_proj"),
@@ -80,8 +80,8 @@ def tensors_of(model: LlamaForCausalLM) -> dict[str, np.ndarray]:
             ("ffn_up", "mlp.up_proj"),
             ("ffn_down", "mlp.down_proj"),
         ):
-            found[f"{block}{ours}.weight"] = state[f"{layer}{theirs}.weight"]
-    return found
+            actual[f"{block}{ours}.weight"] = state[f"{layer}{theirs}.weight"]
+    return actual
 
 
 def write_gguf(

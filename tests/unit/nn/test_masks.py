@@ -62,16 +62,16 @@ def test_the_kernel_of_packed_rows_gets_what_it_wants(monkeypatch):
     monkeypatch.setattr("torch.nn.attention.varlen.varlen_attn", one_by_one)
     monkeypatch.setattr(Packed, "has_kernel", lambda self, q: True)
     given = [torch.randn(1, 16, 3, 4, dtype=torch.float64).transpose(1, 2) for _ in range(3)]  # 1 H T K
-    found = []
+    results = []
     for attention in (fast_attention, plain_attention):
         inputs = [x.clone().requires_grad_() for x in given]
         y = attention(*inputs, mask)
         y.square().sum().backward()
-        found.append([y.detach(), *(x.grad for x in inputs)])
-    close(found[0], found[1])
+        results.append([y.detach(), *(x.grad for x in inputs)])
+    close(results[0], results[1])
     assert seen == [(16, 3, 4)]
     dropped = fast_attention(*given, mask, dropout=0.5)  # what the kernel cannot do goes the other way
-    assert len(seen) == 1 and not torch.allclose(dropped, found[0][0])
+    assert len(seen) == 1 and not torch.allclose(dropped, results[0][0])
 
 
 def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():
@@ -79,9 +79,9 @@ def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():
     v = torch.eye(3, dtype=torch.float64)[None, None]
     mask = Leaning(Table(tensor([[T, T, F], [T, T, T]])), tensor([[[[0.0, 1.0, 9.0], [2.0, 0.0, 0.0]]]]))
     e = torch.e
-    want = tensor([[1 / (1 + e), e / (1 + e), 0.0], [e * e / (e * e + 2), 1 / (e * e + 2), 1 / (e * e + 2)]])
+    expected = tensor([[1 / (1 + e), e / (1 + e), 0.0], [e * e / (e * e + 2), 1 / (e * e + 2), 1 / (e * e + 2)]])
     for attention in (plain_attention, fast_attention):
-        close(attention(q, torch.zeros_like(v[..., :1]).expand(-1, -1, -1, 4), v, mask)[0, 0], want.double())
+        close(attention(q, torch.zeros_like(v[..., :1]).expand(-1, -1, -1, 4), v, mask)[0, 0], expected.double())
 
 
 def test_what_the_kernels_take_is_worked_out_once():
@@ -117,8 +117,8 @@ def test_plain_is_fast_values_and_gradients(mask):
     qkv = [(torch.randn(s, dtype=torch.float64) * 2).requires_grad_() for s in shapes]
     plain, fast = plain_attention(*qkv, mask()), fast_attention(*qkv, mask())
     close(plain, fast)
-    wanted = torch.randn_like(plain)
-    for a, b in zip(torch.autograd.grad(plain, qkv, wanted), torch.autograd.grad(fast, qkv, wanted), strict=True):
+    expected = torch.randn_like(plain)
+    for a, b in zip(torch.autograd.grad(plain, qkv, expected), torch.autograd.grad(fast, qkv, expected), strict=True):
         assert a.isfinite().all()
         close(a, b)
 
@@ -130,9 +130,9 @@ def test_heads_that_share_keys_are_heads_with_copied_keys(groups, queries):
     k, v = (torch.randn(2, 6 // groups, 5, 4, dtype=torch.float64) for _ in range(2))
     copied = [torch.stack([x] * groups, 2).flatten(1, 2) for x in (k, v)]  # neighbours share
     mask = Lengths(tensor([5, 2]), 5)
-    want = plain_attention(q, *copied, mask)
-    close(plain_attention(q, k, v, mask), want)
-    close(fast_attention(q, k, v, mask), want)
+    expected = plain_attention(q, *copied, mask)
+    close(plain_attention(q, k, v, mask), expected)
+    close(fast_attention(q, k, v, mask), expected)
 
 
 def test_a_query_with_nothing_to_see_gets_zeros():

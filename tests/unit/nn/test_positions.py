@@ -28,8 +28,8 @@ def test_interleaved_is_the_printed_formula(width):
     for p in (0, 1, 2, 49):
         for column in range(width):
             angle = p / 10000 ** (2 * (column // 2) / width)
-            want = math.cos(angle) if column % 2 else math.sin(angle)
-            assert table[p, column].item() == pytest.approx(want, abs=1e-6)
+            expected = math.cos(angle) if column % 2 else math.sin(angle)
+            assert table[p, column].item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_sines_come_first_in_the_other_layout():

@@ -84,10 +84,10 @@ def test_turning_is_the_matrix_product_and_its_sums_are_exact():
 def test_it_is_nearly_the_linear_map(width, out, bias):
     linear = nn.Linear(width, out, bias=bias)
     x = torch.randn(4, 6, width)
-    wanted = linear(x)
+    expected = linear(x)
     got = Int8Linear.from_linear(linear.weight, linear.bias)(x)
-    assert got.shape == wanted.shape and not got.requires_grad
-    assert error(got, wanted) < 0.02
+    assert got.shape == expected.shape and not got.requires_grad
+    assert error(got, expected) < 0.02
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -100,8 +100,8 @@ def test_turning_helps_where_numbers_stand_out(monkeypatch):
     monkeypatch.setattr(quantised, "BLOCK", 1)
     unturned = Int8Linear.from_linear(linear.weight, linear.bias)
     theirs = torch.ao.quantization.quantize_dynamic(nn.Sequential(linear), {nn.Linear}, torch.qint8)
-    found = [error(f(x), linear(x)) for f in (ours, unturned, theirs)]
-    assert found[0] < 0.08 and found[0] < min(found[1:]) / 2
+    actual = [error(f(x), linear(x)) for f in (ours, unturned, theirs)]
+    assert actual[0] < 0.08 and actual[0] < min(actual[1:]) / 2
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_company_changes_no_bit(width, out, threads):
 def test_rows_of_zeros_and_of_nan_are_their_own_business():
     ours = Int8Linear.from_linear(torch.randn(33, 64), torch.randn(33))
     x = torch.randn(4, 64)
-    wanted = ours(x)
+    expected = ours(x)
     x[1], x[2, 5], x[3, 7] = 0.0, torch.nan, torch.inf
     got = ours(x)
-    assert torch.equal(got[0], wanted[0]) and torch.equal(got[1], ours.bias)
+    assert torch.equal(got[0], expected[0]) and torch.equal(got[1], ours.bias)
     assert got[2:].isnan().all()
 
 
@@ -167,11 +167,11 @@ every_model = pytest.mark.parametrize("model", [GPT, LLAMA, LSTM], ids=["gpt", "
 @torch.no_grad()
 def test_a_model_in_int8_says_nearly_the_same(model):
     ids = torch.randint(0, model.config.vocab, (3, 16))
-    wanted, words = model.logits(model(ids)), model.token.weight.clone()
+    expected, words = model.logits(model(ids)), model.token.weight.clone()
     quantise_(model)
     got = model.logits(model(ids))
-    assert got.shape == wanted.shape  # only words that exist
-    assert 0 < error(got, wanted) < 0.05
+    assert got.shape == expected.shape  # only words that exist
+    assert 0 < error(got, expected) < 0.05
     torch.testing.assert_close(model.logits(model(ids)[0, 0]), got[0, 0])  # of one vector, as for the next word
     assert torch.equal(model.token.weight, words)
     state = model.begin(3, 16)

@@ -44,8 +44,8 @@ def test_a_text_has_one_label():
     close(task.loss_sum(model, batch), by_hand(model.table, (7, 9, 7), (0, 2, 1)))
     weighted = Classify(weights=(0.5, 2.0, 1.0))
     close(weighted.loss_sum(model, batch), by_hand(model.table, (7, 9, 7), (0, 2, 1), (0.5, 2.0, 1.0)))
-    found = weighted.held_out(model, [batch])
-    assert found["loss"] == pytest.approx(by_hand(model.table, (7, 9, 7), (0, 2, 1)).item() / 3), (
+    metrics = weighted.held_out(model, [batch])
+    assert metrics["loss"] == pytest.approx(by_hand(model.table, (7, 9, 7), (0, 2, 1)).item() / 3), (
         "held-out loss is plain"
     )
 
@@ -66,8 +66,8 @@ def test_held_out_labels_come_in_the_order_of_the_file():
     task = Tag(scores=lambda true, guessed: seen.update(true=true.tolist()) or {"f": 1.0})
     rows = np.array([2, 0, 1])
     batches = [collate_labelled([(*TEXTS[i], marks[i])], 0, True, rows[i : i + 1]) for i in range(3)]
-    found = task.held_out(Table(), batches)
-    assert seen["true"] == [0, 2, 1, 1] and found["f"] == 1.0 and 0 <= found["accuracy"] <= 1
+    metrics = task.held_out(Table(), batches)
+    assert seen["true"] == [0, 2, 1, 1] and metrics["f"] == 1.0 and 0 <= metrics["accuracy"] <= 1
 
 
 def test_balanced_weights_have_a_mean_of_one_over_the_examples():

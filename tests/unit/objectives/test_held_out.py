@@ -125,10 +125,10 @@ def test_validation_loss_is_plain_cross_entropy(case):
     model.eval()
     with torch.no_grad():
         total = sum(plain.loss_sum(model, batch).item() for batch in batches)
-    wanted = total / sum(plain.count(batch) for batch in batches)
+    expected = total / sum(plain.count(batch) for batch in batches)
     model.train()
     for objective in (plain, *others):
-        assert objective.held_out(model, batches)["loss"] == pytest.approx(wanted, rel=1e-5)
+        assert objective.held_out(model, batches)["loss"] == pytest.approx(expected, rel=1e-5)
         assert model.training, "it comes back as it was"
 
 

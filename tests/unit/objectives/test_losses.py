@@ -32,11 +32,11 @@ def test_chunks_give_what_torch_gives(rows, vocab, smoothing):
         words = (x @ weight.T)[:, : vocab or None]
         return F.cross_entropy(words, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
 
-    wanted = results(torchs, x, weight)
+    expected = results(torchs, x, weight)
     plain = results(lambda x, w: plain_cross_entropy_sum(x, w, targets, smoothing, vocab=vocab), x, weight)
     chunked = results(lambda x, w: chunked_cross_entropy_sum(x, w, targets, smoothing, rows, vocab), x, weight)
     for got in (plain, chunked):
-        torch.testing.assert_close(got, wanted)
+        torch.testing.assert_close(got, expected)
     if vocab:
         assert not chunked[2][vocab:].any(), "rows that are no words learn nothing"
 
@@ -45,6 +45,6 @@ def test_a_head_that_does_not_learn_costs_no_gradient():
     x, weight, targets = data()
     x.requires_grad_()
     chunked_cross_entropy_sum(x, weight, targets, rows=4).backward()
-    wanted = results(lambda x, w: plain_cross_entropy_sum(x, w, targets), x.detach(), weight)[1]
-    torch.testing.assert_close(x.grad, 2 * wanted)
+    expected = results(lambda x, w: plain_cross_entropy_sum(x, w, targets), x.detach(), weight)[1]
+    torch.testing.assert_close(x.grad, 2 * expected)
     assert weight.grad is None

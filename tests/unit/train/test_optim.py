@@ -270,7 +270,7 @@ def test_adam_follows_muon_in_proportion():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (dict(name="muom"), "did you mean 'muon'"),
         (dict(lr=0), "optim.lr is 0"),
@@ -279,8 +279,8 @@ def test_adam_follows_muon_in_proportion():
         (dict(iterations=7), "there are: 3, 4, 5"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict, said: str):
-    with pytest.raises(ConfigError, match=said):
+def test_bad_settings_are_refused(settings: dict, message: str):
+    with pytest.raises(ConfigError, match=message):
         Optim(**settings)
 
 

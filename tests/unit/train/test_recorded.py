@@ -28,7 +28,7 @@ class DoneAgain(RecordedStep):
 @pytest.mark.parametrize("arch", ["gpt", "lstm"])
 def test_replayed_steps_train_as_launched_ones_do(arch):
     """Batches of a text, some not full, one of another shape, and one that two are accumulated in."""
-    text, found = np.random.default_rng(0).integers(0, 97, 1000), []
+    text, results = np.random.default_rng(0).integers(0, 97, 1000), []
     for recorded in (False, True):
         torch.manual_seed(0)
         rows = TextRows(TokenFile(Flat([text])), 32, 8 * 32)
@@ -51,7 +51,7 @@ def test_replayed_steps_train_as_launched_ones_do(arch):
         marked = partial(step, loss_sum=objective.marked_loss_sum)
         work = DoneAgain(step, marked, torch.device("cpu")) if recorded else step
         losses = [work(micros, sum(b.count for b in micros))[0].clone() for micros in batches]
-        found.append((torch.stack(losses), *(p.detach() for p in model.parameters())))
+        results.append((torch.stack(losses), *(p.detach() for p in model.parameters())))
     assert len(work.recordings) == 1 and sorted(work.seen.values()) == [1, WARM + 1] and WARM < 7
-    for plain, replayed in zip(*found, strict=True):
+    for plain, replayed in zip(*results, strict=True):
         torch.testing.assert_close(replayed, plain, rtol=1e-4, atol=1e-6)

@@ -45,7 +45,7 @@ def test_override_checks_changed_settings_together(order):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (dict(), "steps or minutes"),
         (dict(steps=-1), "steps is -1"),
@@ -56,8 +56,8 @@ def test_override_checks_changed_settings_together(order):
         (dict(minutes=1, schedule=Schedule(warmup=5)), "at least 20"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict, said: str):
-    with pytest.raises(ConfigError, match=said):
+def test_bad_settings_are_refused(settings: dict, message: str):
+    with pytest.raises(ConfigError, match=message):
         Run(model=MODELS[0], data=PairsConfig(), **settings)
 
 
@@ -89,7 +89,7 @@ def test_a_recipe_is_a_python_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("x = 1", r"no function recipe\(\)"),
         ("def recipe():\n    return 3", "returned int"),
@@ -100,9 +100,9 @@ def test_a_recipe_is_a_python_file(tmp_path):
         (RECIPE.replace("heads=2", "heads=3"), "cannot be shared"),
     ],
 )
-def test_a_recipe_that_fails_says_where(tmp_path, text: str, said: str):
+def test_a_recipe_that_fails_says_where(tmp_path, text: str, message: str):
     (tmp_path / "r.py").write_text(text)
-    with pytest.raises(ConfigError, match=said) as e:
+    with pytest.raises(ConfigError, match=message) as e:
         load_recipe(tmp_path / "r.py")
     assert str(tmp_path / "r.py") in str(e.value)
 

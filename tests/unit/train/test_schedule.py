@@ -56,13 +56,13 @@ def test_no_warm_up_and_a_warm_up_longer_than_the_run(kind: str):
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (dict(kind="cosin"), "did you mean 'cosine'"),
         (dict(kind="noam", warmup=0), "at least 1"),
         (dict(warmup=-1), "0"),
     ],
 )
-def test_bad_settings_are_refused(settings: dict, said: str):
-    with pytest.raises(ConfigError, match=said):
+def test_bad_settings_are_refused(settings: dict, message: str):
+    with pytest.raises(ConfigError, match=message):
         Schedule(**settings)

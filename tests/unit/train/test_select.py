@@ -42,8 +42,8 @@ def test_the_score_is_what_people_ask_for(metrics, value):
 
 
 def entry(step: int, **metrics: float) -> dict:
-    found = LOSS | metrics
-    return {"step": step, "score": score(found), "metrics": found}
+    actual = LOSS | metrics
+    return {"step": step, "score": score(actual), "metrics": actual}
 
 
 def test_of_equal_scores_the_lower_loss_is_better():
@@ -88,8 +88,8 @@ def test_the_mean_is_of_all_that_were_kept(tmp_path, keep):
     names = [name for name, _ in Model().named_parameters()]
     assert set(names) <= set(published)
     for name in names:
-        wanted = torch.stack([part[name].double() for part in parts]).mean(0).float()
-        torch.testing.assert_close(published[name], wanted, rtol=0, atol=1e-7)
+        expected = torch.stack([part[name].double() for part in parts]).mean(0).float()
+        torch.testing.assert_close(published[name], expected, rtol=0, atol=1e-7)
         assert not torch.equal(published[name], parts[0][name]), "all alike: nothing is compared"
 
 

@@ -133,20 +133,20 @@ def toy_parts(run: Run, **settings) -> Parts:
 
 def outcome(folder: Path) -> dict:
     """All that must be equal, bit for bit, however often a run was stopped."""
-    found: dict = {}
+    results: dict = {}
     for path in sorted([folder / "state.safetensors", folder / "model.safetensors", *folder.glob("checkpoints/*")]):
         tensors, meta = checkpoint.load_state(path)
         meta.get("progress", {}).pop("seconds", None)
         for name, tensor in tensors.items():
-            found[f"{path.name}:{name}"] = (
+            results[f"{path.name}:{name}"] = (
                 tensor.contiguous().view(torch.uint8).tolist() if tensor.ndim else tensor.item()
             )
-        found[path.name] = json.dumps(meta)
+        results[path.name] = json.dumps(meta)
     for i, line in enumerate((folder / "metrics.jsonl").read_text().splitlines()):
         event = json.loads(line)
-        found[f"metrics:{i}"] = {k: v for k, v in event.items() if k not in ("seconds", "targets_per_second")}
-    found["files"] = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "tensorboard" not in p.parts)
-    return found
+        results[f"metrics:{i}"] = {k: v for k, v in event.items() if k not in ("seconds", "targets_per_second")}
+    results["files"] = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if "tensorboard" not in p.parts)
+    return results
 
 
 def kill_at(call: int) -> None:

@@ -1,6 +1,6 @@
-"""Command lines in processes that may be killed. Packages are imported once, then every life is a fork.
+"""Command lines in processes that may be killed. Packages are imported once, then every command line runs in a fork.
 
-`python -m tests.slow.lives` reads a JSON object a line: the `words` of a command line, and `kill_at`, the number of the
+`python -m tests.slow.fork_server` reads a JSON object a line: the `words` of a command line, and `kill_at`, the number of the
 write, fsync or rename before which it kills itself (0: never). It answers with the number of the process, and with how
 that ended.
 """
@@ -18,14 +18,14 @@ from tests.unit.train.toy import kill_at
 from regard.cli.main import main
 
 
-class Lives:
-    """The other end: starts lives one after the other."""
+class ForkServer:
+    """The other end: starts forks one after the other."""
 
     def __init__(self, server: subprocess.Popen):
         self.server = server
 
-    def live(self, words: list[str], kill_after: float = 0.0, kill_at: int = 0) -> int:
-        """How a life ended: its exit status, or minus the number of the signal."""
+    def run(self, words: list[str], kill_after: float = 0.0, kill_at: int = 0) -> int:
+        """Run a command line: its exit status, or minus the number of the signal."""
         assert self.server.stdin and self.server.stdout
         self.server.stdin.write(json.dumps({"words": words, "kill_at": kill_at}) + "\n")
         self.server.stdin.flush()
@@ -45,18 +45,18 @@ class Lives:
 
 
 @contextlib.contextmanager
-def lives() -> Iterator[Lives]:
+def fork_server() -> Iterator[ForkServer]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "tests.slow.lives"]
+    command = [sys.executable, "-m", "tests.slow.fork_server"]
     with subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True) as server:
         try:
-            yield Lives(server)
+            yield ForkServer(server)
         finally:
             server.terminate()
 
 
 def serve() -> None:
-    import regard.tasks  # noqa: F401 - now, and not in every life
+    import regard.tasks  # noqa: F401 - now, and not in every fork
 
     for line in sys.stdin:
         asked = json.loads(line)
