@@ -1,8 +1,8 @@
 """Command lines in processes that may be killed. Packages are imported once, then every command line runs in a fork.
 
-`python -m tests.slow.fork_server` reads a JSON object a line: the `words` of a command line, and `kill_at`, the number of the
-write, fsync or rename before which it kills itself (0: never). It answers with the number of the process, and with how
-that ended.
+`python -m tests.slow.fork_server` reads a JSON object a line: the `words` of a command line, and `kill_at`, the number
+of the write, fsync or rename before which it kills itself (0: never). It answers with the number of the process, and
+with its exit status.
 """
 
 import contextlib
