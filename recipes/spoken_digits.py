@@ -9,7 +9,7 @@ data is CC BY-SA 4.0 and must be supplied by you: $REGARD_DATA/fsdd/train.tar.gz
 """
 
 from regard import Run
-from regard.data.clips import AudioConfig
+from regard.data.audio import AudioConfig
 from regard.models import config_for
 from regard.train.settings import Optim, Schedule
 

@@ -193,8 +193,8 @@ def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -
         raise CheckpointError(f"{path}: another model, it differs in {differing[0]!r} and {len(differing) - 1} more")
     for name, tensor in own.items():
         if tensor.shape != saved[name].shape:
-            got, wanted = tuple(saved[name].shape), tuple(tensor.shape)
-            raise CheckpointError(f"{path}: another model, {name} has shape {got}, the settings say {wanted}")
+            got, expected = tuple(saved[name].shape), tuple(tensor.shape)
+            raise CheckpointError(f"{path}: another model, {name} has shape {got}, expected {expected}")
     with torch.no_grad():
         for name, tensor in own.items():
             tensor.copy_(saved[name])

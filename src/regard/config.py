@@ -66,9 +66,9 @@ def check_types(config: Any) -> None:
     for name, hint in typing.get_type_hints(type(config)).items():
         several = typing.get_origin(hint) is tuple
         value, hint = getattr(config, name), typing.get_args(hint)[0] if several else hint
-        wanted = (int, float) if hint is float else hint
+        expected = (int, float) if hint is float else hint
         for one in value if several else [value]:
-            if not isinstance(one, wanted) or (isinstance(one, bool) and hint is not bool):
+            if not isinstance(one, expected) or (isinstance(one, bool) and hint is not bool):
                 raise ConfigError(f"{name} is {one!r:.80}; expected {hint.__name__}")
             if isinstance(one, int) and one >= 1 << 63:
                 raise ConfigError(f"{name} is {one!r:.80}; that is more than can be counted")
@@ -100,7 +100,7 @@ def override(config: T, settings: Iterable[str]) -> T:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals:
-            raise ConfigError(f"--set wants name=value, got {setting!r}")
+            raise ConfigError(f"--set takes name=value, got {setting!r}")
         read.append((name.strip().split("."), value.strip()))
     return _replace(config, read, "") if read else config
 
@@ -151,4 +151,4 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
             return int(value.replace("_", ""))
         return hint(value)
     except (ValueError, KeyError, TypeError):
-        raise ConfigError(f"{name} wants {hint.__name__}, got {value!r}") from None
+        raise ConfigError(f"{name} takes {hint.__name__}, got {value!r}") from None

@@ -1,4 +1,4 @@
-"""What a user did, in words a user understands: what, got, wanted, what to type next."""
+"""What a user did, in words a user understands: what, got, expected, what to type next."""
 
 
 class RegardError(Exception):

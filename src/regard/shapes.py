@@ -21,5 +21,5 @@ def check(tensor: Tensor, shape: str, **sizes: int) -> None:
             return
     asked = ", ".join(f"{k}={v}" for k, v in sizes.items())
     raise ShapeError(
-        f"got a tensor of shape {' '.join(map(str, got))}, wanted {shape}" + (f" with {asked}" if asked else "")
+        f"got a tensor of shape {' '.join(map(str, got))}, expected {shape}" + (f" with {asked}" if asked else "")
     )

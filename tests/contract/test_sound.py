@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
+from regard.data.audio import STEP, padded
 from regard.data.batch import Samples
-from regard.data.clips import STEP, padded
 from regard.models import build
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.sound_classifier import SoundClassifierConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.data.loader import Loader
-from regard.data.masked import Sentences
+from regard.data.masked import SentenceIds
 from regard.data.masking import MaskedBatch, MaskedRows, Rules
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import to_published, weights_bytes
@@ -32,7 +32,7 @@ def make(tmp_path, shake, head: str):
 
 def batch_of(next_sentence: bool, packed: bool = False) -> MaskedBatch:
     random = np.random.default_rng(0)
-    text = Sentences.of(
+    text = SentenceIds.of(
         [[random.integers(5, VOCAB, random.integers(2, 10)).tolist() for _ in range(4)] for _ in range(30)]
     )
     special, inside = np.arange(VOCAB) < 5, np.zeros(VOCAB, bool)

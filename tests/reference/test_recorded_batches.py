@@ -21,13 +21,13 @@ import numpy as np
 import pytest
 import torch
 
+from regard.data.audio import AudioSource, Spectrograms
 from regard.data.augment import Augment
 from regard.data.blocks import TextRows
 from regard.data.captions import Captioned, CaptionSource
-from regard.data.clips import ClipSource, Pictures
-from regard.data.features import Rows, RowSource
+from regard.data.features import TableSource, Vectors
 from regard.data.history import Windows
-from regard.data.images import ImageSource, Part
+from regard.data.images import Images, ImageSource
 from regard.data.labelled import LabelledConfig, prepare_labels
 from regard.data.loader import FixedSize, Loader, Source, TokenBudget, class_odds, in_order
 from regard.data.masked import MaskedConfig, prepare_masked
@@ -219,7 +219,7 @@ def masked(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]
 def samples(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
     rng = np.random.default_rng(0)
     pixels, classes = rng.integers(0, 256, (50, 3, 8, 8)).astype(np.uint8), rng.integers(0, 3, 50)
-    rows = RowSource(Rows(features=rng.random((50, 4)).astype(np.float32), labels=classes))
+    rows = TableSource(Vectors(features=rng.random((50, 4)).astype(np.float32), labels=classes))
     frames = [torch.from_numpy(rng.random((6, int(n))).astype(np.float32)) for n in rng.integers(4, 12, 50)]
     series, names = Curves(ids=[str(i) for i in range(30)], **curves()), ("a", "b", "c")
     windows = Windows(rng.random((80, 2)), 0, 80, 12, 4)
@@ -230,11 +230,11 @@ def samples(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]
     bpe: BPE = prepare(config, lambda _: None).tokenizer
     sources: dict[str, tuple[Source, Source]] = {
         "images": (
-            ImageSource(Part(pixels, classes), 3, Augment(crop=0.2, flip=True)),
-            ImageSource(Part(pixels, classes), 3),
+            ImageSource(Images(pixels, classes), 3, Augment(crop=0.2, flip=True)),
+            ImageSource(Images(pixels, classes), 3),
         ),
         "tables": (rows, rows),
-        "audio": (ClipSource(Pictures(frames, classes), 2, 0.5), ClipSource(Pictures(frames, classes))),
+        "audio": (AudioSource(Spectrograms(frames, classes), 2, 0.5), AudioSource(Spectrograms(frames, classes))),
         "series": (
             SeriesSource(series, names, 25, window=12, jitter=0.5, hide=0.2, thin=0.3),
             SeriesSource(series, names, 25),

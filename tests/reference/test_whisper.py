@@ -11,10 +11,10 @@ import torch
 import transformers
 
 import regard
-from regard.data.audio import HOP, log_mel, mel_filters
 from regard.data.fetch import Archive
 from regard.data.tokenizers.bytelevel import ByteLevel
 from regard.data.tokenizers.tiktoken import START, unspoken, whisper_tokenizer
+from regard.data.waveform import HOP, log_mel, mel_filters
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.models import build, fetched, openai
 from regard.models.published import load_model, to_published, weights_bytes

@@ -8,7 +8,7 @@ import torch
 
 from regard.data.batch import Tokens, collate
 from regard.data.loader import Loader
-from regard.data.masked import Sentences
+from regard.data.masked import SentenceIds
 from regard.data.masking import MaskedRows, Rules
 from regard.models import build, config_for
 from regard.models.bert import BertConfig
@@ -61,7 +61,7 @@ def test_compiled_equals_eager(task):
 @compiles
 def test_compiled_pre_training_equals_eager():
     random = np.random.default_rng(0)
-    text = Sentences.of(
+    text = SentenceIds.of(
         [[random.integers(5, 90, random.integers(2, 10)).tolist() for _ in range(4)] for _ in range(30)]
     )
     rules = Rules(24, np.arange(90) < 5, np.zeros(90, bool), 0, 2, 3, 4)

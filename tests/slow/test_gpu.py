@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from regard.data.batch import Tokens, collate
 from regard.data.blocks import TextRows
 from regard.data.loader import Loader
-from regard.data.masked import Sentences
+from regard.data.masked import SentenceIds
 from regard.data.masking import MaskedRows, Rules
 from regard.data.store import Flat
 from regard.data.text import TokenFile
@@ -127,7 +127,7 @@ def test_packed_attention_is_the_plain_one_with_its_table():
 
 def masked_batches():
     random = np.random.default_rng(0)
-    text = Sentences.of(
+    text = SentenceIds.of(
         [[random.integers(5, 90, random.integers(2, 20)).tolist() for _ in range(6)] for _ in range(60)]
     )
     rules = Rules(48, np.arange(90) < 5, np.zeros(90, bool), 0, 2, 3, 4)

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import regard
-from regard.data.audio import load_wav
+from regard.data.waveform import load_waveform
 from regard.evaluate.wer import word_errors
 from regard.models.fetched import resolve
 
@@ -48,7 +48,7 @@ def sounds(tmp_path_factory) -> list[torch.Tensor]:
     results = []
     for sentence in SENTENCES:
         subprocess.run(["espeak-ng", "-v", "en", "-s", "150", "-w", str(file), sentence], check=True)
-        results.append(load_wav(file))
+        results.append(load_waveform(file))
     return results
 
 

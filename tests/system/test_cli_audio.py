@@ -80,7 +80,7 @@ def test_a_clip_is_told(tmp_path):
     found = json.loads(works("classify", "runs/tones", tmp_path / "new.wav", "--json", "--device=cpu").out)
     assert found["label"] == "high" and sum(found["probabilities"].values()) == pytest.approx(1)
     said = regard("classify", "runs/tones", "clips/low/broken.wav", "--device=cpu")
-    assert said.code == 2 and "not a WAV file" in said.err
+    assert said.code == 2 and "not a WAV, FLAC, OGG or MP3 file" in said.err
     assert regard("classify", "runs/tones", "a.wav", "b.wav").code == 2
 
 
@@ -159,9 +159,9 @@ def test_speech_is_written_down(place, tmp_path):
     text = works("transcribe", "whisper", "clips/low/1.wav", "--beam=2", "--device=cpu").lines[0]
     assert text and set(text) <= set("abcdefghijklmn")
     long = tmp_path / "long.wav"
-    from regard.data.audio import load_wav
+    from regard.data.waveform import load_waveform
 
-    parts = [load_wav(f"clips/low/{i}.wav") for i in range(12)]
+    parts = [load_waveform(f"clips/low/{i}.wav") for i in range(12)]
     sound = (torch.cat(parts) * 12000).to(torch.int16).numpy()
     import wave
 

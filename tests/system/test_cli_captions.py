@@ -38,7 +38,7 @@ def place(tmp_path_factory):
         said = works("train", "caption", "--data=captions.tsv", "--images=images", "--steps=120", "--name=cap",
                      "--set=eval_every=60", *FAST)  # fmt: skip
     assert "54 images with 108 captions to train on, 6 with 12 for validation" in said.err
-    assert "passed over 1 images: there is no such file" in said.err and "cut" not in said.err and "bleu" in said.out
+    assert "passed over 1 images: no such file" in said.err and "cut" not in said.err and "bleu" in said.out
     return folder
 
 
@@ -115,7 +115,7 @@ def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):
         (("train", "caption", "--data=captions.tsv", "--images=none"), "no folder or tar file"),
         (("train", "caption"), "regard train caption --data captions.tsv"),
         (("train", "caption", "--data=captions.tsv", "--set=data.augment.mixup=1"), "have no caption"),
-        (("caption", "runs/cap", "captions.tsv"), "damaged or no image"),
+        (("caption", "runs/cap", "captions.tsv"), "damaged or not an image"),
     ],
 )
 def test_mistakes_are_told_in_a_sentence(words, said):

@@ -162,7 +162,7 @@ def test_rows_are_classified_scored_and_labelled(place):
 def test_columns_and_categories_the_model_does_not_know_are_named(place):
     (place / "other.csv").write_text("school,hour\nnorth,3\neast,4\neast,5\n,6\n")
     said = works("predict", "runs/pass", "other.csv", "--device=cpu")
-    assert "no column 'hours': taken for its mean" in said.err and len(said.lines) == 5
+    assert "no column 'hours': replaced by its mean" in said.err and len(said.lines) == 5
     assert (
         "'school': 2 of 4 rows hold what was never met in training, and count as none of its values: 'east'" in said.err
     )
@@ -177,7 +177,7 @@ def test_columns_and_categories_the_model_does_not_know_are_named(place):
     ("words", "said"),
     [
         (("classify", "runs/vit", "none.png"), "there is no such file"),
-        (("classify", "runs/vit", "students.csv"), "damaged or no image"),
+        (("classify", "runs/vit", "students.csv"), "damaged or not an image"),
         (("classify", "runs/pass", "hours"), "name=value"),
         (("classify", "runs/pass", "hour=3"), "did you mean 'hours'"),
         (("train", "image", "--data=none/"), "no such file or folder"),

@@ -38,7 +38,7 @@ def place(tmp_path_factory):
         )
         said = works("train", "forecast", "--data=prices.csv", "--target=close", "--horizon=12", "--steps=60",
                      "--set=data.lookback=48", "--name=f", *FAST)  # fmt: skip
-        assert "windows of 48 seen, 12 told: 361 to train" in said.err and "the last 24 rows again" in said.err
+        assert "windows of 48 rows, 12 to forecast: 361 to train" in said.err and "the last 24 rows again" in said.err
     return folder
 
 
@@ -91,7 +91,7 @@ def test_a_curve_of_no_usable_point_keeps_its_row(place):
     found = list(csv.DictReader(said.lines))
     assert [row["id"] for row in found] == ["b", "void", "a"] and set(found[1].values()) == {"void", ""}
     assert all(row["label"] and float(row["probability_wave"]) > 0 for row in (found[0], found[2]))
-    assert "1 series passed over: no usable point" in said.err and "or a negative error" in said.err
+    assert "1 series passed over: no usable point" in said.err and "an error is negative" in said.err
     write(place / "none.csv", [header, rows[1]])
     for verb in ("classify", "predict"):
         said = regard(verb, "runs/s", "none.csv")

@@ -94,14 +94,14 @@ IMAGES = [
         "data.images",
         (
             "held-out images are copied",
-            "Part.take",
+            "Images.take",
             "Chosen(self.pixels, np.flatnonzero(which))",
             "self.pixels[which]",
             DATA,
         ),
         (
             "the rest of a file is not kept",
-            "kept",
+            "resident",
             "range(0, len(pixels), AT_ONCE)",
             "range(0, AT_ONCE, AT_ONCE)",
             DATA,
@@ -151,11 +151,11 @@ IMAGES = [
     ),
     *bugs(
         "data.tables",
-        ("a file name is a header", "_is_header", "(*IMAGES, *SOUNDS)", "()", READER),
+        ("a file name is a header", "_is_header", "(*AUDIO, *IMAGES)", "()", READER),
     ),
     *bugs(
         "data.features",
-        ("a missing number is 0", "Column.encode", "numbers, self.usual)", "numbers, 0.0)", TABLES),
+        ("a missing number is 0", "Feature.encode", "numbers, self.usual)", "numbers, 0.0)", TABLES),
         ("columns go by their order", "encode", '[row.get(c.name, "") for', "[next(iter(row.values())) for", TABLES),
     ),
     *bugs(

@@ -79,7 +79,7 @@ PRETRAINING = [
         ),
         (
             "a packed batch has rows without end",
-            "Packed._cut",
+            "PackedPlan._cut",
             "if width > room or i - start == most:",
             "if width > room:",
             ROOM,

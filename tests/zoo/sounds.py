@@ -2,13 +2,13 @@
 
 from tests.zoo.bug import bugs
 
-AUDIO, CLIPS, SOUND = "unit/data/test_audio.py", "unit/data/test_clips.py", "contract/test_sound.py"
+AUDIO, CLIPS, SOUND = "unit/data/test_waveform.py", "unit/data/test_audio.py", "contract/test_sound.py"
 WHISPER = "reference/test_whisper.py"
 SEARCH = "unit/generate/test_search.py::test_what_may_not_come_does_not_come"
 
 SOUNDS = [
     *bugs(
-        "data.audio",
+        "data.waveform",
         (
             "bytes of 24 bits lose their sign",
             "_int24",
@@ -87,10 +87,10 @@ SOUNDS = [
         ),
     ),
     *bugs(
-        "data.clips",
+        "data.audio",
         (
             "masks are drawn anew for no clip",
-            "ClipSource.batch",
+            "AudioSource.batch",
             "frames = [masked(x, self.masks",
             "[masked(x, self.masks",
             CLIPS,

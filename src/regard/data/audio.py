@@ -1,163 +1,214 @@
-"""Sound in: WAV files to samples at one rate, and samples to the log-mel picture that speech models look at."""
+"""Audio clips and their classes: a folder for each class, names that begin with it, or a table of files."""
 
-import math
-import struct
-from collections.abc import Iterator
-from functools import lru_cache
-from pathlib import Path
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from regard import limits
-from regard.data.folders import user_path
-from regard.data.settings import HOP, RATE
-from regard.errors import DataError
+from regard.data import fetch, fingerprint, overlap, split
+from regard.data.batch import Samples
+from regard.data.files import AUDIO, TARS, read_tar
+from regard.data.folders import Say, to_stderr, user_path
+from regard.data.loader import Source
+from regard.data.settings import LEGACY_SPLIT, AudioConfig
+from regard.data.tables import is_table, read_table
+from regard.data.targets import ClassData, check_known
+from regard.data.waveform import HOP, RATE, decode, load_waveform, log_mel, resample
+from regard.errors import ConfigError, DataError, MissingExtra, RegardError
 
-REACH = 400  # samples a frame looks at: 25 ms
-PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # of a WAV's format tag
-STREAMED = 0x7FFF_0000  # a size as large as this was written before the sound was: what is there counts
-LOUDEST = 2.0**31  # of a sample; floats are within ±1 as a rule, or as large as integers of 32 bits
-ZEROS = 32  # zero crossings of the sinc on each side, when resampling
-SLOWEST, FASTEST = 1_000, 384_000  # samples a second that a file may have
-TABLE = 1 << 22  # weights worked out, or applied, at once
-PASSED = 0.95  # of the band that both rates can carry
-
-
-def load_wav(path: str | Path) -> Tensor:
-    """The sound of a file: samples within ±1 at `RATE`, channels mixed to one."""
-    path = user_path(path)
-    try:
-        limits.require(path.stat().st_size, f"reading {path}", "cut it into parts")
-        data = path.read_bytes()
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder; name a WAV file") from None
-    except OSError as e:
-        raise DataError(f"{path} cannot be read ({e.strerror or e})") from None
-    return resample(*read_wav(data, str(path)))
+FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
+STEP = 32  # batches are padded to a multiple of so many frames, so that few shapes come
+EXPECTED = "a folder with a folder of audio files for each class, names as CLASS_….wav, or a table of files and labels"
 
 
-def read_wav(data: bytes, where: str) -> tuple[Tensor, int]:
-    """The samples of a WAV file, channels mixed to one, and their rate. `where` is for the messages."""
-    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
-        raise DataError(f"{where} is not a WAV file; convert it first: ffmpeg -i FILE -ac 1 -ar {RATE} clip.wav")
-    chunks: dict[bytes, bytes] = {}
-    at = 12
-    while at + 8 <= len(data):
-        name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
-        chunks.setdefault(name, data[at + 8 : at + 8 + size])
-        if name == b"data" and len(chunks[name]) < size < STREAMED:
-            raise DataError(f"{where} is cut short: it promises {size:,} bytes of sound and has {len(chunks[name]):,}")
-        at += 8 + size + size % 2
-    if len(chunks.get(b"fmt ", b"")) < 16 or b"data" not in chunks:
-        raise DataError(f"{where}: a WAV file without {'a format' if b'data' in chunks else 'sound'}; it is damaged")
-    tag, channels, rate, _, _, bits = struct.unpack("<HHIIHH", chunks[b"fmt "][:16])
-    if tag == EXTENSIBLE and len(chunks[b"fmt "]) >= 26:
-        tag = int.from_bytes(chunks[b"fmt "][24:26], "little")
-    if not channels or not rate or (tag, bits) not in DECODERS:
-        raise DataError(
-            f"{where}: {channels} channels of {bits} bits at {rate} Hz, format {tag}; we read PCM of 8, 16, 24 and 32 "
-            "bits and floats of 32 and 64"
-        )
-    if not SLOWEST <= rate <= FASTEST:
-        raise DataError(
-            f"{where}: {rate:,} samples a second, expected {SLOWEST:,} to {FASTEST:,}; if its header is wrong, "
-            f"convert it: ffmpeg -i FILE -ac 1 -ar {RATE} clip.wav"
-        )
-    frame = channels * bits // 8
-    count = len(chunks[b"data"]) // frame
-    need = 8 * count * channels + 4 * count * max(1.0, RATE / rate)  # decoded, then at our rate
-    limits.require(need, f"{where}: {count / rate:,.0f} seconds of sound", "cut it into parts")
-    sound = chunks[b"data"][: count * frame]
-    if not sound:
-        raise DataError(f"{where} holds no sound")
-    samples = DECODERS[tag, bits](sound)
-    if bad := int((~(np.abs(samples) <= LOUDEST)).sum()):  # NaN is not below anything
-        raise DataError(f"{where}: {bad:,} of {len(samples):,} samples are not finite or far too large; it is damaged")
-    return torch.from_numpy(samples.astype(np.float32)).view(-1, channels).mean(1), rate
+@dataclass(frozen=True)
+class Clip:
+    """A file, its class ("" where it is not known), and its bytes where it comes from an archive."""
+
+    file: str
+    label: str = ""
+    data: bytes | None = None
+
+    def waveform(self) -> Tensor:
+        """Samples at `RATE`."""
+        return load_waveform(self.file) if self.data is None else resample(*decode(self.data, self.file))
+
+    def digest(self, rule: str) -> bytes:
+        """Of its bytes; older runs are split by its name."""
+        if rule == LEGACY_SPLIT:
+            return split.digest(Path(self.file).name) + self.file.encode()
+        try:
+            return split.digest(Path(self.file).read_bytes() if self.data is None else self.data)
+        except OSError:  # it is reported when it is read
+            return split.digest(self.file)
 
 
-def _int24(data: bytes) -> np.ndarray:
-    low = np.frombuffer(data, np.uint8).reshape(-1, 3)
-    padded = np.concatenate((np.zeros_like(low[:, :1]), low), 1)  # as the upper three bytes of four
-    return padded.reshape(-1).view("<i4") / 2**31
+def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]:
+    """The clips of a folder, an archive or a table, or of one file; in order of their names, or of the table.
 
-
-DECODERS = {
-    (PCM, 8): lambda data: (np.frombuffer(data, np.uint8) - 128.0) / 128,  # the one width without a sign
-    (PCM, 16): lambda data: np.frombuffer(data, "<i2") / 2**15,
-    (PCM, 24): _int24,
-    (PCM, 32): lambda data: np.frombuffer(data, "<i4") / 2**31,
-    (FLOAT, 32): lambda data: np.frombuffer(data, "<f4"),
-    (FLOAT, 64): lambda data: np.frombuffer(data, "<f8"),
-}
-
-
-def resample(samples: Tensor, rate: int, to: int = RATE) -> Tensor:
-    """The same sound at another rate: each new sample a sinc-weighted mean of the old ones around it, and nothing left
-    of what the slower of both rates cannot carry."""
-    if rate == to:
-        return samples
-    up, down = to // math.gcd(rate, to), rate // math.gcd(rate, to)
-    cut = PASSED * min(1.0, to / rate)  # of half the old rate
-    reach = math.ceil(ZEROS / cut)
-    rows = max(1, TABLE // (2 * reach + 1))
-    count = math.ceil(len(samples) * up / down)
-    phases = torch.arange(min(up, count), dtype=torch.float64) * down / up  # where new samples stand among the old
-    weights = torch.cat([_sinc(part % 1, cut, reach) for part in phases.split(rows)])  # phases x taps
-    old = torch.nn.functional.pad(samples, (reach, reach)).unfold(0, 2 * reach + 1, 1)
-    new = torch.empty(count)
-    for part in torch.arange(count).split(rows):
-        new[part] = (old[part * down // up] * weights[part % up]).sum(1)
-    return new
-
-
-def _sinc(phases: Tensor, cut: float, reach: int) -> Tensor:
-    """A windowed sinc around each phase: phases x taps."""
-    away = torch.arange(-reach, reach + 1) - phases[:, None]
-    return (torch.sinc(cut * away) * cut * (away * math.pi / (2 * reach + 2)).cos().square()).float()
-
-
-def log_mel(samples: Tensor, mels: int = 80) -> Tensor:
-    """Radford et al. 2022, section 2.2: how loud each of `mels` bands is in each 10 ms, mels F, about within ±1.
-
-    Loudness is the logarithm of the power, cut 80 dB below the loudest.
+    Of a table nothing but the files is read, unless `labelled`.
     """
-    samples = torch.nn.functional.pad(samples, (0, max(0, REACH - len(samples))))
-    window = torch.hann_window(REACH)
-    waves = torch.stft(samples, REACH, HOP, window=window, return_complex=True)[:, :-1]  # frequencies F
-    levels = (mel_filters(mels) @ waves.abs().square()).clamp(min=1e-10).log10()
-    return (levels.clamp(min=float(levels.max()) - 8.0) + 4.0) / 4.0
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if is_clip(file.name) and file.is_file())
+        return [Clip(str(file), class_of(file.relative_to(path))) for file in files]
+    if not path.is_file():
+        raise DataError(f"no file or folder {path}; expected {EXPECTED}")
+    if path.name.lower().endswith(TARS):
+        return _from_archive(path)
+    if not is_table(path):
+        return [Clip(str(path))]
+    table = read_table(path, (label,))
+    if not labelled:
+        return [Clip(str(path.parent / name)) for name in table.names(table.find("", FILES, "file", 0))]
+    rows = table.labelled(FILES, "file", label)
+    return [Clip(str(path.parent / name), label) for name, label, _ in rows]
 
 
-@lru_cache
-def mel_filters(mels: int) -> Tensor:
-    """Triangles of equal width in mels and equal area, over the frequencies of a frame: mels x (REACH/2 + 1)."""
-    frequencies = torch.linspace(0, RATE / 2, REACH // 2 + 1, dtype=torch.float64)
-    corners = hertz(torch.linspace(0, float(mel(frequencies[-1])), mels + 2, dtype=torch.float64))[:, None]
-    left, top, right = corners[:-2], corners[1:-1], corners[2:]
-    triangles = torch.minimum((frequencies - left) / (top - left), (right - frequencies) / (right - top))
-    return (triangles.clamp(min=0) * 2 / (right - left)).float()
+def is_clip(name: str) -> bool:
+    return name.lower().endswith(AUDIO) and not name.startswith(".")
 
 
-def mel(hertz: Tensor) -> Tensor:
-    """Slaney 1998: 3 mels in 200 Hz up to 1 kHz, where they are 15; from there 27 for every factor of 6.4."""
-    return torch.where(hertz < 1000, 3 * hertz / 200, 15 + 27 * (hertz / 1000).clamp(min=1).log() / math.log(6.4))
+def class_of(path: PurePosixPath | Path) -> str:
+    """The folder a clip lies in; of one that lies in none, the part of its name before the first underscore."""
+    if len(path.parts) > 1:
+        return path.parts[0]
+    return path.stem.split("_")[0] if "_" in path.stem else ""
 
 
-def hertz(mels: Tensor) -> Tensor:
-    return torch.where(mels < 15, 200 * mels / 3, 1000 * 6.4 ** ((mels - 15) / 27))
+def _from_archive(path: Path) -> list[Clip]:
+    """Of an archive of one folder, what is in that folder."""
+    files = [(PurePosixPath(name), data) for name, data in read_tar(path, is_clip)]
+    alone = len({name.parts[0] for name, _ in files}) == 1 and all(len(name.parts) > 1 for name, _ in files)
+    return [Clip(str(name), class_of(PurePosixPath(*name.parts[alone:])), data) for name, data in files]
 
 
-def windows(samples: Tensor, size: int) -> Iterator[tuple[int, int]]:
-    """Where to cut a long sound into parts of at most `size` samples: in the middle of the quietest 0.3 seconds of the
-    last third of each, which are rarely inside a word; the last of several that are as quiet."""
-    start, quiet = 0, min(3 * RATE // 10, size // 3)
-    while len(samples) - start > size:
-        stop = start + size
-        power = samples[stop - size // 3 : stop].flip(0).unfold(0, quiet, HOP).square().mean(1)
-        stop -= int(power.argmin()) * HOP + quiet // 2
-        yield start, stop
-        start = stop
-    yield start, len(samples)
+@dataclass(frozen=True)
+class Spectrograms:
+    """The log-mel spectrograms of N clips, mels F each, and the numbers of their classes, N."""
+
+    frames: list[Tensor]
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+
+def load_audio(config: AudioConfig, say: Say = to_stderr) -> ClassData:
+    """The clips of `config` as spectrograms."""
+    train, valid, how = parts(config, say)
+    labels = tuple(sorted({clip.label for clip in train}))
+    if len(labels) < 2:
+        only = f"all clips have the class {labels[0]!r}" if train else "there are no clips"
+        raise DataError(f"{config.name or config.path}: {only}; expected {EXPECTED}")
+    check_known([clip.label for clip in valid], labels, [clip.file for clip in valid])
+    say(f"preparing: spectrograms of {len(train) + len(valid):,} clips ...")
+    notes: list[str] = []
+    train_part, valid_part = (spectrograms(clips, labels, config, notes) for clips in (train, valid))
+    if lost := set(range(len(labels))) - set(train_part.labels.tolist()):
+        raise DataError(
+            f"no clip of the class {labels[min(lost)]!r} can be read" + "".join(f"; {n}" for n in notes[:1])
+        )
+    if not len(valid_part):
+        raise DataError(f"no clip to validate on can be read; {notes[-1]}" if valid else "no clip to validate on")
+    sums = digests([*train, *valid], config)
+    if not how:
+        shared = overlap.count(sums[len(train) :], sums[: len(train)])
+        notes += overlap.validation_warning(shared, len(valid), "clips")
+    # of the audio and its classes, not of the files' names: a folder may be moved
+    files = fingerprint.combined(sums, [clip.label for clip in (*train, *valid)])
+    minutes = sum(x.size(1) for x in train_part.frames) * HOP / RATE / 60
+    return ClassData(
+        labels, train_part, valid_part, tuple(notes), files, how, unit="clip", about=f"{minutes:.1f} minutes"
+    )
+
+
+def digests(clips: Sequence[Clip], config: AudioConfig) -> list[str]:
+    """The SHA-256 of each file."""
+    on_disk = iter(fingerprint.digests(config.path or config.name, [Path(c.file) for c in clips if c.data is None]))
+    return [next(on_disk) if clip.data is None else hashlib.sha256(clip.data).hexdigest() for clip in clips]
+
+
+def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip], str]:
+    """The clips to train and to validate on, and how those were chosen."""
+    if bool(config.name) == bool(config.path):
+        raise ConfigError(f"train on what? give --data: {EXPECTED}; or the name of a set")
+    files = fetch.get_files(config.name, "audio", say=say) if config.name else None
+    train = list_clips(files.train if files else user_path(config.path), config.label)
+    if nameless := [clip.file for clip in train if not clip.label]:
+        raise DataError(f"{nameless[0]}: of which class? expected {EXPECTED}")
+    if valid := files.valid if files else config.valid:
+        return train, list_clips(user_path(valid), config.label), ""
+    return (*(hold_out(train, config) if train else ([], [])), split.BY_CLASS)
+
+
+def hold_out(clips: Sequence[Clip], config: AudioConfig) -> tuple[list[Clip], list[Clip]]:
+    digests = [clip.digest(config.split_rule) for clip in clips]
+    labels = [clip.label for clip in clips]
+    return split.parts(clips, split.hold_out(digests, labels, config.held_out, "clips", rule=config.split_rule))
+
+
+def spectrogram(samples: Tensor, mels: int, frames: int) -> Tensor:
+    """mels F of at most `frames`."""
+    return log_mel(samples[: frames * HOP], mels)
+
+
+def spectrograms(clips: Sequence[Clip], labels: Sequence[str], config: AudioConfig, notes: list[str]) -> Spectrograms:
+    """Of the clips that can be read; of the others, and of those that are cut, a line is added to `notes`."""
+    number = {label: i for i, label in enumerate(labels)}
+    frames, classes, errors, cut = [], [], [], 0
+    for clip in clips:
+        try:
+            samples = clip.waveform()
+        except MissingExtra:
+            raise
+        except RegardError as e:  # damaged, or too long for the memory
+            errors.append(e)
+            continue
+        cut += len(samples) > config.frames * HOP
+        frames.append(spectrogram(samples, config.mels, config.frames))
+        classes.append(number[clip.label])
+    if errors:
+        notes.append(f"passed over {len(errors):,} of {len(clips):,} clips; the first: {errors[0]}")
+    if cut:
+        notes.append(f"cut {cut:,} clips: longer than {config.seconds:g} seconds (--set data.seconds=…)")
+    return Spectrograms(frames, np.array(classes, np.int64))
+
+
+def padded(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    """Spectrograms of any lengths side by side, padded with zeros at the end: B mels F, and the lengths, B."""
+    lengths = torch.tensor([x.size(1) for x in frames])
+    size = -(-int(lengths.max()) // STEP) * STEP
+    return torch.stack([F.pad(x, (0, size - x.size(1))) for x in frames]), lengths
+
+
+class AudioSource(Source):
+    """Clips by number, for a `Loader`."""
+
+    def __init__(self, clips: Spectrograms, masks: int = 0, widest: float = 0.0):
+        self.clips, self.masks, self.widest = clips, masks, widest
+        self.labels = torch.from_numpy(clips.labels)
+
+    def __len__(self) -> int:
+        return len(self.clips)
+
+    def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
+        frames = [self.clips.frames[i] for i in rows]
+        if rng is not None:
+            frames = [masked(x, self.masks, self.widest, rng) for x in frames]
+        return Samples(padded(frames), self.labels[torch.from_numpy(rows)], rows)
+
+
+def masked(frames: Tensor, masks: int, widest: float, rng: np.random.Generator) -> Tensor:
+    """SpecAugment (Park et al. 2019): `masks` stretches of time and as many of frequency hidden by the clip's mean."""
+    frames, mean = frames.clone(), float(frames.mean())
+    for axis in (0, 1) * masks:
+        size = frames.size(axis)
+        width = int(rng.integers(0, int(widest * size) + 1))
+        start = int(rng.integers(0, size - width + 1))
+        frames.narrow(axis, start, width).fill_(mean)
+    return frames

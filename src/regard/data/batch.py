@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.labelled import NONE
+from regard.data.settings import NONE
 
 Ids = Sequence[int] | np.ndarray
 
@@ -60,7 +60,7 @@ class Batch:
     @property
     def shape(self) -> Any:
         """All that a step depends on besides the numbers on the device: steps of one shape can be replayed as one CUDA
-        graph. None: this batch's cannot."""
+        graph. None: not this one."""
         return tuple(None if x is None else (*x.shape, x.dtype) for x in self._on_device())
 
     def marked(self) -> Self:
@@ -78,8 +78,8 @@ class Batch:
                 here.copy_(moved(new, here.device))
 
     def _on_device(self) -> list[Tensor | None]:
-        found = [getattr(self, f.name) for f in fields(self) if f.metadata.get("moves")]
-        return [x for value in found for x in (value if isinstance(value, tuple) else (value,))]
+        values = [getattr(self, f.name) for f in fields(self) if f.metadata.get("moves")]
+        return [x for value in values for x in (value if isinstance(value, tuple) else (value,))]
 
     def split(self) -> list[Self]:
         """Two halves, for a device that cannot hold the whole; a single example stays whole."""
@@ -162,13 +162,9 @@ class Tokens(Batch):
 
     ids: Tensor = field(metadata=on_device())  # B T+1
     counts: Tensor | None = field(default=None, metadata=on_device())  # B T: which targets count
-    documents: Tensor | None = field(
-        default=None, metadata=on_device()
-    )  # B T: inputs of another number are not to be seen
+    documents: Tensor | None = field(default=None, metadata=on_device())  # B T: a token sees those of its own number
     rows: np.ndarray = field(default=None, metadata=on_host())  # pyrefly: ignore[bad-assignment]
-    host_counts: np.ndarray | None = field(
-        default=None, metadata=on_host()
-    )  # B T: `counts`, known without asking the device
+    host_counts: np.ndarray | None = field(default=None, metadata=on_host())  # B T: `counts` on the host
 
     def __post_init__(self):
         if self.rows is None:
@@ -236,12 +232,9 @@ class Labelled(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Samples(Batch):
-    """B images, clips, series or rows of a table: what is known of each in `inputs`, what is to be predicted in
-    `targets`."""
+    """B images, clips, series or rows of a table: the model's arguments in `inputs`, what it predicts in `targets`."""
 
-    inputs: tuple[Tensor | None, ...] = field(
-        metadata=on_device()
-    )  # B … each: the model's arguments; None: this one is missing
+    inputs: tuple[Tensor | None, ...] = field(metadata=on_device())  # B … each; None: this one is missing
     targets: Tensor = field(metadata=on_device())  # B classes, or B … numbers
     rows: np.ndarray = field(metadata=on_host())  # B
 
@@ -256,12 +249,7 @@ def packed(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def collate(
-    sources: Sequence[Ids],
-    targets: Sequence[Ids],
-    eos: int,
-    pad: int,
-    multiple: int = 1,
-    rows: Ids | None = None,
+    sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int, multiple: int = 1, rows: Ids | None = None
 ) -> Pairs:
     """A batch of ids without end marks: `</s>` is added, lengths are padded up to a multiple of `multiple`."""
     source, source_lengths = _padded(sources, eos, pad, multiple)
@@ -293,15 +281,15 @@ def collate_labelled(
     """A batch of (ids, where the second text begins, label or labels)."""
     sizes = np.array([len(ids) for ids, _, _ in texts], np.int64)
     seconds = np.array([second for _, second, _ in texts], np.int64)
-    width = int(sizes.max())
-    ids = np.full((len(texts), width), pad, np.int64)
-    labels = np.full((len(texts), width if per_piece else 1), NONE, np.int64)
-    for i, (pieces, _, marks) in enumerate(texts):
-        ids[i, : len(pieces)] = pieces
-        labels[i, : len(pieces)] = marks if per_piece else marks[0]
-    labels = labels if per_piece else labels[:, 0]
-    places = np.arange(width)
-    second = (places >= seconds[:, None]) & (places < sizes[:, None])  # B T
+    places = np.arange(sizes.max())
+    inside = places < sizes[:, None]  # B T
+    ids, labels = np.full(inside.shape, pad, np.int64), np.full(inside.shape, NONE, np.int64)
+    ids[inside] = np.concatenate([pieces for pieces, _, _ in texts])
+    if per_piece:
+        labels[inside] = np.concatenate([marks for _, _, marks in texts])
+    else:
+        labels = np.array([label[0] for _, _, label in texts], np.int64)
+    second = (places >= seconds[:, None]) & inside  # B T
     return Labelled(
         ids=torch.from_numpy(ids),
         lengths=torch.from_numpy(sizes),

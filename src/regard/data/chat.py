@@ -46,7 +46,7 @@ def compiled(text: str) -> "Template":
     class Generation(Extension):
         """`{% generation %}` marks answers for other tools; here it is only its content."""
 
-        tags = {"generation"}  # noqa: RUF012 - as jinja2 wants it
+        tags = {"generation"}  # noqa: RUF012 - as jinja2 expects it
 
         def parse(self, parser: Any) -> Any:
             next(parser.stream)

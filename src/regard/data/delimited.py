@@ -13,6 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.data.arrow import pa
 from regard.errors import DataError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
@@ -99,8 +100,6 @@ class Delimited:
         return usual if usual in first else max((usual, *DELIMITERS), key=first.count)
 
     def columns(self, rows: Iterator[Row], delimiter: str = " ") -> tuple[list[Any], Sequence[int]]:
-        import pyarrow as pa
-
         lines, chunks, width, size = array("q"), [], 0, 1
         while some := list(islice(rows, size)):
             width = width or len(some[0][1])

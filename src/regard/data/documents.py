@@ -62,7 +62,7 @@ def read_whole(path: Path) -> str:
 
 
 @dataclass
-class Documents:
+class DocumentReader:
     """The text of files; can be read again and again. A document is a file, or a line of a JSONL file."""
 
     paths: list[Path]
@@ -131,6 +131,6 @@ def pieces(flow: Flow) -> Iterator[str | None]:
 
 
 def _cut(text: str, low: int, high: int) -> int:
-    if found := CLEAN.search(text, low, high) or SPACE.search(text, low, high):
-        return found.start()
+    if place := CLEAN.search(text, low, high) or SPACE.search(text, low, high):
+        return place.start()
     return text.rfind("\n", low, high) + 1 or high

@@ -7,7 +7,7 @@ from pathlib import Path
 from regard.data.documents import is_jsonl
 from regard.data.files import ending
 from regard.data.pairs import read_lines
-from regard.data.tables import LABELS, SECONDS, TEXTS, Table, read_object, read_table
+from regard.data.tables import LABELS, SECONDS, TEXTS, DataTable, read_object, read_table
 from regard.errors import DataError
 
 WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "upos", "labels", "label")
@@ -51,7 +51,9 @@ def read_examples(
     return [Example(*cells) for cells in zip(texts, seconds, labels, table.lines, strict=True)]
 
 
-def text_columns(table: Table, text: str, second: str, label: str, pairs: bool, labelled: bool) -> tuple[str, str, str]:
+def text_columns(
+    table: DataTable, text: str, second: str, label: str, pairs: bool, labelled: bool
+) -> tuple[str, str, str]:
     """The columns of text, second text and label; "" for what is not needed."""
     width = len(table.columns)
     what = f"text{', second text' * pairs}{' and label' * labelled}"
@@ -93,19 +95,21 @@ def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = Tr
         if universal and not cells[0].isdigit():
             if len(cells) == 10 and cells[0].replace("-", "").replace(".", "").isdigit():
                 continue  # 3-4 is two words written as one, 5.1 a word that is not there
-            raise DataError(f"{path} line {number}: wanted a CoNLL-U line that opens with a number, got {line[:40]!r}")
+            raise DataError(
+                f"{path} line {number}: expected a CoNLL-U line that opens with a number, got {line[:40]!r}"
+            )
         width = width or len(cells)
         word, tag = (
             _column(cells, name, i) for name, i in ((text, 1 if universal else 0), (label, 3 if universal else -1))
         )
         if len(cells) != width or width < 1 + labelled or not word or (labelled and not tag):
-            wanted = f"{width} columns" if width > 1 else "a word and its tag" if labelled else "a word"
-            raise DataError(f"{path} line {number}: broken CoNLL line, wanted {wanted}, got {line[:40]!r}")
+            expected = f"{width} columns" if width > 1 else "a word and its tag" if labelled else "a word"
+            raise DataError(f"{path} line {number}: broken CoNLL line, expected {expected}, got {line[:40]!r}")
         words.append(word)
         tags.append(tag)
     _close(sentences, words, tags, 0)
     if not sentences:
-        raise DataError(f"{path} holds no sentence; wanted a word and its tag on each line")
+        raise DataError(f"{path} holds no sentence; expected a word and its tag on each line")
     return sentences
 
 
@@ -140,7 +144,7 @@ def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[T
                     f"{path} line {number}: which column holds the {what}s? there are: {there}; --{what} NAME"
                 )
             if not isinstance(row[name], list):
-                raise DataError(f"{path} line {number}: {name!r} wants a list, got {str(row[name])[:40]!r}")
+                raise DataError(f"{path} line {number}: {name!r} expects a list, got {str(row[name])[:40]!r}")
             lists.append(tuple(str(x) for x in row[name]))
         if len(lists[0]) != len(lists[1]):
             raise DataError(f"{path} line {number}: {len(lists[0])} words but {len(lists[1])} tags")

@@ -1,4 +1,4 @@
-"""Tables of numbers and categories: rows to vectors, and what it takes to read the next row alike."""
+"""Tables of numbers and categories: rows to vectors, and what it takes to encode the next row alike."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ from regard.data.cells import is_missing, is_number, to_number, usable
 from regard.data.folders import user_path
 from regard.data.loader import Source
 from regard.data.settings import TableConfig
-from regard.data.tables import LABELS, Table, read_table
-from regard.data.targets import TARGETS, Classes
+from regard.data.tables import LABELS, DataTable, read_table
+from regard.data.targets import TARGETS, ClassData
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import read_json
 
@@ -27,8 +27,8 @@ FILE = "columns.json"
 
 
 @dataclass(frozen=True)
-class Column:
-    """A number; or a category, which becomes a number for each of its `values`: 1 for its own, 0 for the others."""
+class Feature:
+    """A column: a number; or a category, one-hot encoded over its `values`."""
 
     name: str
     values: tuple[str, ...] = ()  # of a category
@@ -54,7 +54,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Rows:
+class Vectors:
     """N F numbers and N classes."""
 
     features: np.ndarray
@@ -65,28 +65,10 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class TableData:
-    labels: tuple[str, ...]
-    label: str  # the column
-    columns: tuple[Column, ...]
-    train: Rows
-    valid: Rows
-    notes: tuple[str, ...]
-    content: int
-    how: str = ""  # the validation set was chosen
-    targets: Classes = TARGETS["classes"]
-
-    def report(self) -> str:
-        counts = {name: int((self.train.labels == i).sum()) for i, name in enumerate(self.labels)}
-        numbers = sum(not c.values for c in self.columns)
-        return "\n".join(
-            [
-                f"{split.report(len(self.train), len(self.valid), 'rows', self.how)}; {numbers} numbers and "
-                f"{len(self.columns) - numbers} categories, {self.train.features.shape[1]} inputs in all",
-                *self.targets.report(counts, "row", f"classes of {self.label!r}"),
-                *self.notes,
-            ]
-        )
+class TableData(ClassData):
+    label: str = ""  # the column
+    columns: tuple[Feature, ...] = ()
+    content: int = 0
 
     def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and standard deviation of every input."""
@@ -94,7 +76,7 @@ class TableData:
         return tuple(x.mean(0).tolist()), tuple(np.where(x.std(0) > 0, x.std(0), 1.0).tolist())
 
 
-def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData:
+def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableData:
     """Both parts of a table, in the `columns` of a trained model or in those that the training rows suggest."""
     if not config.path:
         raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
@@ -102,19 +84,19 @@ def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData
     table = read_table(path, (config.label,))
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
     targets = TARGETS[config.targets]
-    rows, names = named_rows(table), table.labels(label, targets.may_be_empty)
+    train, train_labels = named_rows(table), table.labels(label, targets.may_be_empty)
+    shared, how = 0, targets.how * (not config.valid)
     if config.valid:
         other = read_table(user_path(config.valid), (label,))
-        train, train_names = rows, names
-        valid, valid_names = named_rows(other), other.labels(other.find(label, (), "label"), targets.may_be_empty)
+        valid, valid_labels = named_rows(other), other.labels(other.find(label, (), "label"), targets.may_be_empty)
         shared = overlap.count([tuple(sorted(r.items())) for r in valid], (tuple(sorted(r.items())) for r in train))
     else:
-        shared = 0
-        digests = [split.digest("\t".join(row.values())) for row in rows]
-        aside = split.hold_out(digests, targets.strata(names), config.held_out, "rows", rule=config.split_rule)
-        train, valid = split.parts(rows, aside)
-        train_names, valid_names = split.parts(names, aside)
-    labels = tuple(targets.codes(train_names, valid_names, str(path)))
+        digests = [split.digest("\t".join(row.values())) for row in train]
+        strata = targets.strata(train_labels)
+        aside = split.hold_out(digests, strata, config.held_out, "rows", rule=config.split_rule)
+        train, valid = split.parts(train, aside)
+        train_labels, valid_labels = split.parts(train_labels, aside)
+    labels = tuple(targets.codes(train_labels, valid_labels, str(path)))
     names = [name for name in table.columns if name != label]
     columns, notes = (columns, []) if columns else infer_columns(names, train)
     notes += overlap.validation_warning(shared, len(valid), "rows")
@@ -124,20 +106,22 @@ def load_table(config: TableConfig, columns: Sequence[Column] = ()) -> TableData
         notes += [f"validation: {line}" for line in unlike_training(columns, valid)]
     at = {name: i for i, name in enumerate(labels)}
     train_part, valid_part = (
-        Rows(encode(columns, part), np.array([at[name] for name in classes], np.int64))
-        for part, classes in ((train, train_names), (valid, valid_names))
+        Vectors(encode(columns, part), np.array([at[name] for name in classes], np.int64))
+        for part, classes in ((train, train_labels), (valid, valid_labels))
     )
+    numbers, inputs = sum(not c.values for c in columns), train_part.features.shape[1]
+    about = f"{numbers} numbers and {len(columns) - numbers} categories, {inputs} inputs in all"
     content = int(hashlib.sha256(train_part.features.tobytes()).hexdigest()[:12], 16)
-    how = "" if config.valid else targets.how
-    return TableData(labels, label, tuple(columns), train_part, valid_part, tuple(notes), content, how, targets)
+    return TableData(labels, train_part, valid_part, tuple(notes), how=how, about=about, targets=targets,
+                     classes=f"classes of {label!r}", label=label, columns=tuple(columns), content=content)  # fmt: skip
 
 
-def named_rows(table: Table) -> list[dict[str, str]]:
+def named_rows(table: DataTable) -> list[dict[str, str]]:
     """The cells of every row by column."""
     return [dict(zip(table.columns, cells, strict=True)) for cells in table.rows()]
 
 
-def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tuple[list[Column], list[str]]:
+def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tuple[list[Feature], list[str]]:
     """What each column is, judged by the training rows; and what there is to report."""
     columns, notes = [], []
     for name in names:
@@ -148,12 +132,12 @@ def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tu
             notes.append(f"left out {name!r}: it is the same in every row")
         elif all(is_number(value) for value in values):
             if len(present) < len(cells):
-                notes.append(f"{name!r}: {len(cells) - len(present):,} missing, taken for the mean")
-            columns.append(Column(name, usual=float(np.mean([float(cell) for cell in present]))))
+                notes.append(f"{name!r}: {len(cells) - len(present):,} missing, replaced by the mean")
+            columns.append(Feature(name, usual=float(np.mean([float(cell) for cell in present]))))
         elif len(values) > MOST:
-            notes.append(f"left out {name!r}: {len(values):,} different values are no category")
+            notes.append(f"left out {name!r}: {len(values):,} different values are too many for a category")
         else:
-            columns.append(Column(name, tuple(values)))
+            columns.append(Feature(name, tuple(values)))
     return columns, notes
 
 
@@ -162,50 +146,53 @@ def is_present(cell: str) -> bool:
     return not is_missing(cell) and (not is_number(cell) or usable(float(cell)))
 
 
-def encode(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> np.ndarray:
+def encode(columns: Sequence[Feature], rows: Sequence[Mapping[str, str]]) -> np.ndarray:
     """N F numbers of rows by column name."""
     if not rows:
         return np.zeros((0, sum(c.width for c in columns)), np.float32)
     return np.concatenate([c.encode([row.get(c.name, "") for row in rows]) for c in columns], 1).astype(np.float32)
 
 
-def unlike_training(columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> list[str]:
+def unlike_training(columns: Sequence[Feature], rows: Sequence[Mapping[str, str]]) -> list[str]:
     """What of these rows the model cannot use as it learned to: columns that are missing, and categories never met."""
     there = {name for row in rows for name in row}
     missing = [c for c in columns if c.name not in there]
     if len(missing) == len(columns):
-        names = ", ".join(c.name for c in columns[:SHOWN]) + ", …" * (len(columns) > SHOWN)
+        names = _some([c.name for c in columns])
         raise DataError(f"none of the columns this model was trained on is there; expected {names}")
-    notes = [f"no column {c.name!r}: taken for {'none of its values' if c.values else 'its mean'}" for c in missing]
+    notes = [f"no column {c.name!r}: replaced by {'none of its values' if c.values else 'its mean'}" for c in missing]
     for c in columns:
         met = Counter(cell for row in rows if not is_missing(cell := row.get(c.name, "").strip()))
         if c.values and (strange := {cell: n for cell, n in met.items() if cell not in c.values}):
-            names = ", ".join(map(repr, list(strange)[:SHOWN])) + ", …" * (len(strange) > SHOWN)
             notes.append(f"{c.name!r}: {sum(strange.values()):,} of {len(rows):,} rows hold what was never met in "
-                         f"training, and count as none of its values: {names}")  # fmt: skip
+                         f"training, and count as none of its values: {_some(list(map(repr, strange)))}")  # fmt: skip
     return notes
 
 
-def write_columns(folder: Path, label: str, columns: Sequence[Column]) -> None:
-    known = {"label": label, "columns": [asdict(c) for c in columns]}
-    (folder / FILE).write_text(json.dumps(known, indent=2, ensure_ascii=False) + "\n", "utf-8")
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + ", …" * (len(names) > SHOWN)
 
 
-def read_columns(folder: Path) -> tuple[str, tuple[Column, ...]]:
+def write_columns(folder: Path, label: str, columns: Sequence[Feature]) -> None:
+    values = {"label": label, "columns": [asdict(c) for c in columns]}
+    (folder / FILE).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def read_columns(folder: Path) -> tuple[str, tuple[Feature, ...]]:
     """The label's column and the others, as `write_columns` was given them."""
     try:
-        known = read_json(folder / FILE)
-        return known["label"], tuple(Column(c["name"], tuple(c["values"]), c["usual"]) for c in known["columns"])
+        values = read_json(folder / FILE)
+        return values["label"], tuple(Feature(c["name"], tuple(c["values"]), c["usual"]) for c in values["columns"])
     except FileNotFoundError:
-        raise CheckpointError(f"{folder} has no {FILE}, which says what its inputs are") from None
+        raise CheckpointError(f"{folder} has no {FILE}, which describes its inputs") from None
     except (ValueError, KeyError, TypeError) as e:
         raise CheckpointError(f"{folder / FILE}: cannot be read ({e})") from None
 
 
-class RowSource(Source):
+class TableSource(Source):
     """Rows by number, for a `Loader`."""
 
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: Vectors):
         self.features, self.labels = torch.from_numpy(rows.features), torch.from_numpy(rows.labels)
 
     def __len__(self) -> int:

@@ -5,20 +5,23 @@ import io
 import itertools
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeVar, cast
 
 from regard import limits
+from regard.data.arrow import pa
 from regard.errors import DataError, LimitError
 
 COMPRESSED = (".gz", ".zst")
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-SOUNDS = (".wav", ".flac", ".mp3", ".ogg")
+AUDIO = (".wav", ".flac", ".mp3", ".ogg")
+TARS = (".tar", ".tar.gz", ".tgz")
 BLOCK = 1 << 17  # bytes decompressed at a time
 RATIO, FREE = 100, 1 << 28  # how many times its size a compressed file may hold, and bytes that any may hold
 LINES = 32  # lines of the greatest length that would fit the memory budget
+T = TypeVar("T")
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -32,16 +35,22 @@ def ending(path: str | Path) -> str:
 
 @contextmanager
 def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
-    """The file at `path`, decompressed on the way; its first bytes tell how, whatever it is called."""
+    """The file at `path`, decompressed on the way, by its first bytes and not by its name."""
+    with read_errors(path, expected), path.open("rb") as file:
+        magic = file.peek(4)
+        if magic.startswith(GZIP_MAGIC):
+            yield _limited(path, cast(BinaryIO, gzip.GzipFile(fileobj=file)))
+        elif magic.startswith(ZSTD_MAGIC):
+            yield _limited(path, cast(BinaryIO, io.BufferedReader(pa.CompressedInputStream(file, "zstd"))))
+        else:
+            yield file
+
+
+@contextmanager
+def read_errors(path: Path, expected: str) -> Iterator[None]:
+    """A file that cannot be read, in a sentence."""
     try:
-        with path.open("rb") as file:
-            magic = file.peek(4)
-            if magic.startswith(GZIP_MAGIC):
-                yield _limited(path, cast(BinaryIO, gzip.GzipFile(fileobj=file)))
-            elif magic.startswith(ZSTD_MAGIC):
-                yield _limited(path, _zstd(file))
-            else:
-                yield file
+        yield
     except FileNotFoundError:
         raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
     except IsADirectoryError:
@@ -50,6 +59,13 @@ def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
         raise DataError(f"{path} is a damaged gzip file; copy or compress it again") from None
     except OSError as e:
         raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+
+
+def in_groups(items: Iterable[T], size: int) -> Iterator[list[T]]:
+    """The items in lists of `size`, the last of what is left (`itertools.batched`, which Python 3.11 lacks)."""
+    items = iter(items)
+    while group := list(itertools.islice(items, size)):
+        yield group
 
 
 def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:
@@ -64,7 +80,7 @@ def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """The files of an archive whose names are wanted, by name; not those that begin with a dot, nor links."""
+    """The files of an archive with a `wanted` name, sorted; neither links nor names that begin with a dot."""
     size = 0
     try:
         with tarfile.open(path) as tar:
@@ -102,10 +118,3 @@ class _Limited(io.RawIOBase):
 
 def _limited(path: Path, file: BinaryIO) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(_Limited(path, file), BLOCK))
-
-
-def _zstd(file: BinaryIO) -> BinaryIO:
-    import pyarrow as pa
-
-    stream: Any = pa.CompressedInputStream(file, "zstd")
-    return cast(BinaryIO, io.BufferedReader(stream))

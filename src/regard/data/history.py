@@ -15,11 +15,11 @@ from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.series import TIMES
 from regard.data.settings import HistoryConfig
-from regard.data.tables import Table, read_table
+from regard.data.tables import DataTable, read_table
 from regard.errors import ConfigError, DataError
 
-TOLD = {
-    "filled": "{:,} numbers missing, not finite or too large; the one before stands in for them",
+NOTES = {
+    "filled": "{:,} numbers missing, not finite or too large; replaced by the one before",
     "double": "{:,} rows dropped: the same time came before",
     "unsorted": "{:,} rows were out of order; sorted by time",
     "undated": "{:,} rows dropped: no time",
@@ -40,8 +40,8 @@ class History:
     def __len__(self) -> int:
         return len(self.values)
 
-    def told(self) -> list[str]:
-        return [TOLD[what].format(count) for what, count in sorted(self.report.items()) if count]
+    def notes(self) -> list[str]:
+        return [NOTES[what].format(count) for what, count in sorted(self.report.items()) if count]
 
     def after(self, steps: int) -> np.ndarray:
         """The times of the next `steps` rows; without times, how many rows after the last."""
@@ -82,7 +82,7 @@ def read_history(path: Path, config: HistoryConfig) -> History:
     return History(tuple(names), values, times, bool(clock) and table.is_dated(clock), report)
 
 
-def _numeric(table: Table, name: str) -> bool:
+def _numeric(table: DataTable, name: str) -> bool:
     try:
         return bool(np.isfinite(table.numbers(name)).any())
     except DataError:
@@ -100,11 +100,11 @@ def _filled(values: np.ndarray, path: Path) -> tuple[np.ndarray, int]:
 
 
 class Windows(Source):
-    """Every window whose future lies in rows `start` to `stop`: what was seen before it, and what came."""
+    """Every window whose future lies in rows `start` to `stop`: the rows before it, and the future."""
 
     def __init__(self, values: np.ndarray, start: int, stop: int, lookback: int, horizon: int):
         self.values, self.lookback, self.horizon = values.astype(np.float32), lookback, horizon
-        self.first = max(start, lookback)  # the first row told
+        self.first = max(start, lookback)  # the first row forecast
         self.count = max(0, stop - horizon - self.first + 1)
 
     def __len__(self) -> int:
@@ -132,7 +132,7 @@ class HistoryParts:
 
 
 def _shorter(config: HistoryConfig, borders: list[tuple[int, int]]) -> str:
-    """What to type so that every part has a few windows; nothing, where it has too few rows for that."""
+    """What to type so that every part has a few windows; "" where there are too few rows for that."""
     train, *others = (stop - start for start, stop in borders)
     horizon = min(config.horizon, min(others) // 2)
     lookback = min(config.lookback, (train - horizon) // 2)
@@ -146,12 +146,12 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
     path = get_files(config.name, "history", say=say).train if config.name else user_path(config.path)
     history = read_history(path, config)
-    for line in history.told():
+    for line in history.notes():
         say(line)
     total = len(history)
     borders = split.in_time(total, config.parts)
     if borders[2][1] > total:
-        raise DataError(f"{path} has {total:,} rows; data.parts want {borders[2][1]:,}")
+        raise DataError(f"{path} has {total:,} rows; data.parts need {borders[2][1]:,}")
     parts = [Windows(history.values, *border, config.lookback, config.horizon) for border in borders]
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
         if not len(windows):
@@ -161,7 +161,8 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
                 f"look-back {config.lookback}); give more rows{_shorter(config, borders)}"
             )
     say(
-        f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} seen, {config.horizon} told: "
+        f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} rows, "
+        f"{config.horizon} to forecast: "
         + ", ".join(f"{len(p):,} to {w}" for p, w in zip(parts, ("train", "validate", "test"), strict=True))
     )
     return HistoryParts(history, *parts, rows=borders[0][1])

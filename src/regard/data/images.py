@@ -1,7 +1,7 @@
 """Images and their classes: a folder for each class, a table of paths and labels, or a set with a name.
 
-Own pictures are decoded once, into a prepared folder of bytes; whatever fits is then kept whole, on the GPU if that is
-where the model is.
+A user's own images are decoded once, into a prepared folder of bytes; whatever fits is then kept whole, on the GPU if
+that is where the model is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,31 +10,33 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard import limits
 from regard.data import fingerprint, overlap, split
-from regard.data.augment import Augment, augmented
+from regard.data.augment import Augment, augmented, bytes_of
 from regard.data.batch import Samples, moved
 from regard.data.files import IMAGES
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
-from regard.data.pixels import Chosen, Decoded, Pixels, decoded, grey, with_channels
+from regard.data.pixels import Chosen, Decoded, Pixels, decoded, with_channels
 from regard.data.settings import ImagesConfig
-from regard.data.tables import LABELS, read_table
-from regard.data.targets import TARGETS, Classes
+from regard.data.tables import read_table
+from regard.data.targets import TARGETS, ClassData
 from regard.errors import ConfigError, DataError
 
 PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
-OWN_SIZE = 64  # pixels a side that a user's own images are brought to, when nobody says otherwise
+OWN_SIZE = 64  # pixels a side that a user's own images are brought to by default
 PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
 ROOM = 0.5  # of the free memory, that images may take
 AT_ONCE = 1024  # images on their way from a file to where they are kept
 MEASURED = 10_000  # images, at most, whose mean and spread are taken
+EXPECTED = "expected a folder for each class, or a table of paths and labels"
 
 
 @dataclass(frozen=True)
-class Part:
+class Images:
     """N images as bytes, N C P P, and the numbers of their classes, N."""
 
     pixels: Pixels
@@ -43,38 +45,16 @@ class Part:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def take(self, which: np.ndarray) -> "Part":
-        return Part(Chosen(self.pixels, np.flatnonzero(which)), self.labels[which])
+    def take(self, which: np.ndarray) -> "Images":
+        return Images(Chosen(self.pixels, np.flatnonzero(which)), self.labels[which])
 
 
 @dataclass(frozen=True)
-class ImageData:
-    """What is trained on, what is watched meanwhile, and what is scored on in the end, where there is such a part."""
-
-    labels: tuple[str, ...]
-    train: Part
-    valid: Part
-    test: Part | None
-    notes: tuple[str, ...] = ()  # what was passed over, and why
-    files: int = 0  # a fingerprint of the images and their classes
-    how: str = ""  # the validation set was chosen
-    targets: Classes = TARGETS["classes"]
-
-    def report(self) -> str:
-        counts = np.bincount(self.train.labels, minlength=len(self.labels))
-        _, C, P, _ = self.train.pixels.shape
-        test = f", {len(self.test):,} to be scored on" if self.test else ""
-        what = f"{P} x {P} pixels, {'grey' if C == 1 else 'in colour'}"
-        return "\n".join(
-            [
-                f"{split.report(len(self.train), len(self.valid), 'images', self.how)}{test}; {what}",
-                *self.targets.report(dict(zip(self.labels, counts.tolist(), strict=True)), "image", "classes"),
-                *self.notes,
-            ]
-        )
+class ImageData(ClassData):
+    test: Images | None = None
 
     def spread(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Of the training pixels."""
+        """Mean and standard deviation of the training pixels."""
         return spread_of(self.train.pixels)
 
 
@@ -84,19 +64,25 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
 
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FOLDER, with a folder for each class, a CSV, or a name, as mnist")
+    notes: tuple[str, ...] = ()
     if config.name:
         known = image_sets.read(config.name, say)
-        parts = {part: resized(pixels, config.size) for part, (pixels, _) in known.parts.items()}
-        found = {part: Part(grey(parts[part], config.channels), y) for part, (_, y) in known.parts.items()}
-        labels, notes, files = known.labels, (), fingerprint.combined(map(fingerprint.of_array, known.parts["train"]))
+        parts: dict[str, tuple[Pixels, np.ndarray]] = {
+            part: (with_channels(resized(x, config.size), config.channels), y) for part, (x, y) in known.parts.items()
+        }
+        labels, files = known.labels, fingerprint.combined(map(fingerprint.of_array, known.parts["train"]))
     else:
-        found, labels, notes, files = own(config, say)
-    train, valid = found["train"], found.get("valid")
+        parts, labels, notes, files = own(config, say)
+    images = {part: Images(*arrays) for part, arrays in parts.items()}
+    train, valid, test = images["train"], images.get("valid"), images.get("test")
     targets = TARGETS[config.targets]
     how = "" if valid else targets.how
     if valid is None:
         train, valid = hold_out(train, config)
-    return ImageData(labels, train, valid, found.get("test"), notes, files, how, targets)
+    _, C, P, _ = train.pixels.shape
+    scored = f"{len(test):,} for the test; " if test else ""
+    about = f"{scored}{P} x {P} pixels, {'grey' if C == 1 else 'in colour'}"
+    return ImageData(labels, train, valid, notes, files, how, unit="image", about=about, targets=targets, test=test)
 
 
 def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -112,29 +98,31 @@ def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(round(float(x), 4) for x in mean), tuple(round(max(float(x), 1e-3), 4) for x in std)
 
 
-def hold_out(part: Part, config: ImagesConfig) -> tuple[Part, Part]:
-    digests = [split.digest(np.ascontiguousarray(x).tobytes()) for x in part.pixels]
-    strata = TARGETS[config.targets].strata(list(map(str, part.labels)))
-    aside = split.hold_out(digests, strata, config.held_out, "images", rule=config.split_rule)
-    return part.take(~aside), part.take(aside)
+def pixel_digests(pixels: Pixels) -> list[bytes]:
+    """A digest of each image's pixels."""
+    return [split.digest(np.ascontiguousarray(x).tobytes()) for x in pixels]
+
+
+def hold_out(images: Images, config: ImagesConfig) -> tuple[Images, Images]:
+    strata = TARGETS[config.targets].strata(list(map(str, images.labels)))
+    aside = split.hold_out(pixel_digests(images.pixels), strata, config.held_out, "images", rule=config.split_rule)
+    return images.take(~aside), images.take(aside)
 
 
 def resized(pixels: np.ndarray, size: int) -> np.ndarray:
     """N C P P bytes at another size."""
     if size in (0, pixels.shape[-1]):
         return pixels
-    from torch.nn.functional import interpolate
-
     some = [torch.tensor(pixels[i : i + 1024]).float() for i in range(0, len(pixels), 1024)]
-    new = [interpolate(x, (size, size), mode="bilinear", antialias=True) for x in some]
-    return torch.cat([x.round().clamp(0, 255).to(torch.uint8) for x in new]).numpy()
+    new = [bytes_of(F.interpolate(x, (size, size), mode="bilinear", antialias=True)) for x in some]
+    return torch.cat(new).numpy()
 
 
 # A user's own
 
 
 @dataclass(frozen=True)
-class Listed:
+class ImageFile:
     """An image on the disk, the name of its class ("" where it is not known), and where that stands."""
 
     path: Path
@@ -142,26 +130,27 @@ class Listed:
     where: str
 
 
-def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...], tuple[str, ...], int]:
-    """The parts of a user's own images by name, their classes, what there is to tell, and a fingerprint."""
+def own(
+    config: ImagesConfig, say: Say
+) -> tuple[dict[str, tuple[Pixels, np.ndarray]], tuple[str, ...], tuple[str, ...], int]:
+    """The parts of a user's own images by name, their classes, what there is to report, and a fingerprint."""
     targets = TARGETS[config.targets]
     column = config.label, targets.may_be_empty
-    listed = {part: list(images) for part, images in list_parts(user_path(config.path), *column).items()}
+    listed = list_parts(user_path(config.path), *column)
     if config.valid:
         listed["valid"] = list_images(user_path(config.valid), *column)
     if not listed["train"]:
-        expected = "a folder for each class, or a table of paths and labels"
-        raise DataError(f"{config.path}: there are no images; expected {expected}")
+        raise DataError(f"{config.path}: there are no images; {EXPECTED}")
     others = [image for part in ("valid", "test") for image in listed.get(part, [])]
     cells, places = [image.label for image in others], [image.where for image in others]
     labels = tuple(targets.codes([x.label for x in listed["train"]], cells, config.path, places))
     number = {label: i for i, label in enumerate(labels)}
-    found, notes = {}, []
+    parts, notes = {}, []
     for part, images in listed.items():
         pixels, kept, skipped = own_pixels(images, config.size or OWN_SIZE, config.channels, say)
-        found[part] = pixels, np.array([number[images[i].label] for i in kept], np.int64)
+        parts[part] = pixels, np.array([number[images[i].label] for i in kept], np.int64)
         notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
-    lost = [labels[i] for i in set(range(len(labels))) - set(found["train"][1].tolist())]
+    lost = [labels[i] for i in set(range(len(labels))) - set(parts["train"][1].tolist())]
     if lost and config.targets == "classes":
         raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")
     learned = [image for part in ("train", "valid") for image in listed.get(part, [])]
@@ -169,10 +158,11 @@ def own(config: ImagesConfig, say: Say) -> tuple[dict[str, Part], tuple[str, ...
     shared = overlap.count(held := sums[len(listed["train"]) :], sums[: len(listed["train"])])
     notes += overlap.validation_warning(shared, len(held), "images")
     files = fingerprint.combined(sums, [image.label for image in learned])
-    return same_channels(found), labels, tuple(notes), files
+    most = max(pixels.shape[1] for pixels, _ in parts.values())  # grey next to colours becomes colours
+    return {name: (with_channels(x, most), y) for name, (x, y) in parts.items()}, labels, tuple(notes), files
 
 
-def own_pixels(images: Sequence[Listed], size: int, channels: int, say: Say) -> Decoded:
+def own_pixels(images: Sequence[ImageFile], size: int, channels: int, say: Say) -> Decoded:
     paths = [image.path for image in images]
     pixels, kept, skipped = decoded(list(map(str, paths)), paths, size, channels, say)
     if not kept:
@@ -181,13 +171,7 @@ def own_pixels(images: Sequence[Listed], size: int, channels: int, say: Say) -> 
     return pixels, kept, skipped
 
 
-def same_channels(parts: dict[str, tuple[Pixels, np.ndarray]]) -> dict[str, Part]:
-    """Grey beside colours becomes colours: parts are decoded one by one."""
-    most = max(pixels.shape[1] for pixels, _ in parts.values())
-    return {name: Part(with_channels(pixels, most), classes) for name, (pixels, classes) in parts.items()}
-
-
-def list_parts(path: Path, label: str = "", empty: bool = False) -> dict[str, Sequence[Listed]]:
+def list_parts(path: Path, label: str = "", empty: bool = False) -> dict[str, list[ImageFile]]:
     """The images by part, where the folder has a `train` folder; else all of them are to train on."""
     if path.is_dir() and (path / "train").is_dir():
         inside = {part: next((path / n for n in names if (path / n).is_dir()), None) for part, names in PARTS.items()}
@@ -195,24 +179,20 @@ def list_parts(path: Path, label: str = "", empty: bool = False) -> dict[str, Se
     return {"train": list_images(path, label, empty)}
 
 
-def list_images(path: Path, label: str = "", empty: bool = False) -> list[Listed]:
+def list_images(path: Path, label: str = "", empty: bool = False) -> list[ImageFile]:
     if path.is_dir():
         classes = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
-        listed = [Listed(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
+        listed = [ImageFile(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
         if not listed and (loose := sum(1 for _ in files_of(path))):
             raise DataError(
-                f"{path} holds {loose:,} images and no folder for each class; wanted the folder above them, or a table "
+                f"{path} holds {loose:,} images and no folder for each class; give the folder above them, or a table "
                 "of paths and labels"
             )
         return listed
     if not path.is_file():
-        raise DataError(f"no file or folder {path}; wanted a folder for each class, or a table of paths and labels")
-    table = read_table(path, (label,))
-    column, given = table.find("", PATHS, "image", 0), table.find(label, LABELS, "label", len(table.columns) - 1)
-    if column == given:
-        raise DataError(f"{path}: image and label are different columns; there are: {table.listed()}")
-    cells = enumerate(zip(table.names(column), table.labels(given, empty), strict=True))
-    return [Listed(path.parent / file, name, table.where(row)) for row, (file, name) in cells]
+        raise DataError(f"no file or folder {path}; {EXPECTED}")
+    rows = read_table(path, (label,)).labelled(PATHS, "image", label, empty)
+    return [ImageFile(path.parent / file, label, where) for file, label, where in rows]
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -225,26 +205,33 @@ def files_of(folder: Path) -> Iterator[Path]:
 class ImageSource(Source):
     """Images by number, for a `Loader`. They are kept whole where they fit: on `device`, else in memory."""
 
-    def __init__(self, part: Part, classes: int, augment: Augment | None = None, device: str = "cpu"):
-        self.part, self.classes, self.augment = part, classes, augment or Augment()
-        self.pixels = kept(part.pixels, device)
-        self.labels = torch.from_numpy(part.labels).to("cpu" if self.pixels is None else device)
+    def __init__(self, images: Images, classes: int, augment: Augment | None = None, device: str = "cpu"):
+        self.images, self.classes, self.augment = images, classes, augment or Augment()
+        self.pixels = resident(images.pixels, device)
+        self.labels = torch.from_numpy(images.labels).to("cpu" if self.pixels is None else device)
 
     def __len__(self) -> int:
-        return len(self.part)
+        return len(self.images)
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
-        where = moved(torch.from_numpy(rows), self.labels.device)
-        pixels = torch.from_numpy(self.part.pixels[rows]) if self.pixels is None else self.pixels[where]
-        labels = self.labels[where]
+        pixels = pixels_of(rows, self.pixels, self.images.pixels)
+        labels = self.labels[moved(torch.from_numpy(rows), self.labels.device)]
         if rng is not None and self.augment != Augment():
             pixels, labels = augmented(pixels, labels, self.classes, self.augment, rng)
         return Samples((pixels,), labels, rows)
 
 
-def kept(pixels: Pixels, device: str) -> Tensor | None:
+def pixels_of(rows: np.ndarray, resident: Tensor | None, pixels: Pixels) -> Tensor:
+    """These images: where all of them are kept, or out of the file."""
+    if resident is None:
+        return torch.from_numpy(pixels[rows])
+    return resident[moved(torch.from_numpy(rows), resident.device)]
+
+
+def resident(pixels: Pixels, device: str) -> Tensor | None:
     """All images on `device` where they fit, else None. Those of a file come some at a time."""
-    if pixels.nbytes >= ROOM * free_memory(device):
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else limits.free()
+    if pixels.nbytes >= ROOM * free:
         return None
     if isinstance(pixels, np.ndarray) and pixels.flags.writeable:
         return torch.from_numpy(pixels).to(device)
@@ -253,10 +240,3 @@ def kept(pixels: Pixels, device: str) -> Tensor | None:
         some = np.require(pixels[start : start + AT_ONCE], requirements="W")  # a copy: nobody may write to the file
         whole[start : start + AT_ONCE] = torch.from_numpy(some)
     return whole
-
-
-def free_memory(device: str) -> int:
-    """Bytes."""
-    if device.startswith("cuda"):
-        return torch.cuda.mem_get_info(device)[0]
-    return limits.free()

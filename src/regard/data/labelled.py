@@ -13,7 +13,7 @@ from regard.config import to_dict
 from regard.data import fetch, split, store
 from regard.data.examples import Example, Tagged, read_examples, read_tagged
 from regard.data.folders import Say, to_stderr, user_path
-from regard.data.settings import LabelledConfig
+from regard.data.settings import NONE, LabelledConfig
 from regard.data.store import Column, PartWriter, Store, StoreWriter
 from regard.data.targets import TARGETS
 from regard.data.tokenizers import load
@@ -22,7 +22,6 @@ from regard.errors import ConfigError, DataError
 
 VERSION = 1  # of what is made of the same settings and files
 KINDS = ("classify", "pair", "tag")
-NONE = -1  # of a piece that has no label: it does not count
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged
@@ -31,8 +30,7 @@ Summary = Callable[[Rows, Rows], list[str]]  # of the examples to train and to v
 
 @dataclass(frozen=True)
 class PreparedLabels(Store):
-    """Labelled texts, ready, in columns: `ids`, where the `second` text of each begins, and `labels`, one a text or one
-    a piece."""
+    """Labelled texts in columns: `ids`, where the `second` text of each begins, and `labels`, one a text or a piece."""
 
     tokenizer: WordPiece
     train: dict[str, Any]
@@ -61,19 +59,18 @@ def prepare_labels(
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
     endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they tell how a file is read
-    given = None
-    if config.tokenizer:
-        given = given_tokenizer(config.tokenizer)
-        hashes["tokenizer"] = hashlib.sha256(given.tokenizer.to_str().encode()).hexdigest()
+    own = own_tokenizer(config.tokenizer) if config.tokenizer else None
+    if own is not None:
+        hashes["tokenizer"] = hashlib.sha256(own.tokenizer.to_str().encode()).hexdigest()
         shaping |= {"vocab": 0, "lower": True}
     ready = store.prepare(
         store.key("labels", VERSION, kind, shaping, endings, hashes),
-        lambda writer: _build(config, kind, hashes, given, writer, summary),
+        lambda writer: _build(config, kind, hashes, own, writer, summary),
         say,
         "reading the examples, cutting them into pieces",
     )
     parts = (ready.part(name) for name in ("train", "valid"))
-    prepared = PreparedLabels(ready.folder, ready.manifest, given or WordPiece.load(ready.folder), *parts)
+    prepared = PreparedLabels(ready.folder, ready.manifest, own or WordPiece.load(ready.folder), *parts)
     say(prepared.report())
     return prepared
 
@@ -81,7 +78,7 @@ def prepare_labels(
 def describe(manifest: dict[str, Any]) -> str:
     """The manifest's report as text."""
     r, config = manifest["report"], manifest["config"]
-    texts = "sentences" if manifest["kind"] == "tag" else "pairs" if manifest["kind"] == "pair" else "texts"
+    texts = {"tag": "sentences", "pair": "pairs", "classify": "texts"}[manifest["kind"]]
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
     targets = TARGETS[config.get("targets", "classes")]  # prepared by an earlier version, it has none
     how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else targets.how
@@ -94,7 +91,7 @@ def describe(manifest: dict[str, Any]) -> str:
     if r["cut"]:
         lines.append(f"cut {r['cut']:,}: longer than {config['max_length']} pieces (--set data.max_length=…)")
     if r["shared"]:
-        lines.append(f"{r['shared']:,} held-out {texts} stand in the training file too; their score flatters")
+        lines.append(f"{r['shared']:,} validation {texts} are in the training file too; their score will flatter")
     return "\n".join(lines)
 
 
@@ -107,8 +104,8 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
         raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSONL or CoNLL file, or a name")
     valid = user_path(config.valid) if config.valid else None
     if config.name:
-        found = fetch.get_files(config.name, "labels", "text", say=say)
-        return found.train, valid or found.valid
+        files = fetch.get_files(config.name, "labels", "text", say=say)
+        return files.train, valid or files.valid
     return user_path(config.path), valid
 
 
@@ -162,7 +159,7 @@ def places_of(rows: Rows, file: str) -> list[str]:
 # Building
 
 
-def given_tokenizer(folder: str) -> WordPiece:
+def own_tokenizer(folder: str) -> WordPiece:
     tokenizer = load(user_path(folder))
     if not isinstance(tokenizer, WordPiece):
         raise ConfigError(f"{folder} has no WordPiece vocabulary; name a BERT model, as minilm")
@@ -170,19 +167,15 @@ def given_tokenizer(folder: str) -> WordPiece:
 
 
 def _build(
-    config: LabelledConfig,
-    kind: str,
-    hashes: dict[str, str],
-    given: WordPiece | None,
-    writer: StoreWriter,
+    config: LabelledConfig, kind: str, hashes: dict[str, str], own: WordPiece | None, writer: StoreWriter,
     summary: Summary | None,
-) -> dict[str, Any]:
+) -> dict[str, Any]:  # fmt: skip
     train, valid, empty = read_parts(config, kind)
     train_file, valid_file = locate(config)
     counts, places = Counter(labels_of(train)), places_of(valid, str(valid_file or train_file))
     labels = TARGETS[config.targets].codes(counts, labels_of(valid), str(train_file), places)
-    lines = [line for row in train for line in _texts(row)]
-    tokenizer = given or WordPiece.train(lines, config.vocab, config.lower)
+    lines = [line for row in train for line in texts_of(row)]
+    tokenizer = own or WordPiece.train(lines, config.vocab, config.lower)
     tokenizer.save(writer.folder, config.max_length)
     columns = {
         "ids": Column(store.id_type(tokenizer.size), ragged=True),
@@ -210,7 +203,7 @@ def _build(
     }
 
 
-def _texts(row: Example | Tagged) -> list[str]:
+def texts_of(row: Example | Tagged) -> list[str]:
     if isinstance(row, Tagged):
         return [" ".join(row.words)]
     return [row.text] if row.second is None else [row.text, row.second]
@@ -237,15 +230,15 @@ def encode_rows(rows: Sequence[Any], tokenizer: WordPiece, max_length: int) -> l
     return tokenizer.encode_batch([row.text for row in rows], pairs, max_length)
 
 
-def second_from(found: Encoded) -> int:
+def second_from(encoded: Encoded) -> int:
     """Where the second text begins; the end, where there is none."""
-    return found.sentences.index(1) if 1 in found.sentences else len(found.ids)
+    return encoded.sentences.index(1) if 1 in encoded.sentences else len(encoded.ids)
 
 
-def first_pieces(found: Encoded, tags: Sequence[int]) -> list[int]:
+def first_pieces(encoded: Encoded, tags: Sequence[int]) -> list[int]:
     """The tag of a word at its first piece (Devlin et al. 2019, section 5.3), `NONE` at all other pieces."""
     marks, last = [], None
-    for word in found.words:
+    for word in encoded.words:
         marks.append(NONE if word is None or word == last else tags[word])
         last = word
     return marks

@@ -12,6 +12,7 @@ import numpy as np
 
 from regard.config import to_dict
 from regard.data import split, store
+from regard.data.files import in_groups
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.sentences import Corpus, sentences
 from regard.data.settings import MaskedConfig
@@ -26,7 +27,7 @@ LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at
 GROUP = 64  # documents encoded at a time
 
 
-class Sentences:
+class SentenceIds:
     """The ids of documents, one sentence after the other, without [CLS] and [SEP]."""
 
     def __init__(self, ids: Flat, sentences: np.ndarray, documents: np.ndarray):
@@ -35,14 +36,14 @@ class Sentences:
         self.documents = documents  # N+1 places in `sentences`
 
     @classmethod
-    def of(cls, documents: list[list[list[int]]]) -> "Sentences":
+    def of(cls, documents: list[list[list[int]]]) -> "SentenceIds":
         """The same over lists in memory: documents of sentences of ids."""
         flat = [s for document in documents for s in document]
         ids = np.array([i for s in flat for i in s], np.int64)
         return cls(Flat([ids]), _places(map(len, flat)), _places(map(len, documents)))
 
     @classmethod
-    def open(cls, columns: dict[str, Any]) -> "Sentences":
+    def open(cls, columns: dict[str, Any]) -> "SentenceIds":
         lengths = columns["lengths"]
         return cls(columns["ids"].values, _places(lengths.values[:]), lengths.offsets)
 
@@ -60,33 +61,31 @@ class PreparedMasked(Store):
     """Documents, ready."""
 
     tokenizer: WordPiece
-    train: Sentences
-    valid: Sentences
+    train: SentenceIds
+    valid: SentenceIds
 
     @property
     def entropy(self) -> float:
-        """Of the training text's tokens, each on its own, in nats: the loss of who knows only how frequent they are."""
+        """The unigram entropy of the training text, in nats."""
         return self.manifest["report"]["entropy"]
 
     def report(self) -> str:
         """What was read and what was noticed, in a few lines."""
-        r, train, valid = self.manifest["report"], self.train, self.valid
+        r, train = self.manifest["report"], self.train
         lines = [
             f"{len(train):,} documents of {len(train.sentences) - 1:,} sentences and {len(train.ids):,} tokens to "
-            f"train on, {len(valid):,} for validation, {self.manifest['vocab']:,} pieces; "
-            f"unigram entropy {r['entropy']:.3f}",
+            f"train on, {len(self.valid):,} for validation, {self.manifest['vocab']:,} pieces; unigram entropy "
+            f"{r['entropy']:.3f}"
         ]
         if r["repeated"]:
             lines.append(
                 f"{r['repeated']:,} of {r['lines']:,} lines ({r['repeated'] / r['lines']:.1%}) repeat an earlier one; "
-                "they are kept, and what is learned leans towards them"
+                "they are kept, and the model leans towards them"
             )
         if r["leaked"]:
-            lines.append(f"{r['leaked']:,} held-out lines also stand in the training text; they flatter the loss")
+            lines.append(f"{r['leaked']:,} validation lines are also in the training text; the loss will flatter")
         if r["cut"]:
-            lines.append(
-                f"{r['cut']:,} sentences were cut into parts of at most {r['longest']} tokens; nothing is lost"
-            )
+            lines.append(f"{r['cut']:,} sentences were cut into parts of at most {r['longest']} tokens; all are kept")
         return "\n".join(lines)
 
 
@@ -113,7 +112,7 @@ def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked
         say,
         "reading the documents, learning the pieces, encoding",
     )
-    parts = (Sentences.open(ready.part(name)) for name in ("train", "valid"))
+    parts = (SentenceIds.open(ready.part(name)) for name in ("train", "valid"))
     prepared = PreparedMasked(ready.folder, ready.manifest, WordPiece.load(ready.folder), *parts)
     say(prepared.report())
     return prepared
@@ -125,7 +124,7 @@ def border_of(config: MaskedConfig) -> str:
     return config.documents or ("files" if folder else "blank")
 
 
-def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> Sentences:
+def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> SentenceIds:
     """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
     config = replace(config, name="", path=path, valid="")
     corpus = Corpus(text_files(config, ENDINGS)["train"], border_of(config))
@@ -136,28 +135,31 @@ def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> Sen
     ]
     if not documents:
         raise DataError(f"{path}: no text to score on")
-    return Sentences.of(documents)
+    return SentenceIds.of(documents)
 
 
 # Building
 
 
+@dataclass(frozen=True)
 class _Split:
     """One side of the documents: those whose hash is above `cut`, or not. Without a cut, all of them."""
 
-    def __init__(self, corpus: Corpus, cut: int | None = None, above: bool = True, every: int = 1):
-        self.corpus, self.cut, self.above, self.every = corpus, cut, above, every
+    corpus: Corpus
+    cut: int | None = None
+    above: bool = True
+    every: int = 1
 
     def __iter__(self) -> Iterator[list[str]]:
         chosen = (d for d in self.corpus if self.cut is None or (_hash("\n".join(d)) > self.cut) == self.above)
         return islice(chosen, 0, None, self.every)
 
 
+@dataclass(frozen=True)
 class _Lines:
     """The lines of documents, for the vocabulary, which reads them twice."""
 
-    def __init__(self, documents: _Split):
-        self.documents = documents
+    documents: _Split
 
     def __iter__(self) -> Iterator[str]:
         return (line for document in self.documents for line in document)
@@ -177,45 +179,40 @@ def _build(
     least = 1 if valid.paths else 2
     if len(set(whole)) < least:
         raise DataError(
-            f"{corpus.paths[0]}: {len(set(whole))} different documents, wanted at least {least}; put blank lines "
-            "between them, or say that each line is one: --set data.documents=lines"
+            f"{corpus.paths[0]}: {len(set(whole))} different documents, expected at least {least}; put blank lines "
+            "between them, or make each line one: --set data.documents=lines"
         )
-    parts = {"train": _Split(corpus), "valid": _Split(valid)} if valid.paths else _held_out(corpus, whole, config)
-    sample = _Split(corpus, parts["train"].cut, every=-(-characters // LEARN_FROM))
+    cut = None if valid.paths else split.threshold(whole, config.held_out, least=2)
+    parts = {"train": _Split(corpus, cut), "valid": _Split(valid) if valid.paths else _Split(corpus, cut, above=False)}
+    sample = replace(parts["train"], every=-(-characters // LEARN_FROM))
     tokenizer = WordPiece.train(_Lines(sample), config.vocab, config.lower)
     tokenizer.save(writer.folder, config.max_length)
     tokenizer = WordPiece.load(writer.folder)
     columns = {"ids": Column(store.id_type(tokenizer.size), ragged=True), "lengths": Column(np.int32, ragged=True)}
     counts = np.zeros(tokenizer.size, np.int64)
-    lines, cut = {}, 0
+    lines, too_long = {}, 0
     for name, documents in parts.items():
         with writer.part(name, **columns) as part:
             for encoded in _encoded(documents, tokenizer):
                 ids = [i for sentence in encoded for i in sentence]
                 part.append(ids=ids, lengths=[n for s in encoded for n in _pieces(len(s), config.longest)])
-                cut += sum(len(sentence) > config.longest for sentence in encoded)
+                too_long += sum(len(sentence) > config.longest for sentence in encoded)
                 if name == "train":
                     np.add.at(counts, ids, 1)
         lines[name] = np.fromiter((_hash(line) for line in _Lines(documents)), np.uint64)
         if not part.length("ids"):
-            raise DataError(f"{documents.corpus.paths[0]}: no text left for the part {name}; give more")
+            raise DataError(f"{documents.corpus.paths[0]}: no text left for {name}; give more")
     counts[special_ids(tokenizer)] = 0
     share = counts[counts > 0] / max(1, counts.sum())
     report = {
         "lines": sum(map(len, lines.values())),
         "repeated": sum(len(x) - len(np.unique(x)) for x in lines.values()),
         "leaked": int(np.isin(lines["valid"], lines["train"]).sum()),
-        "cut": cut,
+        "cut": too_long,
         "longest": config.longest,
         "entropy": float(-(share * np.log(share)).sum()) if len(share) else math.nan,
     }
-    return {
-        "kind": "masked",
-        "config": to_dict(config),
-        "inputs": hashes,
-        "vocab": tokenizer.size,
-        "report": report,
-    }
+    return {"kind": "masked", "config": to_dict(config), "inputs": hashes, "vocab": tokenizer.size, "report": report}
 
 
 def _pieces(length: int, longest: int) -> list[int]:
@@ -223,22 +220,15 @@ def _pieces(length: int, longest: int) -> list[int]:
     return [min(longest, length - start) for start in range(0, length, longest)]
 
 
-def _held_out(corpus: Corpus, hashes: array, config: MaskedConfig) -> dict[str, _Split]:
-    """The documents with the smallest hashes are held out, at least two."""
-    cut = split.threshold(hashes, config.held_out, least=2)
-    return {"train": _Split(corpus, cut), "valid": _Split(corpus, cut, above=False)}
-
-
 def _encoded(documents: _Split, tokenizer: WordPiece) -> Iterator[list[list[int]]]:
     """The ids of each document's sentences. What looks like a special token in a text is only text."""
-    flow = iter(documents)
-    while group := list(islice(flow, GROUP)):
-        cut = [[s for line in document for s in sentences(line)] for document in group]
-        flat = [_unspecial(s) for document in cut for s in document]
-        ids = iter(tokenizer.tokenizer.encode_batch_fast(flat, add_special_tokens=False))
-        for document in cut:
-            if found := [e.ids for _, e in zip(document, ids, strict=False) if e.ids]:
-                yield found
+    for group in in_groups(documents, GROUP):
+        split_up = [[s for line in document for s in sentences(line)] for document in group]
+        flat = [_unspecial(s) for document in split_up for s in document]
+        encodings = iter(tokenizer.tokenizer.encode_batch_fast(flat, add_special_tokens=False))
+        for document in split_up:
+            if ids := [e.ids for _, e in zip(document, encodings, strict=False) if e.ids]:
+                yield ids
 
 
 def _unspecial(text: str) -> str:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.data.batch import Batch, moved, on_device, on_host
 from regard.data.loader import Plan, Source, TokenBudget, even_out
-from regard.data.masked import Sentences
+from regard.data.masked import SentenceIds
 from regard.errors import ConfigError, DataError
 
 A_FROM, A_TO, B_FROM, B_TO, LABEL = range(5)  # the columns of a row
@@ -97,7 +97,7 @@ class MaskedRows(Source):
     then all batches are of `tokens` and of one shape, as compiled code expects them, and hardly any of it is padding.
     """
 
-    text: Sentences
+    text: SentenceIds
     rules: Rules
     tokens: int
     packed: bool = False
@@ -120,7 +120,7 @@ class MaskedRows(Source):
 
     @property
     def plan(self) -> Plan:
-        return Packed(self.tokens, self.rules.length) if self.packed else TokenBudget(self.tokens)
+        return PackedPlan(self.tokens, self.rules.length) if self.packed else TokenBudget(self.tokens)
 
     def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator | None = None) -> "MaskedRows":
         return replace(self, seed=seed, epoch=epoch, rows=draw_rows(self.text, self.rules, seed, epoch))
@@ -146,7 +146,7 @@ class MaskedRows(Source):
 
 
 @dataclass(frozen=True)
-class Packed(Plan):
+class PackedPlan(Plan):
     """Rows in random order, each batch as many as come before `tokens` or the number of rows would be too many."""
 
     tokens: int
@@ -180,7 +180,7 @@ class Packed(Plan):
 # Rows
 
 
-def draw_rows(text: Sentences, rules: Rules, seed: int, epoch: int) -> np.ndarray:
+def draw_rows(text: SentenceIds, rules: Rules, seed: int, epoch: int) -> np.ndarray:
     """N 5: from where to where A and B reach in the ids, and whether B follows.
 
     Documents are read in stretches of as many whole sentences as fit, the first of a document shorter by chance. A
@@ -321,7 +321,7 @@ def picked(targets: np.ndarray, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load(
-    text: Sentences,
+    text: SentenceIds,
     rules: Rules,
     rows: np.ndarray,
     numbers: np.ndarray,
@@ -350,7 +350,7 @@ def load(
     room = most_hidden(rules, tokens) if tokens else 0
     if tokens:
         targets[np.flatnonzero(targets >= 0)[room:]] = NO_TARGET
-    chosen, wanted = picked(targets, room)
+    chosen, hidden = picked(targets, room)
     labels = np.append(rows[:, LABEL], np.full(most_rows(rules.length, tokens) - len(rows), ALONE) if tokens else fills)
     pairs, count = int((labels != ALONE).sum()), int((targets >= 0).sum())
     shape = (1, tokens) if tokens else (len(rows), -1)
@@ -361,7 +361,7 @@ def load(
         lengths=None if tokens else torch.from_numpy(lengths),
         starts=None if starts is None else torch.from_numpy(starts),
         chosen=torch.from_numpy(chosen),
-        targets=torch.from_numpy(wanted),
+        targets=torch.from_numpy(hidden),
         follows=torch.from_numpy(labels) if rules.next_sentence else None,
         rows=numbers,
         host_targets=targets.reshape(shape),

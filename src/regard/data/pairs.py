@@ -60,7 +60,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 def _not_utf8(path: Path, number: int, line: bytes, e: UnicodeDecodeError) -> str:
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return f"{path} is UTF-16; wanted UTF-8, type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
+        return f"{path} is UTF-16; expected UTF-8, type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
     return (
         f"{path}: line {number} is not UTF-8 (byte 0x{line[e.start]:02x} at place {e.start + 1}); "
         f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"

@@ -1,4 +1,4 @@
-"""Pictures as bytes: decoded once into a prepared store, grey or in colour, and read from there."""
+"""Images as bytes: decoded once into a prepared store, grey or in colour, and read from there."""
 
 import math
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ Pixels: TypeAlias = "np.ndarray | Flat | Chosen"  # N C P P bytes
 
 
 class Chosen:
-    """Some of many images, which may lie in a file: N C P P bytes that are read when they are asked for."""
+    """Some of many images, which may lie in a file: N C P P bytes, read on demand."""
 
     def __init__(self, every: Pixels, rows: np.ndarray):
         self.every, self.rows = every, rows
@@ -38,15 +38,16 @@ class Chosen:
 
 
 def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
+    """N C P P bytes in grey (1) or in colour (3); 0: as they are."""
     if channels in (0, pixels.shape[1]):
         return pixels
     if channels == 3:
-        return np.broadcast_to(pixels, (len(pixels), 3, *pixels.shape[2:]))  # thrice to look at, once in memory
+        return np.broadcast_to(pixels, (len(pixels), 3, *pixels.shape[2:]))  # three channels, one in memory
     return (pixels * np.array(GREY, np.float32)[:, None, None]).sum(1, keepdims=True).round().astype(np.uint8)
 
 
 def with_channels(pixels: Pixels, channels: int) -> Pixels:
-    """The same for images that may lie in a file, where they stay if nothing is to be changed."""
+    """`grey` for images that may lie in a file, where they stay if nothing is to be changed."""
     return pixels if channels in (0, pixels.shape[1]) else grey(pixels[:], channels)
 
 
@@ -76,7 +77,7 @@ def decoded(
 
     Decoded once, and kept in the cache until one of `files`, where they lie, changes.
     """
-    stamps = [(str(file), *((s.st_size, s.st_mtime_ns) if (s := _stat(file)) else (-1, -1))) for file in files]
+    stamps = [(str(file), *_stamp(file)) for file in files]
     ready = store.prepare(
         store.key("images", VERSION, size, channels, names, stamps),
         lambda writer: _decode(names, opened, size, channels, writer),
@@ -86,18 +87,19 @@ def decoded(
     return ready.part("images")["pixels"], ready.manifest["kept"], list(ready.manifest["skipped"].items())
 
 
-def _stat(path: Path) -> Any:
+def _stamp(path: Path) -> tuple[int, int]:
     try:
-        return path.stat()
+        status = path.stat()
+        return status.st_size, status.st_mtime_ns
     except OSError:
-        return None
+        return -1, -1
 
 
 def _decode(
     names: list[str], opened: AbstractContextManager[Opener], size: int, channels: int, writer: StoreWriter
 ) -> dict[str, Any]:
     kept, skipped, modes = [], defaultdict(list), Counter[int]()
-    colours_file = writer.folder / "colours"  # until all are seen, nobody knows whether one has colours
+    colours_file = writer.folder / "colours"  # one grey image after another may be followed by colours
     with open(colours_file, "wb") as file, opened as find:
         for i, name in enumerate(names):
             try:
@@ -117,7 +119,7 @@ def _decode(
 
 
 def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
-    """The picture in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
+    """The image in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
 
     Transparent parts are white; photographs are turned as they were taken; 16 bits become 8.
     """
@@ -144,7 +146,7 @@ def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
                 image = image.resize((size, size), Image.Resampling.BILINEAR)
             pixels = np.asarray(image)
     except FileNotFoundError:
-        raise UnreadableImage(path, "there is no such file") from None
+        raise UnreadableImage(path, "no such file") from None
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, ValueError, SyntaxError):
-        raise UnreadableImage(path, "cannot be read; it is damaged or no image") from None
+        raise UnreadableImage(path, "cannot be read; it is damaged or not an image") from None
     return pixels, colours and bool((pixels != pixels[..., :1]).any())

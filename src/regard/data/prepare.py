@@ -1,6 +1,5 @@
 """Parallel text to a prepared store: which pairs are kept, a vocabulary, and the ids of both sides."""
 
-import hashlib
 import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from regard.config import to_dict
 from regard.data import fetch, overlap, split, store
 from regard.data.catalog import find
+from regard.data.files import in_groups
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.pairs import PairFiles, clean, read_pairs
 from regard.data.settings import LEGACY_SPLIT, PairsConfig
@@ -48,7 +48,7 @@ class PreparedPairs(Store):
 
     def report(self) -> str:
         """What was kept, what was dropped and why, in a few lines."""
-        return describe(self.manifest)
+        return describe(self)
 
 
 def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
@@ -66,7 +66,7 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
         lambda writer: _build(config, files, hashes, writer),
         say,
         "reading the text, learning the pieces, encoding",
-        lambda built: describe(built.manifest),
+        describe,
     )
     if files.valid_source is None:
         files = replace(files, **_held_out_files(ready.folder))
@@ -89,16 +89,15 @@ def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
     return PairFiles(user_path(own[0]), user_path(own[1]), valid_source, valid_target)
 
 
-def describe(manifest: dict[str, Any]) -> str:
-    """The manifest's report as text."""
-    r = manifest["report"]
-    c = manifest["config"]
+def describe(ready: Store) -> str:
+    manifest = ready.manifest
+    r, c = manifest["report"], manifest["config"]
     lines = [
         f"{r['kept']:,} of {r['pairs']:,} training pairs kept, {r['valid']:,} for validation, "
         f"{manifest['vocab']:,} pieces ({r['source_tokens']:,} source and {r['target_tokens']:,} target tokens)"
     ]
     reasons = {
-        "held_out": "held out for validation, or the same source as one held out",
+        "held_out": "in the validation set, or of the same source as one there",
         "empty": "an empty side",
         "too_many_words": f"more than {c['max_words']} source words",
         "too_long": f"more than {c['max_length']} pieces on a side",
@@ -122,7 +121,7 @@ def seen_in_training(config: PairsConfig, sources: Sequence[str]) -> int | None:
         if config.name and fetch.local_pairs(find(config.name)) is None:
             return None
         files = locate(config)
-        held_out = _Survey(files, config.split_rule).held_out
+        _, held_out = _survey(files, config.split_rule)
         trained = (source for _, source, _ in _Reader(files, config.max_words, held_out))
         return overlap.count([clean(source) for source in sources], trained)
     except DataError:
@@ -133,11 +132,11 @@ def seen_in_training(config: PairsConfig, sources: Sequence[str]) -> int | None:
 
 
 def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer: StoreWriter) -> dict[str, Any]:
-    survey = _Survey(files, config.split_rule)
+    pairs, held_out = _survey(files, config.split_rule)
     if files.valid_source is None:
-        files = _hold_out(files, survey.held_out, writer.folder)
-    reader = _Reader(files, config.max_words, survey.held_out)
-    sample = _Sample(reader, every=-(-2 * survey.pairs // LEARN_FROM))
+        files = _hold_out(files, held_out, writer.folder)
+    reader = _Reader(files, config.max_words, held_out)
+    sample = _Sample(reader, every=-(-2 * pairs // LEARN_FROM))
     if not any(True for _ in sample):
         why = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in reader.dropped.items())
         raise DataError(f"no pair to train on in {files.train_source} and {files.train_target}: {why}")
@@ -147,7 +146,7 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer
     report = _write_train(config, reader, valid, tokenizer, writer)
     if not report["kept"] or not valid_report["valid"]:
         raise DataError(
-            f"nothing left {'for validation' if report['kept'] else 'to train on'} of {survey.pairs:,} training pairs "
+            f"nothing left {'for validation' if report['kept'] else 'to train on'} of {pairs:,} training pairs "
             f"and {valid_report.total():,} validation pairs: {report['too_long']:,} training pairs are too long, "
             f"{report['ratio']:,} have unequal sides; try --set data.max_length={2 * config.max_length}"
         )
@@ -156,7 +155,7 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer
         "config": to_dict(config),
         "inputs": hashes,
         "vocab": tokenizer.size,
-        "report": {"pairs": survey.pairs, **about},
+        "report": {"pairs": pairs, **about},
     }
 
 
@@ -171,7 +170,7 @@ def _write_valid(
     seen, report = set(), Counter[str]()
     assert files.valid_source and files.valid_target
     with writer.part("valid", **_sides(tokenizer)) as part:
-        for block in _blocks(_numbered(files.valid_source, files.valid_target)):
+        for block in in_groups(_numbered(files.valid_source, files.valid_target), BLOCK):
             seen.update((source, target) for _, source, target in block)
             for _, source, target in _encode(block, tokenizer):
                 fits = source and target and max(len(source), len(target)) < config.max_length
@@ -189,7 +188,7 @@ def _write_train(
     valid_sources = {source for source, _ in valid}
     longest = (0, 0)
     with writer.part("train", **_sides(tokenizer)) as part:
-        for block in _blocks(reader):
+        for block in in_groups(reader, BLOCK):
             for _, source, target in block:
                 if source in valid_sources:
                     report["overlap_sources"] += 1
@@ -208,42 +207,34 @@ def _write_train(
     return report
 
 
-class _Survey:
-    """One pass before any work: counts the pairs, checks them, and picks what to hold out where that is needed."""
-
-    def __init__(self, files: PairFiles, rule: str):
-        self.pairs = 0
-        smallest: list[int] = []  # a heap of negated hashes: the largest of the smallest comes first
-        chosen: dict[int, str] = {}
-        for source, target in read_pairs(files.train_source, files.train_target):
-            self.pairs += 1
-            source = clean(source)
-            if files.valid_source is not None or not source or not clean(target):
-                continue
-            order = int.from_bytes(hashlib.sha256(source.encode()).digest()[:8])
-            if order in chosen or (len(chosen) == HELD_OUT and order > -smallest[0]):
-                continue
-            heapq.heappush(smallest, -order)
-            chosen[order] = source
-            if len(chosen) > HELD_OUT:
-                del chosen[-heapq.heappop(smallest)]
-        most = max(1, self.pairs // 100 if rule == LEGACY_SPLIT else split.count(self.pairs, 0.01))
-        self.held_out = {chosen[order] for order in sorted(chosen)[:most]}
+def _survey(files: PairFiles, rule: str) -> tuple[int, set[str]]:
+    """One pass before any work: how many pairs there are, and the sources to hold out where that is needed."""
+    pairs = 0
+    smallest: list[int] = []  # a heap of negated hashes: the largest of the smallest comes first
+    chosen: dict[int, str] = {}
+    for pairs, source, target in _numbered(files.train_source, files.train_target):  # noqa: B007 - the last counts
+        if files.valid_source is not None or not source or not target:
+            continue
+        order = split.hash64(source)
+        if order in chosen or (len(chosen) == HELD_OUT and order > -smallest[0]):
+            continue
+        heapq.heappush(smallest, -order)
+        chosen[order] = source
+        if len(chosen) > HELD_OUT:
+            del chosen[-heapq.heappop(smallest)]
+    most = max(1, pairs // 100 if rule == LEGACY_SPLIT else split.count(pairs, 0.01))
+    return pairs, {chosen[order] for order in sorted(chosen)[:most]}
 
 
 def _hold_out(files: PairFiles, sources: set[str], folder: Path) -> PairFiles:
     """Write the first pair of each held-out source as the validation files."""
-    waiting = set(sources)
+    pairs: dict[str, str] = {}  # at most `HELD_OUT`
+    for _, source, target in _numbered(files.train_source, files.train_target):
+        if source in sources and target:
+            pairs.setdefault(source, target)
     out = _held_out_files(folder)
-    with (
-        out["valid_source"].open("w", encoding="utf-8") as first,
-        out["valid_target"].open("w", encoding="utf-8") as second,
-    ):
-        for _, source, target in _numbered(files.train_source, files.train_target):
-            if source in waiting and target:
-                waiting.remove(source)
-                first.write(source + "\n")
-                second.write(target + "\n")
+    for path, lines in zip(out.values(), (pairs, pairs.values()), strict=True):
+        path.write_text("".join(line + "\n" for line in lines), "utf-8")
     return replace(files, **out)
 
 
@@ -291,12 +282,6 @@ class _Sample:
         for _, source, target in islice(self.reader, 0, None, self.every):
             yield source
             yield target
-
-
-def _blocks(pairs: Iterator[Numbered] | _Reader) -> Iterator[list[Numbered]]:
-    pairs = iter(pairs)
-    while block := list(islice(pairs, BLOCK)):
-        yield block
 
 
 def _encode(block: list[Numbered], tokenizer: BPE) -> Iterator[tuple[int, list[int], list[int]]]:

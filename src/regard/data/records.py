@@ -38,7 +38,7 @@ class Record:
 def read_records(path: Path, template: str = "") -> Iterator[str | Record]:
     """What each line of a JSONL file holds, plain text or a `Record`; `template` says how prompts are worded."""
     if template and PROMPT not in template:
-        raise ConfigError(f"data.template is {template!r}; it wants {PROMPT} where the prompt belongs")
+        raise ConfigError(f"data.template is {template!r}; it needs {PROMPT} where the prompt goes")
     first: type | None = None
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
@@ -47,7 +47,7 @@ def read_records(path: Path, template: str = "") -> Iterator[str | Record]:
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as e:
-            raise DataError(f'{where} is not JSON ({e}); wanted one record a line, as {{"text": "…"}}') from None
+            raise DataError(f'{where} is not JSON ({e}); expected one record a line, as {{"text": "…"}}') from None
         record = _read(values, template, where)
         if first is not None and type(record) is not first:
             raise DataError(f"{where} mixes plain text with prompts and answers; put them in two files")
@@ -107,7 +107,7 @@ def plain(record: Record) -> str:
 
 def _read(values: Any, template: str, where: str) -> str | Record:
     if not isinstance(values, dict):
-        raise DataError(f'{where} is not a record; wanted a JSON object, as {{"text": "…"}}')
+        raise DataError(f'{where} is not a record; expected a JSON object, as {{"text": "…"}}')
     if "messages" in values:
         return _conversation(values["messages"], where)
     for asked, answered in FORMS:
@@ -121,22 +121,22 @@ def _read(values: Any, template: str, where: str) -> str | Record:
     if "text" in values:
         return _texts(values["text"], f"{where}: text")[0]
     known = ", ".join(f"{a} and {b}" for a, b in FORMS)
-    raise DataError(f"{where} has {', '.join(map(repr, values)) or 'nothing'}; wanted messages, or text, or {known}")
+    raise DataError(f"{where} has {', '.join(map(repr, values)) or 'nothing'}; expected messages, or text, or {known}")
 
 
 def _conversation(messages: Any, where: str) -> Record:
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
-        raise DataError(f"{where}: messages wants a list of objects with role and content")
+        raise DataError(f"{where}: messages expects a list of objects with role and content")
     read = []
     for message in messages:
         if message.get("role") not in ROLES:
             raise DataError(
-                f"{where}: a message has the role {message.get('role')!r}; wanted one of {', '.join(ROLES)}"
+                f"{where}: a message has the role {message.get('role')!r}; expected one of {', '.join(ROLES)}"
             )
         read.append({"role": message["role"], "content": _texts(message.get("content"), f"{where}: content")[0]})
     spoken = [m["role"] for m in read if m["role"] != "system"]
     if "assistant" not in spoken or spoken[0] != "user":
-        raise DataError(f"{where}: wanted a user's message first and an assistant's answer after it")
+        raise DataError(f"{where}: expected a user's message first and an assistant's answer after it")
     return Record(read, [m["content"] for m in read if m["role"] == "assistant"][-1:])
 
 
@@ -145,7 +145,7 @@ def _texts(value: Any, where: str) -> list[str]:
     texts = value if isinstance(value, list) and value else [value]
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"{where} is {json.dumps(value)[:40]}; wanted text")
+            raise DataError(f"{where} is {json.dumps(value)[:40]}; expected text")
         try:
             text.encode()
         except UnicodeEncodeError:

@@ -1,6 +1,6 @@
 """Series of measurements as people keep them: long tables, rows of values, NPZ, Parquet, a folder of files.
 
-Times may be irregular, bands several, errors known or not. What cannot be used is dropped, counted and told.
+Times may be irregular, bands several, errors known or not. What cannot be used is dropped, counted and reported.
 """
 
 import itertools
@@ -16,13 +16,13 @@ from regard.data import overlap, split
 from regard.data.arrays import read_arrays
 from regard.data.cells import usable
 from regard.data.fetch import DataFiles, get_files
-from regard.data.files import ending, read_tar
+from regard.data.files import TARS, ending, read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LEGACY_SPLIT, SeriesConfig
 from regard.data.tables import (
     ENDINGS,
     LABELS,
-    Table,
+    DataTable,
     parse_table,
     read_data,
     read_table,
@@ -38,21 +38,20 @@ ERRORS = ("error", "err", "flux_err", "magerr", "mag_err", "value_err", "sigma",
 BANDS = ("band", "passband", "filter", "channel", "fid")
 CLASSES = (*LABELS, "type")
 FILES = (*ENDINGS, ".txt", ".npz")
-TARS = (".tar", ".tar.gz", ".tgz")
 UNLABELLED = "name their column (--label NAME) or a table of them (--set data.labels=FILE)"
-TOLD = {  # what may have been dropped or mended, and how that is said
-    "bad": "{:,} points dropped: a time, value or error that is no finite number or too large, or a negative error",
+NOTES = {
+    "bad": "{:,} points dropped: a time, value or error is not finite or too large, or an error is negative",
     "double": "{:,} points dropped: the same time and band came before",
     "unsorted": "{:,} series sorted by time",
     "empty": "{:,} series passed over: no usable point",
     "unlabelled": "{:,} series dropped: no label",
-    "unknown": "{:,} numbers known of objects are missing; the mean of the training part stands in for them",
+    "unknown": "{:,} numbers known of objects are missing; replaced by the training mean",
 }
 
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """N series one after the other, each in order of time; of the report, what was dropped or mended."""
+    """N series one after the other, each in order of time; `report` counts what was dropped or changed."""
 
     ids: list[str]
     offsets: np.ndarray  # N+1
@@ -73,8 +72,8 @@ class Curves:
     def lengths(self) -> np.ndarray:
         return np.diff(self.offsets)
 
-    def told(self) -> list[str]:
-        return [TOLD[what].format(count) for what, count in sorted(self.report.items()) if count]
+    def notes(self) -> list[str]:
+        return [NOTES[what].format(count) for what, count in sorted(self.report.items()) if count]
 
 
 # Reading
@@ -83,30 +82,27 @@ class Curves:
 def read_series(
     path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True, hint: str = UNLABELLED
 ) -> Curves:
-    """All series of a file or folder. `labelled` drops those without a label, and wants some to be left: `hint` says
+    """All series of a file or folder. `labelled` drops those without a label, and requires some to be left: `hint` says
     how to give them."""
     path = Path(path)
-    if path.is_dir() or path.name.lower().endswith(TARS):
-        long = _folder(path, config)
-    else:
-        long = _read_file(path, config)
+    long = (_folder if path.is_dir() or path.name.lower().endswith(TARS) else _read_file)(path, config)
     ids = np.full(len(long.times), path.name.split(".")[0]) if long.ids is None else long.ids
     if labelled and long.labels is not None and not (config.labels or labels):
         one_label(ids.tolist(), long.labels.tolist(), path)
     curves = gather(long._replace(ids=ids))
     if not len(curves):
-        raise DataError(f"{path}: no usable point in any of its {len(curves.listed):,} series ({curves.told()[0]})")
+        raise DataError(f"{path}: no usable point in any of its {len(curves.listed):,} series ({curves.notes()[0]})")
     return with_labels(curves, path, config, labels, labelled, hint)
 
 
 def one_label(ids: Sequence[Any], labels: Sequence[str], path: Path) -> dict[Any, str]:
     """The label of each id that has one; two of them are an error."""
-    found: dict[Any, str] = {}
+    label_of: dict[Any, str] = {}
     for name, label in dict.fromkeys(zip(ids, labels, strict=True)):
-        if label and found.setdefault(name, label) != label:
-            both = f"{found[name]!r} and {label!r}"
-            raise DataError(f"{path}: the series {str(name)!r} has two labels, {both}; wanted one: correct the file")
-    return found
+        if label and label_of.setdefault(name, label) != label:
+            both = f"{label_of[name]!r} and {label!r}"
+            raise DataError(f"{path}: the series {str(name)!r} has two labels, {both}; expected one: correct the file")
+    return label_of
 
 
 class Long(NamedTuple):
@@ -129,7 +125,7 @@ def _read_file(path: Path, config: SeriesConfig) -> Long:
     return _wide(table) if len(table.columns) > 3 and all(c.isdigit() for c in table.columns) else _long(table, config)
 
 
-def _long(table: Table, config: SeriesConfig) -> Long:
+def _long(table: DataTable, config: SeriesConfig) -> Long:
     """A row for each point."""
     time, value = table.find(config.time, TIMES, "time"), table.find(config.value, VALUES, "value")
     optional = {"id": (config.id, IDS), "error": (config.error, ERRORS), "band": (config.band, BANDS)}
@@ -143,12 +139,12 @@ def _long(table: Table, config: SeriesConfig) -> Long:
     return Long(ids, table.moments(time), table.numbers(value), errors, bands, labels)
 
 
-def _there(asked: str, table: Table) -> str:
-    """The column asked for, if this table has it; it may stand in another one."""
-    return asked if asked.lower() in {name.lower() for name in table.columns} else ""
+def _there(asked: str, table: DataTable) -> str:
+    """The column asked for, if this table has it; another table may have it."""
+    return asked if asked.lower() in table.lower else ""
 
 
-def _wide(table: Table) -> Long:
+def _wide(table: DataTable) -> Long:
     """A row for each series: its label, then its values (the UCR archive's form)."""
     first, *rest = table.columns
     values = np.stack([table.numbers(name) for name in rest], 1)[..., None]
@@ -172,19 +168,12 @@ def _points(values: np.ndarray, times: np.ndarray, labels: list[str] | None, pat
         raise DataError(f"{path}: {len(labels)} labels for {series} series")
     if times.shape not in ((points,), (series, points)):
         raise DataError(f"{path}: times of shape {times.shape} for {series} series of {points} points")
-    n, t, c = np.indices(values.shape).reshape(3, -1)
-    keep = ~np.isnan(values)  # rows are filled up with NaN
-    keep[~keep.any((1, 2)), 0, 0] = True  # of a row that is nothing else, one point stays to be told of
-    keep = keep.reshape(-1)
-    n, t, c = n[keep], t[keep], c[keep]
-    return Long(
-        ids=n + 1,
-        times=times[t] if times.ndim == 1 else times[n, t],
-        values=values.reshape(-1)[keep],
-        errors=None,
-        bands=c if bands > 1 else None,
-        labels=None if labels is None else np.array(labels)[n],
-    )
+    keep = ~np.isnan(values)  # rows are padded with NaN
+    keep[~keep.any((1, 2)), 0, 0] = True  # of a row of NaN alone, one point stays to be reported
+    n, t, c = np.nonzero(keep)
+    clock = times[t] if times.ndim == 1 else times[n, t]
+    classes = None if labels is None else np.array(labels)[n]
+    return Long(n + 1, clock, values[keep], errors=None, bands=c if bands > 1 else None, labels=classes)
 
 
 def _folder(path: Path, config: SeriesConfig) -> Long:
@@ -202,7 +191,7 @@ def _folder(path: Path, config: SeriesConfig) -> Long:
         for part, values in zip(parts, long._replace(ids=ids, labels=labels), strict=True):
             part.append(values)
     if not parts[0]:
-        raise DataError(f"{path} holds no series; wanted files that end in {', '.join(FILES)}")
+        raise DataError(f"{path} holds no series; expected files that end in {', '.join(FILES)}")
     whole: list[Any] = [None if any(v is None for v in part) else np.concatenate(part) for part in parts]
     return Long(*whole)
 
@@ -220,47 +209,40 @@ def gather(long: Long) -> Curves:
     """Points to series: unusable points dropped, times sorted, what comes twice kept once."""
     ids, times, values, errors, bands, labels = long
     assert ids is not None
-    report: Counter = Counter()
     good = np.isfinite(times) & usable(values)
     if errors is not None:
         good &= usable(errors) & (errors >= 0)
     names, first, which = np.unique(ids, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))[which]  # series in the order of the file
     names = names[np.argsort(first)]
-    report["bad"] = int((~good).sum())
-    band_names, numbers_of = (("value",), None) if bands is None else _bands(bands)
-    keys = (rank[good], times[good], np.zeros(int(good.sum()), int) if numbers_of is None else numbers_of[good])
-    order = np.lexsort((keys[2], keys[1], keys[0]))
-    before = np.argsort(keys[0], kind="stable")  # the points of each series, as the file has them
-    back = (np.diff(keys[0][before]) == 0) & (np.diff(keys[1][before]) < 0)
-    report["unsorted"] = len(np.unique(keys[0][before][1:][back]))
-    series, clock, colour = (key[order] for key in keys)
+    band_names, band = np.unique(np.full(len(times), "value") if bands is None else bands, return_inverse=True)
+    keys = (band[good], times[good], rank[good])
+    order = np.lexsort(keys)
+    before = np.argsort(keys[2], kind="stable")  # the points of each series, as the file has them
+    back = (np.diff(keys[2][before]) == 0) & (np.diff(keys[1][before]) < 0)
     double = np.zeros(len(order), bool)
-    double[1:] = (np.diff(series) == 0) & (np.diff(clock) == 0) & (np.diff(colour) == 0)
-    report["double"] = int(double.sum())
+    double[1:] = np.all([np.diff(key[order]) == 0 for key in keys], 0)
     kept = np.flatnonzero(good)[order][~double]
     counts = np.bincount(rank[kept], minlength=len(names))
-    report["empty"] = int((counts == 0).sum())
     full = counts > 0
     offsets = np.concatenate(([0], np.cumsum(counts[full])))
-    at = kept[offsets[:-1]]
     return Curves(
         ids=[str(name) for name in names[full]],
         offsets=offsets,
         times=times[kept],
         values=values[kept],
         errors=None if errors is None else errors[kept],
-        bands=None if numbers_of is None else numbers_of[kept],
-        band_names=band_names,
-        labels=[] if labels is None else [str(label) for label in labels[at]],
+        bands=None if bands is None else band[kept],
+        band_names=tuple(map(str, band_names)),
+        labels=[] if labels is None else [str(label) for label in labels[kept[offsets[:-1]]]],
         listed=[str(name) for name in names],
-        report=report,
+        report=Counter(
+            bad=int((~good).sum()),
+            unsorted=len(np.unique(keys[2][before][1:][back])),
+            double=int(double.sum()),
+            empty=int((~full).sum()),
+        ),
     )
-
-
-def _bands(bands: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    names, which = np.unique(bands, return_inverse=True)
-    return tuple(str(name) for name in names), which
 
 
 def with_labels(
@@ -277,12 +259,12 @@ def with_labels(
         at = [row.get(name, -1) for name in curves.ids]
         asked = config.label if labelled else _there(config.label, table)
         column = table.find(asked, CLASSES, "label", needed=labelled)
-        given = one_label(ids, table.names(column), beside) if column else {}
-        names = [given.get(name, "") for name in curves.ids]
+        label_of = one_label(ids, table.names(column), beside) if column else {}
+        names = [label_of.get(name, "") for name in curves.ids]
         columns = [table.numbers(table.find(name, (), "known")) for name in config.known]
         if columns:
-            found = np.stack(columns, 1)[at]
-            known = np.where((np.array(at)[:, None] >= 0) & usable(found), found, np.nan)
+            numbers = np.stack(columns, 1)[at]
+            known = np.where((np.array(at)[:, None] >= 0) & usable(numbers), numbers, np.nan)
             curves.report["unknown"] = int(np.isnan(known).sum())
     elif config.known:
         raise ConfigError("data.known names columns of the table of labels; give it: --set data.labels=FILE")
@@ -298,19 +280,16 @@ def with_labels(
 
 def part(curves: Curves, rows: Sequence[int]) -> Curves:
     """Some of the series, in this order."""
-    pieces = [np.arange(curves.offsets[i], curves.offsets[i + 1]) for i in rows]
-    at = np.concatenate(pieces) if pieces else np.zeros(0, int)
-    take = lambda x: None if x is None else x[at]  # noqa: E731
+    at = np.concatenate([np.arange(curves.offsets[i], curves.offsets[i + 1]) for i in rows] or [np.zeros(0, int)])
+    columns = {name: getattr(curves, name) for name in ("times", "values", "errors", "bands")}
+    points: dict[str, Any] = {name: None if x is None else x[at] for name, x in columns.items()}
     return replace(
         curves,
         ids=[curves.ids[i] for i in rows],
-        offsets=np.concatenate(([0], np.cumsum([len(p) for p in pieces]))).astype(int),
-        times=curves.times[at],
-        values=curves.values[at],
-        errors=take(curves.errors),
-        bands=take(curves.bands),
+        offsets=np.concatenate(([0], np.cumsum(curves.lengths[list(rows)]))).astype(int),
         labels=[curves.labels[i] for i in rows] if curves.labels else [],
         known=None if curves.known is None else curves.known[list(rows)],
+        **points,
     )
 
 
@@ -319,8 +298,6 @@ def part(curves: Curves, rows: Sequence[int]) -> Curves:
 
 @dataclass(frozen=True)
 class SeriesParts:
-    """What is trained on and what is held out."""
-
     train: Curves
     valid: Curves
     labels: tuple[str, ...]  # in the order of their codes
@@ -336,23 +313,23 @@ def locate(config: SeriesConfig, say: Say = to_stderr) -> DataFiles:
 
 
 def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> SeriesParts:
-    """Both parts, with the bands of the training part; the report is told. Not `labelled`: series of no class are kept,
-    and held out as if that were one."""
+    """Both parts, with the bands of the training part; notes are reported. Not `labelled`: series without a class are
+    kept, and split as if that were one."""
     files, targets = locate(config, say), TARGETS[config.targets]
     curves = read_series(files.train, config, files.labels, labelled)
     lonely = [label for label, n in Counter(targets.strata(curves.labels)).items() if n == 1 and label]
-    for line in curves.told():
-        say(line)
+    notes = curves.notes()
     if lonely:
-        say(f"one example only, which is never held out: {', '.join(sorted(lonely)[:12])}")
+        notes.append(f"one example only, never in the validation set: {', '.join(sorted(lonely)[:12])}")
     valid = user_path(config.valid) if config.valid else files.valid
     if valid is not None:
         train, held = curves, with_bands(read_series(valid, config, files.labels, labelled), curves.band_names)
-        for line in overlap.validation_warning(overlap.count(digests(held), digests(train)), len(held), "series"):
-            say(line)
+        notes += overlap.validation_warning(overlap.count(digests(held), digests(train)), len(held), "series")
     else:
         aside = held_out(curves, config)
         train, held = (part(curves, np.flatnonzero(aside == side).tolist()) for side in (False, True))
+    for line in notes:
+        say(line)
     how = "" if valid else targets.how if any(curves.labels) else split.BY_CONTENT
     if not labelled:
         return SeriesParts(train, with_bands(held, train.band_names), tuple(sorted({*train.labels} - {""})), how)
@@ -363,13 +340,13 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
 
 
 def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
-    """The test part of a known set that has one."""
+    """The test set of a known set that has one."""
     files = locate(config, say)
     return read_series(files.test, config, files.labels) if files.test else None
 
 
 def held_out(curves: Curves, config: SeriesConfig) -> np.ndarray:
-    """Which series are held out: fold `fold` of `folds`."""
+    """Which series are in the validation set: fold `fold` of `folds`."""
     labels = TARGETS[config.targets].strata(curves.labels or [""] * len(curves))
     if config.split_rule == LEGACY_SPLIT:
         return split.legacy_folds([split.digest(name) for name in curves.ids], labels, config.folds, config.fold)
@@ -377,7 +354,7 @@ def held_out(curves: Curves, config: SeriesConfig) -> np.ndarray:
 
 
 def digests(curves: Curves) -> list[bytes]:
-    """What stands for the points of each series."""
+    """A digest of the points of each series."""
     columns = [x for x in (curves.times, curves.values, curves.bands) if x is not None]
     return [
         split.digest(b"".join(x[start:stop].tobytes() for x in columns))

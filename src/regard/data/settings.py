@@ -1,32 +1,35 @@
-"""What each kind of data is read with: one frozen dataclass a kind, checked at birth, importable without torch.
+"""The settings of each kind of data: one frozen dataclass a kind, checked at birth, importable without torch.
 
 Every field can be set with `--set data.NAME=VALUE`; one declared with `option` also has an option of its own.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from regard.config import at_least, fraction, unknown
 from regard.errors import ConfigError
 
 RATE, HOP = 16_000, 160  # of audio: samples a second; samples from frame to frame, 10 ms
+NONE = -1  # the label of what has none: it does not count
 TOKENS = ("bpe", "chars", "bytes")
 SPLITS = ("text", "spaces")
 BORDERS = ("files", "blank", "lines")
 NEGATIVES = ("random", "swapped")
 SHAPES = ("shear_x", "shear_y", "shift_x", "shift_y", "turn")  # operations of RandAugment
-SPLIT, LEGACY_SPLIT = "v2", "v1"  # how `regard.data.split` chooses a validation set; what runs that name no rule had
+SPLIT, LEGACY_SPLIT = "v2", "v1"  # rules of `regard.data.split`; older runs name none
 TARGETS = ("classes", "numbers", "sets")
 COLOURS = ("brightness", "contrast", "colour", "solarise", "posterise", "sharpness")
 
 
-def option(default: Any, help: str, *, metavar: str = "FILE", shown: str = "", file: bool = False) -> Any:
+def option(
+    default: Any, help: str, *, metavar: str = "FILE", shown: str = "", file: bool = False, **limits: float
+) -> Any:
     """A setting with a command-line option of its own; `shown` is what the help gives as the default.
 
     `file`: it names a file, and is kept as an absolute path so that a run can be resumed from anywhere.
     """
-    about = {"help": help, "metavar": metavar, "shown": shown, "file": file}
+    about = {"help": help, "metavar": metavar, "shown": shown, "file": file, **limits}
     return field(default=default, metadata=about)
 
 
@@ -43,19 +46,33 @@ def label_option(help: str = "The column of the label.", shown: str = "label, se
     return option("", help, metavar="COLUMN", shown=shown)
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeldOut:
-    """What is recorded of a validation set that is chosen from the training data."""
+def least(default: Any, low: float) -> Any:
+    """A number that must be at least `low`."""
+    return field(default=default, metadata={"least": low})
 
-    split_rule: str = SPLIT
+
+def share(default: float) -> Any:
+    """A share in (0, 1)."""
+    return field(default=default, metadata={"share": True})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """Settings, checked at birth by what their fields say."""
 
     def __post_init__(self):
-        if self.split_rule not in (SPLIT, LEGACY_SPLIT):
-            raise unknown("rule to split by", self.split_rule, (SPLIT, LEGACY_SPLIT))
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if "least" in f.metadata:
+                at_least(self, "data.", **{f.name: f.metadata["least"]})
+            if "share" in f.metadata and not 0 < value < 1:
+                raise ConfigError(f"data.{f.name} is {value}; it must be in (0, 1)")
+            if f.name == "split_rule" and value not in (SPLIT, LEGACY_SPLIT):
+                raise unknown("rule to split by", value, (SPLIT, LEGACY_SPLIT))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Labelled(HeldOut):
+class LabelColumn(DataConfig):
     """What the label column holds, as `regard.data.targets` names it."""
 
     targets: str = "classes"
@@ -69,7 +86,18 @@ class Labelled(HeldOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairsConfig(HeldOut):
+class OwnData(DataConfig):
+    """The user's own data at `path`; without `valid`, a share of it (of every class, where there are classes) is the
+    validation set."""
+
+    path: str = file_setting()
+    valid: str = valid_option()
+    held_out: float = share(0.1)
+    split_rule: str = SPLIT
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsConfig(DataConfig):
     """Parallel text for translation: a known `name`, or the user's own files."""
 
     name: str = ""
@@ -79,70 +107,67 @@ class PairsConfig(HeldOut):
         "", "Validation sentences; BLEU is computed on them.", shown="1 % of the source", file=True
     )
     valid_target: str = option("", "Their translations.", file=True)
-    vocab: int = 8000
+    vocab: int = least(8000, 0)
     split: str = "text"  # "spaces" for text that is tokenised already
-    max_length: int = 256  # pieces on either side, the end mark included
-    max_ratio: float = 4.0  # longer side over shorter side
-    max_words: int = 0  # source words of a training pair; 0 is no limit
+    max_length: int = least(256, 2)  # pieces on either side, the end mark included
+    max_ratio: float = least(4.0, 1)  # longer side over shorter side
+    max_words: int = least(0, 0)  # source words of a training pair; 0 is no limit
     bpe_dropout: float = 0.0
+    split_rule: str = SPLIT
 
     def __post_init__(self):
         super().__post_init__()
         if self.split not in SPLITS:
             raise ConfigError(f"data.split is 'text' or 'spaces', got {self.split!r}")
-        at_least(self, "data.", vocab=0, max_length=2, max_ratio=1, max_words=0)
         fraction(self, "bpe_dropout", "data.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextConfig(HeldOut):
-    """Text to learn the next token of: a known `name`, or a file, a folder of .txt and .md, or a .jsonl at `path`."""
+class TextConfig(OwnData):
+    """Text to learn the next token of: a known `name`, or a file, a folder of .txt and .md, or a .jsonl at `path`.
+
+    The last part of a text is the validation set: a share of its characters, or of the number of records.
+    """
 
     name: str = ""
-    path: str = file_setting()
-    valid: str = valid_option()
-    held_out: float = 0.1  # else the last part of the text: of the characters of a text, of the number of records
     tokens: str = option(
         "bpe", "What text is cut into: bpe (learned here), chars or bytes.", metavar="NAME", shown="bpe"
     )
-    vocab: int = 8000  # of bpe
+    vocab: int = least(8000, 0)  # of bpe
     tokenizer: str = file_setting()  # the model folder whose tokenizer is used
-    context: int = 0  # tokens of a row; 0 is all that the model can see
-    max_length: int = 0  # tokens of a record, the rest is cut; 0 is no limit
+    context: int = least(0, 0)  # tokens of a row; 0 is all that the model can see
+    max_length: int = least(0, 0)  # tokens of a record, the rest is cut; 0 is no limit
     template: str = ""  # how the prompts of records are worded, as in "Summarise: {prompt}"
 
     def __post_init__(self):
         super().__post_init__()
         if self.tokens not in TOKENS:
             raise unknown("way to cut text", self.tokens, TOKENS)
-        open_share(self, "held_out")
-        at_least(self, "data.", vocab=0, context=0, max_length=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class MaskedConfig:
+class MaskedConfig(DataConfig):
     """Documents to mask words of: a known `name`, or a text, a folder of texts, or a .jsonl at `path`."""
 
     name: str = ""
     path: str = file_setting()
     valid: str = valid_option()
-    held_out: float = 0.05  # else that share of the documents; the same text is never on both sides
+    held_out: float = share(0.05)  # else that share of the documents; the same text is never on both sides
     documents: str = ""  # where one ends: files, blank (lines) or lines; "": files in a folder, blank in one text
-    vocab: int = 8000
+    vocab: int = least(8000, 0)
     lower: bool = True
-    max_length: int = 128  # tokens of a row, [CLS] and [SEP] among them
-    masked: float = 0.15  # of the tokens
+    max_length: int = least(128, 8)  # tokens of a row, [CLS] and [SEP] among them
+    masked: float = share(0.15)  # of the tokens
     whole_words: bool = False  # mask all pieces of a word, or none
     next_sentence: bool = True  # also learn whether B follows A
     negatives: str = "random"  # B that does not follow: from another document, or "swapped": A and B change places
 
     def __post_init__(self):
+        super().__post_init__()
         if self.documents and self.documents not in BORDERS:
             raise unknown("border of documents", self.documents, BORDERS)
         if self.negatives not in NEGATIVES:
             raise unknown("kind of negatives", self.negatives, NEGATIVES)
-        open_share(self, "held_out", "masked")
-        at_least(self, "data.", vocab=0, max_length=8)
 
     @property
     def longest(self) -> int:
@@ -151,27 +176,19 @@ class MaskedConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelledConfig(Labelled):
+class LabelledConfig(LabelColumn, OwnData):
     """Texts with their classes, or sentences with a tag for each word: a known `name`, or a file at `path`."""
 
     name: str = ""
-    path: str = file_setting()
-    valid: str = valid_option()
-    held_out: float = 0.1  # else that share of the examples of every class
     text: str = option("", "The column of the text, by name or number.", metavar="COLUMN",
                        shown="text, review, … or the first")  # fmt: skip
     second: str = option("", "Of pairs: the column of the second text.", metavar="COLUMN")
     label: str = label_option()
-    vocab: int = 8000
+    vocab: int = least(8000, 0)
     lower: bool = True  # whether a vocabulary learned here ignores case
     tokenizer: str = file_setting()  # the model folder whose tokenizer is used
-    max_length: int = 128  # pieces of a text, or of a pair, [CLS] and [SEP] included; the rest is cut
+    max_length: int = least(128, 4)  # pieces of a text, or of a pair, [CLS] and [SEP] included; the rest is cut
     balanced: bool = False  # whether all classes weigh alike in the loss, however rare
-
-    def __post_init__(self):
-        super().__post_init__()
-        open_share(self, "held_out")
-        at_least(self, "data.", vocab=0, max_length=4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,77 +212,61 @@ class Augment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImagesConfig(Labelled):
+class ImagesConfig(LabelColumn, OwnData):
     """A known `name`, or a `path`: a folder with a folder for each class, or a table of paths and labels."""
 
     name: str = ""
-    path: str = file_setting()
-    valid: str = valid_option()
-    held_out: float = 0.1  # else that share of every class
     label: str = label_option("Of a table: the column of the class.", "label, class, …")
-    size: int = 0  # pixels a side; 0: a known set's own, 64 otherwise
+    size: int = least(0, 0)  # pixels a side; 0: a known set's own, 64 otherwise
     channels: int = 0  # 1 grey, 3 colours; 0: as the images are
     balanced: bool = False  # whether rare classes are sampled as often as common ones
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self):
         super().__post_init__()
-        open_share(self, "held_out")
-        at_least(self, "data.", size=0)
         if self.channels not in (0, 1, 3):
             raise ConfigError(f"data.channels is {self.channels}; it must be 1 (grey), 3 (colours) or 0 (as they are)")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableConfig(Labelled):
+class TableConfig(LabelColumn, OwnData):
     """A table at `path`, whose column `label` is predicted from the others."""
 
-    path: str = file_setting()
-    valid: str = valid_option()
-    held_out: float = 0.1  # else that share of the rows of every class
     label: str = label_option("The column to predict.", "label, class, … or the last")
     balanced: bool = False  # whether rare classes are sampled as often as common ones
 
-    def __post_init__(self):
-        super().__post_init__()
-        open_share(self, "held_out")
-
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionsConfig(HeldOut):
+class CaptionsConfig(OwnData):
     """A known `name`, or a table at `path` with a row for each caption, and its `images`."""
 
     name: str = ""
-    path: str = file_setting()
     images: str = option("", "The folder, or the tar file, of the images.", metavar="FOLDER",
                          shown="next to the table", file=True)  # fmt: skip
     valid: str = valid_option("A table of validation images.")
     valid_images: str = file_setting()  # theirs; "": where the others are
-    held_out: float = 0.1  # else that share of the images, with all their captions
-    size: int = 96  # pixels a side
-    vocab: int = 4000
+    size: int = least(96, 1)  # pixels a side
+    vocab: int = least(4000, 0)
     lower: bool = True  # captions are lower-cased
-    max_length: int = 40  # pieces of a caption, its end included; the rest is cut
+    max_length: int = least(40, 2)  # pieces of a caption, its end included; the rest is cut
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self):
         super().__post_init__()
-        at_least(self, "data.", size=1, vocab=0, max_length=2)
-        open_share(self, "held_out")
         if self.augment.mixup or self.augment.cutmix:
             raise ConfigError("data.augment: mixed images have no caption; mixup and cutmix are for classes")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SeriesConfig(Labelled):
+class SeriesConfig(LabelColumn):
     """Series with their classes: a known `name`, or a file or folder at `path`. "" takes a column by its usual name."""
 
     name: str = ""
     path: str = file_setting()
     valid: str = valid_option()
     labels: str = file_setting()  # a table of ids and labels, where they are kept apart from the series
-    folds: int = 10  # without `valid`, fold `fold` of `folds` is the validation set, stratified by class
-    fold: int = 0
+    folds: int = least(10, 2)  # without `valid`, fold `fold` of `folds` is the validation set, stratified by class
+    fold: int = least(0, 0)
     id: str = ""
     time: str = ""
     value: str = ""
@@ -273,82 +274,58 @@ class SeriesConfig(Labelled):
     band: str = ""
     label: str = label_option(shown="label, class, …")
     known: tuple[str, ...] = ()  # columns of numbers known of each object, in the table of labels
-    max_length: int = 512  # points of a series; the rest is not read
-    window: int = 0  # in training, a random stretch of so many points; 0: all of them
+    max_length: int = least(512, 1)  # points of a series; the rest is not read
+    window: int = least(0, 0)  # in training, a random stretch of so many points; 0: all of them
     thin: float = 0.0  # in training, up to that share of the points is dropped, and so is what exceeds a window
-    jitter: float = 0.0  # in training, Gaussian noise on the values, in units of their errors
+    jitter: float = least(0.0, 0)  # in training, Gaussian noise on the values, in units of their errors
     hide: float = 0.0  # in training, that share of the values is hidden
     balanced: bool = False  # whether rare classes are sampled as often as common ones
     weights: tuple[str, ...] = ()  # class=weight of the weighted loss that is reported; the others weigh 1
+    split_rule: str = SPLIT
 
     def __post_init__(self):
         super().__post_init__()
-        at_least(self, "data.", folds=2, fold=0, max_length=1, window=0, jitter=0)
         fraction(self, "hide", "data.")
         fraction(self, "thin", "data.")
         if self.fold >= self.folds:
             raise ConfigError(f"data.fold is {self.fold}; of {self.folds} folds the last is {self.folds - 1}")
         for weight in self.weights:
-            name, equals, number = weight.rpartition("=")
-            if not (name and equals and _parses(float, number)):
+            if not re.fullmatch(r".+=\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", weight):
                 raise ConfigError(f"data.weights takes class=weight, got {weight!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryConfig:
+class HistoryConfig(DataConfig):
     """A known `name`, or a table at `path`, its rows in time."""
 
     name: str = ""
     path: str = file_setting()
     time: str = ""  # its column; "": one with a usual name, or else the order of the rows
     target: tuple[str, ...] = option((), "The columns to forecast, by comma.", metavar="COLUMNS", shown="all numbers")
-    lookback: int = 336  # rows the model sees
-    horizon: int = option(96, "Rows to forecast.", metavar="N", shown="96")
+    lookback: int = least(336, 2)  # rows the model sees
+    horizon: int = option(96, "Rows to forecast.", metavar="N", shown="96", least=1)
     parts: tuple[float, ...] = (0.7, 0.1, 0.2)  # of the rows, in time: to train, to validate, to test; or their numbers
-    season: int = 0  # period of the seasonal naive forecast, in rows; 0: estimated from the training set
+    season: int = least(0, 0)  # period of the seasonal naive forecast, in rows; 0: estimated from the training set
 
     def __post_init__(self):
-        at_least(self, "data.", lookback=2, horizon=1, season=0)
+        super().__post_init__()
         if len(self.parts) != 3 or min(self.parts) <= 0 or (sum(self.parts) > 1 + 1e-6 and min(self.parts) < 1):
             raise ConfigError(f"data.parts are {self.parts}; three shares that sum to 1, or three numbers of rows")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AudioConfig(HeldOut):
+class AudioConfig(OwnData):
     """A known `name`, or a `path`: a folder, a tar archive of one, or a table of files and labels."""
 
     name: str = ""
-    path: str = file_setting()
-    valid: str = valid_option()
-    held_out: float = 0.1  # else that share of every class
     label: str = label_option("Of a table: the column of the class.")
     balanced: bool = False  # whether rare classes are sampled as often as common ones
-    seconds: float = 10.0  # what is longer is cut
-    mels: int = 40  # bands of the spectrogram
-    masks: int = 2  # stretches of time, and of frequency, that are masked in training (Park et al. 2019)
-    widest: float = 0.2  # of the clip, and of the bands, that one such stretch may take
-
-    def __post_init__(self):
-        super().__post_init__()
-        open_share(self, "held_out", "widest")
-        at_least(self, "data.", seconds=0.1, mels=1, masks=0)
+    seconds: float = least(10.0, 0.1)  # what is longer is cut
+    mels: int = least(40, 1)  # bands of the spectrogram
+    masks: int = least(2, 0)  # stretches of time, and of frequency, that are masked in training (Park et al. 2019)
+    widest: float = share(0.2)  # of the clip, and of the bands, that one such stretch may take
 
     @property
     def frames(self) -> int:
         """Of the longest clip."""
         return round(self.seconds * RATE) // HOP
-
-
-def open_share(config: Any, *names: str) -> None:
-    """Raise `ConfigError` unless each of these settings lies strictly between 0 and 1."""
-    for name in names:
-        if not 0 < (value := getattr(config, name)) < 1:
-            raise ConfigError(f"data.{name} is {value}; it must be in (0, 1)")
-
-
-def _parses(convert: Callable[[str], Any], text: str) -> bool:
-    try:
-        convert(text)
-    except ValueError:
-        return False
-    return True

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from regard.data.files import read_errors
 from regard.data.folders import Say, building, cache_folder
 from regard.errors import DataError
 
@@ -30,15 +31,8 @@ Numbers = Sequence[int] | np.ndarray
 
 def sha256(path: Path, expected: str = "a text file") -> str:
     """The hash of a file; `DataError` when it cannot be read."""
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except FileNotFoundError:
-        raise DataError(f"no file {path}; check the name, or see the ready-made sets: regard data list") from None
-    except IsADirectoryError:
-        raise DataError(f"{path} is a folder; expected {expected}") from None
-    except OSError as e:
-        raise DataError(f"cannot read {path}: {e.strerror or e}") from None
+    with read_errors(path, expected), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def key(*parts: Any) -> str:
@@ -71,11 +65,8 @@ class Flat:
         if len(self.shards) == 1:
             return self.shards[0][start:stop]
         size = self.rows_per_shard
-        first, last = start // size, max(start, stop - 1) // size
-        pieces = [
-            self.shards[i][max(0, start - i * size) : stop - i * size]
-            for i in range(first, min(last + 1, len(self.shards)))
-        ]
+        shards = range(start // size, min(max(start, stop - 1) // size + 1, len(self.shards)))
+        pieces = [self.shards[i][max(0, start - i * size) : stop - i * size] for i in shards]
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.shards[0][:0]])
 
     def __getitem__(self, rows: Any) -> np.ndarray:
@@ -182,8 +173,7 @@ class _Numbers:
         self.path, self.dtype = path, np.dtype(dtype)
         self.room = max(1, SHARD // entry) * entry  # of a file
         self.written, self.waiting = 0, []
-        self.file: BinaryIO | None = None
-        self._next()
+        self.file = self._open()
 
     @property
     def length(self) -> int:
@@ -191,33 +181,28 @@ class _Numbers:
 
     def write(self, numbers: Numbers) -> None:
         if isinstance(numbers, np.ndarray):
-            self._flush()
+            self.flush()
             self._put(numbers.reshape(-1).astype(self.dtype, copy=False))
         else:
             self.waiting.extend(numbers)
             if len(self.waiting) >= BUFFER:
-                self._flush()
+                self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         new, self.waiting = np.array(self.waiting, self.dtype), []
         self._put(new)
 
     def _put(self, new: np.ndarray) -> None:
         while len(new):
             if self.written and self.written % self.room == 0:
-                self._next()
+                self.file.close()
+                self.file = self._open()
             now, new = np.split(new, [self.room - self.written % self.room])
-            assert self.file is not None
             self.file.write(now.tobytes())
             self.written += len(now)
 
-    def _next(self) -> None:
-        self.close()
-        self.file = self.path.with_name(f"{self.path.name}.{self.written // self.room:03}").open("wb")
-
-    def close(self) -> None:
-        if self.file is not None:
-            self.file.close()
+    def _open(self) -> BinaryIO:
+        return self.path.with_name(f"{self.path.name}.{self.written // self.room:03}").open("wb")
 
 
 class PartWriter:
@@ -226,9 +211,8 @@ class PartWriter:
     def __init__(self, folder: Path, part: str, columns: dict[str, Column]):
         self.columns, self.rows = columns, 0
         self.values = {name: _Numbers(folder / f"{part}.{name}", c.dtype, prod(c.shape)) for name, c in columns.items()}
-        self.offsets = {
-            name: _Numbers(folder / f"{part}.{name}.offsets", np.int64) for name, c in columns.items() if c.ragged
-        }
+        ragged = [name for name, c in columns.items() if c.ragged]
+        self.offsets = {name: _Numbers(folder / f"{part}.{name}.offsets", np.int64) for name in ragged}
         for offsets in self.offsets.values():
             offsets.write([0])
 
@@ -251,16 +235,10 @@ class PartWriter:
         return self.values[column].length // prod(self.columns[column].shape)
 
     def about(self) -> dict[str, Any]:
-        columns = {
-            name: {
-                "dtype": np.dtype(c.dtype).name,
-                "ragged": c.ragged,
-                "shape": list(c.shape),
-                "rows": self.rows,
-                "length": self.length(name),
-            }
-            for name, c in self.columns.items()
-        }
+        columns = {}
+        for name, c in self.columns.items():
+            kind = {"dtype": np.dtype(c.dtype).name, "ragged": c.ragged, "shape": list(c.shape)}
+            columns[name] = kind | {"rows": self.rows, "length": self.length(name)}
         return {"rows": self.rows, "columns": columns}
 
     def __enter__(self) -> "PartWriter":
@@ -269,9 +247,9 @@ class PartWriter:
     def __exit__(self, kind: object, *_: object) -> None:
         with ExitStack() as files:
             for file in (*self.values.values(), *self.offsets.values()):
-                files.callback(file.close)
+                files.callback(file.file.close)
                 if kind is None:
-                    file._flush()
+                    file.flush()
 
 
 class StoreWriter:
@@ -283,8 +261,7 @@ class StoreWriter:
 
     def part(self, name: str, **columns: Column) -> PartWriter:
         """Where the rows of a part go: `with store.part("train", ids=Column(np.uint16, ragged=True)) as part: …`"""
-        self.parts[name] = PartWriter(self.folder, name, columns)
-        return self.parts[name]
+        return self.parts.setdefault(name, PartWriter(self.folder, name, columns))
 
     def finish(self, manifest: dict[str, Any]) -> None:
         parts = {name: part.about() for name, part in self.parts.items()}

@@ -11,20 +11,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from regard import limits
 from regard.data.arrays import read_arrays
+from regard.data.arrow import pa, parquet, pc
 from regard.data.cells import DAY, MISSING, is_date, is_missing, is_number, to_days, to_number
 from regard.data.delimited import TABS, Delimited
-from regard.data.files import IMAGES, SOUNDS, ending, open_bytes
+from regard.data.files import AUDIO, IMAGES, ending, open_bytes
 from regard.data.folders import Say, to_stderr
 from regard.errors import DataError
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
 SECONDS = ("sentence2", "text2", "hypothesis", "question2", "second")
@@ -43,12 +41,12 @@ THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class DataTable:
     """Columns by name; without a header they are called 1, 2 and so on. `lines` are where the rows begin in the file;
     where a file has no lines, they are the rows' numbers."""
 
     path: Path
-    data: "pa.Table"
+    data: Any  # of pyarrow
     lines: Sequence[int]
     unit: str = "line"
 
@@ -75,12 +73,11 @@ class Table:
     def find(
         self, asked: str, usual: Sequence[str], what: str, otherwise: int | None = None, needed: bool = True
     ) -> str:
-        """The column that is meant: the one asked for by name or number, one with a usual name, or number `otherwise`;
-        "" if there is none and none is needed."""
+        """The column `asked` for by name or number, else one with a usual name, else number `otherwise`; "" if there is
+        none and none is needed."""
         if asked:
             if asked.lower() in self.lower:
-                name = self.lower[asked.lower()]
-                return asked if name != asked and asked in self.columns else name
+                return asked if asked in self.columns else self.lower[asked.lower()]
             if asked.isdecimal() and 1 <= int(asked) <= len(self.columns):
                 return self.columns[int(asked) - 1]
             raise DataError(f"{self.path} has no column {asked!r}; there are: {self.listed()}")
@@ -116,14 +113,20 @@ class Table:
             raise DataError(f"{self.where(labels.index(''))}: no label; fill in the column {name!r}")
         return labels
 
+    def labelled(self, usual: Sequence[str], what: str, label: str, empty: bool = False) -> list[tuple[str, str, str]]:
+        """The names in a column, each with its label and where it stands."""
+        column, labels = self.find("", usual, what, 0), self.find(label, LABELS, "label", len(self.columns) - 1)
+        if column == labels:
+            raise DataError(f"{self.path}: {what} and label are different columns; there are: {self.listed()}")
+        places = map(self.where, range(len(self)))
+        return list(zip(self.names(column), self.labels(labels, empty), places, strict=True))
+
     def rows(self) -> Iterator[list[str]]:
         """The cells of each row as text."""
         return (list(cells) for cells in zip(*map(self.text, self.columns), strict=True))
 
     def numbers(self, name: str) -> np.ndarray:
         """The cells as float64, NaN where one is missing; a word where a number should be is an error."""
-        import pyarrow as pa
-
         cells = _present(self.data.column(name))
         try:
             return _float64(cells.cast(pa.float64(), safe=False))
@@ -147,8 +150,6 @@ class Table:
 
     def moments(self, name: str) -> np.ndarray:
         """Times as float64: numbers as they are, dates in days since 1970."""
-        import pyarrow as pa
-
         if not self.is_dated(name):
             return self.numbers(name)
         cells = _present(self.data.column(name))
@@ -165,30 +166,16 @@ class Table:
         return np.array(days, np.float64)
 
 
-def _compute() -> Any:
-    """pyarrow's functions over columns, whose names a type checker cannot see."""
-    import pyarrow.compute
-
-    return pyarrow.compute
-
-
-def _is_text(type: "pa.DataType") -> bool:
-    import pyarrow as pa
-
+def _is_text(type: Any) -> bool:
     return pa.types.is_string(type) or pa.types.is_large_string(type)
 
 
-def _is_time(type: "pa.DataType") -> bool:
-    import pyarrow as pa
-
+def _is_time(type: Any) -> bool:
     return pa.types.is_timestamp(type) or pa.types.is_date(type)
 
 
 def _present(column: Any) -> Any:
     """Text without white space around it, null where it is missing; other columns as they are."""
-    import pyarrow as pa
-
-    pc = _compute()
     if not _is_text(column.type):
         return column
     column = pc.utf8_trim_whitespace(column)
@@ -201,9 +188,6 @@ def _float64(column: Any) -> np.ndarray:
 
 
 def _as_text(column: Any) -> Any:
-    import pyarrow as pa
-
-    pc = _compute()
     if _is_text(column.type):
         return column
     if pa.types.is_floating(column.type):
@@ -227,7 +211,7 @@ def is_delimited(path: str | Path) -> bool:
     return ending(path) in (".csv", *TABS)
 
 
-def read_table(path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr) -> Table:
+def read_table(path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr) -> DataTable:
     """The table in a file. `asked` are columns somebody named, who thereby says that there is a header.
 
     Of a .txt every line is a text; with `spaces` it is a table whose columns tabs or white space separate.
@@ -243,7 +227,7 @@ def read_data(path: Path) -> bytes:
 
 def parse_table(
     path: Path, data: bytes, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr
-) -> Table:
+) -> DataTable:
     """The table in the bytes of a file called `path`."""
     if ending(path) in (*PARQUET, *ARROW):
         table = _from_arrow(path, _arrow(path, data))
@@ -265,9 +249,7 @@ def parse_table(
     return table
 
 
-def _from_cells(text: Delimited, named: Sequence[str], spaces: bool) -> Table:
-    import pyarrow as pa
-
+def _from_cells(text: Delimited, named: Sequence[str], spaces: bool) -> DataTable:
     split = spaces and ending(text.path) == ".txt" and "\t" not in next(iter(text.lines()), "")
     columns, lines = text.columns(text.split_rows()) if split else text.read(ending(text.path) in (*TABS, ".txt"))
     first = [column[0].as_py().strip() for column in columns]
@@ -277,18 +259,17 @@ def _from_cells(text: Delimited, named: Sequence[str], spaces: bool) -> Table:
     else:
         names = [str(i + 1) for i in range(len(first))]
     if text.delimiter == ";" and any(points := _decimal_commas(columns)):
-        columns = [_with_points(c) if comma else c for c, comma in zip(columns, points, strict=True)]
+        columns = [pc.replace_substring(c, ",", ".") if comma else c for c, comma in zip(columns, points, strict=True)]
         text.notes.append("decimals written with a comma")
-    return Table(text.path, pa.table(columns, names=_unique(text.path, names)), lines)
+    return DataTable(text.path, pa.table(columns, names=_unique(text.path, names)), lines)
 
 
 def _is_header(first: list[str], last: Any) -> bool:
     """Whether the first row names the columns: it holds a usual name; or else no file, its last cell, unlike a label,
     never comes again, and at least half of its cells are words."""
-    pc = _compute()
     if {cell.lower() for cell in first} & {*TEXTS, *SECONDS, *LABELS}:
         return True
-    if any(cell.lower().endswith((*IMAGES, *SOUNDS)) for cell in first):
+    if any(cell.lower().endswith((*AUDIO, *IMAGES)) for cell in first):
         return False
     below = pc.utf8_trim_whitespace(last.slice(1))
     if not len(below) or pc.any(pc.equal(below, first[-1])).as_py():
@@ -298,20 +279,14 @@ def _is_header(first: list[str], last: Any) -> bool:
 
 def _decimal_commas(columns: list[Any]) -> list[bool]:
     """Which columns hold numbers like 3,5; none where all of them may be thousands, as 1,234 may."""
-    pc = _compute()
     cells = [_present(column).drop_null() for column in columns]
     comma = [
         bool(pc.any(pc.match_substring(c, ",")).as_py()) and pc.all(pc.match_substring_regex(c, DECIMAL)).as_py()
         for c in cells
     ]
-    found = (c.filter(pc.match_substring(c, ",")) for c, has in zip(cells, comma, strict=True) if has)
-    sure = any(not pc.all(pc.match_substring_regex(c, THOUSANDS)).as_py() for c in found)
+    decimals = (c.filter(pc.match_substring(c, ",")) for c, has in zip(cells, comma, strict=True) if has)
+    sure = any(not pc.all(pc.match_substring_regex(c, THOUSANDS)).as_py() for c in decimals)
     return [has and sure for has in comma]
-
-
-def _with_points(column: Any) -> Any:
-    pc = _compute()
-    return pc.replace_substring(column, ",", ".")
 
 
 def _unique(path: Path, names: list[str]) -> list[str]:
@@ -321,13 +296,11 @@ def _unique(path: Path, names: list[str]) -> list[str]:
     return names
 
 
-def _from_json(path: Path, lines: Any) -> Table:
+def _from_json(path: Path, lines: Any) -> DataTable:
     columns: dict[str, None] = {}
-    rows: list[tuple[int, dict[str, Any]]] = []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            rows.append((number, read_object(f"{path} line {number}", line)))
-            columns |= dict.fromkeys(rows[-1][1])
+    rows = [(n, read_object(f"{path} line {n}", line)) for n, line in enumerate(lines, 1) if line.strip()]
+    for _, row in rows:
+        columns |= dict.fromkeys(row)
     cells = {name: [_plain(row.get(name)) for _, row in rows] for name in columns}
     return _table(path, cells, [number for number, _ in rows])
 
@@ -347,20 +320,15 @@ def _plain(value: Any) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _table(path: Path, cells: dict[str, list[str]], lines: Sequence[int]) -> Table:
-    import pyarrow as pa
-
+def _table(path: Path, cells: dict[str, list[str]], lines: Sequence[int]) -> DataTable:
     try:
         columns = {name: pa.array(column, pa.large_string()) for name, column in cells.items()}
     except UnicodeEncodeError:
         raise DataError(f"{path} holds half of a surrogate pair; write the file again as UTF-8") from None
-    return Table(path, pa.table(columns), lines)
+    return DataTable(path, pa.table(columns), lines)
 
 
-def _arrow(path: Path, data: bytes) -> "pa.Table":
-    import pyarrow as pa
-    from pyarrow import parquet
-
+def _arrow(path: Path, data: bytes) -> Any:
     kind = "Parquet" if ending(path) in PARQUET else "Arrow"
     try:
         if kind == "Parquet":
@@ -379,20 +347,16 @@ def _arrow(path: Path, data: bytes) -> "pa.Table":
         raise DataError(f"{path} cannot be read as {kind} ({e})") from None
 
 
-def _from_arrow(path: Path, data: "pa.Table") -> Table:
-    import pyarrow as pa
-
+def _from_arrow(path: Path, data: Any) -> DataTable:
     names = [name for name in data.column_names if not name.startswith("__index_level_")]  # pandas' own
     _unique(path, names)
     columns = {name: data.column(name) for name in names}
     plain = {n: c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for n, c in columns.items()}
-    return Table(path, pa.table(plain), range(1, data.num_rows + 1), "row")
+    return DataTable(path, pa.table(plain), range(1, data.num_rows + 1), "row")
 
 
-def table_of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> Table:
+def table_of_arrays(path: Path, arrays: dict[str, np.ndarray]) -> DataTable:
     """A column for each array."""
-    import pyarrow as pa
-
     if len({array.shape for array in arrays.values()}) > 1 or any(array.ndim != 1 for array in arrays.values()):
         shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
         raise DataError(f"{path}: its columns have different lengths; expected a row for each point, got {shapes}")

@@ -8,6 +8,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -80,6 +82,29 @@ class LabelSets(Numbers):
 
 
 TARGETS: dict[str, Classes] = {"classes": Classes(), "numbers": Numbers(), "sets": LabelSets()}
+
+
+@dataclass(frozen=True)
+class ClassData:
+    """Examples with a code each, ready: both parts hold codes, N, in `labels`."""
+
+    labels: tuple[str, ...]  # in the order of their codes
+    train: Any
+    valid: Any
+    notes: tuple[str, ...] = ()  # what was left out, and why
+    files: int = 0  # a fingerprint of the examples and their labels
+    how: str = ""  # the validation set was chosen
+    unit: str = "row"
+    about: str = ""
+    classes: str = "classes"  # what they are called in the report
+    targets: Classes = TARGETS["classes"]
+
+    def report(self) -> str:
+        counts = np.bincount(self.train.labels, minlength=len(self.labels)).tolist()
+        by_label = dict(zip(self.labels, counts, strict=True))
+        line = split.report(len(self.train), len(self.valid), f"{self.unit}s", self.how)
+        classes = self.targets.report(by_label, self.unit, self.classes)
+        return "\n".join([f"{line}; {self.about}", *classes, *self.notes])
 
 
 def check_known(labels: Sequence[str], known: Sequence[str], places: Sequence[str]) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, overlap, split, store
 from regard.data.catalog import find
-from regard.data.documents import Documents, is_jsonl, pieces
-from regard.data.files import ending
+from regard.data.documents import DocumentReader, is_jsonl, pieces
+from regard.data.files import ending, in_groups
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.records import Record, encode_record, plain, read_records
 from regard.data.settings import LEGACY_SPLIT, MaskedConfig, TextConfig
@@ -69,12 +69,12 @@ class PreparedText(Store):
 
     @property
     def valid_bytes(self) -> int:
-        """Bytes of the held-out text in UTF-8; of records, of what is to be learned."""
+        """Bytes of the validation text in UTF-8; of records, of the answers."""
         return self.manifest["report"]["valid_bytes"]
 
     @property
     def valid_words(self) -> int:
-        """Words of the held-out text: what white space separates."""
+        """Words of the validation text, separated by white space."""
         return self.manifest["report"]["valid_words"]
 
     def report(self) -> str:
@@ -88,19 +88,19 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
     shaping: dict[str, Any] = {k: getattr(config, k) for k in ("held_out", "tokens", "max_length", "template")}
     shaping |= split.key(config, next(iter(files["valid"]), None))
     shaping["vocab"] = config.vocab if config.tokens == "bpe" else 0
-    given = _given(config.tokenizer) if config.tokenizer else None
-    if given is not None:
+    own = _own_tokenizer(config.tokenizer) if config.tokenizer else None
+    if own is not None:
         hashes["tokenizer"] = [store.sha256(user_path(config.tokenizer) / "tokenizer.json")]
-        shaping |= {"tokens": "given", "vocab": 0, "eos": given.eos, "bos": given.bos, "chat": given.chat_template}
+        shaping |= {"tokens": "given", "vocab": 0, "eos": own.eos, "bos": own.bos, "chat": own.chat_template}
     ready = store.prepare(
         store.key("text", VERSION, shaping, hashes),
-        lambda writer: _build(config, files, hashes, given, writer),
+        lambda writer: _build(config, files, hashes, own, writer),
         say,
         "reading the text, learning the pieces, encoding",
         describe,
     )
     parts = (TokenFile.open(ready.part(name)) for name in ("train", "valid"))
-    return PreparedText(ready.folder, ready.manifest, given or load(ready.folder), *parts)
+    return PreparedText(ready.folder, ready.manifest, own or load(ready.folder), *parts)
 
 
 def describe(ready: Store) -> str:
@@ -138,7 +138,7 @@ def scored_passages(path: Path, template: str) -> list[str]:
     """A text or a JSONL file as `seen_in_training` compares it."""
     if _kind(path, template) == "records":
         return [plain(record) for record in read_records(path, template) if isinstance(record, Record)]
-    return list(overlap.passages(Documents([path])))
+    return list(overlap.passages(DocumentReader([path])))
 
 
 # Which files
@@ -146,15 +146,13 @@ def scored_passages(path: Path, template: str) -> list[str]:
 
 def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = ENDINGS, say: Say = to_stderr) -> Files:
     """The files to train and to validate on; a known data set is fetched when it is not here yet."""
-    if bool(config.name) == bool(config.path):
-        raise ConfigError(
-            f"give either the data set {config.name!r} or a path of your own, not both"
-            if config.name
-            else "no data; give a text file, a folder, a .jsonl, or a name (see: regard data list)"
-        )
+    if config.name and config.path:
+        raise ConfigError(f"give either the data set {config.name!r} or a path of your own, not both")
+    if not config.name and not config.path:
+        raise ConfigError("no data; give a text file, a folder, a .jsonl, or a name (see: regard data list)")
     if config.name:
-        known = fetch.get_files(config.name, "text", say=say)
-        train, valid = [known.train], [known.valid] if known.valid else []
+        files = fetch.get_files(config.name, "text", say=say)
+        train, valid = [files.train], [files.valid] if files.valid else []
     else:
         train, valid = _files(config.path, endings), []
     return {"train": train, "valid": _files(config.valid, endings) if config.valid else valid}
@@ -175,7 +173,7 @@ def _files(name: str, endings: tuple[str, ...]) -> list[Path]:
 # Building
 
 
-def _given(folder: str) -> TextTokenizer:
+def _own_tokenizer(folder: str) -> TextTokenizer:
     tokenizer = load(user_path(folder))
     if not hasattr(tokenizer, "token_bytes"):
         raise ConfigError(f"{folder} is a translator's, whose tokenizer cannot write plain text; name a language model")
@@ -183,9 +181,9 @@ def _given(folder: str) -> TextTokenizer:
 
 
 def _build(
-    config: TextConfig, files: Files, hashes: dict[str, Any], given: TextTokenizer | None, writer: StoreWriter
+    config: TextConfig, files: Files, hashes: dict[str, Any], own: TextTokenizer | None, writer: StoreWriter
 ) -> dict[str, Any]:
-    corpus = _corpus(config, files, given)
+    corpus = _corpus(config, files, own)
     tokenizer = corpus.tokenizer
     tokenizer.save(writer.folder)
     columns, tokens = corpus.columns(store.id_type(tokenizer.size)), {}
@@ -201,28 +199,23 @@ def _build(
                 f"{config.max_length} tokens; give shorter ones, or more room: --set data.context=N"
             )
         raise DataError(
-            f"{where}: too little text, {tokens['train']:,} tokens to train on and "
-            f"{tokens['valid']:,} held out; give more, or held-out text of its own: --valid FILE"
+            f"{where}: too little text, {tokens['train']:,} tokens to train on and {tokens['valid']:,} for validation; "
+            "give more, or a validation text: --valid FILE"
         )
     if files["valid"]:
-        held_out = list(corpus.passages("valid"))
-        corpus.report.update(shared=overlap.count(held_out, corpus.passages("train")), compared=len(held_out))
+        passages = list(corpus.passages("valid"))
+        corpus.report.update(shared=overlap.count(passages, corpus.passages("train")), compared=len(passages))
     names = ("documents", "characters", "empty", "cut", "unanswered", "learned", "valid_bytes", "valid_words",
              "shared", "compared")  # fmt: skip
-    return {
-        "kind": corpus.kind,
-        "config": to_dict(config),
-        "inputs": hashes,
-        "vocab": tokenizer.size,
-        "report": {name: corpus.report[name] for name in names},
-    }
+    report = {name: corpus.report[name] for name in names}
+    return {"kind": corpus.kind, "config": to_dict(config), "inputs": hashes, "vocab": tokenizer.size, "report": report}
 
 
-def _corpus(config: TextConfig, files: Files, given: TextTokenizer | None) -> "_Text | _Records":
+def _corpus(config: TextConfig, files: Files, own: TextTokenizer | None) -> "_Text | _Records":
     kinds = {_kind(path, config.template) for path in (*files["train"], *files["valid"])}
     if len(kinds) > 1:
-        raise DataError("plain text and records cannot be mixed; the held-out file must have the training file's form")
-    return _Records(config, files, given) if kinds == {"records"} else _Text(config, files, given)
+        raise DataError("plain text and records cannot be mixed; validation data must have the training data's form")
+    return _Records(config, files, own) if kinds == {"records"} else _Text(config, files, own)
 
 
 def _kind(path: Path, template: str) -> str:
@@ -231,7 +224,7 @@ def _kind(path: Path, template: str) -> str:
 
 
 def _learn(config: TextConfig, characters: set[str], texts: Iterator[str], total: int) -> TextTokenizer:
-    """The tokenizer that `config` asks for, learned from every n-th text where there are more than enough."""
+    """The tokenizer of `config`, learned from every n-th text where there are more than enough."""
     if config.tokens == "chars":
         return Characters(characters)
     sample = islice(texts, 0, None, -(-total // LEARN_FROM))
@@ -243,9 +236,9 @@ class _Text:
 
     kind = "text"
 
-    def __init__(self, config: TextConfig, files: Files, given: TextTokenizer | None):
-        has_mark = config.tokens != "chars" if given is None else given.eos is not None
-        whole = Documents(files["train"], between="" if has_mark else "\n")
+    def __init__(self, config: TextConfig, files: Files, own: TextTokenizer | None):
+        has_mark = config.tokens != "chars" if own is None else own.eos is not None
+        whole = DocumentReader(files["train"], between="" if has_mark else "\n")
         characters: set[str] = set()
         total = 0
         for block in whole:
@@ -254,21 +247,20 @@ class _Text:
                 characters |= set(block)
         self.report = Counter(documents=whole.documents, empty=whole.empty, characters=total)
         if not total:
-            raise DataError(f"{', '.join(map(str, files['train'][:3]))}: empty; wanted text")
+            raise DataError(f"{', '.join(map(str, files['train'][:3]))}: empty; expected text")
         cut = int((1 - config.held_out) * total)
         if files["valid"]:
             self.parts = {"train": whole, "valid": replace(whole, paths=files["valid"])}
         else:
             self.parts = {"train": replace(whole, stop=cut), "valid": replace(whole, start=cut)}
-        if files["valid"] and given is None and config.tokens == "chars":
-            for block in self.parts["valid"]:
-                if strange := set(block or "") - characters:
-                    raise DataError(
-                        f"{files['valid'][0]} holds {min(strange)!r}, which the training text does not; "
-                        "remove it there, or train with --tokens bytes, which can write everything"
-                    )
+        for block in self.parts["valid"] if files["valid"] and own is None and config.tokens == "chars" else ():
+            if strange := set(block or "") - characters:
+                raise DataError(
+                    f"{files['valid'][0]} holds {min(strange)!r}, which the training text does not; "
+                    "remove it there, or train with --tokens bytes, which can write everything"
+                )
         train = (piece for piece in pieces(self.parts["train"]) if piece)
-        self.tokenizer = given or _learn(config, characters, train, total)
+        self.tokenizer = own or _learn(config, characters, train, total)
 
     def passages(self, part: str) -> Iterator[str]:
         return overlap.passages(self.parts[part])
@@ -278,16 +270,15 @@ class _Text:
         return {"ids": Column(ids)}
 
     def write(self, part: str, writer: PartWriter) -> None:
-        tokenizer, flow = self.tokenizer, pieces(self.parts[part])
+        tokenizer = self.tokenizer
         begin, end = ([] if id is None else [id] for id in (tokenizer.bos, tokenizer.eos))
         writer.extend(ids=begin)
-        while group := list(islice(flow, GROUP)):
+        for group in in_groups(pieces(self.parts[part]), GROUP):
             encoded = iter(tokenizer.encode_batch([piece for piece in group if piece is not None]))
             for piece in group:
                 writer.extend(ids=[*end, *begin] if piece is None else next(encoded))
                 if part == "valid" and piece is not None:
-                    self.report["valid_bytes"] += len(piece.encode())
-                    self.report["valid_words"] += len(piece.split())
+                    self.report.update(valid_bytes=len(piece.encode()), valid_words=len(piece.split()))
 
 
 class _Records:
@@ -295,7 +286,7 @@ class _Records:
 
     kind = "records"
 
-    def __init__(self, config: TextConfig, files: Files, given: TextTokenizer | None):
+    def __init__(self, config: TextConfig, files: Files, own: TextTokenizer | None):
         self.files, self.template, self.max_length = files, config.template, config.max_length
         self.report: Counter[str] = Counter()
         characters: set[str] = set()
@@ -305,11 +296,11 @@ class _Records:
             self.report.update(documents=1, characters=len(text))
             characters |= set(text)
             hashes.append(split.hash64(text))
-        self.legacy = config.split_rule == LEGACY_SPLIT  # then those at the end are held out
+        self.legacy = config.split_rule == LEGACY_SPLIT  # then the validation set is at the end
         last = -int((1 - config.held_out) * len(hashes))
         self.cut = last if self.legacy else split.threshold(hashes, config.held_out)
         train = (plain(record) for record in self._part("train"))
-        self.tokenizer = given or _learn(config, characters, train, self.report["characters"])
+        self.tokenizer = own or _learn(config, characters, train, self.report["characters"])
 
     def _read(self, paths: list[Path]) -> Iterator[Record]:
         for path in paths:
@@ -344,5 +335,4 @@ class _Records:
                 self.report["learned"] += sum(answers)
             else:
                 text = self.tokenizer.decode(id for id, answer in zip(ids, answers, strict=True) if answer)
-                self.report["valid_bytes"] += len(text.encode())
-                self.report["valid_words"] += len(text.split())
+                self.report.update(valid_bytes=len(text.encode()), valid_words=len(text.split()))

@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from regard.data.audio import HOP, RATE, REACH
 from regard.data.tokenizers.tiktoken import END, NO_TIMES, PREVIOUS, START, unspoken, whisper_tokenizer
+from regard.data.waveform import HOP, RATE, REACH
 from regard.errors import CheckpointError
 from regard.models.published import fill, to_published, weights_bytes
 from regard.models.whisper import WhisperConfig

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.audio import HOP, RATE, load_wav
-from regard.data.clips import padded, picture
+from regard.data.audio import padded, spectrogram
+from regard.data.waveform import HOP, RATE, load_waveform
 from regard.models.sound_classifier import SoundClassifier
 from regard.predictors.base import Classification, ClassPredictor, Output, list_of_files
 from regard.ticks import tick
@@ -28,10 +28,10 @@ class AudioClassifier(ClassPredictor):
 
     @torch.inference_mode()
     def probabilities(self, sounds: Sequence[Tensor]) -> np.ndarray:
-        """N L, in the order of `labels`, of clips as `load_wav` returns them."""
+        """N L, in the order of `labels`, of clips as `load_waveform` returns them."""
         config, rows = self.model.config, []
         for start in range(0, len(sounds), BATCH):
-            pictures = [picture(sound, config.mels, config.frames) for sound in sounds[start : start + BATCH]]
+            pictures = [spectrogram(sound, config.mels, config.frames) for sound in sounds[start : start + BATCH]]
             frames, lengths = padded(pictures)
             hidden = self.model(frames.to(self.device), lengths.to(self.device))
             rows.append(self.values(self.model.scores(hidden)))
@@ -40,4 +40,4 @@ class AudioClassifier(ClassPredictor):
 
     def classify(self, files: Sequence[str | Path]) -> list[Classification]:
         """The label of each audio file."""
-        return list(self.predict([load_wav(file) for file in list_of_files(files)]))
+        return list(self.predict([load_waveform(file) for file in list_of_files(files)]))

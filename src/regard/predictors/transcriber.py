@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.config import unknown
-from regard.data.audio import HOP, RATE, log_mel, windows
 from regard.data.tokenizers.pretrained import Pretrained
 from regard.data.tokenizers.tiktoken import END, LANGUAGES, NO_TIMES, START
+from regard.data.waveform import HOP, RATE, log_mel, windows
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.search import Search, beam_search
 from regard.models.whisper import Whisper

@@ -13,7 +13,7 @@ from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples
 
 if TYPE_CHECKING:
-    from regard.data.clips import Clip
+    from regard.data.audio import Clip
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
     from regard.train.run import Run
@@ -40,9 +40,9 @@ class Audio(ClassesOfSamples):
         return {"mels": run.data.mels, "frames": run.data.frames}
 
     def read(self, run: "Run", say: Say) -> Any:
-        from regard.data.clips import load_clips
+        from regard.data.audio import load_audio
 
-        data = load_clips(run.data, say)
+        data = load_audio(run.data, say)
         say(data.report())
         return data
 
@@ -50,11 +50,11 @@ class Audio(ClassesOfSamples):
         return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=data.labels))
 
     def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
-        from regard.data.clips import ClipSource
+        from regard.data.audio import AudioSource
 
         if part == "train":
-            return ClipSource(data.train, run.data.masks, run.data.widest)
-        return ClipSource(data.valid)
+            return AudioSource(data.train, run.data.masks, run.data.widest)
+        return AudioSource(data.valid)
 
     def example(self, run: "Run") -> Any:
         import numpy as np
@@ -86,7 +86,7 @@ class Audio(ClassesOfSamples):
     def clips(self, folder: Path, data: str, console: "Console") -> tuple[str, "list[Clip]"]:
         """The clips to score on, and what they are called."""
         from regard.data import fetch
-        from regard.data.clips import list_clips, parts
+        from regard.data.audio import list_clips, parts
 
         if data:
             label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
@@ -104,16 +104,16 @@ class Audio(ClassesOfSamples):
 
 
 def load_files(files: Sequence[str | Path]) -> list[Any]:
-    from regard.data.audio import load_wav
+    from regard.data.waveform import load_waveform
 
-    return [load_wav(file) for file in files]
+    return [load_waveform(file) for file in files]
 
 
 def with_samples(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple[Clip, Any]]":
     """Each clip and its samples; one that cannot be read has none, and is reported."""
     for clip in clips:
         try:
-            yield clip, clip.sound()
+            yield clip, clip.waveform()
         except DataError as e:
             console.say(f"skipped: {e}")
             yield clip, None
@@ -129,7 +129,7 @@ def readable(clips: "Sequence[Clip]", on: str, console: "Console") -> "list[tupl
 
 def audio_inputs(file: Path, console: "Console") -> "Inputs":
     """Every clip of a folder, an archive or a table, or one."""
-    from regard.data.clips import list_clips
+    from regard.data.audio import list_clips
     from regard.tasks.use import Inputs
 
     clips = list_clips(file, labelled=False)

@@ -127,7 +127,7 @@ class Forecast(Task):
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "list[History]":
         histories = [predictor.read(file) for file in words]
-        for line in (line for history in histories for line in history.told()):
+        for line in (line for history in histories for line in history.notes()):
             console.say(line)
         return histories
 

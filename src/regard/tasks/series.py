@@ -187,7 +187,7 @@ class Series(Classes, FillSeries):
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "Curves":
         """The series of a file; a second word is the table of what else is known of each."""
         curves = predictor.read(*words)
-        for line in curves.told():
+        for line in curves.notes():
             console.say(line)
         if cut := int((curves.lengths > predictor.max_length).sum()):
             console.say(f"{cut:,} series are longer than {predictor.max_length} points; the rest was not read")

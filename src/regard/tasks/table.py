@@ -48,9 +48,9 @@ class Table(ClassesOfSamples):
         return dataclasses.replace(run, model=model)
 
     def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
-        from regard.data.features import RowSource
+        from regard.data.features import TableSource
 
-        return RowSource(getattr(data, part))
+        return TableSource(getattr(data, part))
 
     def example(self, run: "Run") -> Any:
         import numpy as np

@@ -54,7 +54,7 @@ class Transcribe(Task):
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         """A table of files and what is said in them."""
-        from regard.data.clips import list_clips
+        from regard.data.audio import list_clips
         from regard.data.tables import is_table
         from regard.tasks.use import TestSet
 

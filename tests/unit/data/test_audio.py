@@ -1,156 +1,265 @@
-"""WAV files in all their widths, rates and states; the band a rate can carry; where long sounds are cut."""
+"""Clips as people keep them: folders, names, archives and tables; what is held out, hidden, cut and passed over."""
 
 import io
-import itertools
-import math
-import struct
+import tarfile
 import wave
+from pathlib import PurePosixPath
 
 import numpy as np
 import pytest
 import torch
 
-from regard.data.audio import RATE, hertz, load_wav, log_mel, mel, read_wav, resample, windows
-from regard.errors import DataError, LimitError
+from regard.data.audio import (
+    STEP,
+    AudioConfig,
+    AudioSource,
+    Clip,
+    Spectrograms,
+    class_of,
+    hold_out,
+    list_clips,
+    load_audio,
+    masked,
+    padded,
+    parts,
+)
+from regard.data.waveform import HOP
+from regard.errors import ConfigError, DataError
 
-VALUES = [0.0, 0.5, -0.5, 0.25, -1.0]
 
-
-def riff(
-    tag: int, channels: int, rate: int, bits: int, data: bytes, extra: bytes = b"", size: int | None = None
-) -> bytes:
-    """A WAV file by hand, with a chunk of odd length that nobody asked for before the sound."""
-    frame = channels * bits // 8
-    fmt = struct.pack("<HHIIHH", tag, channels, rate, rate * frame, frame, bits) + extra
-    chunks = b"fmt " + struct.pack("<I", len(fmt)) + fmt + b"LIST" + struct.pack("<I", 3) + b"abc\0"
-    chunks += b"data" + struct.pack("<I", len(data) if size is None else size) + data
-    return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 4])
-def test_pcm_of_every_width_as_the_standard_library_writes_it(width):
-    whole = 2 ** (8 * width - 1)
-    numbers = [max(-whole, min(whole - 1, round(v * whole))) for v in VALUES]
-    data = b"".join((n + 128 if width == 1 else n).to_bytes(width, "little", signed=width > 1) for n in numbers)
+def tone(hertz: int, seconds: float = 0.2, rate: int = 8000) -> bytes:
     file = io.BytesIO()
+    sound = np.sin(2 * np.pi * hertz * np.arange(int(seconds * rate)) / rate)
     with wave.open(file, "wb") as w:
         w.setnchannels(1)
-        w.setsampwidth(width)
-        w.setframerate(8000)
-        w.writeframes(data)
-    samples, rate = read_wav(file.getvalue(), "x.wav")
-    assert rate == 8000 and samples.tolist() == VALUES
+        w.setsampwidth(2)
+        w.setframerate(rate)
+        w.writeframes((sound * 20000).astype("<i2").tobytes())
+    return file.getvalue()
 
 
-@pytest.mark.parametrize(("bits", "kind"), [(32, "<f4"), (64, "<f8")])
-def test_floats_and_the_extensible_header(bits, kind):
-    data = np.array(VALUES, kind).tobytes()
-    assert read_wav(riff(3, 1, 16000, bits, data), "x")[0].tolist() == VALUES
-    guid = struct.pack("<HHIH", 22, bits, 0, 3) + b"\0" * 14
-    assert read_wav(riff(0xFFFE, 1, 16000, bits, data, guid), "x")[0].tolist() == VALUES
+@pytest.fixture
+def folder(tmp_path):
+    """Two classes of ten clips, a note and a broken clip beside them."""
+    for name, base in (("high", 2000), ("low", 300)):
+        (tmp_path / name).mkdir()
+        for i in range(10):
+            (tmp_path / name / f"{i}.wav").write_bytes(tone(base + 10 * i, 0.1 + 0.02 * i))
+    (tmp_path / "high" / "notes.txt").write_text("not a clip")
+    (tmp_path / "high" / "._0.wav").write_bytes(b"what some systems leave behind")
+    return tmp_path
 
 
-def test_channels_are_mixed_and_half_a_frame_is_left_out():
-    data = struct.pack("<4h", 16384, 0, -16384, -16384) + b"\1"
-    assert read_wav(riff(1, 2, 16000, 16, data), "x")[0].tolist() == [0.25, -0.5]
+def quiet(_: str) -> None:
+    pass
 
 
-def test_wav_of_unknown_size_is_read_to_its_end():
-    data = struct.pack("<2h", 16384, -16384)
-    for size in (0x7FFF_FFFF, 0xFFFF_FFFF):
-        assert read_wav(riff(1, 1, 16000, 16, data, size=size), "x")[0].tolist() == [0.5, -0.5]
+def test_the_class_is_the_folder_or_the_beginning_of_the_name(folder, tmp_path_factory):
+    assert [(c.label, c.file.rsplit("/", 1)[1]) for c in list_clips(folder)][::10] == [
+        ("high", "0.wav"),
+        ("low", "0.wav"),
+    ]
+    assert len(list_clips(folder)) == 20
+    flat = tmp_path_factory.mktemp("flat")
+    (flat / "7_ada_3.wav").write_bytes(tone(100))
+    (flat / "seven.wav").write_bytes(tone(100))
+    assert [clip.label for clip in list_clips(flat)] == ["7", ""]
+    with pytest.raises(DataError, match=r"seven.wav: of which class\?"):
+        parts(AudioConfig(path=str(flat)))
+    assert list_clips(flat / "seven.wav") == [Clip(str(flat / "seven.wav"))]
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("path", "label"),
     [
-        (b"ID3\3 an mp3", "not a WAV file; convert it first"),
-        (b"", "not a WAV file"),
-        (riff(1, 1, 16000, 16, b"\0" * 8, size=80), "cut short: it promises 80 bytes of sound and has 8"),
-        (riff(85, 1, 16000, 16, b"\0" * 8), "format 85; we read PCM"),
-        (riff(1, 1, 0, 16, b"\0" * 8), "at 0 Hz"),
-        (riff(1, 1, 16000, 16, b""), "holds no sound"),
-        (riff(3, 1, 16000, 32, struct.pack("<4f", math.nan, 0, math.inf, 1)), "x.wav: 2 of 4 samples are not finite"),
-        (riff(3, 1, 16000, 32, struct.pack("<2f", 1, 1e19)), "1 of 2 samples are not finite or far too large"),
-        (riff(3, 1, 16000, 64, struct.pack("<2d", -1e300, 1e300)), "2 of 2 samples are not finite or far too large"),
-        (riff(1, 1, 16000, 16, b"\0\0")[:36], "without sound"),
+        ("cat/1.wav", "cat"),
+        ("cat/loud/1.wav", "cat"),
+        ("cat/dog_1.wav", "cat"),
+        ("cat_dog_1.wav", "cat"),
+        ("1.wav", ""),
     ],
 )
-def test_what_cannot_be_read_is_said_in_words(data, said):
+def test_class_of_is_the_top_folder_or_the_first_word(path, label):
+    assert class_of(PurePosixPath(path)) == label
+
+
+def test_archive_of_a_folder_and_loose_clips_keeps_the_folder(folder, tmp_path):
+    path = tmp_path / "mixed.tar"
+    with tarfile.open(path, "w") as tar:
+        tar.add(folder / "low" / "0.wav", "clips/low/0.wav")
+        tar.add(folder / "high" / "0.wav", "high_0.wav")
+    assert {clip.label for clip in list_clips(path)} == {"clips", "high"}
+
+
+@pytest.mark.parametrize("column", ["file", "path", "clip", "audio", "wav", "filename", "file_name"])
+def test_column_of_files_is_found_by_every_usual_name(folder, column):
+    (folder / "table.csv").write_text(f"label,{column}\nhigh,high/0.wav\nlow,low/0.wav\n")
+    clips = list_clips(folder / "table.csv")
+    assert [(clip.label, clip.file) for clip in clips] == [
+        ("high", str(folder / "high/0.wav")), ("low", str(folder / "low/0.wav"))
+    ]  # fmt: skip
+
+
+def test_report_adds_up_the_minutes_of_training(tmp_path):
+    for label in ("low", "high"):
+        (tmp_path / label).mkdir()
+        for i in range(4):
+            (tmp_path / label / f"{i}.wav").write_bytes(tone(200 + 10 * i, 15.0, 2000))
+    data = load_audio(AudioConfig(path=str(tmp_path), seconds=15, mels=4, held_out=0.25), quiet)
+    assert len(data.train) == 6 and "; 1.5 minutes\n" in data.report()
+
+
+def test_an_archive_is_a_folder(folder, tmp_path):
+    path = tmp_path / "clips.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for name in ("low", "high"):
+            tar.add(folder / name, name)
+    found, wanted = list_clips(path), list_clips(folder)
+    assert [clip.label for clip in found] == [clip.label for clip in wanted]
+    assert all(torch.equal(a.waveform(), b.waveform()) for a, b in zip(found, wanted, strict=True))
+    with tarfile.open(tmp_path / "whole.tar", "w") as tar:  # as tar cf whole.tar clips/ makes it
+        for name in ("low", "high"):
+            tar.add(folder / name, f"clips/{name}")
+    assert [clip.label for clip in list_clips(tmp_path / "whole.tar")] == [clip.label for clip in wanted]
+    path.write_bytes(path.read_bytes()[:300])
+    with pytest.raises(DataError, match="damaged or not a tar archive"):
+        list_clips(path)
+
+
+def test_a_table_names_files_beside_it(folder):
+    table = folder / "clips.csv"
+    table.write_text("file,speaker,word\nhigh/1.wav,ada,up\nlow/2.wav,bob,down\n")
+    assert [clip.label for clip in list_clips(table)] == ["up", "down"]  # the last column, where none has a usual name
+    assert [clip.label for clip in list_clips(table, "speaker")] == ["ada", "bob"]
+    assert list_clips(table)[1].waveform().shape == list_clips(folder / "low" / "2.wav")[0].waveform().shape
+    table.write_text("file,label\nhigh/1.wav,\n")
+    with pytest.raises(DataError, match=r"line 2: no label"):
+        list_clips(table)
+    with pytest.raises(DataError, match="no file or folder"):
+        list_clips(folder / "none")
+
+
+def test_some_of_every_class_are_held_out_always_the_same():
+    clips = [Clip(f"{label}/{n}.wav", label, data=f"{label}{n}".encode()) for label in "ab" for n in range(50)]
+    train, valid = hold_out(clips, AudioConfig())
+    assert sorted(c.label for c in valid) == ["a"] * 5 + ["b"] * 5
+    assert {c.file for c in train} | {c.file for c in valid} == {c.file for c in clips}
+    assert hold_out(clips[::-1], AudioConfig())[1] == valid[::-1]
+    twice = [Clip(f"again/{c.file}", c.label, c.data) for c in clips]
+    train, valid = hold_out([*clips, *twice], AudioConfig())
+    assert len(valid) == 20 and not {c.data for c in train} & {c.data for c in valid}, "a copy is the same clip"
+    with pytest.raises(DataError, match="too few"):
+        hold_out([clips[0], clips[-1]], AudioConfig())
+
+
+def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
+    (folder / "low" / "bad.wav").write_bytes(b"RIFF")
+    (folder / "low" / "long.wav").write_bytes(tone(200, 1.0))
+    data = load_audio(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
+    assert data.labels == ("high", "low") and len(data.train) + len(data.valid) == 21
+    assert "passed over 1 of" in data.report() and "bad.wav is not a WAV, FLAC, OGG or MP3 file" in data.report()
+    assert "cut 1 clips: longer than 0.5 seconds" in data.report()
+    assert max(x.size(1) for part in (data.train, data.valid) for x in part.frames) == 50
+    loudest = [float(x.mean(1).argmax()) for x in data.train.frames]
+    by_class = [np.mean([m for m, y in zip(loudest, data.train.labels, strict=True) if y == k]) for k in (0, 1)]
+    assert by_class[0] > by_class[1] + 3  # high is high
+
+
+def test_clips_larger_than_memory_are_skipped_unless_all_are(folder, tmp_path_factory, monkeypatch):
+    """A file of a megabyte with a budget of half that; and a validation folder of which nothing can be read."""
+    monkeypatch.setenv("REGARD_MEMORY", "500K")
+    (folder / "low" / "huge.wav").write_bytes(tone(200, 60.0))
+    data = load_audio(AudioConfig(path=str(folder), mels=12), quiet)
+    assert "passed over 1 of" in data.report() and "huge.wav would need" in data.report()
+    other = tmp_path_factory.mktemp("valid")
+    (other / "low").mkdir()
+    (other / "low" / "bad.wav").write_bytes(b"")
+    with pytest.raises(DataError, match=r"no clip to validate on can be read; passed over 1 of 1 clips; .*bad\.wav"):
+        load_audio(AudioConfig(path=str(folder), valid=str(other), mels=12), quiet)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda f: f / "only" / "0.wav", "all clips have the class 'only'"),
+        (lambda f: None, "there are no clips"),
+    ],
+)
+def test_nothing_to_tell_apart_is_an_error(tmp_path, make, said):
+    if path := make(tmp_path):
+        path.parent.mkdir()
+        for n in range(10):
+            path.with_name(f"{n}.wav").write_bytes(tone(100 + n))
     with pytest.raises(DataError, match=said):
-        read_wav(data, "x.wav")
+        load_audio(AudioConfig(path=str(tmp_path)), quiet)
 
 
-def test_the_loudest_float_still_has_a_finite_picture():
-    sound, _ = read_wav(riff(3, 1, 16000, 32, struct.pack("<2f", 2.0**31, -(2.0**31)) * 800), "x.wav")
-    assert log_mel(sound).isfinite().all()
+def test_a_class_that_was_not_trained_on_is_named(folder, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "middle").mkdir()
+    (other / "middle" / "0.wav").write_bytes(tone(800))
+    with pytest.raises(DataError, match="'middle' is not among those trained on: high, low"):
+        load_audio(AudioConfig(path=str(folder), valid=str(other)), quiet)
+    with pytest.raises(ConfigError, match="train on what"):
+        load_audio(AudioConfig(), quiet)
 
 
-def test_a_file_that_is_not_there_and_a_folder(tmp_path):
-    with pytest.raises(DataError, match="No such file"):
-        load_wav(tmp_path / "no.wav")
-    with pytest.raises(DataError, match="is a folder"):
-        load_wav(tmp_path)
+def test_batches_are_zero_padded_and_masked_only_in_training():
+    frames = [torch.rand(8, n) + 1 for n in (40, 7)]
+    source = AudioSource(Spectrograms(frames, np.array([1, 0])), masks=2, widest=0.5)
+    plain = source.batch(np.array([1, 0]))
+    assert plain.inputs[0].shape == (2, 8, 2 * STEP) and plain.inputs[1].tolist() == [7, 40]
+    assert torch.equal(plain.inputs[0][0, :, :7], frames[1]) and not plain.inputs[0][0, :, 7:].any()
+    assert plain.targets.tolist() == [0, 1]
+    changed = source.batch(np.array([1, 0]), np.random.default_rng(1))
+    assert (changed.inputs[0] != plain.inputs[0]).any() and not changed.inputs[0][0, :, 7:].any()
+    assert torch.equal(frames[0], source.clips.frames[0])
 
 
-@pytest.mark.parametrize("rate", [8000, 11025, 22050, 44100, 48000, 16001, 191_999])
-def test_a_tone_is_the_same_tone_at_another_rate(rate):
-    """The tone of 1 kHz, worked out at both rates; at the ends the sinc reaches into silence."""
-    old = torch.sin(2 * math.pi * 1000 * torch.arange(rate) / rate)
-    new = torch.sin(2 * math.pi * 1000 * torch.arange(RATE) / RATE)
-    found = resample(old, rate)
-    assert len(found) == RATE
-    assert (found - new)[400:-400].abs().max() < 1e-3
+def test_masks_are_time_and_frequency_spans_of_set_widths():
+    picture, widths = torch.rand(20, 50), []
+    for seed in range(200):
+        hidden = masked(picture, 1, 0.4, np.random.default_rng(seed)) != picture
+        rows, columns = hidden.all(1), hidden.all(0)
+        assert torch.equal(hidden, rows[:, None] | columns)  # whole bands and whole moments, nothing else
+        for line in (rows, columns):
+            where = line.nonzero().flatten().tolist()
+            assert where == list(range(where[0], where[-1] + 1)) if where else True
+        widths.append((int(rows.sum()), int(columns.sum())))
+    assert max(w for w, _ in widths) == 8 and max(w for _, w in widths) == 20 and min(widths)[0] == 0
 
 
-@pytest.mark.parametrize("rate", [22050, 44100, 48000])
-def test_a_tone_the_new_rate_cannot_carry_is_gone(rate):
-    """9 kHz at 16,000 samples a second would be heard as 7 kHz."""
-    assert resample(torch.sin(2 * math.pi * 9000 * torch.arange(rate) / rate), rate)[400:-400].abs().max() < 5e-3
+def test_what_a_mask_hides_becomes_the_mean_of_the_clip():
+    picture = torch.rand(20, 50) + 3.0
+    for seed in range(20):
+        changed = masked(picture, 2, 0.4, np.random.default_rng(seed))
+        hidden = changed != picture
+        assert torch.allclose(changed[hidden], picture.mean().expand(int(hidden.sum())))
 
 
-@pytest.mark.parametrize("rate", [1, 999, 384_001, 4_000_000_000])
-def test_a_rate_nothing_records_at_is_refused_before_resampling(rate):
-    data = riff(1, 1, 16_000, 16, b"\0" * 800)
-    data = data.replace(struct.pack("<II", 16_000, 32_000), struct.pack("<II", rate, 0))
-    with pytest.raises(DataError, match=f"x.wav: {rate:,} samples a second, expected 1,000 to 384,000"):
-        read_wav(data, "x.wav")
+@pytest.mark.parametrize(("samples", "cut"), [(-1, 0), (0, 0), (1, 1)])
+def test_a_clip_of_exactly_the_limit_is_not_cut(folder, samples, cut):
+    """At half a second: one sample more is told of, and not heard."""
+    (folder / "low" / "new.wav").write_bytes(tone(200, (8000.5 + samples) / 16000, rate=16000))
+    data = load_audio(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
+    assert ("cut 1 clips" in data.report()) == bool(cut)
+    longest = max(x.size(1) for part in (data.train, data.valid) for x in part.frames)
+    assert longest == (50 if samples >= 0 else 49)
 
 
-def test_a_sound_larger_than_the_memory_budget_is_refused(monkeypatch, tmp_path):
-    (tmp_path / "long.wav").write_bytes(data := riff(1, 1, 1_000, 8, b"\0" * 100_000))
-    monkeypatch.setenv("REGARD_MEMORY", "1M")
-    with pytest.raises(LimitError, match=r"x.wav: 100 seconds of sound would need .* the limit is 1.0 MB; cut it into"):
-        read_wav(data, "x.wav")
-    monkeypatch.setenv("REGARD_MEMORY", "50K")
-    with pytest.raises(LimitError, match=r"reading .*long.wav would need"):
-        load_wav(tmp_path / "long.wav")
+def test_a_link_in_an_archive_is_no_clip(tmp_path):
+    (tmp_path / "secret.wav").write_bytes(tone(100))
+    with tarfile.open(tmp_path / "clips.tar", "w") as tar:
+        for name, kind in (("high/soft.wav", tarfile.SYMTYPE), ("high/hard.wav", tarfile.LNKTYPE)):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = kind, str(tmp_path / "secret.wav")
+            tar.addfile(link)
+        member, data = tarfile.TarInfo("high/real.wav"), tone(200)
+        member.size = len(data)
+        tar.addfile(member, io.BytesIO(data))
+    assert [clip.file for clip in list_clips(tmp_path / "clips.tar")] == ["high/real.wav"]
 
 
-def test_hertz_and_mels_undo_each_other_and_meet_at_one_kilohertz():
-    assert mel(torch.tensor([0.0, 200.0, 1000.0, 6400.0])).tolist() == pytest.approx([0, 3, 15, 42])
-    f = torch.linspace(0, 8000, 50)
-    torch.testing.assert_close(hertz(mel(f)), f)
-
-
-def test_a_tone_lights_the_band_that_holds_it():
-    picture = log_mel(torch.sin(2 * math.pi * 1000 * torch.arange(RATE) / RATE), 40)
-    corners = hertz(torch.linspace(0, float(mel(torch.tensor(RATE / 2))), 42))
-    loudest = picture[:, 50].argmax()
-    assert picture.shape == (40, 100) and corners[loudest] < 1000 < corners[loudest + 2]
-
-
-def test_a_click_shorter_than_a_frame_still_has_a_picture():
-    assert log_mel(torch.ones(3), 8).shape == (8, 2) and log_mel(torch.ones(3), 8).isfinite().all()
-
-
-def test_long_audio_is_cut_at_quiet_places_without_loss():
-    sound = torch.randn(100_000)
-    sound[34_000:40_000] = 0.0  # twice a quiet place in the last third of a part
-    sound[68_000:74_000] = 0.0
-    parts = list(windows(sound, 45_000))
-    assert parts[0][0] == 0 and parts[-1][1] == 100_000
-    assert all(a[1] == b[0] for a, b in itertools.pairwise(parts))
-    assert all(0 < stop - start <= 45_000 for start, stop in parts)
-    assert 34_000 <= parts[0][1] <= 40_000 and 68_000 <= parts[1][1] <= 74_000 and len(parts) == 3
-    assert list(windows(sound[:45_000], 45_000)) == [(0, 45_000)]
+def test_frames_are_ten_milliseconds():
+    assert AudioConfig(seconds=2.0).frames == 200 == 2 * 16000 // HOP
+    assert padded([torch.zeros(3, STEP)])[0].size(2) == STEP

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from regard.data.captions import Captioned, CaptionsConfig, CaptionSource, load_captions, opened
+from regard.data.captions import Captioned, CaptionsConfig, CaptionSource, load_captions, open_images
 from regard.data.labelled import NONE
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import DataError
@@ -67,7 +67,7 @@ def test_a_link_in_an_archive_is_no_image(tmp_path):
         member = tarfile.TarInfo("real.png")
         member.size = 4
         tar.addfile(member, io.BytesIO(b"real"))
-    with opened(tmp_path / "images.tar") as find:
+    with open_images(tmp_path / "images.tar") as find:
         assert find("real.png").read() == b"real"
         for name in ("soft.png", "hard.png", "secret.png"):
             with pytest.raises(DataError, match="no such file"):

@@ -118,13 +118,13 @@ def test_tagged_jsonl(write):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("w.conll", "Ada\tB-person\nmet\n", "line 2: broken CoNLL line, wanted 2 columns, got 'met'"),
+        ("w.conll", "Ada\tB-person\nmet\n", "line 2: broken CoNLL line, expected 2 columns, got 'met'"),
         ("w.conll", "Ada\tB-person\nmet\t\n", "line 2"),
-        ("w.conll", "Ada\n", "line 1: broken CoNLL line, wanted a word and its tag"),
+        ("w.conll", "Ada\n", "line 1: broken CoNLL line, expected a word and its tag"),
         ("w.conll", "\n\n", "no sentence"),
-        ("u.conllu", "Ada\tPROPN\n", "line 1: wanted a CoNLL-U line"),
+        ("u.conllu", "Ada\tPROPN\n", "line 1: expected a CoNLL-U line"),
         ("t.jsonl", '{"tokens": ["a"], "tags": []}\n', "line 1: 1 words but 0 tags"),
-        ("t.jsonl", '{"tokens": "a", "tags": []}\n', "wants a list"),
+        ("t.jsonl", '{"tokens": "a", "tags": []}\n', "expects a list"),
         ("t.jsonl", '{"x": "a"}\n', "which column holds the texts? there are: x"),
     ],
 )

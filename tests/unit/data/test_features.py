@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from regard.data.features import Column, TableConfig, encode, load_table, read_columns, write_columns
+from regard.data.features import Feature, TableConfig, encode, load_table, read_columns, write_columns
 from regard.errors import CheckpointError, DataError
 
 HEAD = "id,hours,school,always,passed\n"
@@ -31,7 +31,7 @@ def test_columns_are_told_apart_and_useless_ones_left_out(tmp_path):
 
 
 def test_a_row_is_its_numbers_and_a_one_for_its_category():
-    columns = (Column("hours", usual=7.5), Column("school", ("north", "south")))
+    columns = (Feature("hours", usual=7.5), Feature("school", ("north", "south")))
     table = [{"hours": " 3 ", "school": "south"}, {"hours": "", "school": "east"}, {"school": "north", "hours": "inf"}]
     assert encode(columns, table).tolist() == [[3, 0, 1], [7.5, 0, 0], [7.5, 1, 0]]
     with pytest.raises(DataError, match="row 1: the column 'hours' expects a number, got 'many'"):
@@ -47,7 +47,7 @@ def test_missing_numbers_are_counted_and_take_the_mean(tmp_path):
     (tmp_path / "v.csv").write_text("passed,hours\n1,4\n0,\n")
     data = load_table(TableConfig(path=config.path, valid=str(tmp_path / "v.csv"), label="passed"))
     mean = np.mean([i for i in range(40) if i not in (3, 5, 7)])
-    assert "'hours': 3 missing, taken for the mean" in data.report()
+    assert "'hours': 3 missing, replaced by the mean" in data.report()
     assert data.train.features[3, 1] == pytest.approx(mean) and data.valid.features[1, 1] == pytest.approx(mean)
     assert data.valid.labels.tolist() == [1, 0] and data.valid.features[0, 1] == 4  # columns go by name
     mean, std = data.spread()
@@ -78,7 +78,7 @@ def test_tables_that_cannot_be_learned_from(change, said, tmp_path):
 
 
 def test_columns_are_written_down_and_read_back(tmp_path):
-    columns = (Column("hours", usual=7.5), Column("school", ("north", "süd")))
+    columns = (Feature("hours", usual=7.5), Feature("school", ("north", "süd")))
     write_columns(tmp_path, "passed", columns)
     assert read_columns(tmp_path) == ("passed", columns)
     (tmp_path / "columns.json").write_text("{}")
@@ -90,7 +90,7 @@ def test_a_trained_models_columns_decide_what_its_table_becomes(tmp_path):
     """A dash was a category before it was a missing value; a model that has learned it keeps it."""
     some = [[i, i % 7, "-" if i % 3 else "north", "x", "yes" if i % 2 else "no"] for i in range(40)]
     config = write(tmp_path / "a.csv", some)
-    columns = (Column("school", ("-", "north")), Column("hours", usual=3.0))
+    columns = (Feature("school", ("-", "north")), Feature("hours", usual=3.0))
     data = load_table(config, columns)
     assert data.columns == columns and set(map(tuple, data.train.features[:, :2].tolist())) == {(0, 1), (1, 0)}
     assert "school" not in [column.name for column in load_table(config).columns], "one value is no category"

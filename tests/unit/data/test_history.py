@@ -58,7 +58,7 @@ def test_horizon_longer_than_the_data_is_an_error(tmp_path):
         read_parts(HistoryConfig(path=str(path), lookback=8, horizon=12), lambda _: None)
     with pytest.raises(DataError, match="70 rows to train on, but one window takes 72"):
         read_parts(HistoryConfig(path=str(path), lookback=68, horizon=4), lambda _: None)
-    with pytest.raises(DataError, match=r"has 100 rows; data\.parts want 130"):
+    with pytest.raises(DataError, match=r"has 100 rows; data\.parts need 130"):
         read_parts(HistoryConfig(path=str(path), lookback=8, horizon=4, parts=(100, 20, 10)), lambda _: None)
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 from regard.data import image_sets, images
 from regard.data import pixels as pixels_module
 from regard.data.augment import Augment
-from regard.data.images import ImagesConfig, ImageSource, Part, hold_out, load_images, spread_of
+from regard.data.images import Images, ImagesConfig, ImageSource, hold_out, load_images, spread_of
 from regard.data.loader import FixedSize, Loader
 from regard.data.pixels import grey, read_image
 from regard.errors import ConfigError, DataError
@@ -78,7 +78,7 @@ def test_what_cannot_be_read_is_counted_and_told(photos, monkeypatch):
     monkeypatch.setattr(pixels_module, "HUGE", 1000)
     picture(photos / "blue" / "wall.png", (0, 0, 200), size=(100, 11))
     report = load_images(ImagesConfig(path=str(photos), size=8), quiet).report()
-    assert "passed over 2 (train): cannot be read; it is damaged or no image; the first is" in report
+    assert "passed over 2 (train): cannot be read; it is damaged or not an image; the first is" in report
     assert "passed over 1 (train): larger than 1,000 pixels" in report and "broken.png" in report
     again = []
     load_images(ImagesConfig(path=str(photos), size=8), again.append)
@@ -158,14 +158,14 @@ def test_mean_and_spread_are_those_of_pixels_from_all_over():
 
 def test_equal_images_are_held_out_together():
     pixels = np.repeat(np.random.default_rng(0).integers(0, 256, (30, 1, 4, 4)).astype(np.uint8), 2, 0)
-    train, valid = hold_out(Part(pixels, np.repeat(np.arange(30) % 2, 2)), ImagesConfig(held_out=0.2))
+    train, valid = hold_out(Images(pixels, np.repeat(np.arange(30) % 2, 2)), ImagesConfig(held_out=0.2))
     seen = {x.tobytes() for x in train.pixels}
     assert len(valid) == 12 and not any(x.tobytes() in seen for x in valid.pixels)
 
 
 def test_batch_holds_its_images_and_uses_the_loaders_seed():
     pixels = np.arange(40 * 16, dtype=np.int64).astype(np.uint8).reshape(40, 1, 4, 4)
-    part = Part(pixels, np.arange(40) % 4)
+    part = Images(pixels, np.arange(40) % 4)
     plain = ImageSource(part, 4)
     assert np.shares_memory(plain.pixels.numpy(), pixels), "what is in memory already is not copied"
     rows = np.array([3, 0, 39])
@@ -197,12 +197,12 @@ def test_grey_as_colours_takes_no_memory_and_is_three_times_the_same():
     pixels = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
     found = grey(pixels, 3)
     assert np.shares_memory(found, pixels) and np.array_equal(found, np.repeat(pixels, 3, 1))
-    part = Part(found, np.arange(2))
+    part = Images(found, np.arange(2))
     assert np.array_equal(ImageSource(part, 2).pixels.numpy(), np.repeat(pixels, 3, 1))
 
 
 def test_images_that_do_not_fit_are_read_where_they_lie(monkeypatch):
-    part = Part(np.arange(64, dtype=np.uint8).reshape(4, 1, 4, 4), np.arange(4))
+    part = Images(np.arange(64, dtype=np.uint8).reshape(4, 1, 4, 4), np.arange(4))
     whole = ImageSource(part, 4).batch(np.array([2, 1]))
     monkeypatch.setattr(images, "ROOM", 0.0)
     lying = ImageSource(part, 4)

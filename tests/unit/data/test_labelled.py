@@ -60,7 +60,7 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
         "text,label\nnew one,pos\n" + (tmp_path / "r.csv").read_text().splitlines()[1] + "\n"
     )
     prepared = prepare_labels(LabelledConfig(path=reviews.path, valid=str(tmp_path / "v.csv"), vocab=120), "classify")
-    assert prepared.manifest["report"]["shared"] == 1 and "flatters" in prepared.report()
+    assert prepared.manifest["report"]["shared"] == 1 and "will flatter" in prepared.report()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data.loader import Loader, in_order
-from regard.data.masked import Sentences, inside_ids, special_ids
+from regard.data.masked import SentenceIds, inside_ids, special_ids
 from regard.data.masking import ALONE, ELSE, FOLLOWS, MaskedBatch, MaskedRows, Rules, draw_rows, hide, widths
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import CheckpointError, ConfigError, DataError
@@ -24,7 +24,7 @@ def make_rules(length: int = 32, **settings) -> Rules:
     return Rules(length, special, inside, PAD, CLS, SEP, MASK, **settings)
 
 
-def corpus(documents: int = 40, seed: int = 0, most: int = 12) -> Sentences:
+def corpus(documents: int = 40, seed: int = 0, most: int = 12) -> SentenceIds:
     """Documents of one to eight sentences of up to `most` ids, some of them [UNK]."""
     random = np.random.default_rng(seed)
 
@@ -32,10 +32,10 @@ def corpus(documents: int = 40, seed: int = 0, most: int = 12) -> Sentences:
         ids = random.integers(5, VOCAB, random.integers(1, most + 1))
         return np.where(random.random(len(ids)) < 0.05, UNK, ids).tolist()
 
-    return Sentences.of([[sentence() for _ in range(random.integers(1, 9))] for _ in range(documents)])
+    return SentenceIds.of([[sentence() for _ in range(random.integers(1, 9))] for _ in range(documents)])
 
 
-def loader_of(text: Sentences, rules: Rules, tokens: int, seed: int, *rank, packed: bool = False, **more) -> Loader:
+def loader_of(text: SentenceIds, rules: Rules, tokens: int, seed: int, *rank, packed: bool = False, **more) -> Loader:
     rows = MaskedRows(text, rules, tokens, packed)
     return Loader(rows, rows.plan, seed, *rank, **more)
 
@@ -166,7 +166,7 @@ def test_the_toast_pair_swapped():
     said = ["She put the bread into the toaster.", "A minute later the toast was ready."]
     tokenizer = WordPiece.train(said * 5, 150)
     a, b = (tokenizer.encode(s).ids[1:-1] for s in said)
-    text = Sentences.of([[a, b]])
+    text = SentenceIds.of([[a, b]])
     settings = (tokenizer.pad, tokenizer.cls, tokenizer.sep, tokenizer.mask)
     rules = Rules(64, special_ids(tokenizer), inside_ids(tokenizer), *settings, negatives="swapped")
     seen = {}
@@ -256,7 +256,7 @@ def test_packed_batches_have_one_shape_and_the_same_examples(whole_words):
 
 def test_a_packed_batch_asks_for_no_more_than_it_has_room_for():
     """Of texts of one word each one word is hidden, far more than the share there is room for."""
-    text, rules = Sentences.of([[[7]] for _ in range(400)]), make_rules(8, next_sentence=False, masked=0.05)
+    text, rules = SentenceIds.of([[[7]] for _ in range(400)]), make_rules(8, next_sentence=False, masked=0.05)
     full = next(loader_of(text, rules, 512, 0, packed=True))
     assert len(full) == 170 and full.count == len(full.targets) < 100
     assert full.count == int((full.targets >= 0).sum()) == int((full.host_targets >= 0).sum())

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from regard.data import overlap, prepare, text
-from regard.data.clips import load_clips
+from regard.data.audio import load_audio
 from regard.data.features import load_table
 from regard.data.images import load_images
 from regard.data.series import read_parts
@@ -140,7 +140,7 @@ def test_overlap_of_images_and_clips_is_counted_by_content(tmp_path, unit, write
         )
     (tmp_path / "train" / "a" / f"broken.{ending}").write_bytes(b"")
     (tmp_path / "other" / "a" / f"also.{ending}").write_bytes(b"")
-    config, load = (ImagesConfig, load_images) if unit == "images" else (AudioConfig, load_clips)
+    config, load = (ImagesConfig, load_images) if unit == "images" else (AudioConfig, load_audio)
     said = load(config(path=str(tmp_path / "train"), valid=str(tmp_path / "other")), quiet).report()
     assert f"of 9 validation {unit} are in the training data too" in said
     assert "warning" not in load(config(path=str(tmp_path / "train")), quiet).report()

@@ -79,7 +79,7 @@ def test_every_form_is_read(tmp_path, line, expected):
 def test_a_template_words_the_prompts(tmp_path):
     path = write(tmp_path / "a.jsonl", {"source": "Long {x}", "target": "short"})
     assert list(read_records(path, "Sum up: {prompt}!")) == [user("Sum up: Long {x}!", "short")]
-    with pytest.raises(ConfigError, match=r"wants \{prompt\}"):
+    with pytest.raises(ConfigError, match=r"needs \{prompt\}"):
         list(read_records(path, "Sum up"))
 
 
@@ -88,21 +88,27 @@ def test_a_template_words_the_prompts(tmp_path):
     [
         ('{"text": "a', "line 2 is not JSON"),
         ("[1]", "line 2 is not a record"),
-        ({"title": "t", "body": "b"}, "line 2 has 'title', 'body'; wanted messages, or text, or prompt and completion"),
+        (
+            {"title": "t", "body": "b"},
+            "line 2 has 'title', 'body'; expected messages, or text, or prompt and completion",
+        ),
         ({}, "line 2 has nothing"),
-        ({"text": 3}, "line 2: text is 3; wanted text"),
+        ({"text": 3}, "line 2: text is 3; expected text"),
         ({"text": None}, "line 2: text is null"),
         ({"source": [], "target": "a"}, r"line 2: source is \[\]"),
         ({"text": "\ud800"}, "line 2: text holds half of a surrogate pair"),
         ({"prompt": "a", "completion": "b"}, "line 2 mixes plain text with prompts"),
-        ({"messages": "hello"}, "line 2: messages wants a list"),
+        ({"messages": "hello"}, "line 2: messages expects a list"),
         (
             {"messages": [{"role": "tool", "content": "x"}]},
-            "line 2: a message has the role 'tool'; wanted one of system",
+            "line 2: a message has the role 'tool'; expected one of system",
         ),
         ({"messages": [{"role": "user"}]}, "line 2: content is null"),
-        ({"messages": [{"role": "user", "content": "x"}]}, "line 2: wanted a user's message first and an assistant's"),
-        ({"messages": TALK[1:]}, "line 2: wanted a user's message first"),
+        (
+            {"messages": [{"role": "user", "content": "x"}]},
+            "line 2: expected a user's message first and an assistant's",
+        ),
+        ({"messages": TALK[1:]}, "line 2: expected a user's message first"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, line, words):

@@ -38,8 +38,7 @@ def test_a_long_table_is_sorted_mended_and_counted(tmp_path):
     assert curves.listed == ["b", "a", "c"], "c has no usable point"
     assert {k: v for k, v in curves.report.items() if v} == {"bad": 5, "double": 1, "unsorted": 1, "empty": 1}
     assert (
-        "5 points dropped: a time, value or error that is no finite number or too large, or a negative error"
-        in curves.told()
+        "5 points dropped: a time, value or error is not finite or too large, or an error is negative" in curves.notes()
     )
 
 
@@ -185,7 +184,7 @@ def test_files_called_alike_are_series_of_their_own(tmp_path):
         (
             "id,time,value,label\n7,1,3,a\n7,2,3,b\n",
             {},
-            r"x.csv: the series '7' has two labels, 'a' and 'b'; wanted one",
+            r"x.csv: the series '7' has two labels, 'a' and 'b'; expected one",
         ),
         ("id,time,value,label\n1,2,nan,a\n2,2,nan,b\n", {}, r"no usable point in any of its 2 series \(2 points"),
         ("1,nan,nan,nan\n2,nan,nan,nan\n", {}, r"no usable point in any of its 2 series"),
@@ -213,7 +212,7 @@ def test_one_class_alone_is_refused_and_a_lonely_example_is_told(tmp_path):
         read_parts(SeriesConfig(path=str(path)), said.append)
     write(path, row + "".join(f"{i},0,1,b\n" for i in range(20, 30)) + "z,0,1,lonely\n")
     parts = read_parts(SeriesConfig(path=str(path), folds=3), said.append)
-    assert "one example only, which is never held out: lonely" in said
+    assert "one example only, never in the validation set: lonely" in said
     assert "lonely" in parts.train.labels and len(parts.train) + len(parts.valid) == 20
 
 
@@ -249,7 +248,7 @@ def test_two_labels_of_one_id_are_refused_and_the_same_twice_is_not(tmp_path):
     beside = write(tmp_path / "t.csv", "id,label\n1,a\n2,b\n1,a\n1,\n")
     assert read_series(path, SeriesConfig(), beside).labels == ["a", "b"]
     write(beside, "id,label\n1,a\n2,b\n1,c\n")
-    with pytest.raises(DataError, match=r"t.csv: the series '1' has two labels, 'a' and 'c'; wanted one"):
+    with pytest.raises(DataError, match=r"t.csv: the series '1' has two labels, 'a' and 'c'; expected one"):
         read_series(path, SeriesConfig(), beside)
     write(path, "id,time,value,tag\n1,2,3,dawn\n1,3,3,dusk\n")
     assert len(read_series(path, SeriesConfig(), labelled=False)) == 1, "where no label is needed, it may be anything"

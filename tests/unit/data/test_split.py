@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import split
+from regard.data.audio import Clip
+from regard.data.audio import hold_out as hold_out_clips
 from regard.data.captions import Captioned
 from regard.data.captions import hold_out as hold_out_captions
-from regard.data.clips import Clip
-from regard.data.clips import hold_out as hold_out_clips
 from regard.data.examples import Example
 from regard.data.features import load_table
-from regard.data.images import Part
+from regard.data.images import Images
 from regard.data.images import hold_out as hold_out_images
 from regard.data.labelled import hold_out as hold_out_texts
 from regard.data.series import Long, gather, held_out
@@ -57,7 +57,7 @@ def pixels(order):
 
 
 def images(order, labels):
-    part = Part(pixels(order), np.array([sorted(set(labels)).index(labels[i]) for i in order]))
+    part = Images(pixels(order), np.array([sorted(set(labels)).index(labels[i]) for i in order]))
     valid = hold_out_images(part, ImagesConfig(path="x"))[1]
     return {int(valid.pixels[i][0, 0, 0]) for i in range(len(valid))}
 

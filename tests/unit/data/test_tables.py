@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import feather, parquet
 
+from regard.data.audio import list_clips
 from regard.data.captions import captioned
-from regard.data.clips import list_clips
 from regard.data.examples import read_examples
 from regard.data.features import load_table
 from regard.data.history import read_history

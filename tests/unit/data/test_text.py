@@ -325,8 +325,8 @@ def leftovers() -> list[Path]:
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
-        ("a.txt", b"", "empty; wanted text"),
-        ("a.txt", b"a", "too little text, 0 tokens to train on and 1 held out; .*--valid FILE"),
+        ("a.txt", b"", "empty; expected text"),
+        ("a.txt", b"a", "too little text, 0 tokens to train on and 1 for validation; .*--valid FILE"),
         ("a.txt", b"abc\0def", "is not text: byte 4 is zero"),
         ("a.txt", b"abc\n" * 400_000 + b"\0", "byte 1,600,001 is zero"),
         ("a.txt", "é".encode() * 600_000 + b"\xff", "byte 0xff at place 1,200,001"),
@@ -336,10 +336,10 @@ def leftovers() -> list[Path]:
         ("a.txt", b"\x1f\x8bnonsense", "damaged gzip"),
         ("a.txt.gz", gzip.compress(b"text" * 100, mtime=0)[:-9], "damaged gzip"),
         ("a.jsonl", b'{"text": "a"}\n{"text": ', "line 2 is not JSON"),
-        ("a.jsonl", b'{"body": "a"}\n', "line 1 has 'body'; wanted messages"),
+        ("a.jsonl", b'{"body": "a"}\n', "line 1 has 'body'; expected messages"),
         ("a.jsonl", b'{"text": "a"}\n{"prompt": "b", "completion": "c"}\n', "line 2 mixes"),
-        ("a.jsonl", b"\n\n", "empty; wanted text"),
-        ("a.jsonl", b'{"prompt": "a", "completion": "b"}\n', "too little text, .* and 0 held out"),
+        ("a.jsonl", b"\n\n", "empty; expected text"),
+        ("a.jsonl", b'{"prompt": "a", "completion": "b"}\n', "too little text, .* and 0 for validation"),
     ],
 )  # fmt: skip
 def test_bad_files_leave_nothing_behind(tmp_path, name, data, words):
@@ -356,7 +356,7 @@ def test_paths_that_are_not_there_or_hold_no_text(tmp_path, book):
     (tmp_path / "d" / "a.pdf").write_text("x")
     with pytest.raises(DataError, match=r"holds no text; expected files that end in .txt or .md"):
         make(tmp_path / "d")
-    with pytest.raises(DataError, match="must have the training file's form"):
+    with pytest.raises(DataError, match="must have the training data's form"):
         make(chat(tmp_path), valid=str(book))
     BPE.train(["the cat sat"] * 3, 400).save(tmp_path / "m")
     with pytest.raises(ConfigError, match="is a translator's"):

@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.data.tokenizers.opened import OURS, guarded, open_tokenizer
+from regard.data.files import in_groups
+from regard.data.tokenizers.opened import OURS, guarded, open_tokenizer, with_path, write_files
 from regard.errors import CheckpointError, ConfigError, DataError
 
 SPACE = "▁"
@@ -44,26 +45,23 @@ class BPE:
         self.pieces = [tokenizer.id_to_token(i) or "" for i in range(self.size)]
         self.starts = np.array([piece.startswith(SPACE) for piece in self.pieces])  # V: does the piece open a word?
         if [*self.pieces[:2], *self.pieces[2:][-1:]] != [EOS, UNK, PAD]:
-            raise CheckpointError(f"wanted a tokenizer with {EOS} first, {UNK} second and {PAD} last")
+            raise CheckpointError(f"expected a tokenizer with {EOS} first, {UNK} second and {PAD} last")
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, split: str = "text") -> "BPE":
         """Learn `size` pieces in all. Same lines, same result. `lines` is read twice: give a list, not a generator."""
         if split not in SPLITS:
-            raise ConfigError(f"no way to split {split!r}; wanted 'text', or 'spaces' for text that is tokenised")
+            raise ConfigError(f"no way to split {split!r}; expected 'text', or 'spaces' for text that is tokenised")
         if size < SMALLEST:
-            raise ConfigError(f"a vocabulary of {size} is too small; wanted at least {SMALLEST} (256 are bytes)")
+            raise ConfigError(f"a vocabulary of {size} is too small; expected at least {SMALLEST} (256 are bytes)")
         characters = _common_characters(lines, most=(size - len(BYTES)) // 2)
         if not characters:
             raise DataError("no text to learn a vocabulary from")
         learner = Tokenizer(models.BPE())
         _add_splitting(learner, split)
-        trainer = trainers.BpeTrainer(
-            vocab_size=size - len(BYTES) - 3,
-            show_progress=False,
-            initial_alphabet=characters,
-            limit_alphabet=len(characters),
-        )
+        room = size - len(BYTES) - 3
+        trainer = trainers.BpeTrainer(vocab_size=room, show_progress=False, initial_alphabet=characters,
+                                      limit_alphabet=len(characters))  # fmt: skip
         learner.train_from_iterator(lines, trainer)
         learned = json.loads(learner.to_str())["model"]
         return cls(_assemble(learned["vocab"], learned["merges"], split))
@@ -71,29 +69,13 @@ class BPE:
     @classmethod
     def load(cls, folder: Path) -> "BPE":
         """The tokenizer of a model folder or prepared folder."""
-        path = Path(folder) / "tokenizer.json"
-        tokenizer = open_tokenizer(path)
-        try:
-            return cls(tokenizer)
-        except CheckpointError as e:
-            raise CheckpointError(f"{path}: {e}") from None
+        return with_path(path := Path(folder) / "tokenizer.json", cls, open_tokenizer(path))
 
     def save(self, folder: Path, max_length: int = 512) -> None:
         """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        config = {
-            "tokenizer_class": "PreTrainedTokenizerFast",
-            "eos_token": EOS,
-            "unk_token": UNK,
-            "pad_token": PAD,
-            "model_max_length": max_length,
-            "model_input_names": ["input_ids", "attention_mask"],
-            "clean_up_tokenization_spaces": False,
-            "split_special_tokens": True,  # as ours: special tokens in the text are text
-        }
-        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), "utf-8")
-        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
+        tokens = {"eos_token": EOS, "unk_token": UNK, "pad_token": PAD, "model_max_length": max_length}
+        # as ours: special tokens in the text are text
+        write_files(folder, self.tokenizer, tokens | {"split_special_tokens": True})
 
     @guarded
     def encode(self, text: str) -> list[int]:
@@ -118,25 +100,25 @@ class BPE:
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
         """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
-        groups: list[list[int]] = []
-        for place, id in enumerate(ids):
-            if id in (self.eos, self.pad):
-                continue
-            if self.starts[id] or not groups:
+        return group_words(ids, self.starts, {self.eos, self.pad})
+
+
+def group_words(ids: Sequence[int], starts: np.ndarray, special: set[int]) -> list[list[int]]:
+    """The places of `ids` by word; `starts`, V, says which pieces open one."""
+    groups: list[list[int]] = []
+    for place, id in enumerate(ids):
+        if id not in special:
+            if starts[id] or not groups:
                 groups.append([])
             groups[-1].append(place)
-        return groups
+    return groups
 
 
 def _common_characters(lines: Iterable[str], most: int) -> list[str]:
     """The characters that make up `COMMON` of the text, the most frequent first; equal counts by code point."""
-    counts, block = np.zeros(0x110000, np.int64), []
-    for line in lines:
-        block.append(line)
-        if len(block) == 10_000:
-            counts += _count("".join(block))
-            block = []
-    counts += _count("".join(block))
+    counts = np.zeros(0x110000, np.int64)  # of each code point
+    for block in in_groups(lines, 10_000):
+        counts += np.bincount(np.frombuffer("".join(block).encode("utf-32-le"), "<u4"), minlength=len(counts))
     if not counts.any():
         return []
     counts[ord(SPACE)] += counts[ord(" ")] + 1  # every space is written ▁, and every line starts with one
@@ -146,10 +128,6 @@ def _common_characters(lines: Iterable[str], most: int) -> list[str]:
     frequent = int(np.count_nonzero(counts[order] >= 20))  # rare in a large corpus, yet often enough to be learned
     keep = min(most, max(enough, frequent))
     return [chr(c) for c in order[:keep]]
-
-
-def _count(text: str) -> np.ndarray:
-    return np.bincount(np.frombuffer(text.encode("utf-32-le"), "<u4"), minlength=0x110000)
 
 
 def _add_splitting(tokenizer: Tokenizer, split: str) -> None:
@@ -162,17 +140,14 @@ def _assemble(vocab: dict[str, int], merges: list[list[str]], split: str) -> Tok
     reserved = {EOS, UNK, PAD, *BYTES}
     made = {left + right for left, right in merges}
     kept = {piece for piece in vocab if piece not in made}  # the characters
-    sound = []
-    for (
-        left,
-        right,
-    ) in merges:  # a corpus about tokenizers may spell "<pad>" often enough to learn it: leave that merge out
+    possible = []
+    for left, right in merges:  # a corpus about tokenizers may spell "<pad>" often enough to learn it: leave that out
         if left in kept and right in kept and left + right not in reserved:
-            sound.append((left, right))
+            possible.append((left, right))
             kept.add(left + right)
     pieces = [EOS, UNK, *BYTES, *sorted(kept, key=vocab.__getitem__), PAD]
     ids = {piece: i for i, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=sound, unk_token=UNK, byte_fallback=True))
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=possible, unk_token=UNK, byte_fallback=True))
     _add_splitting(tokenizer, split)
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
@@ -205,9 +180,7 @@ class Dropout:
         self.ranks = {(left, right): rank for rank, (left, right) in enumerate(model["merges"])}
         # A ring of coin tosses, entered at a place given by word and variant: seeding a generator each time is slower.
         self.kept: list[bool] = (np.random.default_rng(seed).random(self.RING) >= p).tolist()
-        self.memory: dict[
-            bytes, list[bytes]
-        ] = {}  # uint32 ids of a word -> its segmentations, empty where not made yet
+        self.memory: dict[bytes, list[bytes]] = {}  # uint32 ids of a word -> its segmentations, empty if not made yet
         self.made = 0
 
     def __call__(self, sentences: Sequence[np.ndarray], rows: np.ndarray, epoch: int, side: int) -> list[np.ndarray]:

@@ -22,7 +22,7 @@ class ByteLevel(Pretrained):
     def train(cls, texts: Iterable[str], size: int) -> "ByteLevel":
         """Learn at most `size` pieces in all, fewer from little text. Same texts, same result."""
         if size < SMALLEST:
-            raise ConfigError(f"a vocabulary of {size} is too small; wanted at least {SMALLEST} (256 are bytes)")
+            raise ConfigError(f"a vocabulary of {size} is too small; expected at least {SMALLEST} (256 are bytes)")
         merges: list[tuple[str, str]] = []
         if size > SMALLEST:
             learner = Tokenizer(models.BPE())

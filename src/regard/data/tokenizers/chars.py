@@ -7,7 +7,8 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from regard.config import no_run
-from regard.data.tokenizers.pretrained import printable, write_files
+from regard.data.tokenizers.opened import write_files
+from regard.data.tokenizers.pretrained import printable
 from regard.errors import CheckpointError, DataError
 from regard.jsonfile import read_json
 

@@ -6,6 +6,7 @@ that cannot do so are opened at once; any other is tried out in a child process 
 """
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -30,11 +31,9 @@ HARMLESS = {
     "ByteLevel", "BertPreTokenizer", "Whitespace", "WhitespaceSplit", "Digits", "Punctuation", "UnicodeScripts",
     "WordPiece", "ByteFallback", "Fuse", "BertProcessing", "RobertaProcessing",
 }  # fmt: skip
+SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
 KNOWN: tuple[dict[str, Any], ...] = (
-    *(
-        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-        for pattern in (LLAMA3, *OURS)
-    ),
+    *(SPLIT | {"pattern": {"Regex": pattern}} for pattern in (LLAMA3, *OURS)),
     {"type": "Prepend", "prepend": "▁"},
     {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
@@ -118,6 +117,29 @@ def part_is_harmless(part: Any) -> bool:
         named = {piece["SpecialToken"]["id"] for piece in pieces if "SpecialToken" in piece}
         return named <= set(part["special_tokens"])
     return part["type"] in HARMLESS
+
+
+def with_path(path: Path, build: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What `build` returns; its errors name the file."""
+    try:
+        return build(*args, **kwargs)
+    except (CheckpointError, DataError) as e:
+        raise CheckpointError(f"{path}: {e}") from None
+
+
+COMMON = {
+    "tokenizer_class": "PreTrainedTokenizerFast",
+    "model_input_names": ["input_ids", "attention_mask"],
+    "clean_up_tokenization_spaces": False,
+}
+
+
+def write_files(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], common: dict[str, Any] = COMMON) -> None:
+    """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), "utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(common | config, indent=2) + "\n", "utf-8")
 
 
 def vocabulary_size(tokenizer: Tokenizer) -> int:

@@ -1,7 +1,6 @@
 """The byte-level tokenizer of a published folder (gpt2, Llama 3, SmolLM2): tokenizer.json and what stands beside it."""
 
 import codecs
-import json
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -9,8 +8,8 @@ from typing import Any
 
 from tokenizers import Tokenizer, decoders
 
-from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size
-from regard.errors import CheckpointError, DataError
+from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size, with_path, write_files
+from regard.errors import CheckpointError
 from regard.jsonfile import read_json_if_any
 
 TEMPLATE_FILE = "chat_template.jinja"
@@ -35,7 +34,7 @@ class Pretrained:
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any], ends: Sequence[int] = (), chat_template: str = ""):
         if not isinstance(tokenizer.decoder, decoders.ByteLevel):
-            raise CheckpointError("wanted a byte-level tokenizer, as gpt2, Llama 3 and SmolLM2 have; this one is not")
+            raise CheckpointError("expected a byte-level tokenizer, as gpt2, Llama 3 and SmolLM2 have; this one is not")
         self.tokenizer, self.config, self.chat_template = tokenizer, config, chat_template
         tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
@@ -64,10 +63,8 @@ class Pretrained:
         tokenizer = open_tokenizer(path := folder / "tokenizer.json")
         config = read_json_if_any(folder / "tokenizer_config.json")
         others = [read_json_if_any(folder / name) for name in ("generation_config.json", "config.json")]
-        try:
-            return cls(tokenizer, config, [id for other in others for id in _ids(other)], _template(folder, config))
-        except (CheckpointError, DataError) as e:
-            raise CheckpointError(f"{path}: {e}") from None
+        ends = [id for other in others for id in _ids(other)]
+        return with_path(path, lambda: cls(tokenizer, config, ends, _template(folder, config)))
 
     def save(self, folder: Path, max_length: int = 1024) -> None:
         """Write the files this was read from, for models that see `max_length` tokens."""
@@ -111,19 +108,6 @@ def printable(data: bytes) -> str:
     """`data` on one line: characters as they are, hidden ones escaped, and bytes that are no character in hex."""
     text = data.decode("utf-8", "in_hex")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
-def write_files(folder: Path, tokenizer: Tokenizer, config: dict[str, Any]) -> None:
-    """Write tokenizer.json and tokenizer_config.json; `config` goes over what all our tokenizers say."""
-    ours = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_input_names": ["input_ids", "attention_mask"],
-        "clean_up_tokenization_spaces": False,
-    }
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), "utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps(ours | config, indent=2) + "\n", "utf-8")
 
 
 def _in_hex(e: UnicodeError) -> tuple[str, int]:

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.data.tokenizers.bpe import EOS, PAD, SPACE, UNK
+import numpy as np
+
+from regard.data.tokenizers.bpe import EOS, PAD, SPACE, UNK, group_words
 from regard.errors import CheckpointError, MissingExtra
 from regard.jsonfile import read_json
 
@@ -14,8 +16,8 @@ SOURCE, TARGET, VOCAB = "source.spm", "target.spm", "vocab.json"
 class MarianPieces:
     """Reads as `BPE` does. A piece that `vocab.json` does not list is `<unk>`, whatever SentencePiece calls it.
 
-    `encode` is for sources and knows the language mark of many-to-many models (`>>fra<< Hello`); given translations
-    are cut by the other side's model, in `encode_targets`.
+    `encode` is for sources and knows the language mark of many-to-many models (`>>fra<< Hello`); `encode_targets` cuts
+    translations with the other side's model.
     """
 
     def __init__(self, source: Any, target: Any, ids: dict[str, int]):
@@ -27,6 +29,7 @@ class MarianPieces:
         self.size = len(ids)
         self.eos, self.unk, self.pad = ids[EOS], ids[UNK], ids[PAD]
         self.pieces = sorted(ids, key=ids.__getitem__)
+        self.starts = np.array([piece.startswith(SPACE) for piece in self.pieces])
 
     @classmethod
     def load(cls, folder: Path) -> "MarianPieces":
@@ -61,7 +64,7 @@ class MarianPieces:
         return [self.encode(text) for text in texts]
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of given translations, without `</s>`."""
+        """The ids of translations, without `</s>`."""
         return [[self.ids.get(p, self.unk) for p in self.target.encode(text, out_type=str)] for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -74,18 +77,11 @@ class MarianPieces:
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
         """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
-        groups: list[list[int]] = []
-        for place, id in enumerate(ids):
-            if id in (self.eos, self.pad):
-                continue
-            if self.pieces[id].startswith(SPACE) or not groups:
-                groups.append([])
-            groups[-1].append(place)
-        return groups
+        return group_words(ids, self.starts, {self.eos, self.pad})
 
 
 def _language(text: str) -> tuple[list[str], str]:
-    """`>>fra<< Hello` says which language is wanted: the mark is one piece, the rest is text."""
+    """`>>fra<< Hello` says which language to translate to: the mark is one piece, the rest is text."""
     if text.startswith(">>") and (end := text.find("<<")) != -1:
         return [text[: end + 2]], text[end + 2 :]
     return [], text

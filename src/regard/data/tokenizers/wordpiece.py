@@ -11,19 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import (
-    AddedToken,
-    Encoding,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-    trainers,
-)
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size
+from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size, with_path, write_files
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import read_json_if_any
 
@@ -55,7 +45,7 @@ class WordPiece:
     def _id(self, token: str) -> int:
         id = self.tokenizer.token_to_id(token)
         if id is None:
-            raise CheckpointError(f"wanted a WordPiece vocabulary with {' '.join(SPECIAL)}; it has no {token}")
+            raise CheckpointError(f"expected a WordPiece vocabulary with {' '.join(SPECIAL)}; it has no {token}")
         return id
 
     # -- making, reading and writing ------------------------------------------------------------------------------
@@ -97,24 +87,14 @@ class WordPiece:
         config = read_json_if_any(folder / "tokenizer_config.json")
         path = folder / (VOCABULARY if cls.found_in(folder) else "tokenizer.json")
         tokenizer = _from_list(path, config) if path.name == VOCABULARY else open_tokenizer(path)
-        try:
-            return cls(tokenizer, config)
-        except CheckpointError as e:
-            raise CheckpointError(f"{path}: {e}") from None
+        return with_path(path, cls, tokenizer, config)
 
     def save(self, folder: Path, max_length: int = 512) -> None:
         """Write tokenizer.json, tokenizer_config.json and vocab.txt, as `transformers.AutoTokenizer` reads them."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        config = {
-            **_settings(True),
-            **{k: v for k, v in self.config.items() if k != "name_or_path"},
-            "model_max_length": max_length,
-        }
-        pieces = [self.piece(i) for i in range(self.size)]
-        (folder / "tokenizer.json").write_text(self.tokenizer.to_str(pretty=True), "utf-8")
-        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", "utf-8")
-        (folder / VOCABULARY).write_text("".join(piece + "\n" for piece in pieces), "utf-8", newline="\n")
+        config = _settings(True) | {k: v for k, v in self.config.items() if k != "name_or_path"}
+        write_files(folder, self.tokenizer, config | {"model_max_length": max_length}, common={})
+        pieces = [self.piece(i) + "\n" for i in range(self.size)]
+        (Path(folder) / VOCABULARY).write_text("".join(pieces), "utf-8", newline="\n")
 
     # -- text and ids ---------------------------------------------------------------------------------------------
 
@@ -136,17 +116,17 @@ class WordPiece:
     @guarded
     def encode_words(self, words: Sequence[str], max_length: int = 0) -> Encoded:
         """A text that is cut into words already: `Encoded.words` counts these, and offsets are within a word."""
-        found = self.tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
-        return self._assembled([found], max_length)
+        encoding = self.tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+        return self._assembled([encoding], max_length)
 
     @guarded
     def encode_ids(self, texts: Sequence[str], max_length: int = 0) -> tuple[list[list[int]], int]:
         """The ids alone of each text, which is quicker, and how many texts were cut to fit."""
-        found = [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-        room = max_length - 2 if max_length else max(map(len, found), default=0)
-        return [[self.cls, *ids[:room], self.sep] for ids in found], sum(len(ids) > room for ids in found)
+        every = [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        room = max_length - 2 if max_length else max(map(len, every), default=0)
+        return [[self.cls, *ids[:room], self.sep] for ids in every], sum(len(ids) > room for ids in every)
 
-    def _assembled(self, parts: list[Encoding], max_length: int) -> Encoded:
+    def _assembled(self, parts: list[Any], max_length: int) -> Encoded:
         sizes = [len(part.ids) for part in parts]
         kept = _fitting(sizes, max_length - 1 - len(parts)) if max_length else sizes
         ids, sentences, offsets = [self.cls], [0], [(0, 0)]
@@ -210,10 +190,8 @@ def _characters(lines: Iterable[str], learner: Tokenizer) -> list[str]:
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(learner.normalizer.normalize_str(line))
-    spaces = [c for c in counts if c.isspace()]
-    for c in spaces:
-        del counts[c]
-    return sorted(sorted(counts, key=lambda c: (-counts[c], c))[:MOST_CHARACTERS])
+    visible = [c for c in counts if not c.isspace()]
+    return sorted(sorted(visible, key=lambda c: (-counts[c], c))[:MOST_CHARACTERS])
 
 
 def _fitting(sizes: list[int], room: int) -> list[int]:
