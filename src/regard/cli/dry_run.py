@@ -25,23 +25,23 @@ def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
     }
 
 
-def as_text(found: dict[str, Any]) -> str:
+def as_text(plan: dict[str, Any]) -> str:
     from regard.explain.cost import readable
 
-    parts, memory, text = found["parameters"], found["memory"], "tokens_per_step" in found
-    rows = [(f"  {key}", str(value)) for key, value in flat(found["settings"]) if key != "arch"]
+    parts, memory, text = plan["parameters"], plan["memory"], "tokens_per_step" in plan
+    rows = [(f"  {key}", str(value)) for key, value in flat(plan["settings"]) if key != "arch"]
     weights = [(f"  {part}", f"{n:,}") for part, n in [*parts.items(), ("all", sum(parts.values()))]]
     bytes_ = [(f"  {part}", readable(n)) for part, n in memory.items()]
     return "\n".join(
         [
-            f"{found['label']} on {found['device']}: dry run, nothing is trained or written",
+            f"{plan['label']} on {plan['device']}: dry run, nothing is trained or written",
             "\nsettings (change with --set name=value)",
             table(rows),
             "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
             table(weights, right=[1]),
-            f"\ntokens per step: at most {found['tokens_per_step']:,}, padding included, on the longer side"
+            f"\ntokens per step: at most {plan['tokens_per_step']:,}, padding included, on the longer side"
             if text
-            else f"\nsamples per step: {found['samples_per_step']:,}",
+            else f"\nsamples per step: {plan['samples_per_step']:,}",
             "\nmemory of a training step, estimated",
             table(bytes_, right=[1]),
         ]
@@ -50,11 +50,11 @@ def as_text(found: dict[str, Any]) -> str:
 
 def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Nested settings as the dotted names `--set` takes."""
-    found: list[tuple[str, Any]] = []
+    pairs: list[tuple[str, Any]] = []
     for key, value in values.items():
         if isinstance(value, dict):
-            found += flat(value, f"{prefix}{key}.")
+            pairs += flat(value, f"{prefix}{key}.")
         else:
             shown = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-            found.append((prefix + key, shown))
-    return found
+            pairs.append((prefix + key, shown))
+    return pairs

@@ -56,8 +56,8 @@ def export(
         load_model(target)
     except CheckpointError as e:
         raise CheckpointError(f"what was written does not load again: {e}") from None
-    known = jsonlib.loads((target / "config.json").read_bytes())
-    foreign = known["model_type"].startswith("regard-")
+    config = jsonlib.loads((target / "config.json").read_bytes())
+    foreign = config["model_type"].startswith("regard-")
     if json:
         show({"folder": str(target), "files": files, "transformers": not foreign})
         return
@@ -65,7 +65,7 @@ def export(
     if foreign:
         flags.say("this architecture has no published counterpart: only regard opens it")
     else:
-        name = (known.get("architectures") or ["AutoModel"])[0]
+        name = (config.get("architectures") or ["AutoModel"])[0]
         flags.say(f'open it with: transformers.{name}.from_pretrained("{target}")')
 
 

@@ -93,8 +93,8 @@ def texts_of(file: Path, column: str, console: Console) -> list[tuple[int, str]]
         table = read_table(file, [column])
         first = 0 if len(table.columns) == 1 or table.columns[0].isdigit() else None
         name = table.find(column, TEXTS, "text", first)
-        guessed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
-        if guessed and is_delimited(file):  # it may have been a text
+        assumed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
+        if assumed and is_delimited(file):  # it may have been a text
             console.say(f"the first line of {file} is taken for a header, and {name!r} for the column of the texts")
         return list(zip(table.lines, table.text(name), strict=True))
     if column:

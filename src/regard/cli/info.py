@@ -34,30 +34,30 @@ def info(run: Run, json: Json = False) -> None:
     if (folder / PLAN).is_file():
         several(folder, json)
         return
-    found = describe(folder)
+    about = describe(folder)
     if json:
-        show(found)
+        show(about)
         return
-    print(f"{run}: {found['what']}")
-    print(f"\nparameters  {sum(found['parameters'].values()):,}")
-    print(_indented([(name, f"{n:,}") for name, n in found["parameters"].items()], right=[1]))
-    for title, values in (("model", found["model"]), ("data", found["data"]), ("training", found["training"])):
+    print(f"{run}: {about['what']}")
+    print(f"\nparameters  {sum(about['parameters'].values()):,}")
+    print(_indented([(name, f"{n:,}") for name, n in about["parameters"].items()], right=[1]))
+    for title, values in (("model", about["model"]), ("data", about["data"]), ("training", about["training"])):
         if values:
             print(f"\n{title}")
             print(_indented([(k, str(v)) for k, v in values.items()]))
-    if found["held_out"]:
+    if about["held_out"]:
         print("\non what was held out")
-        print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in found["held_out"].items()]))
-    for score in found["scores"]:
+        print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in about["held_out"].items()]))
+    for score in about["scores"]:
         how = ", ".join(f"{name} {score[name]}" for name in ("beam", "context", "stride") if name in score)
         print(f"\nscored on {score.get('on')}" + (f", {how}" if how else ""))
         values = [(NAMES.get(k, k.replace("_", " ")), v) for k, v in score.items() if k not in HOW]
         print(_indented([(k, f"{v:.4g}") for k, v in values if isinstance(v, float) and v]))
         if "signature" in score:
             print(f"  {score['signature']}")
-    task = TASKS[found["task"]]
-    if not found["scores"] and task.scored:
-        print(f"\nnot scored on a test set yet; type: {task.how_to_score(run, found['data'])}")
+    task = TASKS[about["task"]]
+    if not about["scores"] and task.scored:
+        print(f"\nnot scored on a test set yet; type: {task.how_to_score(run, about['data'])}")
 
 
 def several(folder: Path, json: bool) -> None:
@@ -122,8 +122,8 @@ def held_out(folder: Path) -> dict[str, Any]:
     if not (folder / "metrics.jsonl").is_file():
         return {}
     events = read_metrics(folder)
-    if found := outcome(events):
-        return {"kept": found["kept"], **found["metrics"], "seconds": found["seconds"]}
+    if result := outcome(events):
+        return {"kept": result["kept"], **result["metrics"], "seconds": result["seconds"]}
     best = [e for e in events if e.get("better")]
     return {k: v for k, v in best[-1].items() if k not in ("better", "seconds")} if best else {}
 
@@ -135,12 +135,12 @@ def read_scores(folder: Path) -> list[dict[str, Any]]:
     return list({tuple(str(s.get(k)) for k in ("on", *HOW)): s for s in scores}.values())
 
 
-def note(run: Path, found: dict[str, Any]) -> None:
+def note(run: Path, score: dict[str, Any]) -> None:
     """Best effort: a score is worth printing even if the folder is read-only. A link is not followed out of it."""
     try:
         opener = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)  # noqa: E731
         with open(run / "scores.jsonl", "a", encoding="utf-8", opener=opener) as file:
-            file.write(jsonlib.dumps(found, ensure_ascii=False) + "\n")
+            file.write(jsonlib.dumps(score, ensure_ascii=False) + "\n")
     except OSError:
         pass
 

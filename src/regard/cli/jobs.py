@@ -171,10 +171,10 @@ def report(results: dict[str, Any], json: bool, flags: Console) -> None:
     best = max(runs, key=lambda run: score(run["metrics"]))["folder"]
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
-    known = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
+    run_settings = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
     about = jsonlib.loads((Path(best) / "regard.json").read_text(encoding="utf-8"))
-    task = get(known["task"])
+    task = get(run_settings["task"])
     use = task.answering if about.get("template") and task.answering else task.card.use
     used = use.format(best)
-    judged = f"\n  {task.how_to_score(best, known['data'])}" if task.scored else ""
+    judged = f"\n  {task.how_to_score(best, run_settings['data'])}" if task.scored else ""
     flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")

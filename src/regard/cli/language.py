@@ -139,17 +139,17 @@ def next_(
         raise ConfigError("a temperature of 0 leaves one token, the first of the table; type a number above 0")
     _, writer = open_for("next", model, device, int8)
     if surprisal:
-        found = writer.surprisal(text)
+        candidates = writer.surprisal(text)
         rows = [
             (str(i), visible(s.piece), f"{s.probability:.2%}", f"{s.bits:.2f}", f"{s.rank:,}")
-            for i, s in enumerate(found, 1)
+            for i, s in enumerate(candidates, 1)
         ]
-        total = sum(s.bits for s in found)
+        total = sum(s.bits for s in candidates)
         if json:
-            show([vars(s) for s in found])
+            show([vars(s) for s in candidates])
         else:
             print(table([("TOKEN", "PIECE", "PROBABILITY", "BITS", "RANK"), *rows], right=[0, 2, 3, 4]))
-            print(f"\n{total:.1f} bits in all, {total / max(1, len(found)):.2f} a token")
+            print(f"\n{total:.1f} bits in all, {total / max(1, len(candidates)):.2f} a token")
         return
     if cut := len(ids := writer.encode(text)) - len(writer.seen(ids)):
         ctx.obj.say(f"the text has {len(ids):,} tokens; this model sees the last {len(ids) - cut:,} of them")
@@ -165,9 +165,11 @@ def next_(
             print(table([("AFTER LAYER", f"LIKELIEST {top}"), *rows], right=[0]))
         return
     changed = temperature != 1.0 or top_k or top_p < 1.0 or min_p
-    found = writer.next(text, top=top, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, words=word or [])
+    candidates = writer.next(
+        text, top=top, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, words=word or []
+    )
     if json:
-        show([vars(c) for c in found])
+        show([vars(c) for c in candidates])
         return
     head = ("RANK", "TOKEN", "ID", "PROBABILITY", "CUMULATIVE", *(["AFTER"] if changed else []))
     rows = [
@@ -179,7 +181,7 @@ def next_(
             f"{c.cumulative:.2%}",
             *([f"{c.kept:.2%}"] if changed else []),
         )
-        for c in found
+        for c in candidates
     ]
     print(table([head, *rows], right=[0, 2, 3, 4, 5]))
 

@@ -138,10 +138,10 @@ def main(args: Sequence[str] | None = None) -> None:
             _stop(e.strerror or str(e), 1, verbose)
         _stop(f"{str(e.filename)[:80]}: {e.strerror}; check the name, and who may read and write there", 2, verbose)
     except Exception as e:
-        said = f"{type(e).__name__}: {e}".splitlines()[0]
+        summary = f"{type(e).__name__}: {e}".splitlines()[0]
         if message := memory_message(e):
             _stop(message, 1, verbose)
-        _stop(f"this should not happen: {said}; the same command with -v shows where", 1, verbose)
+        _stop(f"this should not happen: {summary}; the same command with -v shows where", 1, verbose)
 
 
 def _stop(message: str, code: int, verbose: bool) -> NoReturn:

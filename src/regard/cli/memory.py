@@ -27,6 +27,6 @@ def memory_message(e: BaseException) -> str:
     modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(e.__traceback__)]
     ours = [name.split(".")[1] for name in modules if name.startswith("regard.")]
     doing, remedy = next((WORK[part] for part in reversed(ours) if part in WORK), ("this", SMALLER))
-    found = next((match for pattern in AMOUNTS if (match := re.search(pattern, text, re.IGNORECASE))), None)
+    amount = next((match for pattern in AMOUNTS if (match := re.search(pattern, text, re.IGNORECASE))), None)
     where = "the GPU has" if "CUDA" in text else "there is"
-    return f"{where} not enough memory for {doing}{f' (it asked for {found[1]} more)' if found else ''}; {remedy}"
+    return f"{where} not enough memory for {doing}{f' (it asked for {amount[1]} more)' if amount else ''}; {remedy}"

@@ -70,12 +70,12 @@ def get(
     folder = resolve(name, flags.say)
     if not folder.is_dir():
         find_model(name)  # which says that there is none
-    known = MODELS_CATALOG.get(name.lower())
-    known = known if known and known.folder == folder else None
-    said = {"name": known.name, "licence": known.licence, "attribution": known.attribution} if known else {}
+    model = MODELS_CATALOG.get(name.lower())
+    model = model if model and model.folder == folder else None
+    about = {"name": model.name, "licence": model.licence, "attribution": model.attribution} if model else {}
     if json:
-        show({**said, "folder": str(folder), "files": sorted(p.name for p in folder.iterdir())})
+        show({**about, "folder": str(folder), "files": sorted(p.name for p in folder.iterdir())})
         return
     print(folder)
-    next_ = NEXT.get(known.task if known else "", "regard chat {}")
-    flags.say("next: " + next_.format(known.name if known else name))
+    next_ = NEXT.get(model.task if model else "", "regard chat {}")
+    flags.say("next: " + next_.format(model.name if model else name))

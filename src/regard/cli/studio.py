@@ -81,18 +81,18 @@ def look(
 
     flags: Console = ctx.obj
     question = Question(text=text, second=second, target=target)
-    found = look_at(load(run, pick_device(device)), question)
+    looked = look_at(load(run, pick_device(device)), question)
     if page:
         from regard.serve.built import make_page
         from regard.serve.saved import html
 
         make_page()
-        whole = html(found, resolve(run), question)
+        whole = html(looked, resolve(run), question)
         with open_text(out) as file:
             file.write(whole)
     else:
-        draw(found, out, text if len(text) < 80 else text[:79] + "…")
-    for sentence in (*found.notes, *found.finding.values()):
+        draw(looked, out, text if len(text) < 80 else text[:79] + "…")
+    for sentence in (*looked.notes, *looked.finding.values()):
         flags.say(sentence)
     print(out)
 

@@ -136,11 +136,11 @@ def corpus_score(metric: Any, hypotheses: Sequence[str], streams: Sequence[Seque
     evaluation: they are cleared here."""
     from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
-    found = metric.corpus_score(hypotheses, streams, **settings)
+    result = metric.corpus_score(hypotheses, streams, **settings)
     for tokenizer in BaseTokenizer.__subclasses__():
         if clear := getattr(tokenizer.__call__, "cache_clear", None):
             clear()
-    return found
+    return result
 
 
 def check_equal(hypotheses: Sequence[str], references: Sequence[Any]) -> None:

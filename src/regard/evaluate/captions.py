@@ -1,4 +1,4 @@
-"""How good captions are, each beside several that people wrote: BLEU-4 and CIDEr."""
+"""How good captions are, compared with several that people wrote: BLEU-4 and CIDEr."""
 
 import math
 import re
@@ -36,8 +36,8 @@ def score_captions(captions: Sequence[str], references: Sequence[Sequence[str]])
     most = max(map(len, references))
     streams = [[refs[i] if i < len(refs) else refs[0] for refs in references] for i in range(most)]
     bleu = BLEU(lowercase=True)
-    found = corpus_score(bleu, list(captions), streams)
-    return CaptionScore(found.score, cider(captions, references), len(captions), str(bleu.get_signature()))
+    result = corpus_score(bleu, list(captions), streams)
+    return CaptionScore(result.score, cider(captions, references), len(captions), str(bleu.get_signature()))
 
 
 def cider(captions: Sequence[str], references: Sequence[Sequence[str]]) -> float:
@@ -49,12 +49,12 @@ def ciders(captions: Sequence[str], references: Sequence[Sequence[str]]) -> list
     """CIDEr-D (Vedantam et al. 2015, section 3 and its appendix): like the references in the words that tell images
     apart.
 
-    For n up to 4 the counts of n-grams are weighed by the logarithm of how few images they are told of; the caption's,
+    For n up to 4 the counts of n-grams are weighted by the logarithm of how few images they describe; the caption's,
     cut down to the reference's, is compared with it as an angle, and less the more their lengths differ. The mean over
     references and n, times 10, of each image.
     """
-    told = [[grams(r) for r in refs] for refs in references]
-    seen = Counter(gram for refs in told for gram in {g for counts in refs for g in counts})
+    counted = [[grams(r) for r in refs] for refs in references]
+    seen = Counter(gram for refs in counted for gram in {g for counts in refs for g in counts})
     images = math.log(len(references))
 
     def weighed(counts: Counter[tuple[str, ...]]) -> list[dict[tuple[str, ...], float]]:
@@ -64,7 +64,7 @@ def ciders(captions: Sequence[str], references: Sequence[Sequence[str]]) -> list
         return parts
 
     scores = []
-    for caption, refs in zip(captions, told, strict=True):
+    for caption, refs in zip(captions, counted, strict=True):
         counts, total = grams(caption), 0.0
         mine = weighed(counts)
         for ref in refs:

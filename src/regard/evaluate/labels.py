@@ -1,4 +1,4 @@
-"""How well labels are guessed: accuracy, F1, confusion, calibration, entities; and a bag of words to beat."""
+"""How well labels are predicted: accuracy, F1, confusion, calibration, entities; and a bag of words as a baseline."""
 
 import math
 import re
@@ -14,9 +14,9 @@ BINS = 15  # of the calibration error, as in Guo et al. 2017
 WORD = re.compile(r"\w+|[^\w\s]")
 
 
-def confusion(true: Sequence[int] | np.ndarray, guessed: Sequence[int] | np.ndarray, labels: int) -> np.ndarray:
+def confusion(true: Sequence[int] | np.ndarray, predicted: Sequence[int] | np.ndarray, labels: int) -> np.ndarray:
     """L L: how often the class of a row was taken for the class of a column."""
-    return np.bincount(np.asarray(true) * labels + np.asarray(guessed), minlength=labels * labels).reshape(
+    return np.bincount(np.asarray(true) * labels + np.asarray(predicted), minlength=labels * labels).reshape(
         labels, labels
     )
 
@@ -34,36 +34,36 @@ class ClassScore:
 
 def by_class(table: np.ndarray, labels: Sequence[str]) -> list[ClassScore]:
     """Precision, recall and F1 of each class, from the confusion table; 0 where there is nothing to divide by."""
-    hits, guessed, true = np.diag(table), table.sum(0), table.sum(1)
+    hits, predicted, true = np.diag(table), table.sum(0), table.sum(1)
     return [
         ClassScore(label, *prf(int(h), int(g), int(t)), int(t))
-        for label, h, g, t in zip(labels, hits, guessed, true, strict=True)
+        for label, h, g, t in zip(labels, hits, predicted, true, strict=True)
     ]
 
 
-def prf(hits: int, guessed: int, true: int) -> tuple[float, float, float]:
+def prf(hits: int, predicted: int, true: int) -> tuple[float, float, float]:
     """Precision, recall and their harmonic mean."""
     return (
-        hits / guessed if guessed else 0.0,
+        hits / predicted if predicted else 0.0,
         hits / true if true else 0.0,
-        2 * hits / (guessed + true) if hits else 0.0,
+        2 * hits / (predicted + true) if hits else 0.0,
     )
 
 
-def macro_f1(true: np.ndarray, guessed: np.ndarray, labels: int) -> float:
-    """The mean F1 over the classes that come, truly or guessed."""
-    table = confusion(true, guessed, labels)
+def macro_f1(true: np.ndarray, predicted: np.ndarray, labels: int) -> float:
+    """The mean F1 over the classes that come, truly or predicted."""
+    table = confusion(true, predicted, labels)
     met = table.sum(0) + table.sum(1) > 0
     return float(np.mean([s.f1 for s, m in zip(by_class(table, [""] * labels), met, strict=True) if m]))
 
 
-def alarm(true: np.ndarray, guessed: np.ndarray, labels: Sequence[str], balanced: bool = False) -> str:
+def alarm(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str], balanced: bool = False) -> str:
     """What to say when a single class takes every prediction, the sign of a classifier that has learned nothing."""
-    if len(np.unique(guessed)) != 1 or len(np.unique(true)) < 2:
+    if len(np.unique(predicted)) != 1 or len(np.unique(true)) < 2:
         return ""
     return (
-        f"ALARM: all {len(guessed):,} held-out examples are called {labels[int(guessed[0])]!r}; the model tells "
-        "nothing apart yet. If that goes on, try longer training, or a lower --set optim.lr=…"
+        f"ALARM: all {len(predicted):,} validation examples are labelled {labels[int(predicted[0])]!r}; the model has "
+        "learned nothing yet. If that goes on, try longer training, or a lower --set optim.lr=…"
         + ("" if balanced else ", or --set data.balanced=true")
     )
 
@@ -117,14 +117,14 @@ def is_iob(labels: Sequence[str]) -> bool:
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
     """(type, first word, word after the last), strictly as IOB2 has it: B-X opens, I-X goes on with an X or is none."""
-    found, kind, start = set(), "", 0
+    spans, kind, start = set(), "", 0
     for i, tag in enumerate([*tags, "O"]):
         if kind and tag != f"I-{kind}":
-            found.add((kind, start, i))
+            spans.add((kind, start, i))
             kind = ""
         if tag.startswith("B-"):
             kind, start = tag[2:], i
-    return found
+    return spans
 
 
 @dataclass(frozen=True)
@@ -138,17 +138,17 @@ class EntityScore:
     by_type: list[ClassScore]
 
 
-def entity_score(true: Sequence[Sequence[str]], guessed: Sequence[Sequence[str]]) -> EntityScore:
-    hits, made, there = Counter[str](), Counter[str](), Counter[str]()
-    for gold, guess in zip(true, guessed, strict=True):
+def entity_score(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> EntityScore:
+    hits, found, there = Counter[str](), Counter[str](), Counter[str]()
+    for gold, guess in zip(true, predicted, strict=True):
         if len(gold) != len(guess):
-            raise DataError(f"{len(guess)} tags guessed for a sentence of {len(gold)} words")
+            raise DataError(f"{len(guess)} tags predicted for a sentence of {len(gold)} words")
         a, b = entities(gold), entities(guess)
-        for counter, which in ((hits, a & b), (made, b), (there, a)):
+        for counter, which in ((hits, a & b), (found, b), (there, a)):
             counter.update(kind for kind, _, _ in which)
-    kinds = sorted(there | made)
-    types = [ClassScore(k, *prf(hits[k], made[k], there[k]), there[k]) for k in kinds]
-    return EntityScore(*prf(hits.total(), made.total(), there.total()), there.total(), types)
+    kinds = sorted(there | found)
+    types = [ClassScore(k, *prf(hits[k], found[k], there[k]), there[k]) for k in kinds]
+    return EntityScore(*prf(hits.total(), found.total(), there.total()), there.total(), types)
 
 
 # -- a baseline ---------------------------------------------------------------------------------------------------
@@ -166,9 +166,9 @@ class BagOfWords:
         for text, label in zip(texts, labels, strict=True):
             counts[label].update(words(text))
         self.prior = {label: math.log(n / len(labels)) for label, n in Counter(labels).items()}
-        known = sorted(set().union(*counts.values()))
-        self.place = {word: i for i, word in enumerate(known)}
-        table = np.ones((len(self.labels), len(known)))  # L V
+        vocabulary = sorted(set().union(*counts.values()))
+        self.place = {word: i for i, word in enumerate(vocabulary)}
+        table = np.ones((len(self.labels), len(vocabulary)))  # L V
         for row, label in enumerate(self.labels):
             for word, n in counts[label].items():
                 table[row, self.place[word]] += n

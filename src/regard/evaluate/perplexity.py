@@ -79,7 +79,7 @@ def perplexity(
             total += loss_sum(model, hidden.flatten(0, 1), x[:, 1 + skip :].flatten())
             tick(hidden.size(0) * hidden.size(1))
     model.train(training)
-    return told(total.item(), count, context, stride, bytes, words)
+    return summarise(total.item(), count, context, stride, bytes, words)
 
 
 @torch.no_grad()
@@ -104,10 +104,10 @@ def perplexity_of_answers(
         count += batch.count
         tick(batch.count)
     model.train(training)
-    return told(total.item(), count, context, context, bytes, words)
+    return summarise(total.item(), count, context, context, bytes, words)
 
 
-def told(nats: float, count: int, context: int, stride: int, bytes: int, words: int) -> Perplexity:
+def summarise(nats: float, count: int, context: int, stride: int, bytes: int, words: int) -> Perplexity:
     return Perplexity(
         loss=nats / count,
         perplexity=exp(nats / count),
@@ -146,7 +146,7 @@ def check(model: LanguageModel, ids: Any, context: int, stride: int) -> None:
         raise ConfigError(f"context {context} for a model that reads 1 to {most or 'any number of'} ids at once")
     if not 1 <= stride <= context:
         raise ConfigError(
-            f"stride {stride} with context {context}; it wants 1 (slow, all context there is) to {context} (quick)"
+            f"stride {stride} with context {context}; expected 1 (slow, all context there is) to {context} (quick)"
         )
     if len(ids) < 2:
         raise DataError(f"a text of {len(ids)} ids: the first is never predicted, so two are the least")

@@ -57,8 +57,8 @@ def score(hypotheses: Sequence[str], references: Sequence[Reference], *, samples
     """All three with bootstrap intervals; `references[i]` may be several texts."""
     tables = measure_all(hypotheses, references)
     n = len(references)
-    luck = np.random.default_rng(SEED)
-    drawn = [luck.integers(n, size=n) for _ in range(samples)]
+    rng = np.random.default_rng(SEED)
+    drawn = [rng.integers(n, size=n) for _ in range(samples)]
 
     def measure(name: str) -> Measure:
         table = tables[name]

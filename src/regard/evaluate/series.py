@@ -14,7 +14,7 @@ LAGS = (1, 2, 4, 8, 16)
 def summary(curves: Curves) -> np.ndarray:
     """N F: of each series quantiles and spread, likeness to itself some points later, the levels of its bands, its
     length in time and points, and the known numbers."""
-    found = []
+    rows = []
     for i in range(len(curves)):
         at = slice(curves.offsets[i], curves.offsets[i + 1])
         x, t = curves.values[at], curves.times[at]
@@ -25,8 +25,8 @@ def summary(curves: Curves) -> np.ndarray:
         levels = [float((x[which == b]).mean() - middle) if (which == b).any() else 0.0 for b in _bands(curves)]
         features = [*np.quantile(z, SHARES), np.arcsinh(middle), np.log(spread + 1e-9), *lags]
         features += [np.arcsinh(level) for level in levels] + [np.log(len(x)), np.log1p(t[-1] - t[0])]
-        found.append([*features, *(curves.known[i] if curves.known is not None else ())])
-    return np.array(found, dtype=np.float64)
+        rows.append([*features, *(curves.known[i] if curves.known is not None else ())])
+    return np.array(rows, dtype=np.float64)
 
 
 def _bands(curves: Curves) -> range:
@@ -35,28 +35,28 @@ def _bands(curves: Curves) -> range:
 
 def nearest(train: Curves, test: Curves) -> list[str]:
     """The commonest label among the five training series whose summaries are nearest, in units of their spread."""
-    known, asked = summary(train), summary(test)
-    there = ~np.isnan(known)
-    middle = np.where(there, known, 0.0).sum(0) / np.maximum(1, there.sum(0))
-    known, asked = (np.where(np.isnan(x), middle, x) for x in (known, asked))  # a number that is not known
-    spread = known.std(0)
+    ours, theirs = summary(train), summary(test)
+    there = ~np.isnan(ours)
+    middle = np.where(there, ours, 0.0).sum(0) / np.maximum(1, there.sum(0))
+    ours, theirs = (np.where(np.isnan(x), middle, x) for x in (ours, theirs))  # where a number is missing
+    spread = ours.std(0)
     spread[spread == 0] = 1.0
-    known, asked = (known - middle) / spread, (asked - middle) / spread
-    labels, found = np.array(train.labels), []
-    for start in range(0, len(asked), 256):
-        some = asked[start : start + 256]
-        distance = (some**2).sum(1)[:, None] - 2 * some @ known.T + (known**2).sum(1)
+    ours, theirs = (ours - middle) / spread, (theirs - middle) / spread
+    labels, nearest_labels = np.array(train.labels), []
+    for start in range(0, len(theirs), 256):
+        some = theirs[start : start + 256]
+        distance = (some**2).sum(1)[:, None] - 2 * some @ ours.T + (ours**2).sum(1)
         near = np.argsort(distance, 1, kind="stable")[:, :NEIGHBOURS]
         for row in labels[near]:
             names, counts = np.unique(row, return_counts=True)
             best = names[counts == counts.max()]
-            found.append(str(next(name for name in row if name in best)))  # of a tie, the nearest's
-    return found
+            nearest_labels.append(str(next(name for name in row if name in best)))  # of a tie, the nearest's
+    return nearest_labels
 
 
-def balanced_accuracy(true: np.ndarray, guessed: np.ndarray) -> float:
+def balanced_accuracy(true: np.ndarray, predicted: np.ndarray) -> float:
     """The mean over the classes that come of how many of each are found."""
-    return float(np.mean([(guessed[true == c] == c).mean() for c in np.unique(true)]))
+    return float(np.mean([(predicted[true == c] == c).mean() for c in np.unique(true)]))
 
 
 def weighted_log_loss(likely: np.ndarray, true: np.ndarray, weights: Sequence[float]) -> float:

@@ -35,8 +35,8 @@ class WordErrors:
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> WordErrors:
     """The fewest changes, summed over all pairs; case and punctuation are not heard, so they do not count."""
-    found = [_changes(spoken(a), spoken(b)) for a, b in zip(said, heard, strict=True)]
-    substituted, deleted, inserted = (sum(changes[kind] for changes in found) for kind in range(3))
+    each = [_changes(spoken(a), spoken(b)) for a, b in zip(said, heard, strict=True)]
+    substituted, deleted, inserted = (sum(changes[kind] for changes in each) for kind in range(3))
     return WordErrors(substituted, deleted, inserted, sum(len(spoken(text)) for text in said))
 
 

@@ -144,15 +144,15 @@ class Tagger(Labeller):
             start = 0
             while start < len(words):
                 window = words[start : start + self.max_length]  # hardly a word has no piece, so more do not fit
-                found = self.tokenizer.encode_words(window, self.max_length)
-                parts.append((number, start, found))
-                last = max((w for w in found.words if w is not None), default=0)
+                encoded = self.tokenizer.encode_words(window, self.max_length)
+                parts.append((number, start, encoded))
+                last = max((w for w in encoded.words if w is not None), default=0)
                 # the last word may be cut in two: it opens the next part
-                start += max(1, last) if found.cut else len(window)
+                start += max(1, last) if encoded.cut else len(window)
         outside = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
         answers = [([outside] * len(words), [0.0] * len(words)) for words in sentences]
-        for (number, start, found), likely in zip(parts, self._states([p for _, _, p in parts]), strict=True):
-            words = first_pieces(found, range(len(sentences[number]) - start))
+        for (number, start, encoded), likely in zip(parts, self._states([p for _, _, p in parts]), strict=True):
+            words = first_pieces(encoded, range(len(sentences[number]) - start))
             for word, row in zip(words, likely, strict=True):
                 if word != NONE:
                     answers[number][0][start + word] = self.labels[int(row.argmax())]

@@ -90,8 +90,8 @@ class Transcriber:
         for first in range(0, len(heard), batch):
             rows = heard[first : first + batch]
             ids = self.ids([sounds[places[i][0]][places[i][1] : places[i][2]] for i in rows], beam, language)
-            for i, found in zip(rows, ids, strict=True):
-                texts[i] = self.tokenizer.decode(found).strip()
+            for i, tokens in zip(rows, ids, strict=True):
+                texts[i] = self.tokenizer.decode(tokens).strip()
             tick(len(rows))
         passages: list[list[Passage]] = [[] for _ in sounds]
         for (n, start, stop), text in zip(places, texts, strict=True):
@@ -106,9 +106,9 @@ class Transcriber:
         room = self.model.config.max_length // 2 + len(begin)  # half of the positions are for a text that came before
         limits = torch.full((len(parts),), room, device=self.device)
         look_every = 1 if self.device.type == "cpu" else 4
-        found = beam_search(self.model, self.pictures(parts), None, limits, search, prefix, look_every)
-        sizes = found.lengths[:, 0].tolist()
-        return [row[len(begin) : size] for row, size in zip(found.ids[:, 0].tolist(), sizes, strict=True)]
+        result = beam_search(self.model, self.pictures(parts), None, limits, search, prefix, look_every)
+        sizes = result.lengths[:, 0].tolist()
+        return [row[len(begin) : size] for row, size in zip(result.ids[:, 0].tolist(), sizes, strict=True)]
 
     def pictures(self, parts: Sequence[Tensor]) -> Tensor:
         """Each part, filled up with silence, as the model sees it: B mels F."""

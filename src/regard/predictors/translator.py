@@ -127,8 +127,8 @@ class Translator:
                 begins, sizes = self.padded([forced[r] for r in rows])
                 limits = torch.maximum(limits, sizes + 1)  # each its own: company must not give room
             look_every = 1 if self.device.type == "cpu" else 4  # a look at a GPU is a wait for it
-            found = beam_search(self.model, source, lengths, limits, search, begins, look_every)
-            for row, hypotheses in zip(rows, self.read(found, n_best), strict=True):
+            result = beam_search(self.model, source, lengths, limits, search, begins, look_every)
+            for row, hypotheses in zip(rows, self.read(result, n_best), strict=True):
                 results[row] = hypotheses
         return results
 
@@ -154,20 +154,20 @@ class Translator:
         for rows, source, lengths, limits in self.batches(texts, batch, max_length):
             uniform = luck([first + row for row in rows], int(limits.max()), seed)
             ends = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad)
-            found = sample(
+            result = sample(
                 self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **ends
             )
-            for row, hypotheses in zip(rows, self.read(found, 1), strict=True):
+            for row, hypotheses in zip(rows, self.read(result, 1), strict=True):
                 results[row] = hypotheses[0]
         return [r for r in results if r is not None]
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 128) -> list[float]:
-        """The model's log-probability of each given translation, its end included."""
+        """The model's log-probability of each target_ids translation, its end included."""
         scores = [0.0] * len(sources)
-        given = self.encode_targets(targets)
+        target_ids = self.encode_targets(targets)
         for rows, source, lengths, _ in self.batches(sources, batch, 0):
-            target, sizes = self.padded([[*given[r], self.tokenizer.eos] for r in rows])
+            target, sizes = self.padded([[*target_ids[r], self.tokenizer.eos] for r in rows])
             words = self.model.logits(self.model(source, lengths, self.shifted(target))).float().log_softmax(-1)
             right = words.gather(-1, target[:, :, None]).squeeze(-1)  # B T
             real = torch.arange(target.size(1), device=self.device) < sizes[:, None]

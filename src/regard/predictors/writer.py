@@ -109,10 +109,10 @@ class Writer:
     def beam(self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256) -> list[list[Written]]:
         """The `n` likeliest continuations of each prompt, by beam search, best first."""
         ids = [self.encode(prompt) for prompt in prompts]
-        found = best(self.model, ids, self.tokenizer.ends, beams=max(beams, n), max_tokens=max_tokens)
+        groups = best(self.model, ids, self.tokenizer.ends, beams=max(beams, n), max_tokens=max_tokens)
         return [
             [Written(ids=c.ids, finish="stop", cut=c.cut, text=self.tokenizer.decode(c.ids)) for c in group[:n]]
-            for group in found
+            for group in groups
         ]
 
     # -- looking --------------------------------------------------------------------------------------------------
@@ -173,11 +173,11 @@ class Writer:
             self.hidden(self.seen(self.encode(text)))
         if not streams:
             raise ConfigError("the logit lens looks between the layers of a Transformer; a recurrent model has none")
-        found = []
+        layers = []
         for stream_ in streams.values():
             logits = self.model.lens(stream_[0][0, -1]).double()
-            found.append(self.table(logits, top, logits.softmax(-1)))
-        return found
+            layers.append(self.table(logits, top, logits.softmax(-1)))
+        return layers
 
     def table(self, logits: Tensor, top: int, kept: Tensor, asked: Sequence[int] = ()) -> list[Candidate]:
         likely = logits.softmax(-1)  # V

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import user_path
 from regard.data.settings import AudioConfig
 from regard.errors import DataError
-from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples
+from regard.tasks.presets import presets_of
 
 if TYPE_CHECKING:
     from regard.data.audio import Clip
@@ -29,7 +29,7 @@ class Audio(ClassesOfSamples):
     data_help = "A folder with a folder of clips for each class, a tar of one, a table of files and labels, or a name."
     examples = ("regard train audio --data clips/               # a folder for each class",)
     archs = {"transformer": Arch("sound_classifier")}
-    presets = presets.AUDIO
+    presets = presets_of("audio")
     card = Card(pipeline="audio-classification", title="An audio classifier", use="classify {} clip.wav")
     valid_batch = 64
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import unknown
 from regard.errors import ConfigError
 from regard.models.sizes import SIZES
+from regard.tasks.presets import Preset
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -40,17 +41,6 @@ class Arch:
 def recurrent(model: str) -> dict[str, Arch]:
     """lstm, gru and rnn, by one model that takes a cell."""
     return {cell: Arch(model, {"cell": cell}) for cell in CELLS}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Preset:
-    """What `regard train TASK` does unless told otherwise."""
-
-    size: str = "tiny"
-    model: Mapping[str, Any] = field(default_factory=dict)  # settings of the model
-    shape: Mapping[str, Any] = field(default_factory=dict)  # more of them, unless the user names a size
-    vocab: int = 0  # pieces to learn, where text is read
-    run: Mapping[str, Any] = field(default_factory=dict)  # settings of the run
 
 
 @dataclass(frozen=True, kw_only=True)

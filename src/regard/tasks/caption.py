@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import Augment, CaptionsConfig
-from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
+from regard.tasks.presets import presets_of
 from regard.words import count, table
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Caption(Task):
         "regard train caption --data flickr8k --arch transformer,lstm",
     )
     archs = {"transformer": Arch("captioner"), "lstm": Arch("show_attend_tell")}
-    presets = presets.CAPTIONS
+    presets = presets_of("caption")
     card = Card(pipeline="image-to-text", title="An image captioner", use="caption {} picture.png")
     reads = "images"
     purpose = "caption images"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
-from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores
+from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
 from regard.train.settings import Optim, Schedule
 from regard.words import count, table
@@ -39,7 +39,7 @@ class Labels(Task):
     settings = LabelledConfig
     options: tuple[str, ...] = ("valid", "text", "label")
     archs = {"transformer": Arch("bert"), **recurrent("rnn_classifier")}
-    presets = presets.LABELS
+    presets = presets_of("labels")
     finetune_length = "3 epochs"
     head = "sequence"
     per_piece = False  # whether every piece has a label

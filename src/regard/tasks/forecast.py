@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import HistoryConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group
-from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task
+from regard.tasks.presets import presets_of
 from regard.words import count, table
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Forecast(Task):
     data_help = "A table whose rows are in time, or a name."
     examples = ("regard train forecast --data prices.csv --target close --horizon 96",)
     archs = {"transformer": Arch("forecaster")}
-    presets = presets.FORECAST
+    presets = presets_of("forecast")
     card = Card(pipeline="time-series-forecasting", title="A forecaster", use="forecast {} --plot next.png")
     reads = "series"
     purpose = "forecast"

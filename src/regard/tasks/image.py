@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import user_path
 from regard.data.settings import Augment, ImagesConfig
 from regard.errors import ConfigError, DataError
-from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
 from regard.tasks.classes import ClassesOfSamples
+from regard.tasks.presets import presets_of
 
 if TYPE_CHECKING:
     from regard.tasks.use import Inputs, Options, TestSet
@@ -32,7 +32,7 @@ class Image(ClassesOfSamples):
         "regard train image --data mnist --arch vit,conv",
     )
     archs = {"vit": Arch("vit"), "conv": Arch("conv"), "mlp": Arch("mlp")}
-    presets = presets.IMAGES
+    presets = presets_of("image")
     card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")
 
     def complete(self, data: ImagesConfig, preset: Preset) -> ImagesConfig:

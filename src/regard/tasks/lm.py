@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
-from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task, recurrent
+from regard.tasks.presets import presets_of
 from regard.train.settings import Optim, Schedule
 from regard.words import count
 
@@ -39,7 +39,7 @@ class LanguageModelling(Task):
         "regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3",
     )
     archs = {"gpt": Arch("gpt"), "llama": Arch("llama"), **recurrent("rnn_lm")}
-    presets = presets.LANGUAGE
+    presets = presets_of("lm")
     card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')
     family, views = "language", ("next",)
     example_texts = ("The cat drank the milk because it was hungry.",)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import MaskedConfig
 from regard.errors import ConfigError
-from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say, Task
 from regard.tasks.embed import no_answers
+from regard.tasks.presets import presets_of
 from regard.words import count, table
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class MaskedLanguageModelling(Task):
     data_help = "A text, a folder of texts, a .jsonl, or a name."
     examples = ("regard train mlm --data corpus/ --size small    # or a text, a .jsonl, a name",)
     archs = {"bert": Arch("bert")}
-    presets = presets.MASKED
+    presets = presets_of("mlm")
     card = Card(pipeline="fill-mask", title="BERT", use='fill {} "… [MASK] …"')
     family, views = "masked", ("fill", "similar")
     example_texts = ("The cat drank the [MASK] because it was hungry.",)

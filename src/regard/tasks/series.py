@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import group
-from regard.tasks import presets
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores
+from regard.tasks.presets import presets_of
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class FillSeries(Task):
     data_help = "A table of points, a folder of tables or an archive, or a name."
     examples = ("regard train fill-series --data curves.csv",)
     archs = {"transformer": Arch("series"), **recurrent("rnn_series")}
-    presets = presets.SERIES
+    presets = presets_of("series")
     card = Card(pipeline="time-series", title="A model of series", use="finetune {} series --data curves.csv")
     finetune_length = "3"
     labelled = False

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.settings import TableConfig
 from regard.errors import ConfigError
-from regard.tasks import presets
 from regard.tasks.base import Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples, class_row
+from regard.tasks.presets import presets_of
 
 if TYPE_CHECKING:
     from regard.tasks.use import Inputs, Options, TestSet
@@ -27,7 +27,7 @@ class Table(ClassesOfSamples):
     data_help = "A table, its header in the first row."
     examples = ("regard train table --data students.csv --label passed",)
     archs = {"mlp": Arch("mlp")}
-    presets = presets.ROWS
+    presets = presets_of("table")
     card = Card(pipeline="tabular-classification", title="A classifier of rows", use='classify {} "column=value, …"')
     valid_batch = 1024
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import PairsConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group, read_json_if_any
-from regard.tasks import presets
 from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task
+from regard.tasks.presets import presets_of
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Translate(Task):
             for cell in CELLS
         },
     }
-    presets = presets.TRANSLATE
+    presets = presets_of("translate")
     card = Card(pipeline="translation", title="A translation model", use='translate {} "…"')
     family, views = "translator", ("translation",)
     example_texts = ("The little boy is reading a red book.",)

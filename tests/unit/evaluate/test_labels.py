@@ -44,7 +44,7 @@ def test_classes_are_scored_as_scikit_learn_does():
 
 def test_the_alarm_is_for_one_guess_where_there_is_more_to_tell():
     told = alarm(np.array([0, 1, 1]), np.array([2, 2, 2]), ["a", "b", "c"])
-    assert told.startswith("ALARM: all 3 held-out examples are called 'c'; ")
+    assert told.startswith("ALARM: all 3 validation examples are labelled 'c'; ")
     assert not alarm(np.array([0, 1, 1]), np.array([2, 2, 1]), ["a", "b", "c"])
     assert not alarm(np.array([1, 1]), np.array([1, 1]), ["a", "b"]), "all of them are"
     assert told.endswith("balanced=true") and "balanced" not in alarm(np.array([0, 1]), np.array([1, 1]), "ab", True)
@@ -102,7 +102,7 @@ def test_entity_f1_by_hand():
     assert (person.label, person.precision, person.recall) == ("PER", 0.5, 1.0)
     assert entity_score([["B-X", "I-X"]], [["B-X", "O"]]).f1 == 0.0, "half an entity is none"
     assert entity_score([["O"]], [["O"]]).f1 == 0.0
-    with pytest.raises(DataError, match="1 tags guessed for a sentence of 2 words"):
+    with pytest.raises(DataError, match="1 tags predicted for a sentence of 2 words"):
         entity_score([["O", "O"]], [["O"]])
 
 
