@@ -1,4 +1,4 @@
-"""Files that survive a crash: written beside their place, flushed to the disk, then moved into it in one go."""
+"""Files that survive a crash: written next to their place, flushed to the disk, then moved into it in one go."""
 
 import errno
 import fcntl
@@ -125,7 +125,7 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `save_state` was given. Refuses a file that is damaged, of another kind, or from a newer regard."""
     path = Path(path)
     if not path.is_file():
-        raise CheckpointError(f"{path}: there is no such file")
+        raise CheckpointError(f"{path}: no such file")
     try:
         with safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get("regard")

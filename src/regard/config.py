@@ -15,7 +15,7 @@ MAX_SEED = 2**32 - 1  # what every generator of random numbers we use accepts
 
 
 def unknown(what: str, key: str, known: Iterable[str]) -> ConfigError:
-    """The error for a name nobody knows, with the nearest one that exists."""
+    """The error for an unknown name, with the nearest one that exists."""
     known = list(known)
     near = difflib.get_close_matches(key.lower(), known, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""Where a command writes what it was asked for: one way for every file a user names.
+"""Where a command writes its results: one way for every file a user names.
 
 A regular file appears under its name when it is complete, and replaces an older one in one step. Symbolic links are
 followed and kept. A FIFO, a device or an open descriptor (`/dev/stdout`, `>(gzip)`) receives the bytes as they come.

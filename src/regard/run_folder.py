@@ -46,7 +46,7 @@ def owned(folder: Path) -> list[str] | None:
         return _before_manifests(folder)
     except (ValueError, KeyError, TypeError, OSError) as e:
         raise CheckpointError(
-            f"{path}: cannot be read ({e}), so nobody can tell which files are regard's; if it is damaged, remove it"
+            f"{path}: cannot be read ({e}), so regard cannot tell which files are its own; if it is damaged, remove it"
         ) from None
     _stay_inside(folder, names)
     return names
@@ -211,8 +211,8 @@ def new_run(folder: str | Path, force: bool = False, names: Sequence[str] = OF_A
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise write_failed(folder, e) from e
-    with alone(folder):  # whoever trains there keeps it
-        check_free(folder, force, names)  # still: somebody else may have been faster
+    with alone(folder):  # a run in training keeps it
+        check_free(folder, force, names)  # again: another process may have been faster
         if owned(folder) is not None:
             adopt(folder)  # if the removal is cut short, the rest is still known as regard's
         sweep(folder)

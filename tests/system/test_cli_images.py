@@ -176,7 +176,7 @@ def test_columns_and_categories_the_model_does_not_know_are_named(place):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("classify", "runs/vit", "none.png"), "there is no such file"),
+        (("classify", "runs/vit", "none.png"), "no such file"),
         (("classify", "runs/vit", "students.csv"), "damaged or not an image"),
         (("classify", "runs/pass", "hours"), "name=value"),
         (("classify", "runs/pass", "hour=3"), "did you mean 'hours'"),

@@ -31,6 +31,6 @@ def _check_size(box: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
 
     with box.open(member) as file:
         version = npy.read_magic(file)
-        shape, _, kind = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
-    if math.prod(shape) * kind.itemsize > member.file_size:
+        shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
+    if math.prod(shape) * dtype.itemsize > member.file_size:
         raise ValueError(f"{member.filename} has {member.file_size:,} bytes, and its header promises more")

@@ -5,7 +5,7 @@ from typing import Any
 
 
 class OnUse:
-    """A module that is imported when one of its names is asked for."""
+    """A module that is imported when one of its names is used."""
 
     def __init__(self, module: str):
         self.module = module

@@ -121,7 +121,7 @@ class Pairs(Batch):
     target: Tensor = field(metadata=on_device(longest=1))  # B T
     target_lengths: Tensor = field(metadata=on_device())  # B
     rows: np.ndarray = field(metadata=on_host())  # B
-    host_lengths: np.ndarray = field(metadata=on_host())  # B 2: both lengths, known without asking the device
+    host_lengths: np.ndarray = field(metadata=on_host())  # B 2: both lengths, on the host
     pad: int
 
     @property
@@ -212,7 +212,7 @@ class Labelled(Batch):
     sentences: Tensor | None = field(metadata=on_device(longest=0))  # B T; None: no second texts
     labels: Tensor = field(metadata=on_device(longest=0))  # B, or B T with `NONE` where nothing counts
     rows: np.ndarray = field(metadata=on_host())  # B
-    host_lengths: np.ndarray = field(metadata=on_host())  # B: known without asking the device
+    host_lengths: np.ndarray = field(metadata=on_host())  # B: `lengths` on the host
     host_labels: np.ndarray = field(metadata=on_host(longest=0))  # as `labels`
 
     def __post_init__(self):

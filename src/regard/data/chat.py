@@ -57,8 +57,8 @@ def compiled(text: str) -> "Template":
 
     place = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols])
     place.filters["tojson"] = lambda x, **how: json.dumps(x, ensure_ascii=False, **how)  # jinja2's own escapes HTML
-    given: dict[str, Any] = {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
-    place.globals.update(given)
+    functions: dict[str, Any] = {"raise_exception": refuse, "strftime_now": lambda form: datetime.now().strftime(form)}
+    place.globals.update(functions)
     try:
         return place.from_string(text)
     except (jinja2.TemplateError, SyntaxError, ValueError) as e:

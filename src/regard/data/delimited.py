@@ -33,7 +33,7 @@ class Delimited:
 
     def __init__(self, path: Path, data: bytes):
         self.path, self.data, self.notes = path, data, list[str]()
-        self.delimiter = ""  # known when it was read
+        self.delimiter = ""  # set by `read`
         self.encoding = encoding_of(path, data)
         if note := ENCODINGS.get(self.encoding, "read as UTF-16"):
             self.notes.append(note)
@@ -91,7 +91,7 @@ class Delimited:
                 widths[delimiter] = {len(cells) for _, cells in sample}
             except DataError:
                 continue
-        even = [delimiter for delimiter, found in widths.items() if len(found) == 1 and min(found) > 1]
+        even = [delimiter for delimiter, sizes in widths.items() if len(sizes) == 1 and min(sizes) > 1]
         if ";" in even and not any(LIST_COMMA.search(line) for line in islice(self.lines(), SAMPLE)):
             return ";"
         if even:

@@ -34,20 +34,15 @@ class Tagged:
 
 
 def read_examples(
-    path: Path,
-    text: str = "",
-    second: str = "",
-    label: str = "",
-    pairs: bool = False,
-    labelled: bool = True,
+    path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True,
     empty: bool = False,
-) -> list[Example]:
+) -> list[Example]:  # fmt: skip
     """The rows of a table; `labelled` requires a label in each, which may be `empty`."""
     table = read_table(path, (text, second, label))
-    column, other, given = text_columns(table, text, second, label, pairs, labelled)
+    column, other, target = text_columns(table, text, second, label, pairs, labelled)
     texts = table.text(column)
     seconds: Sequence[str | None] = table.text(other) if other else [None] * len(table)
-    labels = table.labels(given, empty) if given else [""] * len(table)
+    labels = table.labels(target, empty) if target else [""] * len(table)
     return [Example(*cells) for cells in zip(texts, seconds, labels, table.lines, strict=True)]
 
 
@@ -65,14 +60,14 @@ def text_columns(
     few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order tells, where names do not
     column = table.find(text, TEXTS, "text", 0 if few else None)
     other = table.find(second, SECONDS, "second", 1 if few else None) if pairs else ""
-    given = table.find(label, LABELS, "label", width - 1 if few else None) if labelled else ""
-    if len({column, other, given} - {""}) < 1 + pairs + labelled:
+    target = table.find(label, LABELS, "label", width - 1 if few else None) if labelled else ""
+    if len({column, other, target} - {""}) < 1 + pairs + labelled:
         raise DataError(f"{table.path}: {what} are different columns; there are: {table.listed()}")
-    return column, other, given
+    return column, other, target
 
 
 def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = True) -> list[Tagged]:
-    """Sentences of words and tags; if they need not be `labelled`, of words alone, whatever stands for their tags.
+    """Sentences of words and tags; if they need not be `labelled`, of words alone.
 
     CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
     `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSONL: a list of words, a list of tags.
@@ -130,7 +125,7 @@ def _column(cells: list[str], asked: str, usual: int) -> str:
 
 def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[Tagged]:
     asked_for = (("text", text, WORDS), ("label", label, TAGS)) if labelled else (("text", text, WORDS),) * 2
-    found = []
+    sentences = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -149,5 +144,5 @@ def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[T
         if len(lists[0]) != len(lists[1]):
             raise DataError(f"{path} line {number}: {len(lists[0])} words but {len(lists[1])} tags")
         if lists[0]:
-            found.append(Tagged(lists[0], lists[1], number))
-    return found
+            sentences.append(Tagged(lists[0], lists[1], number))
+    return sentences

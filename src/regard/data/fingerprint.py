@@ -19,25 +19,25 @@ SETTLED = 2_000_000_000  # nanoseconds: what changed less than that ago may chan
 def digests(name: str, files: Sequence[Path]) -> list[str]:
     """The SHA-256 of each file, "" for one that cannot be read. They are remembered under `name`, that of the data."""
     place = cache_folder() / "fingerprints" / f"{store.key(name)}.json"
-    known, now = _remembered(place), time.time_ns()
+    cached, now = _remembered(place), time.time_ns()
     fresh: dict[str, list] = {}
-    found = []
+    hashes = []
     for path in files:
         try:
             status = path.stat()
             stamp = [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-            entry = known.get(file := str(path.absolute()), [])
+            entry = cached.get(file := str(path.absolute()), [])
             digest = entry[-1] if entry[:-1] == stamp else store.sha256(path)
         except (OSError, ValueError, DataError):
-            found.append("")
+            hashes.append("")
             continue
-        found.append(digest)
+        hashes.append(digest)
         if now - max(stamp[1:]) > SETTLED:
             fresh[file] = [*stamp, digest]
-    if fresh != known:
+    if fresh != cached:
         with contextlib.suppress(WorkFailed), building_file(place) as draft:  # without it they are hashed again
             draft.write_text(json.dumps(fresh), "utf-8")
-    return found
+    return hashes
 
 
 def of_array(array: np.ndarray) -> str:
@@ -52,7 +52,7 @@ def combined(*parts: Iterable[str]) -> int:
 
 def _remembered(place: Path) -> dict[str, list]:
     try:
-        known = json.loads(place.read_bytes())
-        return {name: entry for name, entry in known.items() if isinstance(entry, list) and entry}
+        entries = json.loads(place.read_bytes())
+        return {name: entry for name, entry in entries.items() if isinstance(entry, list) and entry}
     except (OSError, ValueError, AttributeError):
         return {}

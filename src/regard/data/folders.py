@@ -21,7 +21,7 @@ def to_stderr(line: str) -> None:
 
 
 def user_path(path: str | Path) -> Path:
-    """A path as somebody typed it: `~` is their home, `~name` that of a user, or a file if there is no such user."""
+    """A path as the user typed it: `~` is their home, `~name` that of a user, or a file if there is no such user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:

@@ -66,11 +66,12 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
         raise ConfigError("train on what? give --data FOLDER, with a folder for each class, a CSV, or a name, as mnist")
     notes: tuple[str, ...] = ()
     if config.name:
-        known = image_sets.read(config.name, say)
+        known_set = image_sets.read(config.name, say)
         parts: dict[str, tuple[Pixels, np.ndarray]] = {
-            part: (with_channels(resized(x, config.size), config.channels), y) for part, (x, y) in known.parts.items()
+            part: (with_channels(resized(x, config.size), config.channels), y)
+            for part, (x, y) in known_set.parts.items()
         }
-        labels, files = known.labels, fingerprint.combined(map(fingerprint.of_array, known.parts["train"]))
+        labels, files = known_set.labels, fingerprint.combined(map(fingerprint.of_array, known_set.parts["train"]))
     else:
         parts, labels, notes, files = own(config, say)
     images = {part: Images(*arrays) for part, arrays in parts.items()}
@@ -237,6 +238,6 @@ def resident(pixels: Pixels, device: str) -> Tensor | None:
         return torch.from_numpy(pixels).to(device)
     whole = torch.empty(pixels.shape, dtype=torch.uint8, device=device)
     for start in range(0, len(pixels), AT_ONCE):
-        some = np.require(pixels[start : start + AT_ONCE], requirements="W")  # a copy: nobody may write to the file
+        some = np.require(pixels[start : start + AT_ONCE], requirements="W")  # a copy: the file is read-only
         whole[start : start + AT_ONCE] = torch.from_numpy(some)
     return whole

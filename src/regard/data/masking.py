@@ -23,7 +23,7 @@ FOLLOWS, ELSE, ALONE = 0, 1, -1  # B came next; it did not; there is no B
 NO_TARGET = -1
 HIDE, REPLACE = 0.8, 0.9  # below the first a word becomes [MASK], below the second another word; else it stays
 SHORT = 4  # of a packed batch: so many times more rows may be in it than rows of full length
-VALID = 2**32 - 1  # the seed of held-out rows: whoever trains, with whatever seed, is judged on the same ones
+VALID = 2**32 - 1  # the seed of validation rows: the same for every run, whatever its own seed
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class MaskedBatch(Batch):
     follows: Tensor | None = field(metadata=on_device())  # B or R: `FOLLOWS`, `ELSE` or `ALONE`; None: not asked
     rows: np.ndarray = field(metadata=on_host())  # which row of the epoch; -1 is padding
     host_targets: np.ndarray = field(metadata=on_host())  # B T: below 0 where nothing is hidden
-    host_lengths: np.ndarray = field(metadata=on_host())  # of each row, known without asking the device; 0 for padding
+    host_lengths: np.ndarray = field(metadata=on_host())  # of each row, on the host; 0 for padding
     count: int  # hidden words
     weight: float = 0.0  # of a pair, in hidden words: a batch's pairs weigh as much as its words, however it is cut
 
@@ -183,8 +183,8 @@ class PackedPlan(Plan):
 def draw_rows(text: SentenceIds, rules: Rules, seed: int, epoch: int) -> np.ndarray:
     """N 5: from where to where A and B reach in the ids, and whether B follows.
 
-    Documents are read in stretches of as many whole sentences as fit, the first of a document shorter by chance. A
-    stretch is parted somewhere into A and B, and half of the time B is given up for as many sentences of another
+    Documents are read in stretches of as many whole sentences as fit, the first of a document randomly shorter. A
+    stretch is split at random into A and B, and half of the time B is replaced by as many sentences of another
     document, which, like a true B, do not open it; reading then goes on after A. A last sentence alone has no B.
     """
     rand = random.Random(f"{seed} {epoch}").random
@@ -298,7 +298,7 @@ def hide(
     share = rules.masked * real + uniform(3, seed, epoch, rows, np.arange(len(sizes)), first_place)
     first = rank[head]
     middle = first + np.bincount(head, minlength=len(flat))[head] / 2  # of the word, in the order of choosing
-    chosen = words & ((middle < share[which] - 0.5) | (first == 0))  # rounded by chance: no bias
+    chosen = words & ((middle < share[which] - 0.5) | (first == 0))  # rounded at random: no bias
     what = uniform(1, seed, epoch, rows, which, places)
     ordinary = np.flatnonzero(~rules.special)
     other = ordinary[(uniform(2, seed, epoch, rows, which, places) * len(ordinary)).astype(np.int64)]
@@ -321,13 +321,7 @@ def picked(targets: np.ndarray, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load(
-    text: SentenceIds,
-    rules: Rules,
-    rows: np.ndarray,
-    numbers: np.ndarray,
-    seed: int,
-    epoch: int,
-    tokens: int = 0,
+    text: SentenceIds, rules: Rules, rows: np.ndarray, numbers: np.ndarray, seed: int, epoch: int, tokens: int = 0
 ) -> MaskedBatch:
     """The batch of these rows, padded to their longest, or packed into one row of `tokens`."""
     lengths = widths(rows)

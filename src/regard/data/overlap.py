@@ -1,4 +1,4 @@
-"""How much of what a model is scored on it was trained on: a score of what it has seen flatters, and that is said."""
+"""How much of what a model is scored on it was trained on, since such a score flatters."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
@@ -6,19 +6,19 @@ from regard.data.documents import Flow
 from regard.data.pairs import clean
 from regard.data.sentences import sentences
 
-SHORT = 25  # characters; a passage of fewer comes twice by chance
+SHORT = 25  # characters; a shorter passage may repeat by coincidence
 LONG = 300  # characters; a longer line is compared sentence by sentence
 
 
 def count(scored: Sequence[Hashable], trained: Iterable[Hashable]) -> int:
-    """How many of `scored` are in `trained`, which is read once, and no further than it takes. Nothing equals ""."""
-    wanted, found = {content for content in scored if content}, set()
+    """How many of `scored` are in `trained`, which is read once and only as far as needed. Nothing equals ""."""
+    distinct, shared = {content for content in scored if content}, set()
     for content in trained:
-        if content in wanted:
-            found.add(content)
-            if len(found) == len(wanted):
+        if content in distinct:
+            shared.add(content)
+            if len(shared) == len(distinct):
                 break
-    return sum(content in found for content in scored)
+    return sum(content in shared for content in scored)
 
 
 def validation_warning(shared: int, total: int, what: str) -> list[str]:
@@ -33,7 +33,7 @@ def validation_warning(shared: int, total: int, what: str) -> list[str]:
 def evaluation_warning(shared: int | None, total: int, what: str) -> str:
     """What is reported with a score; `shared` is None where the training data is not on this machine."""
     if shared is None:
-        return f"whether these {what} were in the training data is not known: it is not here any more"
+        return f"whether these {what} were in the training data is unknown: the data is no longer here"
     return f"warning: {shared:,} of these {total:,} {what} were in the training data; the score flatters" * bool(shared)
 
 

@@ -136,7 +136,7 @@ def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
             if image.mode.startswith("I;16"):
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             elif image.mode in ("I", "F"):
-                raise UnreadableImage(path, f"pixels of kind {image.mode}, which have no range; save it with 8 bits")
+                raise UnreadableImage(path, f"pixels of mode {image.mode}, which have no range; save it with 8 bits")
             if "A" in image.getbands() or "transparency" in image.info:
                 image = image.convert("RGBA")
                 image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image)

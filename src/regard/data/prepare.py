@@ -26,7 +26,7 @@ REPORTED = (
 )  # fmt: skip
 BLOCK = 10_000  # lines encoded at a time
 LEARN_FROM = 1_000_000  # lines the vocabulary is learned from, at most
-HELD_OUT = 1_000  # sentences held out when no validation files are given, at most; and 1 % of the pairs at most
+HELD_OUT = 1_000  # validation sentences at most where no files are given, and 1 % of the pairs at most
 SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "Je te salue.")
 
 
@@ -34,7 +34,7 @@ SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "
 class PreparedPairs(Store):
     """Parallel text, ready: ids without end marks in the columns `source` and `target`."""
 
-    files: PairFiles  # as used: `valid_*` are the held-out sentences where the user gave none
+    files: PairFiles  # as used: `valid_*` are those chosen here where the user gave none
     tokenizer: BPE
     train: dict[str, Any]
     valid: dict[str, Any]
@@ -151,12 +151,7 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer
             f"{report['ratio']:,} have unequal sides; try --set data.max_length={2 * config.max_length}"
         )
     about = {name: report[name] for name in REPORTED} | {n: valid_report[n] for n in ("valid", "valid_dropped")}
-    return {
-        "config": to_dict(config),
-        "inputs": hashes,
-        "vocab": tokenizer.size,
-        "report": {"pairs": pairs, **about},
-    }
+    return {"config": to_dict(config), "inputs": hashes, "vocab": tokenizer.size, "report": {"pairs": pairs, **about}}
 
 
 def _sides(tokenizer: BPE) -> dict[str, Column]:
@@ -227,7 +222,7 @@ def _survey(files: PairFiles, rule: str) -> tuple[int, set[str]]:
 
 
 def _hold_out(files: PairFiles, sources: set[str], folder: Path) -> PairFiles:
-    """Write the first pair of each held-out source as the validation files."""
+    """Write the first pair of each of these sources as the validation files."""
     pairs: dict[str, str] = {}  # at most `HELD_OUT`
     for _, source, target in _numbered(files.train_source, files.train_target):
         if source in sources and target:

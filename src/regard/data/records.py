@@ -1,4 +1,4 @@
-"""Chat and instruction records, one JSON object a line: how they are written as text, and which of it is to be learned.
+"""Chat and instruction records, one JSON object a line: how they are written as text, and which of it is learned.
 
 Known forms: `messages` (a list of `role` and `content`), a prompt with its answer under one of the names in `FORMS`,
 or `text` alone, which is plain text to be learned whole.
@@ -32,7 +32,7 @@ class Record:
     """A conversation whose answers are to be learned."""
 
     messages: list[Message]
-    references: list[str]  # the last answer, and others that were given for it
+    references: list[str]  # the last answer, and its alternatives
 
 
 def read_records(path: Path, template: str = "") -> Iterator[str | Record]:
@@ -83,7 +83,7 @@ def encode_record(record: Record, tokenizer: TextTokenizer) -> tuple[list[int], 
     for before, after in zip(rendered[::2], rendered[1::2], strict=True):
         if not (after.startswith(before) and whole.startswith(after) and done <= len(before)):
             raise CheckpointError(
-                "the model's chat template rewrites earlier turns, so it cannot be told which text is an answer; "
+                "the model's chat template rewrites earlier turns, so answers cannot be located; "
                 "give records with one prompt and one answer each"
             )
         segments += [(whole[done : len(before)], False), (whole[len(before) : len(after)], True)]
@@ -120,8 +120,8 @@ def _read(values: Any, template: str, where: str) -> str | Record:
             return Record([{"role": "user", "content": prompt}, {"role": "assistant", "content": answers[0]}], answers)
     if "text" in values:
         return _texts(values["text"], f"{where}: text")[0]
-    known = ", ".join(f"{a} and {b}" for a, b in FORMS)
-    raise DataError(f"{where} has {', '.join(map(repr, values)) or 'nothing'}; expected messages, or text, or {known}")
+    forms = ", ".join(f"{a} and {b}" for a, b in FORMS)
+    raise DataError(f"{where} has {', '.join(map(repr, values)) or 'nothing'}; expected messages, or text, or {forms}")
 
 
 def _conversation(messages: Any, where: str) -> Record:

@@ -42,13 +42,13 @@ class Corpus:
 
 def sentences(line: str) -> list[str]:
     """The sentences of a line."""
-    found, start = [], 0
+    parts, start = [], 0
     for end in END.finditer(line):
         if SHORT.search(line, max(start, end.start() - LONGEST), end.start()):
             continue
-        found.append(line[start : end.end(1)])
+        parts.append(line[start : end.end(1)])
         start = end.end()
-    return [*found, line[start:]] if start < len(line) else found
+    return [*parts, line[start:]] if start < len(line) else parts
 
 
 def _text(record: str | Record) -> str:

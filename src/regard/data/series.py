@@ -19,15 +19,7 @@ from regard.data.fetch import DataFiles, get_files
 from regard.data.files import TARS, ending, read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LEGACY_SPLIT, SeriesConfig
-from regard.data.tables import (
-    ENDINGS,
-    LABELS,
-    DataTable,
-    parse_table,
-    read_data,
-    read_table,
-    table_of_arrays,
-)
+from regard.data.tables import ENDINGS, LABELS, DataTable, parse_table, read_data, read_table, table_of_arrays
 from regard.data.targets import TARGETS
 from regard.errors import ConfigError, DataError
 
@@ -140,7 +132,7 @@ def _long(table: DataTable, config: SeriesConfig) -> Long:
 
 
 def _there(asked: str, table: DataTable) -> str:
-    """The column asked for, if this table has it; another table may have it."""
+    """The requested column, if this table has it; another may have it."""
     return asked if asked.lower() in table.lower else ""
 
 
@@ -248,18 +240,18 @@ def gather(long: Long) -> Curves:
 def with_labels(
     curves: Curves, path: Path, config: SeriesConfig, labels: Path | None, labelled: bool, hint: str
 ) -> Curves:
-    """Labels and known numbers from a table beside the series, where there is one."""
-    beside = user_path(config.labels) if config.labels else labels
+    """Labels and known numbers from a table of their own, where there is one."""
+    labels_file = user_path(config.labels) if config.labels else labels
     known = None
     names = list(curves.labels)
-    if beside is not None:
-        table = read_table(beside, spaces=True)
+    if labels_file is not None:
+        table = read_table(labels_file, spaces=True)
         ids = table.names(table.find(_there(config.id, table), IDS, "id"))
         row = {name: i for i, name in enumerate(ids)}
         at = [row.get(name, -1) for name in curves.ids]
         asked = config.label if labelled else _there(config.label, table)
         column = table.find(asked, CLASSES, "label", needed=labelled)
-        label_of = one_label(ids, table.names(column), beside) if column else {}
+        label_of = one_label(ids, table.names(column), labels_file) if column else {}
         names = [label_of.get(name, "") for name in curves.ids]
         columns = [table.numbers(table.find(name, (), "known")) for name in config.known]
         if columns:
@@ -293,7 +285,7 @@ def part(curves: Curves, rows: Sequence[int]) -> Curves:
     )
 
 
-# Which files, and which part is held out
+# Which files, and the validation set
 
 
 @dataclass(frozen=True)

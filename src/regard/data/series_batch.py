@@ -59,8 +59,8 @@ class SeriesSource(Source):
             real = np.arange(lengths.max()) < lengths[:, None]
         at = np.where(real, starts[:, None] + places, starts[:, None])  # B T
 
-        def padded(x: np.ndarray | None, kind: type) -> Tensor | None:
-            return None if x is None else torch.from_numpy(np.where(real, x[at], 0).astype(kind))
+        def padded(x: np.ndarray | None, dtype: type) -> Tensor | None:
+            return None if x is None else torch.from_numpy(np.where(real, x[at], 0).astype(dtype))
 
         times = c.times[at] - c.times[at[:, :1]]
         clock = torch.from_numpy(np.where(real, times, 0.0).astype(np.float32))
@@ -78,13 +78,13 @@ def thinned(
     exceeds the `window`."""
     few = np.minimum(lengths, window or lengths.max())
     few = np.maximum(1, np.rint(few * (1 - thin * rng.random(len(few))))).astype(int)
-    order = np.argsort(np.where(real, rng.random(real.shape), 2.0), 1)[:, : few.max()]  # real ones first, by chance
+    order = np.argsort(np.where(real, rng.random(real.shape), 2.0), 1)[:, : few.max()]  # real ones first, shuffled
     stays = np.arange(few.max()) < few[:, None]
     return np.sort(np.where(stays, order, real.shape[1]), 1), few
 
 
 class HiddenSource(SeriesSource):
-    """The same for masked pre-training: held-out series hide points too, and always the same. Targets are how many
+    """The same for masked pre-training: validation series hide points too, always the same. Targets are how many
     points each series hides."""
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:

@@ -17,7 +17,7 @@ import numpy as np
 from regard.data.settings import LEGACY_SPLIT
 from regard.errors import ConfigError, DataError
 
-MANY = 10  # examples from which on at least two are held out
+MANY = 10  # examples from which on the validation set has at least two
 SHOWN = 12  # classes in a report
 BY_CLASS = "of each class, chosen by a hash of the content"
 BY_CONTENT = "chosen by a hash of the content"
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def digest(content: str | bytes) -> bytes:
-    """What stands for a content; examples that belong together share one, as captions share that of their image."""
+    """The hash of a content; examples that belong together share one, as captions share that of their image."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).digest()
 
 
@@ -37,19 +37,14 @@ def key(config: Any, valid: Path | None) -> dict[str, str]:
 
 
 def count(total: int, share: float) -> int:
-    """How many of `total` are held out: the share, at least two of ten or more, never all."""
+    """The size of the validation set: the share, at least two of ten or more, never all."""
     return max(0, min(max(round(share * total), 2 if total >= MANY else 1), total - 1))
 
 
 def hold_out(
-    digests: Sequence[bytes],
-    labels: Sequence[str] | None,
-    share: float,
-    what: str,
-    fold: int = 0,
-    rule: str = "",
+    digests: Sequence[bytes], labels: Sequence[str] | None, share: float, what: str, fold: int = 0, rule: str = ""
 ) -> np.ndarray:
-    """Which examples are held out: a share of every class, the rests of the division shared fairly among the classes;
+    """Which examples are in the validation set: a share of every class, remainders shared fairly among the classes;
     never the only example of a class. Examples without a class ("") change nothing for the others.
 
     Parts `fold` 0 to N - 1 with a share of 1/N are those of a cross-validation: each example is in one of them.
@@ -112,7 +107,7 @@ def hash64(content: str) -> int:
 
 
 def threshold(hashes: Sequence[int], share: float, least: int = 1) -> int:
-    """The hash up to which contents are held out, which are read again and never kept; -1 where they are too few."""
+    """The hash up to which contents are in the validation set; -1 where they are too few."""
     ordered = np.unique(np.asarray(hashes, np.uint64))
     number, total = count(len(ordered), share), len(ordered)
     number = number if total >= MANY else min(max(least, number), total // 2)
@@ -120,7 +115,7 @@ def threshold(hashes: Sequence[int], share: float, least: int = 1) -> int:
 
 
 def parts(rows: Iterable[T], aside: np.ndarray) -> tuple[list[T], list[T]]:
-    """The rows to train on, and those held out."""
+    """The rows to train on, and those to validate on."""
     both: tuple[list[T], list[T]] = ([], [])
     for row, held in zip(rows, aside, strict=True):
         both[int(held)].append(row)
@@ -135,7 +130,7 @@ def in_time(total: int, shares: Sequence[float]) -> list[tuple[int, int]]:
 
 
 def report(train: int, valid: int, what: str, how: str = "") -> str:
-    """One sentence; `how` is empty where the validation set is somebody's own."""
+    """One sentence; `how` is empty where the user gave the validation set."""
     line = f"{train:,} {what} to train on, {valid:,} for validation"
     return f"{line}: {100 * valid / (train + valid):.0f} % {how}" if how else line
 
@@ -149,7 +144,7 @@ def classes(counts: Mapping[str, int], one: str = "", kind: str = "classes") -> 
     return [f"{len(counts)} {kind}: {', '.join([*shown, *more])}", *lonely]
 
 
-# Runs of before: their validation sets must not change
+# Older runs: their validation sets must not change
 
 
 def _legacy(digests: Sequence[bytes], labels: Sequence[str], share: float) -> set[bytes]:

@@ -1,7 +1,7 @@
 """Tables, read in one way: CSV, TSV, JSONL, Parquet, Arrow and NPZ, plain or compressed.
 
-The cells of a text file stay text, so that the id 007 and the label 1.0 remain what they are; whoever needs numbers or
-times asks for them.
+The cells of a text file stay text, so that the id 007 and the label 1.0 remain what they are; numbers and
+times are converted on request.
 """
 
 import json
@@ -212,7 +212,7 @@ def is_delimited(path: str | Path) -> bool:
 
 
 def read_table(path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr) -> DataTable:
-    """The table in a file. `asked` are columns somebody named, who thereby says that there is a header.
+    """The table in a file. `asked` are columns requested by name, which means that there is a header.
 
     Of a .txt every line is a text; with `spaces` it is a table whose columns tabs or white space separate.
     """

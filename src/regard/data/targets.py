@@ -17,7 +17,7 @@ from regard.data import split
 from regard.errors import DataError
 
 
-class Classes:
+class ClassTargets:
     """One of a few names; the validation set holds some of each."""
 
     how = split.BY_CLASS
@@ -40,7 +40,7 @@ class Classes:
         return split.classes(counts, one, kind)
 
 
-class Numbers(Classes):
+class NumberTargets(ClassTargets):
     """A finite number."""
 
     how = split.BY_CONTENT
@@ -61,7 +61,7 @@ class Numbers(Classes):
         return [f"targets from {low:.6g} to {high:.6g}, mean {mean:.6g}, standard deviation {std:.6g}"]
 
 
-class LabelSets(Numbers):
+class LabelSetTargets(NumberTargets):
     """Any number of labels, separated by `|`, `;` or `,`; an empty cell is an example without any."""
 
     may_be_empty = True
@@ -81,7 +81,7 @@ class LabelSets(Numbers):
         return [*split.classes(dict(sorted(each.items())), one, "labels"), f"{mean:.2f} labels per example on average"]
 
 
-TARGETS: dict[str, Classes] = {"classes": Classes(), "numbers": Numbers(), "sets": LabelSets()}
+TARGETS: dict[str, ClassTargets] = {"classes": ClassTargets(), "numbers": NumberTargets(), "sets": LabelSetTargets()}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ClassData:
     unit: str = "row"
     about: str = ""
     classes: str = "classes"  # what they are called in the report
-    targets: Classes = TARGETS["classes"]
+    targets: ClassTargets = TARGETS["classes"]
 
     def report(self) -> str:
         counts = np.bincount(self.train.labels, minlength=len(self.labels)).tolist()

@@ -1,4 +1,4 @@
-"""tokenizer.json, opened with the care that somebody else's file needs.
+"""tokenizer.json, opened with the care that a file from elsewhere needs.
 
 The library trusts its files: a regular expression that never ends, a normaliser that doubles a text forty times or a
 number out of range ends in a hang, in all of the memory, in a panic, or with the process. Files made only of parts
@@ -64,7 +64,7 @@ def open_tokenizer(path: Path) -> Tokenizer:
         finally:
             try_out.stop()
     tokenizer = opened(path)
-    tokenizer.no_truncation()  # published files have the lengths of somebody's last batch in them
+    tokenizer.no_truncation()  # published files hold the lengths of a last batch
     tokenizer.no_padding()
     return tokenizer
 

@@ -1,4 +1,4 @@
-"""The byte-level tokenizer of a published folder (gpt2, Llama 3, SmolLM2): tokenizer.json and what stands beside it."""
+"""The byte-level tokenizer of a published folder (gpt2, Llama 3, SmolLM2): tokenizer.json and the files next to it."""
 
 import codecs
 from collections.abc import Iterable, Sequence
@@ -92,7 +92,7 @@ class Pretrained:
         return [e.ids for e in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`; special tokens are left out, and `�` stands for bytes that are no character."""
+        """The text of `ids`; special tokens are left out, and `�` replaces bytes that are not a character."""
         return b"".join(self.token_bytes(i) for i in ids if i not in self._special).decode("utf-8", "replace")
 
     def piece(self, id: int) -> str:
@@ -105,7 +105,7 @@ class Pretrained:
 
 
 def printable(data: bytes) -> str:
-    """`data` on one line: characters as they are, hidden ones escaped, and bytes that are no character in hex."""
+    """`data` on one line: characters as they are, hidden ones escaped, and bytes that are not a character in hex."""
     text = data.decode("utf-8", "in_hex")
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

@@ -45,7 +45,7 @@ class MarianPieces:
             target = SentencePieceProcessor(model_proto=(path := folder / TARGET).read_bytes())
             return cls(source, target, ids)
         except FileNotFoundError:
-            raise CheckpointError(f"{folder} has no {path.name}; a Marian folder has it beside its weights") from None
+            raise CheckpointError(f"{folder} has no {path.name}; a Marian folder has it next to its weights") from None
         except (ValueError, RuntimeError, OSError, TypeError) as e:
             raise CheckpointError(f"{path} cannot be read ({e}); is the download complete?") from None
         except CheckpointError as e:

@@ -197,7 +197,7 @@ def _characters(lines: Iterable[str], learner: Tokenizer) -> list[str]:
 def _fitting(sizes: list[int], room: int) -> list[int]:
     """How much of one part, or of two, is kept: the longer gives first, as everywhere (`longest_first`)."""
     if room < len(sizes):
-        raise ConfigError(f"a length of {room + 1 + len(sizes)} leaves no room for text beside [CLS] and [SEP]")
+        raise ConfigError(f"a length of {room + 1 + len(sizes)} leaves no room for text besides [CLS] and [SEP]")
     if sum(sizes) <= room:
         return sizes
     if len(sizes) == 1:
