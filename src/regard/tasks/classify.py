@@ -1,4 +1,4 @@
-"""Classify, pair, tag: a label for a text, for a pair of texts, or for each word."""
+"""Classify and pair: a label for a text, or for a pair of texts; and what they share with tagging."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,16 +15,15 @@ from regard.tasks.classes import Classes, Extras, class_scores
 from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
 from regard.train.settings import Optim, Schedule
-from regard.words import count, table
+from regard.words import count
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
     from regard.data.labelled import PreparedLabels
-    from regard.evaluate.compare import Sums
     from regard.objectives.classify import Scores
-    from regard.tasks.use import Inputs, Options, TestSet, Verdict
+    from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
     from regard.train.run import Run
 
@@ -285,100 +284,6 @@ class Pair(Classify):
     family = "pair"
     example_texts = ("The cat drank the milk because it was hungry.", "The cat drank the milk because it was sweet.")
     purpose = "classify pairs of texts"
-
-
-class Tag(Labels):
-    name = "tag"
-    summary = "a label for each word"
-    data_help = "A CoNLL file or a .jsonl of words and tags, or a name."
-    examples = ("regard train tag --data sentences.conll",)
-    card = Card(pipeline="token-classification", title="A tagger", use='tag {} "…"')
-    head = "token"
-    per_piece = True
-    family, views = "tagger", ("tags",)
-    example_texts = ("Ada Lovelace met Charles Babbage in London.",)
-    purpose = "tag words"
-    verbs = ("tag",)
-    writes_lines = True
-    unit = "texts"
-    compare_takes = ("data",)
-
-    def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
-        """F1 of entities, where the labels are IOB2."""
-        import numpy as np
-
-        from regard.evaluate.labels import entity_score, is_iob
-
-        labels, marks = data.labels, data.valid["labels"]
-        if not is_iob(labels):
-            return None
-        ends = np.cumsum([int((marks[i] >= 0).sum()) for i in range(len(marks))])[:-1]
-
-        def scores(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
-            names = ([[labels[i] for i in row] for row in np.split(x, ends)] for x in (true, predicted))
-            return {"entity_f1": entity_score(*names).f1}
-
-        return scores
-
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
-        from regard.data.tokenizers import load
-        from regard.predictors import Tagger
-
-        return Tagger(model, load(folder), device)
-
-    def text(self, answer: Any) -> str:
-        return table([(w.word, w.label, f"{w.probability:.1%}") for w in answer.words], right=[2])
-
-    def to_json(self, answer: Any) -> Any:
-        return [dataclasses.asdict(word) for word in answer.words]
-
-    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
-        words = [] if answer is None else answer.words
-        return {"words": [w.word for w in words], "tags": [w.label for w in words]}
-
-    def line(self, row: dict[str, Any]) -> str:
-        """Word, tab, label; with the end of the line, an empty line after each sentence."""
-        return "".join(f"{word}\t{label}\n" for word, label in zip(row["words"], row["tags"], strict=True))
-
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
-        """The lines of a text, or the sentences of a CoNLL or JSONL file."""
-        from regard.data.examples import read_tagged
-        from regard.data.files import ending
-        from regard.data.pairs import read_lines
-        from regard.tasks.use import Inputs
-
-        if ending(file) in (".conll", ".conllu", ".jsonl"):
-            return Inputs(examples=(({}, row.words) for row in read_tagged(file, labelled=False)), unit="texts")
-        return Inputs(examples=(({}, line if line.strip() else None) for line in read_lines(file)), unit="texts")
-
-    def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
-        from regard.data.labelled import labels_of, places_of
-        from regard.data.targets import check_known
-
-        check_known(labels_of(rows), predictor.labels, places_of(rows, file))
-        return [row.words for row in rows], [list(row.tags) for row in rows]
-
-    def tags(self, predictor: Any, test: "TestSet", console: "Console") -> list[list[str]]:
-        with console.progress("texts", len(test.targets)):
-            return [[word.label for word in tags.words] for tags in predictor.predict(test.inputs)]
-
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
-        """Accuracy of the words; F1 of entities by strict IOB2 where labels have that form, else of each class."""
-        from regard.evaluate.classes import judge_tags
-        from regard.tasks.use import Verdict
-
-        test = self.test_set(predictor, folder, options, console)
-        values, text = judge_tags(test.targets, self.tags(predictor, test, console), predictor.labels)
-        return Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
-
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
-        from regard.evaluate.compare import Sums, counted
-        from regard.evaluate.labels import is_iob
-
-        entities = is_iob(predictor.labels)
-        pairs = zip(test.targets, self.tags(predictor, test, console), strict=True)
-        above, below = zip(*(counted(true, predicted, entities) for true, predicted in pairs), strict=True)
-        return Sums(metric="entity F1" if entities else "accuracy", above=above, below=below)
 
 
 def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfig:

@@ -4,7 +4,7 @@ from regard.config import unknown
 from regard.tasks.audio import Audio
 from regard.tasks.base import Task
 from regard.tasks.caption import Caption
-from regard.tasks.classify import Classify, Pair, Tag
+from regard.tasks.classify import Classify, Pair
 from regard.tasks.embed import Embed
 from regard.tasks.forecast import Forecast
 from regard.tasks.image import Image
@@ -12,6 +12,7 @@ from regard.tasks.lm import LanguageModelling, Summarise
 from regard.tasks.mlm import MaskedLanguageModelling
 from regard.tasks.series import FillSeries, Series
 from regard.tasks.table import Table
+from regard.tasks.tag import Tag
 from regard.tasks.transcribe import Transcribe
 from regard.tasks.translate import Translate
 
