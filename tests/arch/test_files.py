@@ -23,8 +23,8 @@ def files(root) -> list[Path]:
     done = subprocess.run(listing, cwd=root, capture_output=True, text=True)
     if done.returncode:
         pytest.skip("not a git checkout, so nothing is tracked")
-    found = [root / name for name in done.stdout.split("\0") if name]
-    return [f for f in found if f.is_file()]
+    actual = [root / name for name in done.stdout.split("\0") if name]
+    return [f for f in actual if f.is_file()]
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +52,8 @@ def lines(files, root) -> list[tuple[str, str]]:
 )
 def test_nothing_private_is_written_down(lines, pattern, examples):
     assert all(pattern.search(e.replace("_", "")) for e in examples), "the pattern itself is broken"
-    found = [f"{where}: {text.strip()[:100]}" for where, text in lines if pattern.search(text)]
-    assert not found, "\n".join(found)
+    actual = [f"{where}: {text.strip()[:100]}" for where, text in lines if pattern.search(text)]
+    assert not actual, "\n".join(actual)
 
 
 def test_modules_are_short(files, root):

@@ -51,7 +51,7 @@ def test_modules_load_with_the_core_packages_alone(trees):
 
 
 def test_the_product_never_imports_what_it_is_compared_with(trees):
-    wrong = {path: found for path, tree in trees.items() if (found := others(tree, anywhere=True) & ORACLES)}
+    wrong = {path: actual for path, tree in trees.items() if (actual := others(tree, anywhere=True) & ORACLES)}
     assert not wrong, wrong
 
 

@@ -32,8 +32,8 @@ def reads(node: ast.AST) -> Iterator[str]:
 
 
 def test_every_setting_is_read_somewhere(trees):
-    found = list(settings(trees))
-    assert {name for name, _ in found} >= {"PairsConfig", "Run", "TransformerConfig"}, "configs are not found any more"
+    actual = list(settings(trees))
+    assert {name for name, _ in actual} >= {"PairsConfig", "Run", "TransformerConfig"}, "configs are not found any more"
     read = {name for tree in trees.values() for name in reads(tree)}
-    unread = [f"{config}.{field}" for config, field in found if field not in read]
+    unread = [f"{config}.{field}" for config, field in actual if field not in read]
     assert not unread, f"settings that nothing reads: {unread}"

@@ -30,8 +30,8 @@ TINY = [
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a command answered."""
+class Result:
+    """Exit code, stdout and stderr of a command."""
 
     code: int
     out: str
@@ -42,7 +42,7 @@ class Said:
         return self.out.splitlines()
 
 
-def regard(*words: object, typed: str | bytes = b"", terminal: bool = False) -> Said:
+def regard(*words: object, typed: str | bytes = b"", terminal: bool = False) -> Result:
     """Run a command line here and now; `typed` comes through a pipe, or from somebody at a `terminal`."""
     out, err = io.StringIO(), io.StringIO()
     stdin = io.TextIOWrapper(io.BytesIO(typed.encode() if isinstance(typed, str) else typed), encoding="utf-8")
@@ -53,14 +53,14 @@ def regard(*words: object, typed: str | bytes = b"", terminal: bool = False) -> 
             main([str(w) for w in words])
         except SystemExit as stop:
             code = int(stop.code or 0)
-    return Said(code, out.getvalue(), err.getvalue())
+    return Result(code, out.getvalue(), err.getvalue())
 
 
-def works(*words: object, typed: str | bytes = b"", terminal: bool = False) -> Said:
+def works(*words: object, typed: str | bytes = b"", terminal: bool = False) -> Result:
     """`regard`, for a command that must succeed."""
-    said = regard(*words, typed=typed, terminal=terminal)
-    assert said.code == 0, f"{words} ended with {said.code}\n{said.out}\n{said.err}"
-    return said
+    result = regard(*words, typed=typed, terminal=terminal)
+    assert result.code == 0, f"{words} ended with {result.code}\n{result.out}\n{result.err}"
+    return result
 
 
 def sentences() -> list[tuple[str, str]]:

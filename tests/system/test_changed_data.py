@@ -63,8 +63,8 @@ def test_a_changed_file_stops_a_resume_and_its_return_lets_it_go_on(task):
     for path in (files[0], files[-1]):
         before = path.read_bytes()
         change(path)
-        said = regard("train", "--resume", "runs/x", "--device=cpu")
-        assert said.code == 2 and "the data has changed" in said.err and "resume with the data" in said.err
+        result = regard("train", "--resume", "runs/x", "--device=cpu")
+        assert result.code == 2 and "the data has changed" in result.err and "resume with the data" in result.err
         path.write_bytes(before)
     works("train", "--resume", "runs/x", "--device=cpu")
 
@@ -80,9 +80,9 @@ def test_a_run_from_before_files_were_hashed_is_resumed(task):
 def test_a_folder_that_moved_is_the_same_data(task, tmp_path):
     here, there = str(Path.cwd()), str(tmp_path / "there")
     shutil.copytree(here, there)
-    known = json.loads(Path("runs/x/run.json").read_text())
-    known["data"] = {k: v.replace(here, there) if isinstance(v, str) else v for k, v in known["data"].items()}
-    Path("runs/x/run.json").write_text(json.dumps(known))
+    settings = json.loads(Path("runs/x/run.json").read_text())
+    settings["data"] = {k: v.replace(here, there) if isinstance(v, str) else v for k, v in settings["data"].items()}
+    Path("runs/x/run.json").write_text(json.dumps(settings))
     works("train", "--resume", "runs/x", "--device=cpu")
 
 

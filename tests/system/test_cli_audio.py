@@ -23,9 +23,9 @@ FAST = [*SMALL, "--device=cpu", "--set=schedule.warmup=5", "--set=data.seconds=0
 
 def write_wav(path, hertz: float, seed: int) -> None:
     """A tone that rises or falls a little, in noise."""
-    chance = np.random.default_rng(seed)
-    time = np.arange(int(8000 * chance.uniform(0.15, 0.3))) / 8000
-    sound = np.sin(2 * np.pi * hertz * chance.uniform(0.9, 1.1) * time) + 0.1 * chance.standard_normal(len(time))
+    rng = np.random.default_rng(seed)
+    time = np.arange(int(8000 * rng.uniform(0.15, 0.3))) / 8000
+    sound = np.sin(2 * np.pi * hertz * rng.uniform(0.9, 1.1) * time) + 0.1 * rng.standard_normal(len(time))
     import wave
 
     with wave.open(str(path), "wb") as w:
@@ -46,8 +46,8 @@ def place(tmp_path_factory):
     (folder / "clips" / "low" / "broken.wav").write_bytes(b"no sound")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        said = works("train", "audio", "--data=clips", "--steps=40", "--name=tones", *FAST)
-    assert "passed over 1 of" in said.err and "regard classify runs/tones clip.wav" in said.err
+        result = works("train", "audio", "--data=clips", "--steps=40", "--name=tones", *FAST)
+    assert "passed over 1 of" in result.err and "regard classify runs/tones clip.wav" in result.err
     torch.manual_seed(0)
     whisper = folder / "whisper"
     vocabulary = b"".join(base64.b64encode(bytes([b])) + b" %d\n" % b for b in range(256))
@@ -75,33 +75,33 @@ def _here(place, monkeypatch):
 
 def test_a_clip_is_told(tmp_path):
     write_wav(tmp_path / "new.wav", 1500, 99)
-    said = works("classify", "runs/tones", tmp_path / "new.wav", "--device=cpu")
-    assert said.lines[0] == "high" and "%" in said.lines[1]
-    found = json.loads(works("classify", "runs/tones", tmp_path / "new.wav", "--json", "--device=cpu").out)
-    assert found["label"] == "high" and sum(found["probabilities"].values()) == pytest.approx(1)
-    said = regard("classify", "runs/tones", "clips/low/broken.wav", "--device=cpu")
-    assert said.code == 2 and "not a WAV, FLAC, OGG or MP3 file" in said.err
+    result = works("classify", "runs/tones", tmp_path / "new.wav", "--device=cpu")
+    assert result.lines[0] == "high" and "%" in result.lines[1]
+    predictions = json.loads(works("classify", "runs/tones", tmp_path / "new.wav", "--json", "--device=cpu").out)
+    assert predictions["label"] == "high" and sum(predictions["probabilities"].values()) == pytest.approx(1)
+    result = regard("classify", "runs/tones", "clips/low/broken.wav", "--device=cpu")
+    assert result.code == 2 and "not a WAV, FLAC, OGG or MP3 file" in result.err
     assert regard("classify", "runs/tones", "a.wav", "b.wav").code == 2
 
 
 def test_held_out_clips_and_others_are_scored(place):
-    found = json.loads(works("evaluate", "runs/tones", "--json", "--device=cpu").out)
-    assert found["accuracy"] == 1.0 and found["clips"] == 5 and found["majority"] == 0.6
-    said = works("evaluate", "runs/tones", "--data=clips", "--device=cpu")
-    assert "60 clips" in said.out and "skipped: " in said.err and "broken.wav" in said.err
+    scores = json.loads(works("evaluate", "runs/tones", "--json", "--device=cpu").out)
+    assert scores["accuracy"] == 1.0 and scores["clips"] == 5 and scores["majority"] == 0.6
+    result = works("evaluate", "runs/tones", "--data=clips", "--device=cpu")
+    assert "60 clips" in result.out and "skipped: " in result.err and "broken.wav" in result.err
     (place / "other.csv").write_text("file,label\nclips/low/1.wav,middle\n")
-    said = regard("evaluate", "runs/tones", "--data=other.csv", "--device=cpu")
-    assert said.code == 2 and "'middle' is not among those trained on" in said.err
+    result = regard("evaluate", "runs/tones", "--data=other.csv", "--device=cpu")
+    assert result.code == 2 and "'middle' is not among those trained on" in result.err
 
 
 def test_another_table_is_read_by_the_column_it_was_trained_on(place):
     shutil.copytree("runs/tones", "runs/pitch")
-    known = json.loads((place / "runs/pitch/run.json").read_text())
-    known["data"]["label"] = "pitch"
-    (place / "runs/pitch/run.json").write_text(json.dumps(known))
+    settings = json.loads((place / "runs/pitch/run.json").read_text())
+    settings["data"]["label"] = "pitch"
+    (place / "runs/pitch/run.json").write_text(json.dumps(settings))
     (place / "pitches.csv").write_text("file,pitch,voice\nclips/low/1.wav,low,ada\nclips/high/1.wav,high,bob\n")
-    found = json.loads(works("evaluate", "runs/pitch", "--data=pitches.csv", "--json", "--device=cpu").out)
-    assert found["accuracy"] == 1.0 and found["clips"] == 2
+    scores = json.loads(works("evaluate", "runs/pitch", "--data=pitches.csv", "--json", "--device=cpu").out)
+    assert scores["accuracy"] == 1.0 and scores["clips"] == 2
 
 
 def test_a_folder_becomes_a_table(tmp_path):
@@ -119,8 +119,8 @@ def test_a_folder_becomes_a_table(tmp_path):
 
 def test_info_dry_run_and_bad_words():
     assert "a sound_classifier to classify audio" in works("info", "runs/tones").out
-    said = works("train", "audio", "--data=clips", "--dry-run", "--device=cpu")
-    assert "samples per step: 32" in said.out
+    result = works("train", "audio", "--data=clips", "--dry-run", "--device=cpu")
+    assert "samples per step: 32" in result.out
     for words, message in (
         (("train", "audio"), "train on what"),
         (("train", "audio", "--data=clips", "--arch=vit"), "no architecture 'vit'"),
@@ -136,8 +136,8 @@ def test_info_dry_run_and_bad_words():
         ),
         (("train", "audio", "--data=fsdd"), "REGARD_DATA"),
     ):
-        said = regard(*words)
-        assert said.code == 2 and message in said.err, said.err
+        result = regard(*words)
+        assert result.code == 2 and message in result.err, result.err
 
 
 def test_a_stopped_run_resumes_exactly(place, monkeypatch):
@@ -170,24 +170,24 @@ def test_speech_is_written_down(place, tmp_path):
         w.setsampwidth(2)
         w.setframerate(16000)
         w.writeframes(sound.tobytes())
-    said = works("transcribe", "whisper", long, "--times", "--device=cpu")
-    assert len(said.lines) >= 3 and said.lines[0].startswith("00:00.00 - 00:0")
-    found = json.loads(works("transcribe", "whisper", long, "--json", "--device=cpu").out)
-    assert found["passages"][-1]["end"] == pytest.approx(len(sound) / 16000) and found["file"] == str(long)
+    result = works("transcribe", "whisper", long, "--times", "--device=cpu")
+    assert len(result.lines) >= 3 and result.lines[0].startswith("00:00.00 - 00:0")
+    predictions = json.loads(works("transcribe", "whisper", long, "--json", "--device=cpu").out)
+    assert predictions["passages"][-1]["end"] == pytest.approx(len(sound) / 16000) and predictions["file"] == str(long)
     both = works("transcribe", "whisper", "clips/low/1.wav", "clips/low/2.wav", "--beam=2", "--device=cpu")
     assert both.lines[0] == f"clips/low/1.wav: {text}" and len(both.lines) == 2
-    said = regard("transcribe", "whisper", "clips/low/1.wav", "--language=de", "--device=cpu")
-    assert said.code == 2 and "English only" in said.err
+    result = regard("transcribe", "whisper", "clips/low/1.wav", "--language=de", "--device=cpu")
+    assert result.code == 2 and "English only" in result.err
 
 
 def test_transcripts_are_scored_and_listed(place, tmp_path):
     right = works("transcribe", "whisper", "clips/low/1.wav", "--beam=2", "--device=cpu").lines[0]
     (place / "said.csv").write_text(f"file,text\nclips/low/1.wav,{right}\nclips/low/2.wav,one two three\n")
-    found = json.loads(works("evaluate", "whisper", "--data=said.csv", "--beam=2", "--json", "--device=cpu").out)
-    assert found["words"] == 4 and found["wer"] == 0.75 and found["clips"] == 2
+    scores = json.loads(works("evaluate", "whisper", "--data=said.csv", "--beam=2", "--json", "--device=cpu").out)
+    assert scores["words"] == 4 and scores["wer"] == 0.75 and scores["clips"] == 2
     assert "word error rate 75.00%" in works("evaluate", "whisper", "--data=said.csv", "--beam=2", "--device=cpu").out
     works("predict", "whisper", "said.csv", f"--out={tmp_path}/all.jsonl", "--beam=2", "--device=cpu")
     rows = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert rows[0] == {"file": "clips/low/1.wav", "text": right}
-    said = regard("evaluate", "whisper", "--device=cpu")
-    assert said.code == 2 and "a table of file and text" in said.err
+    result = regard("evaluate", "whisper", "--device=cpu")
+    assert result.code == 2 and "a table of file and text" in result.err

@@ -26,8 +26,8 @@ def place(tmp_path_factory):
     (folder / "images").mkdir()
     rows = []
     for i in range(60):
-        name, chance = list(COLOURS)[i % 3], np.random.default_rng(i)
-        x = np.tile(np.array(COLOURS[name]), (12, 12, 1)) + chance.integers(-20, 20, (12, 12, 3))
+        name, rng = list(COLOURS)[i % 3], np.random.default_rng(i)
+        x = np.tile(np.array(COLOURS[name]), (12, 12, 1)) + rng.integers(-20, 20, (12, 12, 3))
         Image.fromarray(x.clip(0, 255).astype(np.uint8)).save(folder / "images" / f"{i}.png")
         rows += [(f"{i}.png", f"A {name} square ."), (f"{i}.png", f"this is {name}")]
     rows.append(("gone.png", "nothing here"))
@@ -35,10 +35,10 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "caption", "--data=captions.tsv", "--images=images", "--steps=120", "--name=cap",
+        result = works("train", "caption", "--data=captions.tsv", "--images=images", "--steps=120", "--name=cap",
                      "--set=eval_every=60", *FAST)  # fmt: skip
-    assert "54 images with 108 captions to train on, 6 with 12 for validation" in said.err
-    assert "passed over 1 images: no such file" in said.err and "cut" not in said.err and "bleu" in said.out
+    assert "54 images with 108 captions to train on, 6 with 12 for validation" in result.err
+    assert "passed over 1 images: no such file" in result.err and "cut" not in result.err and "bleu" in result.out
     return folder
 
 
@@ -51,15 +51,15 @@ def _here(place, monkeypatch, tmp_path_factory):
 def test_it_says_which_colour_and_shows_where_it_looked(tmp_path):
     for i, name in enumerate(COLOURS):
         assert name in works("caption", "runs/cap", f"images/{i}.png", "--device=cpu").out
-    said = works("caption", "runs/cap", "images/0.png", "--n-best=2", f"--attention={tmp_path}/x.png", "--device=cpu")
-    assert len(said.lines) == 2 and Image.open(tmp_path / "x.png").width > 400
-    found = json.loads(works("caption", "runs/cap", "images/1.png", "--json", "--device=cpu").out)
-    assert found[0]["log_probability"] < 0
+    result = works("caption", "runs/cap", "images/0.png", "--n-best=2", f"--attention={tmp_path}/x.png", "--device=cpu")
+    assert len(result.lines) == 2 and Image.open(tmp_path / "x.png").width > 400
+    predictions = json.loads(works("caption", "runs/cap", "images/1.png", "--json", "--device=cpu").out)
+    assert predictions[0]["log_probability"] < 0
 
 
 def test_evaluate_tells_right_images_from_others():
-    found = json.loads(works("evaluate", "runs/cap", "--json", "--device=cpu").out)
-    assert found["images"] == 6 and found["cider"] > found["cider_of_other_images"] + 1
+    scores = json.loads(works("evaluate", "runs/cap", "--json", "--device=cpu").out)
+    assert scores["images"] == 6 and scores["cider"] > scores["cider_of_other_images"] + 1
     assert "BLEU-4" in works("evaluate", "runs/cap", "--device=cpu").out
 
 
@@ -71,10 +71,10 @@ def test_predict_captions_a_folder_and_loses_nothing(tmp_path):
     (tmp_path / "some").mkdir()
     shutil.copy("images/0.png", tmp_path / "some" / "b.png")
     (tmp_path / "some" / "a.png").write_bytes(b"no image")
-    said = works("predict", "runs/cap", str(tmp_path / "some"), "--json", "--device=cpu")
-    first, second = (json.loads(line) for line in said.lines)
+    result = works("predict", "runs/cap", str(tmp_path / "some"), "--json", "--device=cpu")
+    first, second = (json.loads(line) for line in result.lines)
     assert first == {"file": str(tmp_path / "some" / "a.png"), "caption": ""} and "red" in second["caption"]
-    assert "no answer" in said.err
+    assert "no answer" in result.err
     (tmp_path / "empty").mkdir()
     assert "holds no images" in regard("predict", "runs/cap", str(tmp_path / "empty"), "--device=cpu").err
 
@@ -95,21 +95,21 @@ def test_an_image_that_is_mended_is_read_again(place, tmp_path):
 def test_a_table_without_a_header_is_read_whole(place, tmp_path):
     table = tmp_path / "captions.tsv"
     table.write_text("0.png\ta square\n1.png\ta circle\n")
-    found, _ = captioned(table, place / "images", CaptionsConfig(path=str(table), size=4), print)
-    assert found.captions == [["a square"], ["a circle"]]
+    actual, _ = captioned(table, place / "images", CaptionsConfig(path=str(table), size=4), print)
+    assert actual.captions == [["a square"], ["a circle"]]
 
 
 def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):
     with tarfile.open(tmp_path / "images.tar", "w") as tar:
         tar.add(place / "images", "some/where")
-    said = works("train", "caption", "--data=captions.tsv", f"--images={tmp_path}/images.tar", "--arch=lstm",
+    result = works("train", "caption", "--data=captions.tsv", f"--images={tmp_path}/images.tar", "--arch=lstm",
                  "--steps=4", f"--name={tmp_path}/lstm", *FAST)  # fmt: skip
-    assert "54 images with 108 captions" in said.err
+    assert "54 images with 108 captions" in result.err
     assert works("caption", tmp_path / "lstm", "images/0.png", "--device=cpu", f"--attention={tmp_path}/y.png").lines
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("translate", "runs/cap", "hello"), "regard caption runs/cap"),
         (("train", "caption", "--data=captions.tsv", "--images=none"), "no folder or tar file"),
@@ -118,6 +118,6 @@ def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):
         (("caption", "runs/cap", "captions.tsv"), "damaged or not an image"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(words, said):
+def test_mistakes_are_told_in_a_sentence(words, message):
     done = regard(*words, "--device=cpu")
-    assert done.code == 2 and said in done.err, done.err
+    assert done.code == 2 and message in done.err, done.err

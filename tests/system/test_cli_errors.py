@@ -101,28 +101,28 @@ CASES = {
 
 
 def test_a_sentence_too_long_for_a_file_name_is_a_sentence():
-    said = works("translate", "runs/demo", "the big dog " * 30, "--beam=1")
-    assert len(said.lines) == 1
+    result = works("translate", "runs/demo", "the big dog " * 30, "--beam=1")
+    assert len(result.lines) == 1
 
 
-@pytest.mark.parametrize(("words", "said"), [
+@pytest.mark.parametrize(("words", "message"), [
     (["info", "x" * 300], f"{'x' * 80}: File name too long; check the name"),
     (["translate", "runs/demo", "the dog", f"--beam={10**20}"], "beams would need"),
     (["compare", "runs/demo", "runs/demo", f"--samples={10**20}", "--beam=1"], "samples of 60 parts would need"),
 ])  # fmt: skip
-def test_what_no_machine_has_room_for_is_refused_in_words(words, said):
+def test_what_no_machine_has_room_for_is_refused_in_words(words, message):
     answer = regard(*words)
-    assert answer.code == 2 and said in answer.err
+    assert answer.code == 2 and message in answer.err
 
 
 @pytest.mark.parametrize("line", CASES)
 def test_one_sentence_exit_code_two_and_nothing_written(toy, line):
     before = sorted(p for p in toy.rglob("*"))
-    said = regard(*line.split())
-    assert said.code == 2, said.err
-    assert said.out == ""
-    last = said.err.splitlines()[-1]
-    assert last.startswith("regard: ") and "Traceback" not in said.err
+    result = regard(*line.split())
+    assert result.code == 2, result.err
+    assert result.out == ""
+    last = result.err.splitlines()[-1]
+    assert last.startswith("regard: ") and "Traceback" not in result.err
     missing = [word for word in CASES[line] if word not in last]
     assert not missing, f"{missing} is not in: {last}"
     assert sorted(p for p in toy.rglob("*")) == before
@@ -138,13 +138,13 @@ def test_one_sentence_exit_code_two_and_nothing_written(toy, line):
     ],
 )
 def test_what_the_parser_finds_wrong_is_said_too(line, word):
-    said = regard(*line.split())
-    assert said.code == 2 and said.out == "" and word in said.err
+    result = regard(*line.split())
+    assert result.code == 2 and result.out == "" and word in result.err
 
 
 def test_bytes_that_are_no_text_through_a_pipe():
-    said = regard("translate", "runs/demo", typed=b"fine\n\xff\xfe\n")
-    assert said.code == 2 and "line 2" in said.err and "UTF-8" in said.err
+    result = regard("translate", "runs/demo", typed=b"fine\n\xff\xfe\n")
+    assert result.code == 2 and "line 2" in result.err and "UTF-8" in result.err
 
 
 def test_a_damaged_a_newer_and_a_missing_model(toy, tmp_path):
@@ -186,8 +186,8 @@ def test_a_damaged_a_newer_and_a_missing_model(toy, tmp_path):
     cases += [("translate", no_object, "config.json"), ("translate", no_sizes, "config.json")]
     for verb, change, word in cases:
         folder = copy(change.__name__, change)
-        said = regard("train", "--resume", folder) if verb == "train" else regard("translate", folder, "hello")
-        assert said.code == 2 and word in said.err.splitlines()[-1], said.err
+        result = regard("train", "--resume", folder) if verb == "train" else regard("translate", folder, "hello")
+        assert result.code == 2 and word in result.err.splitlines()[-1], result.err
 
 
 def test_a_full_disk_is_a_failure_of_the_work(toy, monkeypatch, tmp_path):
@@ -195,8 +195,8 @@ def test_a_full_disk_is_a_failure_of_the_work(toy, monkeypatch, tmp_path):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    said = regard("predict", "runs/demo", "five.en", f"--out={tmp_path}/out")
-    assert said.code == 1 and "disk is full" in said.err
+    result = regard("predict", "runs/demo", "five.en", f"--out={tmp_path}/out")
+    assert result.code == 1 and "disk is full" in result.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -204,19 +204,19 @@ def test_without_matplotlib_a_picture_names_the_extra(monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    said = regard("translate", "runs/demo", "hello", "--picture=x.png")
-    assert said.code == 3 and "pip install 'regard[plot]'" in said.err
+    result = regard("translate", "runs/demo", "hello", "--picture=x.png")
+    assert result.code == 3 and "pip install 'regard[plot]'" in result.err
 
 
 def test_our_own_mistakes_are_admitted_and_traced_when_asked(monkeypatch):
     monkeypatch.setattr(cli, "app", lambda *_, **__: 1 / 0)
-    said = regard("info", "x")
-    assert said.code == 1 and "ZeroDivisionError" in said.err and "Traceback" not in said.err
+    result = regard("info", "x")
+    assert result.code == 1 and "ZeroDivisionError" in result.err and "Traceback" not in result.err
     assert "Traceback" in regard("info", "x", "-v").err
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (MemoryError(), "not enough memory"),
         (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), "the GPU has not enough memory"),
@@ -227,12 +227,12 @@ def test_our_own_mistakes_are_admitted_and_traced_when_asked(monkeypatch):
         (RuntimeError("shapes differ"), "this should not happen"),
     ],
 )
-def test_what_the_machine_cannot_do_ends_with_one(monkeypatch, error, said):
+def test_what_the_machine_cannot_do_ends_with_one(monkeypatch, error, message):
     """1 is a failure of the work, 2 of what was typed: a script that runs many must be able to tell."""
 
     def failing(*_: object, **__: object) -> None:
         raise error
 
     monkeypatch.setattr(cli, "app", failing)
-    told = regard("info", "x")
-    assert told.code == 1 and said in told.err and len(told.err.splitlines()) == 1
+    result = regard("info", "x")
+    assert result.code == 1 and message in result.err and len(result.err.splitlines()) == 1

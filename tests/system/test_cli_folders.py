@@ -55,8 +55,8 @@ def digest(folder: Path) -> dict[str, str]:
 def test_training_into_a_folder_of_the_users_is_refused(place, name, force):
     before = digest(place)
     for words in (TRAIN, ["finetune", "runs/first", "lm", "--data=my.txt", "--steps=2", "--device=cpu"]):
-        said = regard(*words, f"--name={name}", *force)
-        assert said.code == 2 and "regard did not write what is there" in said.err and "--name" in said.err
+        result = regard(*words, f"--name={name}", *force)
+        assert result.code == 2 and "regard did not write what is there" in result.err and "--name" in result.err
     several = regard(*TRAIN, f"--name={name}", "--seeds=2", *force)
     assert several.code == 2 and digest(place) == before
 
@@ -81,9 +81,9 @@ def test_force_replaces_a_folder_of_several_runs_by_one(place):
 def test_data_that_cannot_be_read_does_not_cost_the_old_run(place):
     before = digest(place)
     Path("broken.txt").write_bytes(b"\xff\xfe\x00" * 50)
-    said = regard("train", "lm", "--data=broken.txt", *TINY, "--name=first", "--force")
+    result = regard("train", "lm", "--data=broken.txt", *TINY, "--name=first", "--force")
     Path("broken.txt").unlink()
-    assert said.code == 2 and digest(place) == before
+    assert result.code == 2 and digest(place) == before
 
 
 def test_finetune_refuses_to_overwrite_its_base_by_any_path(place):
@@ -91,8 +91,8 @@ def test_finetune_refuses_to_overwrite_its_base_by_any_path(place):
     before = digest(place)
     for name in ("first", "./runs/../runs/first", "link/first"):
         words = ["finetune", "runs/first", "lm", "--data=my.txt", "--steps=2", "--device=cpu"]
-        said = regard(*words, f"--name={name}", "--force")
-        assert said.code == 2 and "is the model that is fine-tuned" in said.err
+        result = regard(*words, f"--name={name}", "--force")
+        assert result.code == 2 and "is the model that is fine-tuned" in result.err
     assert digest(place) == before
 
 
@@ -100,12 +100,12 @@ def test_finetune_refuses_to_overwrite_its_base_by_any_path(place):
 def test_a_plan_cannot_send_a_run_elsewhere(place, where):
     works(*TRAIN, "--seeds=2", "--name=several")
     victim = place / "victim"
-    known = json.loads(Path("runs/several/plan.json").read_text())
-    known[1]["folder"] = str(victim) if where == "absolute" else where
-    Path("runs/several/plan.json").write_text(json.dumps(known))
+    settings = json.loads(Path("runs/several/plan.json").read_text())
+    settings[1]["folder"] = str(victim) if where == "absolute" else where
+    Path("runs/several/plan.json").write_text(json.dumps(settings))
     for words in (("train", "--resume", "runs/several"), ("info", "runs/several")):
-        said = regard(*words)
-        assert said.code == 2 and "plan.json" in said.err
+        result = regard(*words)
+        assert result.code == 2 and "plan.json" in result.err
     assert not victim.exists()
 
 

@@ -11,9 +11,9 @@ SHORT = ["gradients", "--arch=rnn,gpt", "--length=12"]
 
 
 def test_every_measurement_is_a_table_and_a_sentence(tmp_path):
-    said = works(*SHORT, f"--out={tmp_path}/a.png")
+    result = works(*SHORT, f"--out={tmp_path}/a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    blocks = said.out.strip().split("\n\n")
+    blocks = result.out.strip().split("\n\n")
     assert [b.split("  ")[0] for b in blocks[1:]] == [
         "untrained networks",
         "an RNN, its recurrent matrix scaled",
@@ -22,18 +22,18 @@ def test_every_measurement_is_a_table_and_a_sentence(tmp_path):
     ]
     for block in blocks[1:]:
         assert block.endswith("."), "the finding stands below its table"
-    rows = {line.split("  ")[0] for line in said.lines}
+    rows = {line.split("  ")[0] for line in result.lines}
     assert {"rnn", "gpt", "linear, radius 1.5", "tanh, radius 3", "gates: GRU", "attention: GPT"} <= rows
-    assert re.search(r"gradient of rnn vanishes .* and that of gpt persists", said.out)
+    assert re.search(r"gradient of rnn vanishes .* and that of gpt persists", result.out)
 
 
 def test_json_holds_the_curves_the_sentences_were_made_from():
-    found = json.loads(works(*SHORT, "--json").out)
-    assert [m["name"] for m in found["models"]] == ["rnn", "gpt"]
-    assert all(len(row["norms"]) == 13 for part in ("models", "radii", "remedies") for row in found[part])
-    far = found["models"][0]["norms"]
-    assert f"({far[12] / far[1]:.0e})" in found["findings"][0]
-    assert len(found["findings"]) == 4 and found["memory"] == found["weights"] == found["speed"] == []
+    answer = json.loads(works(*SHORT, "--json").out)
+    assert [m["name"] for m in answer["models"]] == ["rnn", "gpt"]
+    assert all(len(row["norms"]) == 13 for part in ("models", "radii", "remedies") for row in answer[part])
+    far = answer["models"][0]["norms"]
+    assert f"({far[12] / far[1]:.0e})" in answer["findings"][0]
+    assert len(answer["findings"]) == 4 and answer["memory"] == answer["weights"] == answer["speed"] == []
 
 
 def test_memory_and_speed_add_a_table_each(monkeypatch):
@@ -42,9 +42,9 @@ def test_memory_and_speed_add_a_table_each(monkeypatch):
     monkeypatch.setattr(recall, "UPDATES", 3)
     monkeypatch.setattr(recall, "TOKENS", 2048)
     monkeypatch.setattr(recall, "REPEATS", 1)
-    said = works("gradients", "--arch=gpt,mlp,conv3", "--length=12", "--memory", "--speed", "--device=cpu")
-    memory, costs, speed = said.out.strip().split("\n\n")[-3:]
-    assert "that of conv3 vanishes (0; exactly zero from 9 steps on)" in said.out
+    result = works("gradients", "--arch=gpt,mlp,conv3", "--length=12", "--memory", "--speed", "--device=cpu")
+    memory, costs, speed = result.out.strip().split("\n\n")[-3:]
+    assert "that of conv3 vanishes (0; exactly zero from 9 steps on)" in result.out
     assert "gpt, each from scratch" in memory and "gpt, short distances first" in memory
     assert "mlp, each from scratch" in memory and "mlp, short" not in memory and "\nmlp" not in speed
     assert costs.endswith("Parameters per additional token: gpt 64, mlp 4,096 and the others none.")
@@ -53,7 +53,7 @@ def test_memory_and_speed_add_a_table_each(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--arch=rnn,lstn"], ["'lstn'", "did you mean 'lstm'"]),
         (["--arch=,"], ["--arch", "rnn,lstm,gpt"]),
@@ -62,14 +62,14 @@ def test_memory_and_speed_add_a_table_each(monkeypatch):
         (["--device=tpu"], ["'tpu'", "cuda"]),
     ],
 )
-def test_bad_words_are_told_before_the_work(words, told):
-    said = regard("gradients", *words)
-    assert said.code == 2 and not said.out
-    assert all(part in said.err for part in told), said.err
+def test_bad_words_are_told_before_the_work(words, message):
+    result = regard("gradients", *words)
+    assert result.code == 2 and not result.out
+    assert all(part in result.err for part in message), result.err
 
 
 def test_without_matplotlib_there_are_tables_and_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    said = works(*SHORT, f"--out={tmp_path}/a.png")
-    assert "no picture" in said.err and "regard[plot]" in said.err
-    assert "attention: GPT" in said.out and not list(tmp_path.iterdir())
+    result = works(*SHORT, f"--out={tmp_path}/a.png")
+    assert "no picture" in result.err and "regard[plot]" in result.err
+    assert "attention: GPT" in result.out and not list(tmp_path.iterdir())

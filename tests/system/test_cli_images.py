@@ -21,9 +21,9 @@ FAST = ["--device=cpu", "--set=schedule.warmup=5", "--set=batch=16", "--set=data
 
 def stripes(i: int, upright: bool) -> Image.Image:
     """A picture of dark and light stripes, which way tells the class."""
-    chance = np.random.default_rng(i)
-    x = np.tile(np.where(np.arange(16) // 4 % 2, 220, 30), (16, 1)) + chance.integers(0, 25, (16, 16))
-    x = np.roll(x, int(chance.integers(16)), 1)
+    rng = np.random.default_rng(i)
+    x = np.tile(np.where(np.arange(16) // 4 % 2, 220, 30), (16, 1)) + rng.integers(0, 25, (16, 16))
+    x = np.roll(x, int(rng.integers(16)), 1)
     return Image.fromarray((x if upright else x.T).astype(np.uint8))
 
 
@@ -36,20 +36,20 @@ def place(tmp_path_factory):
         for i in range(60):
             stripes(i, name == "upright").save(folder / "photos" / name / f"{i}.png")
     (folder / "photos" / "across" / "broken.png").write_bytes(b"no picture")
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     with open(folder / "students.csv", "w", newline="") as file:
         sheet = csv.writer(file)
         sheet.writerow(["hours", "school", "passed"])
         for _ in range(200):
-            hours, school = round(float(chance.uniform(0, 20)), 1), chance.choice(["north", "south"])
+            hours, school = round(float(rng.uniform(0, 20)), 1), rng.choice(["north", "south"])
             sheet.writerow([hours, school, "yes" if hours + 5 * (school == "north") > 12 else "no"])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "image", "--data=photos", "--steps=120", "--name=vit", *FAST, "--set=model.patch=2")
+        result = works("train", "image", "--data=photos", "--steps=120", "--name=vit", *FAST, "--set=model.patch=2")
         rows = works("train", "classify", "--data=students.csv", "--label=passed", "--arch=mlp", "--name=pass",
                      "--device=cpu")  # fmt: skip
-    assert "passed over 1 (train)" in said.err and "regard classify runs/vit picture.png" in said.err
+    assert "passed over 1 (train)" in result.err and "regard classify runs/vit picture.png" in result.err
     assert "2 classes of 'passed'" in rows.err and "1 numbers and 1 categories" in rows.err
     return folder
 
@@ -62,40 +62,40 @@ def _here(place, monkeypatch, tmp_path_factory):
 
 def test_a_picture_is_classified_and_where_it_looked_is_drawn(place, tmp_path):
     stripes(999, True).save(tmp_path / "new.png")
-    said = works("classify", "runs/vit", tmp_path / "new.png", f"--attention={tmp_path}/seen.png", "--device=cpu")
-    assert said.lines[0] == "upright" and "%" in said.lines[1]
+    result = works("classify", "runs/vit", tmp_path / "new.png", f"--attention={tmp_path}/seen.png", "--device=cpu")
+    assert result.lines[0] == "upright" and "%" in result.lines[1]
     with Image.open(tmp_path / "seen.png") as image:
         assert image.width > 600
-    found = json.loads(works("classify", "runs/vit", tmp_path / "new.png", "--json", "--device=cpu").out)
-    assert found["label"] == "upright" and sum(found["probabilities"].values()) == pytest.approx(1)
+    predictions = json.loads(works("classify", "runs/vit", tmp_path / "new.png", "--json", "--device=cpu").out)
+    assert predictions["label"] == "upright" and sum(predictions["probabilities"].values()) == pytest.approx(1)
 
 
 def test_another_table_is_read_by_the_column_it_was_trained_on(place):
     shutil.copytree("runs/vit", "runs/way")
-    known = json.loads((place / "runs/way/run.json").read_text())
-    known["data"]["label"] = "way"
-    (place / "runs/way/run.json").write_text(json.dumps(known))
+    settings = json.loads((place / "runs/way/run.json").read_text())
+    settings["data"]["label"] = "way"
+    (place / "runs/way/run.json").write_text(json.dumps(settings))
     (place / "ways.csv").write_text("image,way,by\nphotos/across/1.png,across,a\nphotos/upright/1.png,upright,b\n")
-    found = json.loads(works("evaluate", "runs/way", "--data=ways.csv", "--json", "--device=cpu").out)
-    assert found["accuracy"] == 1.0 and found["images"] == 2
+    scores = json.loads(works("evaluate", "runs/way", "--data=ways.csv", "--json", "--device=cpu").out)
+    assert scores["accuracy"] == 1.0 and scores["images"] == 2
 
 
 def test_evaluate_scores_what_was_held_out_or_a_folder(place):
     own = json.loads(works("evaluate", "runs/vit", "--json", "--device=cpu").out)
     assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own validation set"
-    said = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
-    assert "120 images" in said.out and "majority class, accuracy 50.00%" in said.out and "skipped 1" in said.err
+    result = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
+    assert "120 images" in result.out and "majority class, accuracy 50.00%" in result.out and "skipped 1" in result.err
     assert (place / "sure.png").is_file()
     assert "scored on photos" in works("info", "runs/vit").out
 
 
 def test_predict_labels_a_folder(place):
-    said = works("predict", "runs/vit", "photos/across", "--out=scored.csv", "--device=cpu")
+    result = works("predict", "runs/vit", "photos/across", "--out=scored.csv", "--device=cpu")
     with open("scored.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 61 and list(rows[0]) == ["file", "label", "probability_across", "probability_upright"]
     (broken,) = [row for row in rows if row["file"].endswith("broken.png")]
-    assert broken["label"] == "" and "no answer" in said.err
+    assert broken["label"] == "" and "no answer" in result.err
     assert sum(row["label"] == "across" for row in rows) == 60
     lines = works("predict", "runs/vit", "photos/across/1.png", "--json", "--device=cpu").lines
     assert json.loads(lines[0])["label"] == "across"
@@ -109,14 +109,14 @@ def test_transformers_processor_makes_the_same_pixels(place):
     pixels = ours.read(["photos/across/1.png", "photos/upright/2.png"])
     made = json.loads((place / "runs/vit/preprocessor_config.json").read_text())
     scaled = (torch.from_numpy(pixels) * made["rescale_factor"] - made["image_mean"][0]) / made["image_std"][0]
-    wanted = theirs(scaled).logits.softmax(-1).detach().double().numpy()
-    assert np.allclose(ours.probabilities(pixels), wanted, atol=1e-5)
+    expected = theirs(scaled).logits.softmax(-1).detach().double().numpy()
+    assert np.allclose(ours.probabilities(pixels), expected, atol=1e-5)
     assert theirs.config.id2label[1] == "upright"
 
 
 def test_several_architectures_make_one_table_and_resume_goes_on(place):
-    said = works("train", "image", "--data=photos", "--arch=mlp,conv", "--steps=10", "--name=both", *FAST)
-    assert {line.split()[0] for line in said.lines[1:3]} == {"mlp", "conv"}
+    result = works("train", "image", "--data=photos", "--arch=mlp,conv", "--steps=10", "--name=both", *FAST)
+    assert {line.split()[0] for line in result.lines[1:3]} == {"mlp", "conv"}
     again = works("train", "--resume", "runs/both")
     assert "is finished" in again.err
     assert works("classify", "runs/both/mlp-seed0", "photos/across/1.png", "--device=cpu").lines[0]
@@ -139,18 +139,18 @@ def test_a_stopped_run_with_mixed_and_moved_pictures_resumes_exactly(place, tmp_
 
 
 def test_dry_run_tells_size_and_samples(place):
-    said = works("train", "image", "--data=photos", "--dry-run", "--set=data.size=32", "--set=model.patch=8")
-    assert "samples per step: 64" in said.out and "model.image" in said.out and "vocabulary" not in said.out
-    (found,) = json.loads(works("train", "image", "--data=mnist", "--arch=mlp", "--dry-run", "--json").out)
-    assert found["settings"]["model"]["shape"] == [3, 28, 28]
+    result = works("train", "image", "--data=photos", "--dry-run", "--set=data.size=32", "--set=model.patch=8")
+    assert "samples per step: 64" in result.out and "model.image" in result.out and "vocabulary" not in result.out
+    (answer,) = json.loads(works("train", "image", "--data=mnist", "--arch=mlp", "--dry-run", "--json").out)
+    assert answer["settings"]["model"]["shape"] == [3, 28, 28]
 
 
 def test_rows_are_classified_scored_and_labelled(place):
-    said = works("classify", "runs/pass", "hours=19, school=north", "--device=cpu")
-    assert said.lines[0] == "yes"
+    result = works("classify", "runs/pass", "hours=19, school=north", "--device=cpu")
+    assert result.lines[0] == "yes"
     assert works("classify", "runs/pass", "hours=1,school=south", "--device=cpu").lines[0] == "no"
-    found = json.loads(works("evaluate", "runs/pass", "--json", "--device=cpu").out)
-    assert found["accuracy"] >= 0.9 and found["rows"] == 19
+    scores = json.loads(works("evaluate", "runs/pass", "--json", "--device=cpu").out)
+    assert scores["accuracy"] >= 0.9 and scores["rows"] == 19
     assert "200 rows" in works("evaluate", "runs/pass", "--data=students.csv", "--device=cpu").out
     works("predict", "runs/pass", "students.csv", "--out=marked.csv", "--device=cpu")
     with open("marked.csv", newline="") as file:
@@ -161,20 +161,21 @@ def test_rows_are_classified_scored_and_labelled(place):
 
 def test_columns_and_categories_the_model_does_not_know_are_named(place):
     (place / "other.csv").write_text("school,hour\nnorth,3\neast,4\neast,5\n,6\n")
-    said = works("predict", "runs/pass", "other.csv", "--device=cpu")
-    assert "no column 'hours': replaced by its mean" in said.err and len(said.lines) == 5
+    result = works("predict", "runs/pass", "other.csv", "--device=cpu")
+    assert "no column 'hours': replaced by its mean" in result.err and len(result.lines) == 5
     assert (
-        "'school': 2 of 4 rows hold what was never met in training, and count as none of its values: 'east'" in said.err
+        "'school': 2 of 4 rows hold what was never met in training, and count as none of its values: 'east'"
+        in result.err
     )
     assert "never met" in works("classify", "runs/pass", "hours=3, school=east", "--device=cpu").err
     (place / "wrong.csv").write_text("a,b\n1,2\n")
-    said = regard("predict", "runs/pass", "wrong.csv", "--out=none.csv", "--device=cpu")
-    assert said.code == 2 and "expected hours, school" in said.err and not (place / "none.csv").exists()
+    result = regard("predict", "runs/pass", "wrong.csv", "--out=none.csv", "--device=cpu")
+    assert result.code == 2 and "expected hours, school" in result.err and not (place / "none.csv").exists()
     assert works("predict", "runs/pass", "students.csv", "--device=cpu").err == ""
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("classify", "runs/vit", "none.png"), "no such file"),
         (("classify", "runs/vit", "students.csv"), "damaged or not an image"),
@@ -187,9 +188,9 @@ def test_columns_and_categories_the_model_does_not_know_are_named(place):
         (("evaluate", "runs/vit", "--data=students.csv"), "not among those trained on"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(words, said):
+def test_mistakes_are_told_in_a_sentence(words, message):
     done = regard(*words, "--device=cpu")
-    assert done.code == 2 and said in done.err and len(done.err.strip().splitlines()) <= 2, done.err
+    assert done.code == 2 and message in done.err and len(done.err.strip().splitlines()) <= 2, done.err
 
 
 def test_breast_cancer_is_told_from_thirty_numbers(tmp_path, monkeypatch):
@@ -205,5 +206,5 @@ def test_breast_cancer_is_told_from_thirty_numbers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     works("train", "classify", "--data=cells.csv", "--label=diagnosis", "--arch=mlp", "--name=cells", "--device=cpu",
           "--set=data.held_out=0.3")  # fmt: skip
-    found = json.loads(works("evaluate", "runs/cells", "--json", "--device=cpu").out)
-    assert found["rows"] == 171 and found["accuracy"] >= 0.94
+    scores = json.loads(works("evaluate", "runs/cells", "--json", "--device=cpu").out)
+    assert scores["rows"] == 171 and scores["accuracy"] >= 0.94

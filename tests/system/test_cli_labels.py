@@ -34,11 +34,11 @@ def review(chance: random.Random, words: tuple[str, ...]) -> str:
 def place(tmp_path_factory):
     """A folder with reviews, pairs, tags and an encoder, and a classifier trained on the reviews: runs/sent."""
     folder = tmp_path_factory.mktemp("labels")
-    chance = random.Random(0)
+    rng = random.Random(0)
     with open(folder / "reviews.csv", "w", newline="") as file:
         sheet = csv.writer(file)
         sheet.writerow(["id", "review", "sentiment"])
-        sheet.writerows([i, review(chance, BAD if i % 2 else GOOD), "neg" if i % 2 else "pos"] for i in range(200))
+        sheet.writerows([i, review(rng, BAD if i % 2 else GOOD), "neg" if i % 2 else "pos"] for i in range(200))
     pairs = [(f"the {a} was good", f"a good {b}", "same" if a == b else "other") for a in THINGS for b in THINGS] * 4
     (folder / "pairs.tsv").write_text("".join("\t".join(p) + "\n" for p in pairs))
     people, places = ("Ada", "Grace", "Bert"), ("Paris", "Rome")
@@ -61,13 +61,13 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--arch=lstm",
+        result = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--arch=lstm",
                      "--steps=40", "--name=sent", *FAST)  # fmt: skip
-    assert "accuracy" in said.out and "texts_per_second" in said.out and "regard classify runs/sent" in said.err
+    assert "accuracy" in result.out and "texts_per_second" in result.out and "regard classify runs/sent" in result.err
     assert (
-        "2 labels: " in said.err
-        and "178 texts to train on, 22 for validation" in said.err
-        and "bag of words, accuracy" in said.err
+        "2 labels: " in result.err
+        and "178 texts to train on, 22 for validation" in result.err
+        and "bag of words, accuracy" in result.err
     )
     return folder
 
@@ -80,36 +80,41 @@ def _here(place, monkeypatch, tmp_path_factory):
 
 def test_it_tells_good_from_bad_and_how_sure_it_is(place):
     assert works("classify", "runs/sent", "a lovely film").out.splitlines()[0] == "pos"
-    said = regard("classify", "runs/sent", "reviews.csv")
-    assert said.code == 2 and "regard predict runs/sent reviews.csv" in said.err
+    result = regard("classify", "runs/sent", "reviews.csv")
+    assert result.code == 2 and "regard predict runs/sent reviews.csv" in result.err
     assert works("classify", "runs/sent", "ф. " * 80 + "a lovely film").out, "no name of a file is as long in bytes"
-    found = json.loads(works("classify", "runs/sent", "a dull, awful plot", "--json").out)
-    assert found["label"] == "neg" and sum(found["probabilities"].values()) == pytest.approx(1.0)
+    predictions = json.loads(works("classify", "runs/sent", "a dull, awful plot", "--json").out)
+    assert predictions["label"] == "neg" and sum(predictions["probabilities"].values()) == pytest.approx(1.0)
     assert package.load("runs/sent").classify(["a great cast"])[0].label == "pos"
 
 
 def test_scores_stand_beside_a_bag_of_words(place):
-    told = works("evaluate", "runs/sent", "--picture=sure.png").out
-    assert "accuracy     100.00%" in told and "bag of words" in told and "true \\ predicted" in told and "ECE" in told
+    output = works("evaluate", "runs/sent", "--picture=sure.png").out
+    assert (
+        "accuracy     100.00%" in output
+        and "bag of words" in output
+        and "true \\ predicted" in output
+        and "ECE" in output
+    )
     assert (place / "sure.png").stat().st_size > 1000
-    said = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
-    assert "178 of them are in its training data; the score is too high" in said.err
+    result = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
+    assert "178 of them are in its training data; the score is too high" in result.err
     assert "flatters" not in works("evaluate", "runs/sent").err
-    found = json.loads(said.out)
-    assert found["accuracy"] == found["macro_f1"] == 1.0 and found["confusion"] == [[100, 0], [0, 100]]
-    assert found["bag_of_words"] == 1.0 and found["majority"] == 0.5 and found["ece"] < 0.2
+    actual = json.loads(result.out)
+    assert actual["accuracy"] == actual["macro_f1"] == 1.0 and actual["confusion"] == [[100, 0], [0, 100]]
+    assert actual["bag_of_words"] == 1.0 and actual["majority"] == 0.5 and actual["ece"] < 0.2
     assert "bag of words" in works("info", "runs/sent").out
 
 
 def test_predict_keeps_the_other_columns(place):
     (place / "new.csv").write_text('note,review\nx,"a great film, really"\ny,\nz,an awful cast\n')
-    said = works("predict", "runs/sent", "new.csv", "--out=scored.csv")
+    result = works("predict", "runs/sent", "new.csv", "--out=scored.csv")
     rows = list(csv.DictReader((place / "scored.csv").read_text().splitlines()))
     assert [(r["note"], r["review"], r["label"]) for r in rows] == [
         ("x", "a great film, really", "pos"), ("y", "", ""), ("z", "an awful cast", "neg")
     ]  # fmt: skip
     assert float(rows[0]["probability_pos"]) + float(rows[0]["probability_neg"]) == pytest.approx(1.0, abs=1e-5)
-    assert "1 rows without text" in said.err
+    assert "1 rows without text" in result.err
     lines = works("predict", "runs/sent", "new.csv", "--json", "--out=-").out.splitlines()
     assert json.loads(lines[2])["label"] == "neg" and len(lines) == 3
     works("predict", "runs/sent", "reviews.csv", "--out=again.tsv")
@@ -137,18 +142,18 @@ def test_other_files_are_scored_by_the_columns_of_training(place, name):
 
 
 def test_a_transformer_and_a_plain_rnn_stand_side_by_side(place):
-    said = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--steps=60",
+    result = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--steps=60",
                  "--arch=transformer,rnn", "--name=both", "--set=optim.lr=0.003", *FAST)  # fmt: skip
-    assert "transformer" in said.out and "rnn" in said.out and (place / "runs/both/curves.png").is_file()
+    assert "transformer" in result.out and "rnn" in result.out and (place / "runs/both/curves.png").is_file()
     for arch in ("transformer", "rnn"):
         assert works("classify", f"runs/both/{arch}-seed0", "a lovely film").out.splitlines()[0] == "pos"
 
 
 def test_an_encoder_is_fine_tuned_to_pairs(place):
-    said = works("finetune", "enc", "pair", "--data=pairs.tsv", "--valid=pairs.tsv", "--steps=120", "--name=pair",
+    result = works("finetune", "enc", "pair", "--data=pairs.tsv", "--valid=pairs.tsv", "--steps=120", "--name=pair",
                  "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--set=data.balanced=true",
                  "--device=cpu")  # fmt: skip
-    assert 'regard classify runs/pair "…" "…"' in said.err
+    assert 'regard classify runs/pair "…" "…"' in result.err
     assert works("classify", "runs/pair", "the film was good", "a good film").out.splitlines()[0] == "same"
     assert works("classify", "runs/pair", "the film was good", "a good cast").out.splitlines()[0] == "other"
     assert "trained on pairs; expected two texts" in regard("classify", "runs/pair", "one").err
@@ -158,47 +163,47 @@ def test_an_encoder_is_fine_tuned_to_pairs(place):
 def test_an_exported_classifier_is_opened_as_one(place):
     transformers = pytest.importorskip("transformers")
     works("finetune", "enc", "classify", "--data=reviews.csv", "--steps=1", "--name=out", "--device=cpu")
-    told = works("export", "runs/out", "--out=exported").err
-    name, folder = re.search(r'transformers\.(\w+)\.from_pretrained\("(.+)"\)', told).groups()
+    output = works("export", "runs/out", "--out=exported").err
+    name, folder = re.search(r'transformers\.(\w+)\.from_pretrained\("(.+)"\)', output).groups()
     theirs, info = getattr(transformers, name).from_pretrained(folder, output_loading_info=True)
     assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     assert list(theirs.config.id2label.values()) == ["neg", "pos"]
 
 
 def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
-    said = works("finetune", "enc", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--probe",
+    result = works("finetune", "enc", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--probe",
                  "--steps=40", "--name=features", "--device=cpu")  # fmt: skip
-    assert "the encoder is frozen" in said.err and read_run("runs/features").frozen
+    assert "the encoder is frozen" in result.err and read_run("runs/features").frozen
     assert works("classify", "runs/features", "a lovely film").out.splitlines()[0] in ("pos", "neg")
     assert "bag of words" in works("evaluate", "runs/features").out
-    found = json.loads(works("compare", "runs/features", "runs/sent", "--data=reviews.csv", "--json").out)
-    (metric,) = found["metrics"]
+    comparison = json.loads(works("compare", "runs/features", "runs/sent", "--data=reviews.csv", "--json").out)
+    (metric,) = comparison["metrics"]
     right = json.loads(works("evaluate", "runs/features", "--data=reviews.csv", "--json").out)["accuracy"]
-    assert metric["first"] == pytest.approx(100 * right) and metric["second"] == 100.0 and found["examples"] == 200
-    told = works("compare", "runs/sent", "runs/sent").out
-    assert "on 22 texts of its own validation set" in told and "score the same accuracy" in told
-    said = regard("finetune", "enc", "classify", "--data=reviews.csv", "--probe", "--lora")
-    assert said.code == 2 and "--probe goes without --lora" in said.err
+    assert metric["first"] == pytest.approx(100 * right) and metric["second"] == 100.0 and comparison["examples"] == 200
+    output = works("compare", "runs/sent", "runs/sent").out
+    assert "on 22 texts of its own validation set" in output and "score the same accuracy" in output
+    result = regard("finetune", "enc", "classify", "--data=reviews.csv", "--probe", "--lora")
+    assert result.code == 2 and "--probe goes without --lora" in result.err
 
 
 def test_an_encoder_is_fine_tuned_to_entities(place):
     works("finetune", "enc", "tag", "--data=train.conll", "--steps=60", "--name=ner",
           "--set=optim.lr=0.003", "--set=model.dropout=0.0", "--device=cpu")  # fmt: skip
-    found = json.loads(works("tag", "runs/ner", "Ada met Grace in Paris.", "--json").out)
-    assert [w["word"] for w in found] == ["Ada", "met", "Grace", "in", "Paris", "."]
-    assert [w["label"] for w in found] == ["B-person", "O", "B-person", "O", "B-place", "O"]
-    assert "Ada met Grace in Paris."[found[4]["start"] : found[4]["end"]] == "Paris"
-    told = works("evaluate", "runs/ner", "--data=train.conll").out
-    assert "entity F1  100.00%" in told and "54 entities" in told and "person" in told
+    predictions = json.loads(works("tag", "runs/ner", "Ada met Grace in Paris.", "--json").out)
+    assert [w["word"] for w in predictions] == ["Ada", "met", "Grace", "in", "Paris", "."]
+    assert [w["label"] for w in predictions] == ["B-person", "O", "B-person", "O", "B-place", "O"]
+    assert "Ada met Grace in Paris."[predictions[4]["start"] : predictions[4]["end"]] == "Paris"
+    output = works("evaluate", "runs/ner", "--data=train.conll").out
+    assert "entity F1  100.00%" in output and "54 entities" in output and "person" in output
     assert "entity F1 100.00 100.00" in works("compare", "runs/ner", "runs/ner", "--data=train.conll").out
     assert "do not do the same" in regard("compare", "runs/ner", "runs/sent").err
     (place / "lines.txt").write_text("Bert met Ada in Rome.\n")
     assert works("predict", "runs/ner", "lines.txt").out.startswith("Bert\tB-person\nmet\tO\n")
     (place / "words.conll").write_text("Bert\nmet\nAda\n\nRome\n")
     (place / "words.jsonl").write_text('{"words": ["Bert", "met", "Ada"]}\n{"words": ["Rome"]}\n')
-    told = [works("predict", "runs/ner", name).out for name in ("words.conll", "words.jsonl")]
-    words = [line.split("\t")[0] for line in told[0].split("\n\n")[0].splitlines()]
-    assert told[0] == told[1] and words == ["Bert", "met", "Ada"]
+    output = [works("predict", "runs/ner", name).out for name in ("words.conll", "words.jsonl")]
+    words = [line.split("\t")[0] for line in output[0].split("\n\n")[0].splitlines()]
+    assert output[0] == output[1] and words == ["Bert", "met", "Ada"]
     assert works("predict", "runs/ner", "train.conll").out.startswith("Ada\tB-person\nmet\tO\nAda\tB-person\n")
     words = package.load("runs/ner").tag("Ada met Grace in Paris . " * 12)
     assert len(words) == 72 and all(w.probability > 0 for w in words), "a text over the limit is read in parts"
@@ -207,8 +212,8 @@ def test_an_encoder_is_fine_tuned_to_entities(place):
 @pytest.mark.parametrize("line", ["train tag --data=train.conll --arch=gru", "finetune enc pair --data=pairs.tsv"])
 def test_a_dry_run_counts_and_writes_nothing(place, line):
     before = sorted((place / "runs").iterdir())
-    told = works(*line.split(), "--dry-run", "--device=cpu").out
-    assert "memory of a training step" in told and "data.held_out" in told
+    output = works(*line.split(), "--dry-run", "--device=cpu").out
+    assert "memory of a training step" in output and "data.held_out" in output
     assert sorted((place / "runs").iterdir()) == before
 
 
@@ -216,10 +221,10 @@ def test_bert_makes_dirt(place):
     """The lecture's PERSON OTHER OTHER, with plain labels."""
     works("train", "tag", "--data=dirt.conll", "--valid=dirt.conll", "--arch=transformer", "--steps=40", "--name=dirt",
           "--set=optim.lr=0.003", *FAST)  # fmt: skip
-    found = json.loads(works("tag", "runs/dirt", "BERT makes dirt", "--json").out)
-    assert [(w["word"], w["label"]) for w in found] == [("BERT", "PERSON"), ("makes", "OTHER"), ("dirt", "OTHER")]
-    told = works("evaluate", "runs/dirt").out
-    assert "accuracy   100.00% of 6 words" in told and "entity" not in told
+    predictions = json.loads(works("tag", "runs/dirt", "BERT makes dirt", "--json").out)
+    assert [(w["word"], w["label"]) for w in predictions] == [("BERT", "PERSON"), ("makes", "OTHER"), ("dirt", "OTHER")]
+    output = works("evaluate", "runs/dirt").out
+    assert "accuracy   100.00% of 6 words" in output and "entity" not in output
 
 
 def test_a_stopped_run_resumes_exactly(place, tmp_path):
@@ -248,7 +253,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("train classify", "train on what? type: regard train classify --data reviews.csv"),
         ("train classify --data=nowhere.csv", "no such file or folder"),
@@ -270,7 +275,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is that the column?"),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
+def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, message):
     (place / "one.csv").write_text("text,label\na,pos\nb,pos\nc,pos\n")
     (place / "broken.conll").write_text("Ada\tB-person\nmet\n")
     (place / "unseen.csv").write_text("id,review,sentiment\n1,good,pos\n2,so so,mixed\n")
@@ -278,7 +283,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
     before = sorted(p.name for p in (place / "runs").iterdir())
     got = regard(*line.split(), *(["--device=cpu"] if line.startswith(("train", "finetune")) else []))
     assert got.code == 2, got.err
-    assert said in got.err and len(got.err.strip().splitlines()[-1]) < 400
+    assert message in got.err and len(got.err.strip().splitlines()[-1]) < 400
     assert sorted(p.name for p in (place / "runs").iterdir()) == before
 
 

@@ -38,9 +38,11 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "lm", "--data=my.txt", "--tokens=bytes", *SMALL, "--steps=250", "--name=x")
+        result = works("train", "lm", "--data=my.txt", "--tokens=bytes", *SMALL, "--steps=250", "--name=x")
         works("train", "lm", "--data=my.txt", "--tokens=chars", *SMALL, "--steps=4", "--name=c")
-    assert "held_out_loss" in said.out and "tokens_per_second" in said.out and "regard generate runs/x" in said.err
+    assert (
+        "held_out_loss" in result.out and "tokens_per_second" in result.out and "regard generate runs/x" in result.err
+    )
     return folder
 
 
@@ -50,22 +52,24 @@ def _here(place, monkeypatch):
 
 
 def test_it_learned_its_text_and_says_how_well(place):
-    found = json.loads(works("evaluate", "runs/x", "--json").out)
-    assert found["loss"] < 0.3 and math.isclose(found["perplexity"], math.exp(found["loss"]), rel_tol=1e-6)
-    assert found["context"] == found["stride"] == 128
-    told = works("evaluate", "runs/x", "--data=test.txt", "--context=32", "--stride=8").out
-    assert "bits per byte" in told and "context 32, stride 8" in told and "479 targets" in told
+    scores = json.loads(works("evaluate", "runs/x", "--json").out)
+    assert scores["loss"] < 0.3 and math.isclose(scores["perplexity"], math.exp(scores["loss"]), rel_tol=1e-6)
+    assert scores["context"] == scores["stride"] == 128
+    output = works("evaluate", "runs/x", "--data=test.txt", "--context=32", "--stride=8").out
+    assert "bits per byte" in output and "context 32, stride 8" in output and "479 targets" in output
     assert "bits per byte" in works("info", "runs/x").out and "perplexity" in works("info", "runs/x").out
 
 
 def test_evaluate_warns_of_text_seen_in_training(place):
-    said = works("evaluate", "runs/x", "--data=my.txt")
-    assert said.lines[-1] == "warning: 200 of these 200 passages were in the training data; the score flatters"
+    result = works("evaluate", "runs/x", "--data=my.txt")
+    assert result.lines[-1] == "warning: 200 of these 200 passages were in the training data; the score flatters"
     assert json.loads(works("evaluate", "runs/x", "--data=my.txt", "--json").out)["seen_in_training"] == 200
     (place / "other.txt").write_text("a line of another text, which is long enough to compare.\n" * 20)
     assert "training data" not in works("evaluate", "runs/x", "--data=other.txt").out
-    said = works("train", "lm", "--data=my.txt", "--valid=my.txt", "--tokens=bytes", *SMALL, "--steps=1", "--name=same")
-    assert "warning: 200 of 200 validation passages are in the training data too" in said.err
+    result = works(
+        "train", "lm", "--data=my.txt", "--valid=my.txt", "--tokens=bytes", *SMALL, "--steps=1", "--name=same"
+    )
+    assert "warning: 200 of 200 validation passages are in the training data too" in result.err
 
 
 def test_generate_is_greedy_seeded_stopped_and_streamed(place):
@@ -85,15 +89,15 @@ def test_generate_is_greedy_seeded_stopped_and_streamed(place):
 
 
 def test_the_table_of_next_tokens_is_the_models_own(place):
-    found = json.loads(works("next", "runs/x", "the ca", "--top=5", "--word=x", "--json").out)
+    predictions = json.loads(works("next", "runs/x", "the ca", "--top=5", "--word=x", "--json").out)
     model = package.load("runs/x")
     with torch.no_grad():
         likely = model.model.logits(model.model(torch.tensor([model.encode("the ca")]))[0, -1]).softmax(-1)
     best = likely.topk(5)
-    assert [c["id"] for c in found[:5]] == best.indices.tolist() and found[0]["piece"] == "t"
-    for row, value in zip(found[:5], best.values.tolist(), strict=True):
+    assert [c["id"] for c in predictions[:5]] == best.indices.tolist() and predictions[0]["piece"] == "t"
+    for row, value in zip(predictions[:5], best.values.tolist(), strict=True):
         assert math.isclose(row["probability"], value, rel_tol=1e-4)
-    assert found[5]["piece"] == "x" and found[5]["rank"] > 5
+    assert predictions[5]["piece"] == "x" and predictions[5]["rank"] > 5
     narrow = json.loads(works("next", "runs/x", "the ", "--top-k=2", "--temperature=0.5", "--top=4", "--json").out)
     assert math.isclose(sum(c["kept"] for c in narrow), 1.0, rel_tol=1e-5) and narrow[2]["kept"] == 0.0
 
@@ -124,11 +128,11 @@ def test_what_is_exported_opens_in_transformers_with_equal_logits(place):
 
 def test_finetune_lora_learns_answers_and_merges_its_weights(place):
     transformers = pytest.importorskip("transformers")
-    said = works(
+    result = works(
         "finetune", "runs/x", "lm", "--data=my.jsonl", "--lora", "--rank=8", "--steps=120", "--name=taught",
         "--set=optim.lr=0.01", "--device=cpu",
     )  # fmt: skip
-    assert "LoRA of rank 8" in said.err and "to be learned" in said.err and "regard chat runs/taught" in said.err
+    assert "LoRA of rank 8" in result.err and "to be learned" in result.err and "regard chat runs/taught" in result.err
     answer = works("chat", "runs/taught", "say hog", "--temperature=0", "--max-tokens=12").out.strip()
     assert answer == "ahoy!"
     ours = package.load("runs/taught")
@@ -158,26 +162,26 @@ def test_summaries_are_asked_for_as_they_were_taught(place):
     )  # fmt: skip
     assert json.loads((place / "runs/s/regard.json").read_text())["template"].startswith("Summarise")
     assert works("summarise", "runs/s", typed="say hat").out.strip() == "ahoy!"
-    told = works("evaluate", "runs/s", "--data=my.jsonl").out
-    assert "its answers: ROUGE-L 100.0" in told and "baseline, the first sentence of each text: ROUGE-L 0.0" in told
+    output = works("evaluate", "runs/s", "--data=my.jsonl").out
+    assert "its answers: ROUGE-L 100.0" in output and "baseline, the first sentence of each text: ROUGE-L 0.0" in output
     (place / "in.txt").write_text("say cat\nsay fog\n")
     works("predict", "runs/s", "in.txt", "--out=out.txt")
     assert (place / "out.txt").read_text() == "ahoy!\nahoy!\n"
 
 
 def test_two_models_are_compared_on_the_same_text(place):
-    found = json.loads(works("compare", "runs/x", "runs/x", "--data=my.txt", "--json").out)["metrics"][0]
-    assert found["difference"] == 0 and found["p_value"] == 1.0 and 0 < found["first"] < 2
+    comparison = json.loads(works("compare", "runs/x", "runs/x", "--data=my.txt", "--json").out)["metrics"][0]
+    assert comparison["difference"] == 0 and comparison["p_value"] == 1.0 and 0 < comparison["first"] < 2
     assert "score the same" in works("compare", "runs/x", "runs/x", "--data=my.txt").out
     assert "at least 20" in regard("compare", "runs/x", "runs/x", "--data=test.txt").err
 
 
 def test_several_architectures_share_a_budget_and_a_table(place):
     words = ["--set=model.width=32", "--set=data.context=32", "--set=tokens=256", "--device=cpu"]
-    said = works(
+    result = works(
         "train", "lm", "--data=my.txt", "--tokens=chars", "--arch=rnn,lstm", "--steps=20", "--name=both", *words
     )
-    assert "rnn" in said.out and "lstm" in said.out and "tokens_per_second" in said.out
+    assert "rnn" in result.out and "lstm" in result.out and "tokens_per_second" in result.out
     assert (place / "runs/both/curves.png").is_file()
 
 
@@ -263,8 +267,8 @@ def test_a_recurrent_net_learns_an_opening_by_heart(arch, place):
     words = ["--data=macondo.txt", "--tokens=chars", f"--arch={arch}", "--steps=120", f"--name=macondo-{arch}"]
     works("train", "lm", *words, *settings, "--force")
     size = len(OPENING) - len("Muchos")
-    said = works("generate", f"runs/macondo-{arch}", "Muchos", "--temperature=0", f"--max-tokens={size}").out
-    assert said == OPENING + "\n"
+    result = works("generate", f"runs/macondo-{arch}", "Muchos", "--temperature=0", f"--max-tokens={size}").out
+    assert result == OPENING + "\n"
 
 
 def test_a_stopped_run_resumes_exactly(place, tmp_path):
@@ -314,7 +318,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("train lm", "train on what"),
         ("train lm --data=nowhere.txt", "no such file or folder"),
@@ -337,7 +341,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
         ("train lm --data=my.txt --minutes=0 --name=e", "--minutes 0 is no time at all"),
     ],
 )
-def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
+def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, message):
     (place / "empty.txt").write_text("")
     (place / "junk.bin").write_bytes(b"\x00\x01\x02" * 999)
     (place / "short.txt").write_text("abc")
@@ -345,5 +349,5 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, said):
     before = sorted(p.name for p in (place / "runs").iterdir())
     got = regard(*line.split(), *(["--device=cpu"] if line.startswith(("train", "finetune")) else []))
     assert got.code == 2, got.err
-    assert said in got.err and len(got.err.strip().splitlines()[-1]) < 400
+    assert message in got.err and len(got.err.strip().splitlines()[-1]) < 400
     assert sorted(p.name for p in (place / "runs").iterdir()) == before

@@ -32,8 +32,8 @@ def runs(tmp_path_factory):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_of_every_family(runs, tmp_path, name):
     out = tmp_path / "a.png"
-    said = works("look", runs / name, "The [MASK] cat costs $3.", "--second", "A cat.", "--out", out)
-    assert said.out.strip() == str(out) and said.err
+    result = works("look", runs / name, "The [MASK] cat costs $3.", "--second", "A cat.", "--out", out)
+    assert result.out.strip() == str(out) and result.err
     with Image.open(out) as image:
         assert image.width > 300 and len(image.convert("L").getcolors(256)) > 10
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
@@ -55,34 +55,34 @@ def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
     text = out.read_text("utf-8")
     carried = re.search(r'json">(.*)</script><p>after</p>$', text, re.DOTALL)[1]
     assert "<" not in carried, "a piece of the vocabulary could end the script it travels in"
-    found = json.loads(carried)
-    header, tensors = unpack(base64.b64decode(found["look"]))
+    actual = json.loads(carried)
+    header, tensors = unpack(base64.b64decode(actual["look"]))
     assert "".join(t["text"] for t in header["streams"]["text"]["tokens"]) == TEXT
     writer = package.load(runs / "gpt")
     with torch.no_grad():
         logits = writer.model.logits(writer.hidden(writer.encode(TEXT)))[-1]
     torch.testing.assert_close(torch.tensor(tensors["logits"]), logits)
-    assert len([path for path in found["parts"] if path.startswith("/api/head?look=file&kind=self&")]) == 8
-    rows = [path for path in found["parts"] if path.startswith("/api/row?look=file&kind=self&")]
+    assert len([path for path in actual["parts"] if path.startswith("/api/head?look=file&kind=self&")]) == 8
+    rows = [path for path in actual["parts"] if path.startswith("/api/row?look=file&kind=self&")]
     assert len(rows) == len(header["streams"]["text"]["tokens"])
-    assert len(found["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]) == writer.model.config.vocab
+    assert len(actual["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]) == writer.model.config.vocab
     size = len(header["streams"]["text"]["tokens"])
     about, part = unpack(
-        base64.b64decode(found["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["tensors"])
+        base64.b64decode(actual["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["tensors"])
     )
     torch.testing.assert_close(torch.tensor(part["token"]), writer.model.token.weight[writer.encode(TEXT)].detach())
-    assert about["rows"] == size and "/api/positions?model=runs%2Fgpt&n=64" in found["parts"]
-    assert found["state"].startswith("#model=runs%2Fgpt&text=The+cat")
+    assert about["rows"] == size and "/api/positions?model=runs%2Fgpt&n=64" in actual["parts"]
+    assert actual["state"].startswith("#model=runs%2Fgpt&text=The+cat")
 
     works("look", runs / "lstm", TEXT, "--out", out)
     assert '"/api/recurrent?look=file"' in out.read_text("utf-8")
 
 
 def test_look_shows_one_head_of_each_attention_first(runs, monkeypatch):
-    found = look(package.load(runs / "transformer"), Question(text="The cat drank the milk.", target="Ein Mann"))
+    view = look(package.load(runs / "transformer"), Question(text="The cat drank the milk.", target="Ein Mann"))
     monkeypatch.setattr(saved, "ROOM", 2000)
-    heads = [path for path in saved.parts(found, "runs/x") if path.startswith("/api/head")]
-    for kind, seen in found.overviews.items():
+    heads = [path for path in saved.parts(view, "runs/x") if path.startswith("/api/head")]
+    for kind, seen in view.overviews.items():
         layer, head = seen.sharpest
         assert f"/api/head?look=file&kind={kind}&layer={layer}&head={head}&stage=weights" in heads
     assert len(heads) < 12, "there was room for all: nothing was put to the test"
@@ -90,20 +90,20 @@ def test_look_shows_one_head_of_each_attention_first(runs, monkeypatch):
 
 def test_parts_are_found_under_the_address_a_browser_writes(runs):
     """`encodeURIComponent` leaves A-Z a-z 0-9 - _ . ! ~ * ' ( ) as they are (ECMA-262, section 19.2.6)."""
-    found = look(package.load(runs / "gpt"), Question(text="The cat"))
-    carried = saved.parts(found, "runs/it's mine (2)!*~")
+    view = look(package.load(runs / "gpt"), Question(text="The cat"))
+    carried = saved.parts(view, "runs/it's mine (2)!*~")
     assert "/api/vocab?model=runs%2Fit's%20mine%20(2)!*~" in carried
     assert "/api/positions?model=runs%2Fit's%20mine%20(2)!*~&n=64" in carried
 
 
 def test_names_that_are_no_figure_and_pages_that_are_not_built(runs, tmp_path, monkeypatch):
-    said = regard("look", runs / "gpt", TEXT, "--out", tmp_path / "a.gif")
-    assert said.code == 2 and "a.html" in said.err
+    result = regard("look", runs / "gpt", TEXT, "--out", tmp_path / "a.gif")
+    assert result.code == 2 and "a.html" in result.err
     monkeypatch.setattr(saved, "PAGE", tmp_path / "none")
-    said = regard("look", runs / "gpt", TEXT, "--out", tmp_path / "a.html")
-    assert said.code == 2 and "make page" in said.err
-    said = regard("look", runs / "transformer", " ", "--out", tmp_path / "a.png")
-    assert said.code == 2 and "empty" in said.err
+    result = regard("look", runs / "gpt", TEXT, "--out", tmp_path / "a.html")
+    assert result.code == 2 and "make page" in result.err
+    result = regard("look", runs / "transformer", " ", "--out", tmp_path / "a.png")
+    assert result.code == 2 and "empty" in result.err
     assert not list(tmp_path.iterdir())
 
 
@@ -115,12 +115,12 @@ def test_curves_can_be_watched_while_they_grow(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.txt").write_text("the cat sat on the mat.\n" * 300)
     heard, whole = [], log.Log.__call__
-    said: list[str] = []
-    monkeypatch.setattr("regard.ticks.Console.say", lambda _, text: said.append(text))
+    messages: list[str] = []
+    monkeypatch.setattr("regard.ticks.Console.say", lambda _, text: messages.append(text))
 
     def listening(self, event, *rest, **more):
         whole(self, event, *rest, **more)
-        address = next(line for line in said if line.startswith("studio: "))[8:].split("#")[0]
+        address = next(line for line in messages if line.startswith("studio: "))[8:].split("#")[0]
         runs = json.loads(urllib.request.urlopen(f"{address}api/runs", timeout=60).read())["runs"]
         events = urllib.request.urlopen(f"{address}api/metrics?run={runs[0]['id']}", timeout=60).read()
         heard.append((runs[0]["id"], len(json.loads(events)["events"])))

@@ -29,11 +29,11 @@ SMALL = [
 
 def documents(n: int) -> list[str]:
     """Stories of a house and its animal: what it says and the colour of the door can be known from the rest."""
-    draw, found = random.Random(0), []
+    rng, results = random.Random(0), []
     for i in range(n):
-        a, c = draw.choice(list(SAYS)), draw.choice(COLOURS)
-        found.append(f"House {i % 40} is {c} and has a {a}. The {a} {SAYS[a]} all day. The door is {c}. It is big.")
-    return found
+        a, c = rng.choice(list(SAYS)), rng.choice(COLOURS)
+        results.append(f"House {i % 40} is {c} and has a {a}. The {a} {SAYS[a]} all day. The door is {c}. It is big.")
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,9 @@ def place(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "mlm", "--arch=bert", "--data=corpus.txt", *SMALL, "--steps=220", "--name=x")
-    assert "masked_accuracy" in said.out and "unigram_entropy" in said.out and "regard fill runs/x" in said.err
-    assert "repeat an earlier one" in said.err and "padding" in said.err
+        result = works("train", "mlm", "--arch=bert", "--data=corpus.txt", *SMALL, "--steps=220", "--name=x")
+    assert "masked_accuracy" in result.out and "unigram_entropy" in result.out and "regard fill runs/x" in result.err
+    assert "repeat an earlier one" in result.err and "padding" in result.err
     return folder
 
 
@@ -68,19 +68,19 @@ def test_it_learned_more_than_how_frequent_words_are(place):
 def test_the_gap_is_filled_right(place):
     for animal, says in SAYS.items():
         text = f"House 7 is red and has a {animal}. The {animal} [MASK] all day."
-        found = json.loads(works("fill", "runs/x", text, "--top=3", "--json").out)
-        assert found[0][0]["piece"] == says
+        predictions = json.loads(works("fill", "runs/x", text, "--top=3", "--json").out)
+        assert predictions[0][0]["piece"] == says
         assert package.load("runs/x").fill(text, top=1)[0][0].piece == says
 
 
 def test_evaluate_says_what_training_said(place):
-    found = json.loads(works("evaluate", "runs/x", "--json").out)
+    scores = json.loads(works("evaluate", "runs/x", "--json").out)
     last = json.loads((place / "runs/x/metrics.jsonl").read_text().splitlines()[-1])
-    assert found["loss"] == pytest.approx(last["held_out_loss"], rel=1e-4)
-    assert found["masked_accuracy"] == pytest.approx(last["masked_accuracy"])
+    assert scores["loss"] == pytest.approx(last["held_out_loss"], rel=1e-4)
+    assert scores["masked_accuracy"] == pytest.approx(last["masked_accuracy"])
     (place / "test.txt").write_text("\n\n".join(documents(20)))
-    told = works("evaluate", "runs/x", "--data=test.txt").out
-    assert "masked accuracy" in told and "15% of the tokens masked" in told
+    output = works("evaluate", "runs/x", "--data=test.txt").out
+    assert "masked accuracy" in output and "15% of the tokens masked" in output
     assert "scored on test.txt" in works("info", "runs/x").out
 
 
@@ -103,8 +103,8 @@ def test_transformers_opens_the_folder_with_equal_logits(place):
 def test_without_next_sentence_it_is_a_masked_language_model(place):
     transformers = pytest.importorskip("transformers")
     given = ["--set=data.next_sentence=false", "--set=data.whole_words=true", "--steps=4", "--name=plain"]
-    said = works("train", "mlm", "--data=corpus.txt", *SMALL, *given)
-    assert "next_sentence" not in said.out
+    result = works("train", "mlm", "--data=corpus.txt", *SMALL, *given)
+    assert "next_sentence" not in result.out
     assert json.loads((place / "runs/plain/config.json").read_text())["architectures"] == ["BertForMaskedLM"]
     _, info = transformers.BertForMaskedLM.from_pretrained("runs/plain", output_loading_info=True)
     assert not any(info[k] for k in ("missing_keys", "unexpected_keys", "mismatched_keys"))

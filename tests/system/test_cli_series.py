@@ -14,31 +14,36 @@ FAST = ["--device=cpu", "--set=schedule.warmup=5", "--set=model.dropout=0.0", "-
 def place(tmp_path_factory):
     """A folder with light curves of two classes and a table by the hour, and models trained on them."""
     folder = tmp_path_factory.mktemp("series")
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     rows = []
     for star in range(120):
         kind = "flat" if star % 3 else "wave"
-        for time in np.sort(chance.uniform(0, 20, chance.integers(8, 20))):
-            value = 3 * np.sin(time + star) * (kind == "wave") + chance.normal() * 0.3
-            rows.append([f"star{star}", f"{time:.4f}", f"{value:.4f}", "0.3", "gr"[chance.integers(2)], kind])
+        for time in np.sort(rng.uniform(0, 20, rng.integers(8, 20))):
+            value = 3 * np.sin(time + star) * (kind == "wave") + rng.normal() * 0.3
+            rows.append([f"star{star}", f"{time:.4f}", f"{value:.4f}", "0.3", "gr"[rng.integers(2)], kind])
     rows[3][2] = "nan"
     write(folder / "curves.csv", [["object_id", "mjd", "flux", "flux_err", "band", "class"], *rows])
     one = [row[:5] for row in rows if row[0] == "star3"]
     write(folder / "curve.csv", [["object_id", "mjd", "flux", "flux_err", "band"], *one])
     hours = [f"2020-01-{1 + h // 24:02d} {h % 24:02d}:00:00" for h in range(600)]
-    prices = [[t, f"{10 + 3 * np.sin(h * np.pi / 12) + chance.normal() * 0.2:.3f}"] for h, t in enumerate(hours)]
+    prices = [[t, f"{10 + 3 * np.sin(h * np.pi / 12) + rng.normal() * 0.2:.3f}"] for h, t in enumerate(hours)]
     write(folder / "prices.csv", [["date", "close"], *prices])
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works("train", "series", "--data=curves.csv", "--label=class", "--steps=40", "--name=s", *FAST)
-        assert "1 points dropped: a time, value or error" in said.err and "nearest neighbours by summary" in said.err
+        result = works("train", "series", "--data=curves.csv", "--label=class", "--steps=40", "--name=s", *FAST)
         assert (
-            "108 series to train on, 12 for validation" in said.err and "regard classify runs/s curve.csv" in said.err
+            "1 points dropped: a time, value or error" in result.err and "nearest neighbours by summary" in result.err
         )
-        said = works("train", "forecast", "--data=prices.csv", "--target=close", "--horizon=12", "--steps=60",
+        assert (
+            "108 series to train on, 12 for validation" in result.err
+            and "regard classify runs/s curve.csv" in result.err
+        )
+        result = works("train", "forecast", "--data=prices.csv", "--target=close", "--horizon=12", "--steps=60",
                      "--set=data.lookback=48", "--name=f", *FAST)  # fmt: skip
-        assert "windows of 48 rows, 12 to forecast: 361 to train" in said.err and "the last 24 rows again" in said.err
+        assert (
+            "windows of 48 rows, 12 to forecast: 361 to train" in result.err and "the last 24 rows again" in result.err
+        )
     return folder
 
 
@@ -54,8 +59,8 @@ def _here(place, monkeypatch, tmp_path_factory):
 
 
 def test_a_curve_is_classified_and_drawn(place):
-    said = works("classify", "runs/s", "curve.csv", "--attention=look.png")
-    assert said.lines[0] == "wave" and (place / "look.png").stat().st_size > 10_000
+    result = works("classify", "runs/s", "curve.csv", "--attention=look.png")
+    assert result.lines[0] == "wave" and (place / "look.png").stat().st_size > 10_000
     answer = json.loads(works("classify", "runs/s", "curve.csv", "--json").out)
     assert answer["label"] == "wave" and sum(answer["probabilities"].values()) == pytest.approx(1)
 
@@ -87,15 +92,15 @@ def test_a_curve_of_no_usable_point_keeps_its_row(place):
     rows = [["b", "1", "2", "0.1", "g"], ["void", "1", "nan", "0.1", "g"], ["a", "1", "2", "-1", "g"],
             ["a", "2", "2", "0.1", "r"]]  # fmt: skip
     write(place / "some.csv", [header, *rows])
-    said = works("predict", "runs/s", "some.csv")
-    found = list(csv.DictReader(said.lines))
-    assert [row["id"] for row in found] == ["b", "void", "a"] and set(found[1].values()) == {"void", ""}
-    assert all(row["label"] and float(row["probability_wave"]) > 0 for row in (found[0], found[2]))
-    assert "1 series passed over: no usable point" in said.err and "an error is negative" in said.err
+    result = works("predict", "runs/s", "some.csv")
+    actual = list(csv.DictReader(result.lines))
+    assert [row["id"] for row in actual] == ["b", "void", "a"] and set(actual[1].values()) == {"void", ""}
+    assert all(row["label"] and float(row["probability_wave"]) > 0 for row in (actual[0], actual[2]))
+    assert "1 series passed over: no usable point" in result.err and "an error is negative" in result.err
     write(place / "none.csv", [header, rows[1]])
     for verb in ("classify", "predict"):
-        said = regard(verb, "runs/s", "none.csv")
-        assert said.code == 2 and "none.csv: no usable point in any of its 1 series" in said.err, said.err
+        result = regard(verb, "runs/s", "none.csv")
+        assert result.code == 2 and "none.csv: no usable point in any of its 1 series" in result.err, result.err
 
 
 def test_many_curves_are_told_how_to_get_them_all():
@@ -116,44 +121,44 @@ def test_a_table_of_labels_is_found_from_another_folder(place, monkeypatch, tmp_
 def test_what_never_moves_is_forecast_as_it_is(place):
     for value in ("10", "0.1"):
         write(place / "const.csv", [["day", "close"], *([day, value] for day in range(200))])
-        said = works("train", "forecast", "--data=const.csv", "--target=close", "--horizon=4", "--steps=4", "--force",
+        result = works("train", "forecast", "--data=const.csv", "--target=close", "--horizon=4", "--steps=4", "--force",
                      "--set=data.lookback=16", "--name=const", *FAST)  # fmt: skip
-        assert "a linear map of the past, squared error 0.0000" in said.err
+        assert "a linear map of the past, squared error 0.0000" in result.err
         assert json.loads(works("evaluate", "runs/const", "--json").out)["mse"] < 0.1
         rows = json.loads(works("forecast", "runs/const", "--json").out)
         assert [row["close"] for row in rows] == pytest.approx([float(value)] * 4, rel=0.05)
 
 
 def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
-    found = json.loads(works("evaluate", "runs/s", "--json", "--picture=sure.png").out)
-    assert found["accuracy"] > 0.9 and found["series"] == 12 and 0.5 < found["majority"] < 0.7
-    assert (place / "sure.png").is_file() and "nearest" in found and "ece" in found
-    said = works("evaluate", "runs/s", "--data=curves.csv")
-    assert "120 series" in said.out and "balanced" in said.out and "baselines" in said.out
+    scores = json.loads(works("evaluate", "runs/s", "--json", "--picture=sure.png").out)
+    assert scores["accuracy"] > 0.9 and scores["series"] == 12 and 0.5 < scores["majority"] < 0.7
+    assert (place / "sure.png").is_file() and "nearest" in scores and "ece" in scores
+    result = works("evaluate", "runs/s", "--data=curves.csv")
+    assert "120 series" in result.out and "balanced" in result.out and "baselines" in result.out
     assert "a series to classify series" in works("info", "runs/s").out
 
 
 def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
     with open(place / "curves.csv") as file:
         write(place / "bare.csv", [row[:5] for row in csv.reader(file)])
-    said = works("train", "fill-series", "--data=bare.csv", "--steps=30", "--name=pre", *FAST)
-    assert "of the mean" in said.err and "regard finetune runs/pre series" in said.err
-    assert "108 series to train on, 12 for validation: 10 % chosen by a hash of the content" in said.err
-    said = works("finetune", "runs/pre", "series", "--data=curves.csv", "--label=class", "--steps=10", "--name=post",
+    result = works("train", "fill-series", "--data=bare.csv", "--steps=30", "--name=pre", *FAST)
+    assert "of the mean" in result.err and "regard finetune runs/pre series" in result.err
+    assert "108 series to train on, 12 for validation: 10 % chosen by a hash of the content" in result.err
+    result = works("finetune", "runs/pre", "series", "--data=curves.csv", "--label=class", "--steps=10", "--name=post",
                  "--device=cpu", "--set=schedule.warmup=2")  # fmt: skip
-    assert "randomly initialised: classifier" in said.err
-    said = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=2", "--name=too", *FAST)
-    assert "2 labels: flat 72" in said.err
-    said = regard("train", "fill-series", "--data=bare.csv", "--steps=2", "--set=data.balanced=true", *FAST)
-    assert said.code == 2 and "data.balanced goes by the labels" in said.err
-    said = regard("classify", "runs/pre", "curve.csv")
-    assert said.code == 2 and "regard finetune runs/pre series" in said.err
+    assert "randomly initialised: classifier" in result.err
+    result = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=2", "--name=too", *FAST)
+    assert "2 labels: flat 72" in result.err
+    result = regard("train", "fill-series", "--data=bare.csv", "--steps=2", "--set=data.balanced=true", *FAST)
+    assert result.code == 2 and "data.balanced goes by the labels" in result.err
+    result = regard("classify", "runs/pre", "curve.csv")
+    assert result.code == 2 and "regard finetune runs/pre series" in result.err
 
 
 def test_the_next_rows_are_told_with_their_quantiles_and_drawn(place):
-    said = works("forecast", "runs/f", "--data=prices.csv", "--plot=next.png")
-    assert said.lines[0].split() == ["time", "close", "close", "10%", "close", "50%", "close", "90%"]
-    assert said.lines[1].startswith("2020-01-26 00:00:00") and (place / "next.png").stat().st_size > 10_000
+    result = works("forecast", "runs/f", "--data=prices.csv", "--plot=next.png")
+    assert result.lines[0].split() == ["time", "close", "close", "10%", "close", "50%", "close", "90%"]
+    assert result.lines[1].startswith("2020-01-26 00:00:00") and (place / "next.png").stat().st_size > 10_000
     assert len(json.loads(works("forecast", "runs/f", "--data=prices.csv", "--json").out)) == 12
     works("predict", "runs/f", "prices.csv", "--out=next.csv")
     rows = list(csv.DictReader((place / "next.csv").read_text().splitlines()))
@@ -163,10 +168,10 @@ def test_the_next_rows_are_told_with_their_quantiles_and_drawn(place):
 
 
 def test_every_test_window_is_scored_beside_simple_forecasts():
-    found = json.loads(works("evaluate", "runs/f", "--json").out)
-    assert found["windows"] == 120 - 12 + 1 and found["lookback"] == 48 and found["horizon"] == 12
-    names = [row["name"] for row in found["beside"]]
-    assert names == ["the last 24 rows again", "a linear map of the past"] and 0 < found["mse"] < 1
+    scores = json.loads(works("evaluate", "runs/f", "--json").out)
+    assert scores["windows"] == 120 - 12 + 1 and scores["lookback"] == 48 and scores["horizon"] == 12
+    names = [row["name"] for row in scores["beside"]]
+    assert names == ["the last 24 rows again", "a linear map of the past"] and 0 < scores["mse"] < 1
     assert "look-back 48" in works("evaluate", "runs/f").out
 
 
@@ -185,8 +190,8 @@ def test_parts_of_a_cross_validation_share_a_row(place):
         "    data = [dataclasses.replace(run.data, folds=3, fold=k) for k in range(2)]\n"
         "    return {f'cv/{k}': dataclasses.replace(run, data=d, steps=2, minutes=0.0) for k, d in enumerate(data)}\n"
     )
-    said = works("train", "cv.py", "--name=cv", "--device=cpu")
-    row = next(line for line in said.lines if line.startswith("cv"))
+    result = works("train", "cv.py", "--name=cv", "--device=cpu")
+    row = next(line for line in result.lines if line.startswith("cv"))
     assert row.split()[1] == "2" and "±" in row
     assert (place / "runs/cv/cv-0-seed0/run.json").is_file() and (place / "runs/cv/cv-1-seed0/run.json").is_file()
 
@@ -210,13 +215,13 @@ def test_parts_of_a_cross_validation_share_a_row(place):
     ],
 )
 def test_what_went_wrong_is_one_sentence(words, says):
-    said = regard(*words)
-    assert said.code == 2 and says in said.err, said.err
-    assert said.err.strip().splitlines()[-1].startswith("regard: ")
+    result = regard(*words)
+    assert result.code == 2 and says in result.err, result.err
+    assert result.err.strip().splitlines()[-1].startswith("regard: ")
 
 
 def test_a_dry_run_reads_nothing():
-    said = works("train", "series", "--data=curves.csv", "--arch=transformer,lstm", "--dry-run")
-    assert said.out.count("samples per step: 32") == 2
+    result = works("train", "series", "--data=curves.csv", "--arch=transformer,lstm", "--dry-run")
+    assert result.out.count("samples per step: 32") == 2
     assert "samples per step" in works("train", "forecast", "--data=prices.csv", "--dry-run").out
     assert "samples per step" in works("train", "fill-series", "--data=curves.csv", "--dry-run").out

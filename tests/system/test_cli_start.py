@@ -19,9 +19,9 @@ VERBS += ["generate", "next", "chat", "export"]
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb_shows_its_examples_and_defaults(verb):
-    said = works(*verb.split(), "--help")
-    assert "Examples:" in said.out and f"    regard {verb}" in said.out
-    options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", said.out, flags=re.S)
+    result = works(*verb.split(), "--help")
+    assert "Examples:" in result.out and f"    regard {verb}" in result.out
+    options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", result.out, flags=re.S)
     assert options or verb in ("data list", "data get", "train", "finetune", "tokens", "info", "studio", "export")
 
 
@@ -38,9 +38,9 @@ def test_train_help_offers_what_the_task_takes(name):
 
 def test_the_front_page_names_every_verb_in_order():
     listed = re.findall(r"^  (\w+) +\S.*", works("--help").out.split("Commands:")[1], flags=re.M)
-    wanted = "data model train finetune translate generate next chat summarise classify tag caption forecast embed"
-    wanted += " similar fill transcribe predict evaluate compare"
-    assert listed == [*wanted.split(), "tokens", "info", "gradients", "studio", "look", "export"]
+    expected = "data model train finetune translate generate next chat summarise classify tag caption forecast embed"
+    expected += " similar fill transcribe predict evaluate compare"
+    assert listed == [*expected.split(), "tokens", "info", "gradients", "studio", "look", "export"]
 
 
 def test_no_words_at_all_show_the_front_page():

@@ -16,8 +16,8 @@ def toy(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
-        said = works(*train_words(folder), "--name=demo")
-    assert "next:" in said.err and "bleu" in said.out
+        result = works(*train_words(folder), "--name=demo")
+    assert "next:" in result.err and "bleu" in result.out
     return folder
 
 
@@ -31,8 +31,8 @@ def _here(toy, monkeypatch):
 
 def test_the_run_learned_its_language(toy):
     """Every toy word has one translation, so a working way ends close to 100 BLEU on sentences never seen."""
-    said = works("evaluate", "runs/demo", "--source=test.en", "--target=test.fr", "--json")
-    assert json.loads(said.out)["bleu"] > 90
+    result = works("evaluate", "runs/demo", "--source=test.en", "--target=test.fr", "--json")
+    assert json.loads(result.out)["bleu"] > 90
 
 
 def test_run_folder_holds_hugging_face_files_and_nothing_else(toy):
@@ -41,8 +41,8 @@ def test_run_folder_holds_hugging_face_files_and_nothing_else(toy):
         ".regard-manifest.json", "README.md", "checkpoints", "config.json", "generation_config.json", "metrics.jsonl",
         "model.safetensors", "regard.json", "run.json", "state.safetensors", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
-    known = json.loads((toy / "runs/demo/regard.json").read_text())
-    assert known["task"] == "translate" and known["data"]["inputs"] and known["versions"]["torch"]
+    settings = json.loads((toy / "runs/demo/regard.json").read_text())
+    assert settings["task"] == "translate" and settings["data"]["inputs"] and settings["versions"]["torch"]
     assert (toy / "runs/demo/README.md").read_text().startswith("---\n")
 
 
@@ -61,14 +61,14 @@ def test_transformers_opens_the_folder_and_translates_the_same(toy):
 def test_a_dry_run_tells_all_and_writes_nothing(toy, monkeypatch, tmp_path):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    said = works(*train_words(toy), "--dry-run", "--json")
-    (found,) = json.loads(said.out)
-    assert found["settings"]["model"]["width"] == 64 and found["tokens_per_step"] == 1024
+    result = works(*train_words(toy), "--dry-run", "--json")
+    (actual,) = json.loads(result.out)
+    assert actual["settings"]["model"]["width"] == 64 and actual["tokens_per_step"] == 1024
     V, D, F = 330, 64, 64
     layer = 4 * (D * D + D) + D * F + F + F * D + D + 4 * D  # self-attention, feed-forward, two norms
-    assert found["parameters"] == {"token": V * D, "encoder": layer, "decoder": 2 * (layer + 4 * (D * D + D) + 2 * D)}
-    memory = found["memory"]
-    assert memory["weights"] == 4 * sum(found["parameters"].values()) and memory["activations"] > memory["weights"]
+    assert actual["parameters"] == {"token": V * D, "encoder": layer, "decoder": 2 * (layer + 4 * (D * D + D) + 2 * D)}
+    memory = actual["memory"]
+    assert memory["weights"] == 4 * sum(actual["parameters"].values()) and memory["activations"] > memory["weights"]
     assert "model.width" in works(*train_words(toy), "--dry-run").out
     assert list(tmp_path.iterdir()) == []
 
@@ -76,15 +76,15 @@ def test_a_dry_run_tells_all_and_writes_nothing(toy, monkeypatch, tmp_path):
 def test_architectures_and_seeds_share_a_table_and_can_resume(toy):
     words = [w for w in train_words(toy) if "layers" not in w and "ffn" not in w and "steps" not in w]
     words += ["--steps=6", "--arch=Transformer,GRU", "--seeds=2", "--name=many", "--seed=5"]
-    said = works(*words)
-    rows = [line.split() for line in said.lines]
+    result = works(*words)
+    rows = [line.split() for line in result.lines]
     assert [r[:2] for r in rows[1:]] == [["transformer", "2"], ["gru", "2"]] and "±" in rows[1]
     names = {p.name for p in (toy / "runs/many").iterdir()}
     runs = {f"{arch}-seed{seed}" for arch in ("transformer", "gru") for seed in (5, 6)}
     assert names == runs | {"plan.json", "curves.png", ".regard-manifest.json"}
     seeds = [json.loads((toy / f"runs/many/gru-seed{seed}/run.json").read_text())["seed"] for seed in (5, 6)]
     assert seeds == [5, 6]
-    assert works("train", "--resume=runs/many").out == said.out, "what is finished is not trained again"
+    assert works("train", "--resume=runs/many").out == result.out, "what is finished is not trained again"
     assert "gru-seed6" in works("info", "runs/many").out
 
 
@@ -103,8 +103,8 @@ def test_a_recipe_is_trained_and_settings_override_it(toy, tmp_path):
 
 
 def test_a_run_is_not_overwritten_unless_forced(toy):
-    said = regard(*train_words(toy), "--name=demo")
-    assert said.code == 2 and "--resume runs/demo" in said.err
+    result = regard(*train_words(toy), "--name=demo")
+    assert result.code == 2 and "--resume runs/demo" in result.err
     works(*train_words(toy), "--steps=2", "--name=twice")
     before = (toy / "runs/twice/metrics.jsonl").read_text()
     works(*train_words(toy), "--steps=2", "--name=twice", "--force", "--seed=1")
@@ -125,8 +125,8 @@ def test_train_evaluates_weights_that_are_not_finite(toy):
 
 
 def test_quiet_says_nothing_beside_the_result(toy):
-    said = works(*train_words(toy), "--steps=2", "--name=quiet", "-q")
-    assert said.err == "" and "held_out_loss" in said.out
+    result = works(*train_words(toy), "--steps=2", "--name=quiet", "-q")
+    assert result.err == "" and "held_out_loss" in result.out
 
 
 # -- use -----------------------------------------------------------------------------------------------------------
@@ -147,9 +147,9 @@ def test_lines_through_a_pipe_keep_their_places(toy):
 
 def test_on_a_terminal_it_asks_until_an_empty_line(toy):
     first, second = (s for s, _ in sentences()[:2])
-    said = works("translate", "runs/demo", typed=f"{first}\n{second}\n\nnot read\n", terminal=True)
-    assert said.lines == works("translate", "runs/demo", first, second).lines
-    assert said.err.count("> ") == 3
+    result = works("translate", "runs/demo", typed=f"{first}\n{second}\n\nnot read\n", terminal=True)
+    assert result.lines == works("translate", "runs/demo", first, second).lines
+    assert result.err.count("> ") == 3
 
 
 def test_n_best_lists_are_ordered_and_numbered(toy):
@@ -167,8 +167,8 @@ def test_the_alignment_has_a_row_for_each_word_and_a_picture(toy, tmp_path):
     pytest.importorskip("matplotlib")
     source, target = sentences()[0]
     picture = tmp_path / "look.svg"
-    said = works("translate", "runs/demo", source, "--alignment", "--json", f"--picture={picture}")
-    got = json.loads(said.out)
+    result = works("translate", "runs/demo", source, "--alignment", "--json", f"--picture={picture}")
+    got = json.loads(result.out)
     words = got["alignment"]
     assert words["source"] == [*source.split(), "</s>"]
     assert words["target"] == [*got["translations"][0]["text"].split(), "</s>"]
@@ -181,8 +181,10 @@ def test_the_alignment_has_a_row_for_each_word_and_a_picture(toy, tmp_path):
 
 def test_every_head_can_be_had(toy, tmp_path):
     pytest.importorskip("matplotlib")
-    said = works("translate", "runs/demo", "the dog sees the cat .", "--heads", "--json", f"--picture={tmp_path}/h.png")
-    seen = json.loads(said.out)["attention"]
+    result = works(
+        "translate", "runs/demo", "the dog sees the cat .", "--heads", "--json", f"--picture={tmp_path}/h.png"
+    )
+    seen = json.loads(result.out)["attention"]
     assert (len(seen["weights"]), len(seen["weights"][0])) == (2, 4)
     assert len(seen["weights"][0][0]) == len(seen["target"]) and len(seen["weights"][0][0][0]) == len(seen["source"])
     assert (tmp_path / "h.png").stat().st_size > 1000
@@ -233,15 +235,17 @@ def test_predict_writes_a_whole_file(toy, tmp_path):
 
 
 def test_evaluate_defaults_to_the_validation_set_and_logs_scores(toy):
-    said = works("evaluate", "runs/demo", "--beam=2")
-    assert "validation" in said.out and "95 %" in said.out and "tok:13a" in said.out and "source words" in said.out
-    told = works("info", "runs/demo").out
-    assert "beam 2" in told and "BLEU" in told and "encoder" in told
+    result = works("evaluate", "runs/demo", "--beam=2")
+    assert (
+        "validation" in result.out and "95 %" in result.out and "tok:13a" in result.out and "source words" in result.out
+    )
+    output = works("info", "runs/demo").out
+    assert "beam 2" in output and "BLEU" in output and "encoder" in output
 
 
 def test_a_translator_scored_on_what_it_was_trained_on_is_said_to_be(toy, tmp_path):
-    said = works("evaluate", "runs/demo", "--source=train.en", "--target=train.fr", "--beam=1")
-    assert said.lines[-1] == "warning: 183 of these 183 sentences were in the training data; the score flatters"
+    result = works("evaluate", "runs/demo", "--source=train.en", "--target=train.fr", "--beam=1")
+    assert result.lines[-1] == "warning: 183 of these 183 sentences were in the training data; the score flatters"
     (tmp_path / "mixed.en").write_text("".join(f"{s}\n" for s, _ in sentences()[50:70]))
     (tmp_path / "mixed.fr").write_text("".join(f"{t}\n" for _, t in sentences()[50:70]))
     files = [f"--source={tmp_path}/mixed.en", f"--target={tmp_path}/mixed.fr"]
@@ -252,20 +256,20 @@ def test_a_translator_scored_on_what_it_was_trained_on_is_said_to_be(toy, tmp_pa
 
 def test_references_without_a_word_are_refused_or_counted(toy, tmp_path):
     (tmp_path / "none.fr").write_text("\n" * 60)
-    said = regard("evaluate", "runs/demo", "--source=test.en", f"--target={tmp_path}/none.fr")
-    assert said.code == 2 and "all 60 references are empty" in said.err and said.out == ""
+    result = regard("evaluate", "runs/demo", "--source=test.en", f"--target={tmp_path}/none.fr")
+    assert result.code == 2 and "all 60 references are empty" in result.err and result.out == ""
     (tmp_path / "some.fr").write_text("".join(t + "\n" for _, t in sentences()[:20]) + " \n" * 40)
-    said = works("evaluate", "runs/demo", "--source=test.en", f"--target={tmp_path}/some.fr", "--beam=1")
-    assert "40 of 60 references are empty" in said.err
+    result = works("evaluate", "runs/demo", "--source=test.en", f"--target={tmp_path}/some.fr", "--beam=1")
+    assert "40 of 60 references are empty" in result.err
 
 
 def test_compare_tells_better_from_worse(toy):
     works(*train_words(toy), "--steps=20", "--set=eval_every=20", "--name=short")
-    said = works(
+    result = works(
         "compare", "runs/short", "runs/demo", "--source=test.en", "--target=test.fr", "--samples=200", "--json"
     )
-    found = {m["metric"]: m for m in json.loads(said.out)["metrics"]}
-    assert found["BLEU"]["difference"] > 0 and found["BLEU"]["p_value"] < 0.05
+    actual = {m["metric"]: m for m in json.loads(result.out)["metrics"]}
+    assert actual["BLEU"]["difference"] > 0 and actual["BLEU"]["p_value"] < 0.05
     text = works("compare", "runs/short", "runs/demo", "--source=test.en", "--target=test.fr", "--samples=200").out
     assert "runs/demo is better than runs/short" in text
 
@@ -273,10 +277,10 @@ def test_compare_tells_better_from_worse(toy):
 def test_tokens_and_info_for_programs(toy):
     rows = json.loads(works("tokens", "runs/demo", "the dog", "--json").out)
     assert [r["piece"] for r in rows] == ["▁the", "▁dog", "</s>"] and [r["position"] for r in rows] == [0, 1, 2]
-    told = json.loads(works("info", "runs/demo", "--json").out)
+    info = json.loads(works("info", "runs/demo", "--json").out)
     loaded = package.load("runs/demo")
-    assert sum(told["parameters"].values()) == sum(p.numel() for p in loaded.model.parameters())
-    assert told["held_out"]["bleu"] > 90 and told["training"]["steps"] == 70
+    assert sum(info["parameters"].values()) == sum(p.numel() for p in loaded.model.parameters())
+    assert info["held_out"]["bleu"] > 90 and info["training"]["steps"] == 70
 
 
 def test_data_list_for_programs():

@@ -30,8 +30,8 @@ SETTINGS = {
 
 
 def backwards(count: int, seed: int) -> dict[str, str]:
-    draw = random.Random(seed)
-    lines = {" ".join(str(draw.randrange(10)) for _ in range(draw.randint(4, 6))) for _ in range(count)}
+    rng = random.Random(seed)
+    lines = {" ".join(str(rng.randrange(10)) for _ in range(rng.randint(4, 6))) for _ in range(count)}
     return {line: line[::-1] for line in sorted(lines)}
 
 

@@ -64,15 +64,15 @@ def test_every_task_has_an_old_run():
 @pytest.mark.parametrize("name", NAMES)
 def test_old_run_answers_as_it_did(name):
     inputs, answers = (json.loads(Path("runs", name, f"{file}.json").read_text()) for file in ("inputs", "answers"))
-    found = differences(replies(f"runs/{name}", inputs), answers)
-    assert not found, "\n".join(found[:10])
+    problems = differences(replies(f"runs/{name}", inputs), answers)
+    assert not problems, "\n".join(problems[:10])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_info_describes_an_old_run(name):
     settings = json.loads(Path("runs", name, "run.json").read_text())
-    told = json.loads(works("info", f"runs/{name}", "--json").out)
-    assert told["task"] == settings["task"] and told["held_out"] and told["training"]["steps"] == settings["steps"]
+    info = json.loads(works("info", f"runs/{name}", "--json").out)
+    assert info["task"] == settings["task"] and info["held_out"] and info["training"]["steps"] == settings["steps"]
     assert works("info", f"runs/{name}").out.startswith(f"runs/{name}: ")
 
 

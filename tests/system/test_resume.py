@@ -177,8 +177,10 @@ def test_under_nohup_a_run_does_not_hear_of_its_terminal():
 
 def test_run_killed_between_state_and_settings_keeps_its_steps(tmp_path: Path):
     toy_train(tmp_path / "run")
-    known = json.loads((tmp_path / "run/run.json").read_text())
-    (tmp_path / "run/run.json").write_text(json.dumps(known | {"steps": 0, "minutes": 1.0, "schedule": {"warmup": 20}}))
+    settings = json.loads((tmp_path / "run/run.json").read_text())
+    (tmp_path / "run/run.json").write_text(
+        json.dumps(settings | {"steps": 0, "minutes": 1.0, "schedule": {"warmup": 20}})
+    )
     result = toy_train(tmp_path / "run", read_run(tmp_path / "run"), resume=True)
     assert result.steps == 24 and read_run(tmp_path / "run").steps == 24
 

@@ -68,10 +68,10 @@ def weights(made) -> list[Tensor]:
 
 def contents(batch) -> list[Tensor]:
     """Every tensor of a batch."""
-    found = []
+    results = []
     for value in vars(batch).values():
-        found += [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, Tensor)]
-    return found
+        results += [x for x in (value if isinstance(value, tuple) else (value,)) if isinstance(x, Tensor)]
+    return results
 
 
 def equal(some: list[Tensor], others: list[Tensor]) -> bool:
@@ -94,14 +94,14 @@ def test_a_seed_decides_weights_and_batches(name):
 
 def epochs(made, count: int = 2) -> list[list]:
     """The batches of whole epochs."""
-    found: list[list] = []
+    results: list[list] = []
     for number in range(count):
         batches = []
         while not batches or made.loader.position < made.loader.batches_per_epoch:
             batches.append(next(made.loader))
             assert made.loader.epoch == number
-        found.append(batches)
-    return found
+        results.append(batches)
+    return results
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if not name.startswith(("lm-", "mlm"))])  # rows made anew

@@ -45,12 +45,12 @@ def test_a_file_is_old_or_new_but_never_between(tmp_path, monkeypatch, name, cal
     path = tmp_path / "state"
     checkpoint.write_atomic(path, b"old" * 1000)
     seen = fail_at(monkeypatch, name, call, error)
-    wanted = WorkFailed if isinstance(error, OSError) else KeyboardInterrupt
+    expected = WorkFailed if isinstance(error, OSError) else KeyboardInterrupt
     if name in ("write", "replace") and call == 2:
         checkpoint.write_atomic(path, b"new" * 1000)  # one write and one rename are enough
         assert len(seen) == 1 and path.read_bytes() == b"new" * 1000
         return
-    with pytest.raises(wanted):
+    with pytest.raises(expected):
         checkpoint.write_atomic(path, b"new" * 1000)
     monkeypatch.undo()
     moved = name in ("fsync", "open", "close") and call == 2  # only the folder's own entry is in doubt then
@@ -183,8 +183,10 @@ def test_versions_are_recorded(tmp_path):
     checkpoint.save_state(tmp_path / "s", {"a": torch.zeros(1)}, {})
     raw = (tmp_path / "s").read_bytes()
     header = json.loads(raw[8 : 8 + struct.unpack("<Q", raw[:8])[0]])
-    known = json.loads(header["__metadata__"]["regard"])
-    assert known["versions"]["torch"] == torch.__version__ and known["format_version"] == checkpoint.FORMAT_VERSION
+    settings = json.loads(header["__metadata__"]["regard"])
+    assert (
+        settings["versions"]["torch"] == torch.__version__ and settings["format_version"] == checkpoint.FORMAT_VERSION
+    )
 
 
 class Tied(nn.Module):

@@ -51,8 +51,8 @@ def test_a_table_of_many_columns_is_read_in_linear_time(tmp_path):
     read_history(few, HistoryConfig())  # what is imported is imported
     first, second = (count_calls(lambda p=path: read_history(p, HistoryConfig())) for path in (few, many))
     assert second < 6 * first
-    found = read_history(many, HistoryConfig())
-    assert len(found.columns) == 800 and found.values.shape == (12, 800)
+    history = read_history(many, HistoryConfig())
+    assert len(history.columns) == 800 and history.values.shape == (12, 800)
     with pytest.raises(DataError, match=r"has no column 'x'; there are: date, c0, .* and 781 more$"):
         read_history(many, HistoryConfig(target=("x",)))
 

@@ -251,13 +251,13 @@ def saved(tmp_path_factory):
 def read(folder: Path, weights: list[torch.Tensor]) -> str:
     """Which model a reader finds, or what they are told."""
     try:
-        found = regard.load(folder).model.token.weight
+        actual = regard.load(folder).model.token.weight
     except CheckpointError as e:
         return (
             "has no model yet" if f"has no model yet; continue it: regard train --resume {folder}" in str(e) else str(e)
         )
     return next(
-        (name for name, known in zip(("old", "new"), weights, strict=True) if torch.equal(found, known)), "mixed"
+        (name for name, known in zip(("old", "new"), weights, strict=True) if torch.equal(actual, known)), "mixed"
     )
 
 

@@ -39,13 +39,13 @@ def test_what_is_missing_or_unknown_is_said():
 def test_few_examples_get_minimum_steps_and_a_short_warmup():
     run = tasks.default_run(data=PairsConfig(source="a", target="b"))
     run = dataclasses.replace(run, epochs=3.0, minutes=0, schedule=dataclasses.replace(run.schedule, warmup=50))
-    said = []
-    few = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 6, said.append)
-    assert (few.steps, few.schedule.warmup) == (60, 15) and "training takes 60" in said[0]
-    own = assembly.with_min_steps(run, 6, said.append)
+    messages = []
+    few = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 6, messages.append)
+    assert (few.steps, few.schedule.warmup) == (60, 15) and "training takes 60" in messages[0]
+    own = assembly.with_min_steps(run, 6, messages.append)
     assert (own.steps, own.schedule.warmup) == (6, 1), "from nothing, the epochs asked for"
-    many = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 800, said.append)
-    assert (many.steps, many.schedule.warmup, len(said)) == (800, 50, 1)
+    many = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 800, messages.append)
+    assert (many.steps, many.schedule.warmup, len(messages)) == (800, 50, 1)
 
 
 def test_the_cost_grows_with_the_batch_but_the_weights_do_not():

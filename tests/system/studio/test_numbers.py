@@ -33,9 +33,9 @@ def test_sliders_do_what_sampling_does(tab, model):
     writer = model("gpt")
     with torch.inference_mode():
         logits = writer.model.logits(writer.model(torch.tensor([writer.encode(TEXTS["gpt"])]))[0, -1])
-    want = narrowed(logits, 0.6, 7, 0.8).softmax(-1)
+    expected = narrowed(logits, 0.6, 7, 0.8).softmax(-1)
     rows = tab.table("next-token")[1:]
-    assert_close(torch.tensor([float(r[5]) for r in rows]), want[[int(r[2]) for r in rows]], **NEAR)
+    assert_close(torch.tensor([float(r[5]) for r in rows]), expected[[int(r[2]) for r in rows]], **NEAR)
     tab.page.get_by_label("Top-k").focus()
     for _ in range(6):
         tab.page.keyboard.press("ArrowLeft")
@@ -50,8 +50,8 @@ def test_a_heads_weights_are_those_of_another_implementation(tab, place, model, 
     other = AutoModelForCausalLM.from_pretrained(place / "runs" / "gpt", attn_implementation="eager").eval()
     with torch.inference_mode():
         every = torch.cat(other(ids, output_attentions=True).attentions)  # L H T S
-    want = every[layer, head]
-    assert_close(tab.matrix("attention"), want, **NEAR)
+    expected = every[layer, head]
+    assert_close(tab.matrix("attention"), expected, **NEAR)
     most = torch.tensor([float(row[2]) for row in tab.table("heads")[1:]])
     assert_close(most, every.amax(-1).mean(-1).flatten(), rtol=0.0, atol=1 / 255)  # thumbnails have eight bits
     stages = {}
@@ -60,7 +60,7 @@ def test_a_heads_weights_are_those_of_another_implementation(tab, place, model, 
         stages[stage] = tab.matrix("attention")
     width = 32 // 2
     assert_close(stages["Scaled"], stages["Scores q·k"] / math.sqrt(width), rtol=1e-3, atol=1e-3)
-    assert_close(stages["Masked"].nan_to_num(-math.inf).softmax(-1), want, **NEAR)
+    assert_close(stages["Masked"].nan_to_num(-math.inf).softmax(-1), expected, **NEAR)
 
 
 def test_translation_shows_the_models_own(tab, place, model):
@@ -111,8 +111,8 @@ def test_answers_are_the_predictors(tab, model):
     tab.open("classifier", "labels", text=TEXTS["classifier"])
     shown = {row[0]: float(row[1]) for row in tab.table("classes")[1:]}
     classifier = model("classifier")
-    want = dict(zip(classifier.labels, classifier.probabilities([TEXTS["classifier"]])[0].tolist(), strict=True))
-    assert shown == pytest.approx(want, abs=1e-3)
+    expected = dict(zip(classifier.labels, classifier.probabilities([TEXTS["classifier"]])[0].tolist(), strict=True))
+    assert shown == pytest.approx(expected, abs=1e-3)
 
     tab.open("pair", "labels", text=TEXTS["pair"], second="a good film")
     shown = [float(row[1]) for row in tab.table("classes")[1:]]
@@ -147,8 +147,8 @@ def test_embedding_search_and_pair_show_the_models_vectors(tab, place, model):
     rows = tab.table("search")[1:]
     other = AutoModelForCausalLM.from_pretrained(place / "runs" / "gpt", attn_implementation="eager").eval()
     with torch.inference_mode():
-        want = other(ids[None], output_attentions=True).attentions[1][0, 1, 5]
-    assert_close(torch.tensor([float(row[4]) for row in rows]), want, **NEAR)
+        expected = other(ids[None], output_attentions=True).attentions[1][0, 1, 5]
+    assert_close(torch.tensor([float(row[4]) for row in rows]), expected, **NEAR)
 
     tab.open("sentences", "pair", text="the cat sat", second="the dog sat")
     cosines = [float(row[1]) for row in tab.table("pair-cosine")[1:]]
@@ -161,5 +161,5 @@ def test_embedding_search_and_pair_show_the_models_vectors(tab, place, model):
     words = [embedder.tokenizer.encode(t).words for t in ("the cat sat", "the dog sat")]
     places = [[i for i, w in enumerate(each) if w == 2] for each in words]
     vectors = [[s[0, p].mean(0) for s in side] for side, p in zip(states, places, strict=True)]
-    want = [torch.cosine_similarity(a, b, dim=0).item() for a, b in zip(*vectors, strict=True)]
-    assert cosines[1:] == pytest.approx(want[1:], abs=1e-3)
+    expected = [torch.cosine_similarity(a, b, dim=0).item() for a, b in zip(*vectors, strict=True)]
+    assert cosines[1:] == pytest.approx(expected[1:], abs=1e-3)

@@ -36,14 +36,14 @@ def test_by_keyboard_alone(tab):
     tab.open("gpt", "attention", text=TEXTS["gpt"], layer=0, head=0, query=0)
     press = tab.page.keyboard.press
     title = tab.figure("attention").locator("h2")
-    for key, want in (
+    for key, expected in (
         ("]", "Layer 2, head 1"),
         (".", "Layer 2, head 2"),
         ("[", "Layer 1, head 2"),
         (",", "Layer 1, head 1"),
     ):
         press(key)
-        assert title.text_content() == want
+        assert title.text_content() == expected
     tab.page.locator("[role=radio][aria-checked=true]").focus()
     press("ArrowDown")
     press("ArrowRight")
@@ -144,9 +144,9 @@ def test_regard_look_writes_the_same_page(tab, browser, place, tmp_path, model):
     assert other.page.locator("#text").input_value() == "</script><b>the cat"
     other.page.get_by_role("button", name="Next token").click()
     with torch.inference_mode():
-        want = writer.model.logits(writer.hidden(writer.encode("</script><b>the cat"))[-1]).softmax(-1)
+        expected = writer.model.logits(writer.hidden(writer.encode("</script><b>the cat"))[-1]).softmax(-1)
     rows = other.table("next-token")[1:]
-    assert_close(torch.tensor([float(r[4]) for r in rows]), want[[int(r[2]) for r in rows]], **NEAR)
+    assert_close(torch.tensor([float(r[4]) for r in rows]), expected[[int(r[2]) for r in rows]], **NEAR)
     other.page.close()
     other.check()
 

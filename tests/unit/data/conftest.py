@@ -18,11 +18,11 @@ TIMES = [("today", "aujourd'hui"), ("at 10 o'clock", "à 10 heures"), ("in 2024"
 
 
 def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     out = []
     for _ in range(count):
-        a, b, v, t = draw.choice(NOUNS), draw.choice(NOUNS), draw.choice(VERBS), draw.choice(TIMES)
-        n = draw.randint(1, 999)
+        a, b, v, t = rng.choice(NOUNS), rng.choice(NOUNS), rng.choice(VERBS), rng.choice(TIMES)
+        n = rng.randint(1, 999)
         out.append((f"The {a[0]} {v[0]} {n} {b[0]} {t[0]}.", f"L'{a[1]} {v[1]} {n} {b[1]} {t[1]} !"))
     return out
 

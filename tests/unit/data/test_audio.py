@@ -114,13 +114,13 @@ def test_an_archive_is_a_folder(folder, tmp_path):
     with tarfile.open(path, "w:gz") as tar:
         for name in ("low", "high"):
             tar.add(folder / name, name)
-    found, wanted = list_clips(path), list_clips(folder)
-    assert [clip.label for clip in found] == [clip.label for clip in wanted]
-    assert all(torch.equal(a.waveform(), b.waveform()) for a, b in zip(found, wanted, strict=True))
+    actual, expected = list_clips(path), list_clips(folder)
+    assert [clip.label for clip in actual] == [clip.label for clip in expected]
+    assert all(torch.equal(a.waveform(), b.waveform()) for a, b in zip(actual, expected, strict=True))
     with tarfile.open(tmp_path / "whole.tar", "w") as tar:  # as tar cf whole.tar clips/ makes it
         for name in ("low", "high"):
             tar.add(folder / name, f"clips/{name}")
-    assert [clip.label for clip in list_clips(tmp_path / "whole.tar")] == [clip.label for clip in wanted]
+    assert [clip.label for clip in list_clips(tmp_path / "whole.tar")] == [clip.label for clip in expected]
     path.write_bytes(path.read_bytes()[:300])
     with pytest.raises(DataError, match="damaged or not a tar archive"):
         list_clips(path)
@@ -179,18 +179,18 @@ def test_clips_larger_than_memory_are_skipped_unless_all_are(folder, tmp_path_fa
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda f: f / "only" / "0.wav", "all clips have the class 'only'"),
         (lambda f: None, "there are no clips"),
     ],
 )
-def test_nothing_to_tell_apart_is_an_error(tmp_path, make, said):
+def test_nothing_to_tell_apart_is_an_error(tmp_path, make, message):
     if path := make(tmp_path):
         path.parent.mkdir()
         for n in range(10):
             path.with_name(f"{n}.wav").write_bytes(tone(100 + n))
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         load_audio(AudioConfig(path=str(tmp_path)), quiet)
 
 

@@ -33,10 +33,10 @@ def still(names, B=4):
 
 def test_a_crop_is_a_window_of_the_padded_picture():
     x = pictures(B=40)
-    found = cropped(x, 2, draw())
+    actual = cropped(x, 2, draw())
     wide = torch.nn.functional.pad(x, (2,) * 4)
     starts = set()
-    for a, b in zip(wide, found, strict=True):
+    for a, b in zip(wide, actual, strict=True):
         fitting = [(i, j) for i in range(5) for j in range(5) if torch.equal(a[:, i : i + 8, j : j + 8], b)]
         assert len(fitting) == 1
         starts.update(fitting)
@@ -45,9 +45,9 @@ def test_a_crop_is_a_window_of_the_padded_picture():
 
 def test_flips_are_mirrors_half_of_the_time():
     x, labels = pictures(B=400), torch.zeros(400).long()
-    found, _ = augmented(x, labels, 2, Augment(flip=True), np.random.default_rng(0))
-    mirrored = (found == x.flip(3)).flatten(1).all(1)
-    assert (mirrored | (found == x).flatten(1).all(1)).all()
+    actual, _ = augmented(x, labels, 2, Augment(flip=True), np.random.default_rng(0))
+    mirrored = (actual == x.flip(3)).flatten(1).all(1)
+    assert (mirrored | (actual == x).flatten(1).all(1)).all()
     assert abs(mirrored.float().mean() - 0.5) < 4 * 0.5 / 20  # four standard deviations
 
 
@@ -62,10 +62,10 @@ def test_augment_depends_on_the_seed_alone():
 
 def test_mixed_pictures_are_blends_and_labels_tell_the_shares():
     x, labels = pictures(), torch.tensor([0, 1, 2, 2, 0, 0])
-    found, shares = augmented(x, labels, 3, Augment(mixup=0.8), np.random.default_rng(3))
+    actual, shares = augmented(x, labels, 3, Augment(mixup=0.8), np.random.default_rng(3))
     keep = float(shares[0, 0]) if labels[5] != 0 else float(shares[1, 1])  # picture 1 has label 1, its partner 4 has 0
-    want = (keep * x.float() + (1 - keep) * x.flip(0).float()).round()
-    assert (found.float() - want).abs().max() <= 1 and 0 < keep < 1
+    expected = (keep * x.float() + (1 - keep) * x.flip(0).float()).round()
+    assert (actual.float() - expected).abs().max() <= 1 and 0 < keep < 1
     assert torch.allclose(shares.sum(1), torch.ones(6)) and shares[1, 0] == pytest.approx(1 - keep)
 
 
@@ -73,16 +73,16 @@ def test_a_cut_in_keeps_the_share_it_tells():
     x = pictures(side=16)
     x[3:] = 255 - x[:3].flip(0)  # every pixel differs from its partner's
     for seed in range(20):
-        found, keep = cut_in(x, 0.7, np.random.default_rng(seed))
-        assert (found == x).float().mean() == pytest.approx(keep)
-        taken = found != x
-        assert torch.equal(found[taken], x.flip(0)[taken])
+        actual, keep = cut_in(x, 0.7, np.random.default_rng(seed))
+        assert (actual == x).float().mean() == pytest.approx(keep)
+        taken = actual != x
+        assert torch.equal(actual[taken], x.flip(0)[taken])
 
 
 def test_an_erased_rectangle_is_one_rectangle_of_the_promised_size():
     x = torch.zeros(200, 1, 24, 24, dtype=torch.uint8)
-    found = erased(x, 1.0, draw())
-    for picture in found[:, 0]:
+    actual = erased(x, 1.0, draw())
+    for picture in actual[:, 0]:
         rows, columns = picture.amax(1).nonzero(), picture.amax(0).nonzero()
         high, wide = (int(t.max() - t.min()) + 1 for t in (rows, columns))
         assert 0.01 <= high * wide / 24**2 <= 0.40 and (picture == 0).float().mean() < 1
@@ -122,8 +122,8 @@ def test_a_shift_moves_by_its_part_of_the_side_and_a_turn_turns():
 )
 def test_colours_change_as_worked_out_by_hand(name, amount, before, after):
     x = torch.tensor(before).float()[None, :, None, None].expand(1, 3, 4, 4)
-    found = recoloured(x, still(COLOURS, 1) | {name: torch.full((1, 1, 1, 1), amount)})
-    assert found[0, :, 0, 0].tolist() == pytest.approx(after, abs=0.5)
+    actual = recoloured(x, still(COLOURS, 1) | {name: torch.full((1, 1, 1, 1), amount)})
+    assert actual[0, :, 0, 0].tolist() == pytest.approx(after, abs=0.5)
 
 
 def test_no_colour_is_grey_and_no_contrast_is_the_mean():
@@ -136,8 +136,8 @@ def test_no_colour_is_grey_and_no_contrast_is_the_mean():
 
 def test_as_many_operations_as_asked_for_and_others_for_each_picture():
     x = pictures(B=64, side=16)
-    found = operated(x, 1, 1.0, draw())
-    changed = (found != x).flatten(1).any(1).float().mean()
+    actual = operated(x, 1, 1.0, draw())
+    changed = (actual != x).flatten(1).any(1).float().mean()
     assert changed > 0.9  # a picture may be one that an operation leaves alone
     assert torch.equal(operated(x, 1, 0.0, draw()), x)
 

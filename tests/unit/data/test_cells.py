@@ -63,6 +63,6 @@ def test_numbers_are_read_as_they_are_written(cell, number):
 
 
 def test_a_number_is_of_use_where_its_square_is_finite():
-    found = usable(np.array([0.0, -1e18, 1e18, 1.1e18, np.inf, -np.inf, np.nan]))
-    assert found.tolist() == [True, True, True, False, False, False, False]
+    actual = usable(np.array([0.0, -1e18, 1e18, 1.1e18, np.inf, -np.inf, np.nan]))
+    assert actual.tolist() == [True, True, True, False, False, False, False]
     assert np.isfinite(np.float32(1e18) ** 2)

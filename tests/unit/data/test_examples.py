@@ -57,7 +57,7 @@ def test_jsonl_and_pairs(write):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "columns", "said"),
+    ("name", "text", "columns", "message"),
     [
         ("r.csv", HEADER + "1,a,b\n", dict(text="body"), "no column 'body'; there are: id, review, sentiment"),
         (
@@ -82,10 +82,10 @@ def test_jsonl_and_pairs(write):
         ("r.csv", HEADER + "1,a,b\n", dict(text="review", label="review"), "different columns"),
     ],
 )
-def test_broken_tables_are_named_by_file_and_line(write, name, text, columns, said):
+def test_broken_tables_are_named_by_file_and_line(write, name, text, columns, message):
     with pytest.raises(DataError) as e:
         read_examples(write(name, text), **columns)
-    assert said in str(e.value) and name in str(e.value)
+    assert message in str(e.value) and name in str(e.value)
 
 
 def test_conll_sentences_end_at_white_space(write):
@@ -116,7 +116,7 @@ def test_tagged_jsonl(write):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("w.conll", "Ada\tB-person\nmet\n", "line 2: broken CoNLL line, expected 2 columns, got 'met'"),
         ("w.conll", "Ada\tB-person\nmet\t\n", "line 2"),
@@ -128,7 +128,7 @@ def test_tagged_jsonl(write):
         ("t.jsonl", '{"x": "a"}\n', "which column holds the texts? there are: x"),
     ],
 )
-def test_broken_tags_are_named_by_file_and_line(write, name, text, said):
+def test_broken_tags_are_named_by_file_and_line(write, name, text, message):
     with pytest.raises(DataError) as e:
         read_tagged(write(name, text))
-    assert said in str(e.value) and name in str(e.value)
+    assert message in str(e.value) and name in str(e.value)

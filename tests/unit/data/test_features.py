@@ -63,7 +63,7 @@ def test_equal_rows_are_on_the_same_side(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda r: [[*x[:4], "yes"] for x in r], "nothing to tell apart"),
         (lambda r: [[*x[:4], ""] for x in r], "line 2: no label"),
@@ -72,8 +72,8 @@ def test_equal_rows_are_on_the_same_side(tmp_path):
         (lambda r: r[:1], "too few"),
     ],
 )
-def test_tables_that_cannot_be_learned_from(change, said, tmp_path):
-    with pytest.raises(DataError, match=said):
+def test_tables_that_cannot_be_learned_from(change, message, tmp_path):
+    with pytest.raises(DataError, match=message):
         load_table(write(tmp_path / "a.csv", change(rows())))
 
 

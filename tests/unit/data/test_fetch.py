@@ -164,12 +164,12 @@ def test_afterwards_no_network_is_needed(index):
 
 
 def test_licence_and_people_are_named(index, tmp_path):
-    said = []
-    files = fetch.get_pairs("tatoeba-en-fr", said.append)
+    messages = []
+    files = fetch.get_pairs("tatoeba-en-fr", messages.append)
     text = (files.train_source.parent / "ATTRIBUTION.txt").read_text()
     for words in ("CC-BY 2.0 FR", "tatoeba.org", "Ada", "Bob"):
         assert words in text
-    assert "CC-BY 2.0 FR" in said[-1]
+    assert "CC-BY 2.0 FR" in messages[-1]
 
 
 def test_own_data_comes_before_the_cache(index, tmp_path, monkeypatch):

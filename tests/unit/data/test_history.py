@@ -20,8 +20,8 @@ def test_a_table_is_sorted_and_mended(tmp_path):
     history = read_history(write(tmp_path / "x.csv", text), HistoryConfig())
     assert history.columns == ("close", "open") and history.dated, "words are no numbers"
     assert history.values.tolist() == [[1, 7], [3, 7], [3, 7]]
-    wanted = {"undated": 1, "unsorted": 1, "double": 1, "filled": 3, "uneven": 0}
-    assert dict(history.report) == wanted | {"uneven": history.report["uneven"]}
+    expected = {"undated": 1, "unsorted": 1, "double": 1, "filled": 3, "uneven": 0}
+    assert dict(history.report) == expected | {"uneven": history.report["uneven"]}
     assert np.allclose(history.after(2) - history.times[-1], [1.5, 3.0]), "the median of one and two days"
 
 

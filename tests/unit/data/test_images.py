@@ -100,7 +100,7 @@ def test_nothing_left_of_a_class_is_an_error(photos, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("mode", "value", "want"),
+    ("mode", "value", "expected"),
     [
         ("L", 100, (100, 100, 100)),
         ("1", 1, (255, 255, 255)),
@@ -113,12 +113,12 @@ def test_nothing_left_of_a_class_is_an_error(photos, tmp_path):
         ("I;16", 100 * 256 + 7, (100, 100, 100)),
     ],
 )
-def test_every_mode_becomes_three_bytes(mode, value, want, tmp_path):
+def test_every_mode_becomes_three_bytes(mode, value, expected, tmp_path):
     path = tmp_path / ("x.tif" if mode in ("CMYK", "I;16", "LA") else "x.png")
     Image.new(mode, (5, 4), value).save(path)
     pixels, colours = read_image(path)
-    assert pixels.shape == (4, 5, 3) and tuple(pixels[0, 0].tolist()) == want
-    assert colours == (mode == "RGB" or want == (10, 20, 30))
+    assert pixels.shape == (4, 5, 3) and tuple(pixels[0, 0].tolist()) == expected
+    assert colours == (mode == "RGB" or expected == (10, 20, 30))
 
 
 def test_pixels_without_a_range_are_refused(tmp_path):
@@ -169,8 +169,8 @@ def test_batch_holds_its_images_and_uses_the_loaders_seed():
     plain = ImageSource(part, 4)
     assert np.shares_memory(plain.pixels.numpy(), pixels), "what is in memory already is not copied"
     rows = np.array([3, 0, 39])
-    found = plain.batch(rows, np.random.default_rng(0))
-    assert np.array_equal(found.inputs[0].numpy(), pixels[rows]) and found.targets.tolist() == [3, 0, 3]
+    actual = plain.batch(rows, np.random.default_rng(0))
+    assert np.array_equal(actual.inputs[0].numpy(), pixels[rows]) and actual.targets.tolist() == [3, 0, 3]
     changing = ImageSource(part, 4, Augment(crop=0.25, flip=True, mixup=0.5))
     loaders = [Loader(changing, FixedSize(8), seed=5) for _ in range(2)]
     for _ in range(7):
@@ -195,9 +195,9 @@ def test_own_images_stay_in_their_file_when_some_are_held_out(photos, monkeypatc
 
 def test_grey_as_colours_takes_no_memory_and_is_three_times_the_same():
     pixels = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
-    found = grey(pixels, 3)
-    assert np.shares_memory(found, pixels) and np.array_equal(found, np.repeat(pixels, 3, 1))
-    part = Images(found, np.arange(2))
+    actual = grey(pixels, 3)
+    assert np.shares_memory(actual, pixels) and np.array_equal(actual, np.repeat(pixels, 3, 1))
+    part = Images(actual, np.arange(2))
     assert np.array_equal(ImageSource(part, 2).pixels.numpy(), np.repeat(pixels, 3, 1))
 
 

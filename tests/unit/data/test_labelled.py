@@ -29,14 +29,14 @@ def reviews(tmp_path):
 
 
 def test_prepared_once_and_reported(reviews):
-    said = []
-    prepared = prepare_labels(reviews, "classify", said.append)
-    again = prepare_labels(reviews, "classify", said.append)
-    assert again.folder == prepared.folder and sum("preparing" in line for line in said) == 1
+    messages = []
+    prepared = prepare_labels(reviews, "classify", messages.append)
+    again = prepare_labels(reviews, "classify", messages.append)
+    assert again.folder == prepared.folder and sum("preparing" in line for line in messages) == 1
     assert prepared.labels == ("neg", "pos") and sum(prepared.counts) == len(prepared.train["ids"]) == 54
     assert len(prepared.valid["ids"]) == 6 and sorted(prepared.valid["labels"][:]) == [0, 0, 0, 1, 1, 1]
     assert "dropped 2: empty" in prepared.report() and "neg 27 (50.0%)" in prepared.report()
-    cut = prepare_labels(LabelledConfig(path=reviews.path, vocab=120, max_length=6), "classify", said.append)
+    cut = prepare_labels(LabelledConfig(path=reviews.path, vocab=120, max_length=6), "classify", messages.append)
     assert "longer than 6 pieces" in cut.report() and cut.train["ids"].lengths.max() == 6
     assert cut.folder != prepared.folder
 
@@ -64,7 +64,7 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("text,label\na,pos\nb,pos\n", "all examples have the label 'pos'"),
         ("text,label\na,pos\n,neg\n", "1 examples in .*r.csv are too few to hold some out"),
@@ -72,9 +72,9 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
         ("text,label\n", "has no rows"),
     ],
 )
-def test_useless_data_is_refused(tmp_path, text, said):
+def test_useless_data_is_refused(tmp_path, text, message):
     (tmp_path / "r.csv").write_text(text)
-    with pytest.raises(DataError, match=said):
+    with pytest.raises(DataError, match=message):
         prepare_labels(LabelledConfig(path=str(tmp_path / "r.csv"), vocab=60), "classify")
 
 
@@ -95,11 +95,11 @@ def test_settings_are_checked():
 
 def test_the_label_stands_on_the_first_piece_of_a_word():
     pieces = WordPiece.train(["ab ab ab abcd"] * 3, 14)
-    found = pieces.encode_words(["ab", "abcd", "ab"])
-    marks = first_pieces(found, [5, 6, 7])
-    assert len(marks) == len(found.ids) and [m for m in marks if m >= 0] == [5, 6, 7]
-    assert marks[0] == marks[-1] == -1 and [found.words[i] for i, m in enumerate(marks) if m >= 0] == [0, 1, 2]
-    assert [found.words.index(w) for w in (0, 1, 2)] == [i for i, m in enumerate(marks) if m >= 0]
+    encoded = pieces.encode_words(["ab", "abcd", "ab"])
+    marks = first_pieces(encoded, [5, 6, 7])
+    assert len(marks) == len(encoded.ids) and [m for m in marks if m >= 0] == [5, 6, 7]
+    assert marks[0] == marks[-1] == -1 and [encoded.words[i] for i, m in enumerate(marks) if m >= 0] == [0, 1, 2]
+    assert [encoded.words.index(w) for w in (0, 1, 2)] == [i for i, m in enumerate(marks) if m >= 0]
 
 
 def test_collate_pads_and_numbers_the_second_text():

@@ -218,12 +218,12 @@ def test_restored_loader_repeats_augmentation():
     loader = Loader(Numbers(10), FixedSize(4), seed=1)
     taken(loader, 4)
     state = loader.state()
-    wanted = [next(loader) for _ in range(5)]
+    expected = [next(loader) for _ in range(5)]
     other = Loader(Numbers(10), FixedSize(4), seed=1)
     other.restore(state)
-    for batch in wanted:
-        found = next(other)
-        assert np.array_equal(batch.rows, found.rows) and torch.equal(batch.inputs[0], found.inputs[0])
+    for batch in expected:
+        actual = next(other)
+        assert np.array_equal(batch.rows, actual.rows) and torch.equal(batch.inputs[0], actual.inputs[0])
     with pytest.raises(CheckpointError, match="batch=4"):
         Loader(Numbers(10), FixedSize(5), seed=1).restore(state)
 

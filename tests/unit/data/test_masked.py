@@ -25,7 +25,7 @@ def prepare(path, **settings):
 
 
 @pytest.mark.parametrize(
-    ("line", "found"),
+    ("line", "expected"),
     [
         ("BERT will hurt! Be alert.", ["BERT will hurt!", "Be alert."]),
         ('He said "Go." Then he left.', ['He said "Go."', "Then he left."]),
@@ -35,8 +35,8 @@ def prepare(path, **settings):
         ("wait... what", ["wait... what"]),
     ],
 )
-def test_sentences(line, found):
-    assert sentences(line) == found
+def test_sentences(line, expected):
+    assert sentences(line) == expected
 
 
 def test_where_documents_end(tmp_path):
@@ -124,21 +124,21 @@ def test_two_sentences_of_exactly_the_limit_fill_a_row(tmp_path, room, cut):
 
 
 @pytest.mark.parametrize(
-    ("content", "settings", "said"),
+    ("content", "settings", "message"),
     [
         ("one line\nanother", {}, "data.documents=lines"),
         ("", {}, "0 different documents"),
         ("a\n\nb\n\nc", {"vocab": 6}, "too small"),
     ],
 )
-def test_what_cannot_be_used_is_refused(tmp_path, content, settings, said):
+def test_what_cannot_be_used_is_refused(tmp_path, content, settings, message):
     (tmp_path / "x.txt").write_text(content)
-    with pytest.raises((DataError, ConfigError), match=said):
+    with pytest.raises((DataError, ConfigError), match=message):
         prepare(tmp_path / "x.txt", **settings)
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (dict(negatives="rnd"), "random"),
         (dict(documents="line"), "lines"),
@@ -147,8 +147,8 @@ def test_what_cannot_be_used_is_refused(tmp_path, content, settings, said):
         (dict(max_length=4), "at least 8"),
     ],
 )
-def test_bad_settings_are_refused(settings, said):
-    with pytest.raises(ConfigError, match=said):
+def test_bad_settings_are_refused(settings, message):
+    with pytest.raises(ConfigError, match=message):
         MaskedConfig(path="x", **settings)
 
 

@@ -43,10 +43,10 @@ def test_count_is_of_what_is_scored_each_time_it_comes():
 def test_passages_are_lines_or_sentences_for_any_block_size():
     long = " ".join(f"Here is sentence number {i} of many." for i in range(20))
     whole = f"short\n{LINES[0]}\n\n  {LINES[1]}  \n{long}"
-    want = [LINES[0], LINES[1], *(f"Here is sentence number {i} of many." for i in range(20))]
-    assert list(overlap.passages([whole])) == want
+    expected = [LINES[0], LINES[1], *(f"Here is sentence number {i} of many." for i in range(20))]
+    assert list(overlap.passages([whole])) == expected
     for size in (1, 7, 100):
-        assert list(overlap.passages([whole[i : i + size] for i in range(0, len(whole), size)])) == want
+        assert list(overlap.passages([whole[i : i + size] for i in range(0, len(whole), size)])) == expected
     assert list(overlap.passages([LINES[0], None, LINES[1]])) == LINES[:2], "a document ends its last line"
 
 
@@ -99,15 +99,15 @@ def test_a_language_model_validated_on_its_training_text_is_warned(tmp_path, kin
     rows = [json.dumps({"prompt": x, "response": "yes"}) for x in LINES] if kind == "jsonl" else LINES
     train, part = lines(tmp_path / f"a.{kind}", rows), lines(tmp_path / f"b.{kind}", [*rows[:7], *rows[:1]])
     for valid, shared, total in ((train, 60, 60), (part, 8, 8)):
-        said: list[str] = []
+        messages: list[str] = []
         for _ in range(2):  # built, and found ready
-            text.prepare_text(TextConfig(path=train, valid=valid, vocab=320), said.append)
+            text.prepare_text(TextConfig(path=train, valid=valid, vocab=320), messages.append)
         unit = "records" if kind == "jsonl" else "passages"
         warning = f"warning: {shared} of {total} validation {unit} are in the training data too"
-        assert sum(warning in line for line in "\n".join(said).splitlines()) == 2
-    said = []
-    text.prepare_text(TextConfig(path=train, vocab=320, held_out=0.1), said.append)
-    assert "warning" not in "\n".join(said)
+        assert sum(warning in line for line in "\n".join(messages).splitlines()) == 2
+    messages = []
+    text.prepare_text(TextConfig(path=train, vocab=320, held_out=0.1), messages.append)
+    assert "warning" not in "\n".join(messages)
 
 
 # -- everything else -----------------------------------------------------------------------------------------------
@@ -158,6 +158,6 @@ def test_rows_that_validate_and_are_trained_on_are_counted(tmp_path):
 def test_series_that_validate_and_are_trained_on_are_counted(tmp_path):
     rows = [f"{'ab'[i % 2]}\t{i}\t{i + 1}\t{i * i}" for i in range(12)]
     train, valid = lines(tmp_path / "a.tsv", rows), lines(tmp_path / "b.tsv", [*rows[:4], "a\t5\t5\t5", "b\t6\t6\t6"])
-    said: list[str] = []
-    read_parts(SeriesConfig(path=train, valid=valid), said.append)
-    assert "warning: 4 of 6 validation series are in the training data too; their score will flatter" in said
+    messages: list[str] = []
+    read_parts(SeriesConfig(path=train, valid=valid), messages.append)
+    assert "warning: 4 of 6 validation series are in the training data too; their score will flatter" in messages

@@ -86,8 +86,8 @@ def test_what_is_dropped_is_counted_and_told(corpus, write):
         ("hi", "L'ami a 3 ans"),
     ]
     valid = [good[0], good[0], ("The", "L'"), ("", "vide"), ("tree " * 300, "arbre"), (good[1][0], "autre")]
-    said = []
-    done = prepare(config(write([*bad, *good]), write(valid, "valid")), said.append)
+    messages = []
+    done = prepare(config(write([*bad, *good]), write(valid, "valid")), messages.append)
     report = done.manifest["report"]
     twice = sum(pair == good[0] for pair in good)
     expected = {
@@ -107,7 +107,7 @@ def test_what_is_dropped_is_counted_and_told(corpus, write):
     assert text(done, done.train) == [bad[-1], *good]  # short pairs escape the ratio
     assert text(done, done.valid) == [good[0], good[0], ("The", "L'"), (good[1][0], "autre")]
     assert len(done.valid_text()[0]) == 5  # only the empty one is missing: scores are about all sentences
-    told = "\n".join(said)
+    told = "\n".join(messages)
     for words in ("101 of 105", "2: an empty side", "1: more than 256 pieces", "line 3 of", "also appear in valid"):
         assert words in told
 

@@ -207,12 +207,12 @@ def test_folds_partition_all_series_and_balance_classes():
 
 def test_one_class_alone_is_refused_and_a_lonely_example_is_told(tmp_path):
     row = "id,time,value,label\n" + "".join(f"{i},{t},{i + t},a\n" for i in range(9) for t in range(2))
-    path, said = write(tmp_path / "x.csv", row), []
+    path, messages = write(tmp_path / "x.csv", row), []
     with pytest.raises(DataError, match="all examples have the label 'a'"):
-        read_parts(SeriesConfig(path=str(path)), said.append)
+        read_parts(SeriesConfig(path=str(path)), messages.append)
     write(path, row + "".join(f"{i},0,1,b\n" for i in range(20, 30)) + "z,0,1,lonely\n")
-    parts = read_parts(SeriesConfig(path=str(path), folds=3), said.append)
-    assert "one example only, never in the validation set: lonely" in said
+    parts = read_parts(SeriesConfig(path=str(path), folds=3), messages.append)
+    assert "one example only, never in the validation set: lonely" in messages
     assert "lonely" in parts.train.labels and len(parts.train) + len(parts.valid) == 20
 
 
@@ -221,14 +221,14 @@ def test_unlabelled_series_are_kept_without_moving_others(tmp_path):
     row = "id,time,value,class\n" + "".join(f"{i},{t},{i + t},{'abc'[i % 3]}\n" for i in range(60) for t in range(2))
     some = row + "".join(f"x{i},{t},{i},\n" for i in range(40) for t in range(2))
     path = write(tmp_path / "x.csv", some)
-    config, said = SeriesConfig(path=str(path)), []
-    filled, told = read_parts(config, said.append, labelled=False), read_parts(config, said.append)
+    config, messages = SeriesConfig(path=str(path)), []
+    filled, told = read_parts(config, messages.append, labelled=False), read_parts(config, messages.append)
     assert len(filled.train) + len(filled.valid) == 100 and len(told.train) + len(told.valid) == 60
     assert set(told.valid.ids) == {i for i in filled.valid.ids if not i.startswith("x")} and len(filled.valid) == 10
     write(path, "\n".join(line.rsplit(",", 1)[0] for line in row.splitlines()))
-    bare = read_parts(config, said.append, labelled=False)
+    bare = read_parts(config, messages.append, labelled=False)
     assert (len(bare.train), len(bare.valid)) == (54, 6) and not bare.train.labels
-    assert said == ["40 series dropped: no label"]
+    assert messages == ["40 series dropped: no label"]
 
 
 def test_label_table_is_optional_and_may_lack_labels(tmp_path):
@@ -237,8 +237,8 @@ def test_label_table_is_optional_and_may_lack_labels(tmp_path):
     assert read_series(path, config, beside, labelled=False).labels == ["a", ""]
     assert read_series(path, SeriesConfig(label="kind"), beside, labelled=False).labels == ["a", ""]
     write(beside, "id,per\n1,7\n")
-    found = read_series(path, config, beside, labelled=False)
-    assert found.labels == ["", ""] and found.known[0, 0] == 7 and np.isnan(found.known[1, 0])
+    curves = read_series(path, config, beside, labelled=False)
+    assert curves.labels == ["", ""] and curves.known[0, 0] == 7 and np.isnan(curves.known[1, 0])
     with pytest.raises(DataError, match="no column 'kind'"):
         read_series(path, config, beside)
 

@@ -24,9 +24,9 @@ def write(folder, rows: list[list[int]]) -> store.Store:
         for i, ids in enumerate(rows):
             part.append(ids=ids, label=-i, pixels=np.full((2, 3), i % 256, np.uint8))
     writer.finish({"kind": "toy"})
-    found = store.find(folder)
-    assert found is not None
-    return found
+    actual = store.find(folder)
+    assert actual is not None
+    return actual
 
 
 @given(rows=LISTS, shard=st.integers(1, 40), buffer=st.integers(1, 20))
@@ -73,7 +73,7 @@ def test_ragged_of_lists_in_memory():
 
 
 def test_prepare_builds_once_and_reports_each_time(cache):
-    said, built = [], []
+    messages, built = [], []
 
     def build(writer: StoreWriter) -> dict:
         built.append(1)
@@ -82,10 +82,10 @@ def test_prepare_builds_once_and_reports_each_time(cache):
         return {"report": "one row"}
 
     def prepare() -> store.Store:
-        return store.prepare(store.key("toy", 1), build, said.append, "counting", lambda s: s.manifest["report"])
+        return store.prepare(store.key("toy", 1), build, messages.append, "counting", lambda s: s.manifest["report"])
 
     first, second = prepare(), prepare()
-    assert first == second and len(built) == 1 and said == ["preparing: counting ...", "one row", "one row"]
+    assert first == second and len(built) == 1 and messages == ["preparing: counting ...", "one row", "one row"]
     assert first.content == int(store.key("toy", 1), 16) and first.folder.parent == cache / "prepared"
     assert first.part("train")["label"][:].tolist() == [7]
 

@@ -44,12 +44,12 @@ def write(path, columns):
         comma = lambda cell: str(cell).replace(".", ",") if semicolon and isinstance(cell, float) else cell  # noqa: E731
         sheet.writerows([list(columns), *([comma(cell) for cell in row] for row in rows)])
         data.write(text.getvalue().encode())
-    found = data.getvalue()
+    actual = data.getvalue()
     if path.suffix == ".gz":
-        found = gzip.compress(found)
+        actual = gzip.compress(actual)
     elif path.suffix == ".zst":
-        found = pa.compress(found, "zstd", asbytes=True)
-    path.write_bytes(found)
+        actual = pa.compress(actual, "zstd", asbytes=True)
+    path.write_bytes(actual)
     return path
 
 
@@ -108,11 +108,11 @@ def test_every_task_reads_the_same_rows_from_every_format(task, tmp_path):
     read, columns = TABLES[task]
     for name in ("a.ppm", "b.ppm"):
         (tmp_path / name).write_bytes(b"P6 4 4 255\n" + bytes(48))
-    found = {form: read(write(tmp_path / f"{task}.{form}", columns)) for form in FORMATS}
+    actual = {form: read(write(tmp_path / f"{task}.{form}", columns)) for form in FORMATS}
     assert all(is_table(f"x.{form}") for form in FORMATS)
-    assert len(found["csv"]) > 0
+    assert len(actual["csv"]) > 0
     for form in FORMATS:
-        assert found[form] == found["csv"], form
+        assert actual[form] == actual["csv"], form
 
 
 def test_cells_stay_what_they_are():
@@ -171,10 +171,10 @@ def test_typed_columns_become_text_and_days():
     ],
 )  # fmt: skip
 def test_delimited_text_is_read_as_it_is_written(data, columns, rows, noted):
-    said = []
-    table = parse_table(Path("x.csv"), data, say=said.append)
+    messages = []
+    table = parse_table(Path("x.csv"), data, say=messages.append)
     assert table.columns == columns and list(table.rows()) == rows
-    assert len(said) == bool(noted) and noted in "".join(said)
+    assert len(messages) == bool(noted) and noted in "".join(messages)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_rows_know_their_lines():
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "message"),
     [
         ("x.csv", b"", "is empty"),
         ("x.csv", b"\x89PNG\r\n\x00\x00", "is not text; expected CSV, TSV or JSONL"),
@@ -213,10 +213,10 @@ def test_rows_know_their_lines():
         ("x.npz", b"no", "cannot be read as NPZ"),
     ],
 )
-def test_a_file_that_is_no_table_is_one_sentence(name, data, said):
+def test_a_file_that_is_no_table_is_one_sentence(name, data, message):
     with pytest.raises(DataError) as e:
         parse_table(Path(name), data, ("a",) if b"a,a" in data else ())
-    assert said in str(e.value) and str(e.value).startswith(name)
+    assert message in str(e.value) and str(e.value).startswith(name)
 
 
 def test_a_compressed_table_may_not_outgrow_the_memory(tmp_path, monkeypatch):
@@ -249,7 +249,7 @@ def npy(array: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"", "cannot be read as NPZ"),
         (npz(), "no rows"),
@@ -260,8 +260,8 @@ def npy(array: np.ndarray) -> bytes:
         (npz(x=npy(np.zeros(999)))[:600], "cannot be read as NPZ"),
     ],
 )
-def test_a_broken_or_empty_npz_is_one_sentence(data, said):
-    with pytest.raises(DataError, match=said):
+def test_a_broken_or_empty_npz_is_one_sentence(data, message):
+    with pytest.raises(DataError, match=message):
         parse_table(Path("x.npz"), data)
 
 

@@ -25,8 +25,8 @@ WORDS = ["the", "cat", "sat", "on", "mat", "seven", "señores", "sang", "of", "1
 
 
 def prose(count: int, seed: int = 0) -> str:
-    draw = random.Random(seed)
-    return "".join(draw.choice(WORDS) + draw.choice([" "] * 8 + ["\n", ".\n\n", "  "]) for _ in range(count))
+    rng = random.Random(seed)
+    return "".join(rng.choice(WORDS) + rng.choice([" "] * 8 + ["\n", ".\n\n", "  "]) for _ in range(count))
 
 
 def make(path: object, **settings) -> PreparedText:

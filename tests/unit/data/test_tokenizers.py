@@ -251,7 +251,7 @@ def test_a_broken_published_folder(tmp_path, published):
     with pytest.raises(CheckpointError, match=r"tokenizer_config.json cannot be read .*JSON object"):
         load(tmp_path)
     published("gpt2", tmp_path)
-    known = json.loads((tmp_path / "tokenizer.json").read_text())
-    (tmp_path / "tokenizer.json").write_text(json.dumps(known | {"decoder": {"type": "Fuse"}}))
+    settings = json.loads((tmp_path / "tokenizer.json").read_text())
+    (tmp_path / "tokenizer.json").write_text(json.dumps(settings | {"decoder": {"type": "Fuse"}}))
     with pytest.raises(CheckpointError, match="expected a byte-level tokenizer"):
         Pretrained.load(tmp_path)

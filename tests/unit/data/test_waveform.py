@@ -64,7 +64,7 @@ def test_wav_of_unknown_size_is_read_to_its_end():
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"ID3\3 an mp3", "not a WAV, FLAC, OGG or MP3 file, or is damaged; convert it: ffmpeg"),
         (b"", "not a WAV, FLAC"),
@@ -78,8 +78,8 @@ def test_wav_of_unknown_size_is_read_to_its_end():
         (riff(1, 1, 16000, 16, b"\0\0")[:36], "without audio"),
     ],
 )
-def test_what_cannot_be_read_is_said_in_words(data, said):
-    with pytest.raises(DataError, match=said):
+def test_what_cannot_be_read_is_said_in_words(data, message):
+    with pytest.raises(DataError, match=message):
         decode(data, "x.wav")
 
 
@@ -138,9 +138,9 @@ def test_a_tone_is_the_same_tone_at_another_rate(rate):
     """The tone of 1 kHz, worked out at both rates; at the ends the sinc reaches into silence."""
     old = torch.sin(2 * math.pi * 1000 * torch.arange(rate) / rate)
     new = torch.sin(2 * math.pi * 1000 * torch.arange(RATE) / RATE)
-    found = resample(old, rate)
-    assert len(found) == RATE
-    assert (found - new)[400:-400].abs().max() < 1e-3
+    actual = resample(old, rate)
+    assert len(actual) == RATE
+    assert (actual - new)[400:-400].abs().max() < 1e-3
 
 
 @pytest.mark.parametrize("rate", [22050, 44100, 48000])

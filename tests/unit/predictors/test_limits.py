@@ -70,9 +70,9 @@ def by_hand(writer: Writer, ids: list[int], start: int, stop: int) -> float:
 @torch.inference_mode()
 def test_surprisal_reads_exactly_as_much_as_the_model(writer):
     ids = Numbers().encode(numbers(ROOM))
-    found = writer.surprisal(numbers(ROOM))
-    assert len(found) == ROOM - 1
-    assert sum(s.bits for s in found) == pytest.approx(by_hand(writer, ids, 0, ROOM), rel=1e-5)
+    actual = writer.surprisal(numbers(ROOM))
+    assert len(actual) == ROOM - 1
+    assert sum(s.bits for s in actual) == pytest.approx(by_hand(writer, ids, 0, ROOM), rel=1e-5)
     with pytest.raises(DataError, match=f"a text of {ROOM + 1} tokens; .* at most {ROOM}"):
         writer.surprisal(numbers(ROOM + 1))
 
@@ -82,8 +82,8 @@ def test_surprisal_reads_exactly_as_much_as_the_model(writer):
 def test_bits_of_a_long_text_are_those_of_its_windows(writer, count):
     """Every target once, in windows of as many inputs as the model reads, the first target of each seen before."""
     ids = [7, *Numbers().encode(numbers(count))]
-    wanted = sum(by_hand(writer, ids, a, min(a + ROOM + 1, len(ids))) for a in range(0, len(ids) - 1, ROOM))
-    assert writer.bits(numbers(count), after="7") == pytest.approx(wanted, rel=1e-5)
+    expected = sum(by_hand(writer, ids, a, min(a + ROOM + 1, len(ids))) for a in range(0, len(ids) - 1, ROOM))
+    assert writer.bits(numbers(count), after="7") == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_next_token_goes_by_the_last_that_fit(writer):
@@ -118,5 +118,5 @@ def test_the_command_line_draws_the_same_line(tmp_path, verb):
     words = [verb, folder, "--beam=1", "--device=cpu"] + [tmp_path / "in.txt"] * (verb == "predict")
     assert len(works(*words, typed=f"The cat\n{fits}\n").lines) == 2
     (tmp_path / "in.txt").write_text(f"The cat\n{fits} the\n")
-    said = regard(*words, typed=f"The cat\n{fits} the\n")
-    assert said.code == 2 and f"line 2 has {room + 1} pieces, this model reads at most {room}" in said.err
+    result = regard(*words, typed=f"The cat\n{fits} the\n")
+    assert result.code == 2 and f"line 2 has {room + 1} pieces, this model reads at most {room}" in result.err

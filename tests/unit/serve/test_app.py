@@ -56,10 +56,10 @@ def test_a_look_and_its_heads_are_the_models_own(client, ask, runs, name):
         for stage in ("scores", "scaled", "masked", "weights"):
             where = f"look={header['look']}&kind={kind}&layer=1&head=1"
             _, got = unpack(client.get(f"/api/head?{where}&stage={stage}").content)
-            wanted = stages(attention.layers[1], 1)[stage].numpy()
-            np.testing.assert_allclose(got["matrix"], wanted, atol=1e-5)
+            expected = stages(attention.layers[1], 1)[stage].numpy()
+            np.testing.assert_allclose(got["matrix"], expected, atol=1e-5)
         _, got = unpack(client.get(f"/api/row?{where}&query=2").content)
-        np.testing.assert_allclose(got["weights"], wanted[2], atol=1e-6)
+        np.testing.assert_allclose(got["weights"], expected[2], atol=1e-6)
     if "logits" in tensors:
         np.testing.assert_allclose(tensors["logits"], own.tensors["logits"].numpy(), atol=1e-5)
     for stream, e in own.embeddings.items():
@@ -79,9 +79,9 @@ def test_other_addresses_answer(client, ask, runs):
     header, _ = unpack(ask("/api/look", model="runs/lstm", text=TEXT).content)
     about, got = unpack(client.get(f"/api/recurrent?look={header['look']}").content)
     assert about["cell"] == "lstm" and got["forget"].shape == got["states"].shape
-    found = client.get("/api/gradients?model=runs/lstm&length=5&compare=runs/gpt,rnn").json()
-    assert [c["name"] for c in found["curves"]] == ["runs/lstm", "runs/gpt", "rnn, untrained"]
-    assert all(len(c["norms"]) == 6 for c in found["curves"])
+    actual = client.get("/api/gradients?model=runs/lstm&length=5&compare=runs/gpt,rnn").json()
+    assert [c["name"] for c in actual["curves"]] == ["runs/lstm", "runs/gpt", "rnn, untrained"]
+    assert all(len(c["norms"]) == 6 for c in actual["curves"])
 
 
 @pytest.mark.parametrize(

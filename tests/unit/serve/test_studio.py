@@ -200,12 +200,12 @@ def test_a_tab_hears_of_its_progress_new_models_and_new_lines(studio, runs, monk
 def test_curves_are_read_on_from_where_one_was(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"step": 1}\n{"step": 2}\n{"ste')
-    found = events_of(path, 0)
-    assert found == {"events": [{"step": 1}, {"step": 2}], "next": 24, "restart": False}
+    actual = events_of(path, 0)
+    assert actual == {"events": [{"step": 1}, {"step": 2}], "next": 24, "restart": False}
     with path.open("ab") as file:
         file.write(b'p": 3}\nnonsense\n{"step": 4}\n')
-    found = events_of(path, 24)
-    assert found["events"] == [{"step": 3}, {"step": 4}] and found["next"] == path.stat().st_size
+    actual = events_of(path, 24)
+    assert actual["events"] == [{"step": 3}, {"step": 4}] and actual["next"] == path.stat().st_size
     path.write_bytes(b'{"step": 1}\n')
     assert events_of(path, 24) == {"events": [{"step": 1}], "next": 12, "restart": True}
 
@@ -214,8 +214,8 @@ def test_runs_are_listed_before_they_have_a_model(client, runs):
     (runs / "new").mkdir()
     (runs / "new" / "run.json").write_text('{"task": "lm", "seed": 3, "steps": 10, "model": {"cell": "gru"}}')
     (runs / "new" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
-    (found,) = client.get("/api/runs").json()["runs"]
-    assert (found["id"], found["arch"], found["seed"], found["steps"]) == ("runs/new", "gru", 3, 10)
+    (actual,) = client.get("/api/runs").json()["runs"]
+    assert (actual["id"], actual["arch"], actual["seed"], actual["steps"]) == ("runs/new", "gru", 3, 10)
     assert client.get("/api/metrics?run=runs/new").json()["events"] == [{"step": 1, "loss": 2.0}]
     assert "runs/new" not in [m["id"] for m in client.get("/api/models").json()["models"]]
 

@@ -38,12 +38,12 @@ def test_a_short_text_shrinks_the_context(tmp_path, arch):
     (tmp_path / "short.txt").write_text(PARAGRAPH)
     run = default_run("lm", arch, data=TextConfig(path="short.txt", tokens="chars"))
     run = dataclasses.replace(run, minutes=0.0, steps=2)
-    said: list[str] = []
-    parts = assemble(run, say=said.append)
+    messages: list[str] = []
+    parts = assemble(run, say=messages.append)
     context = int(0.9 * len(PARAGRAPH)) - 1
     assert parts.run.data.context == context < 256
     assert parts.run.model.context == (context if arch == "gpt" else 0)
-    assert f"the text is short: with {context + 1} tokens to train on, the context is {context}" in said
+    assert f"the text is short: with {context + 1} tokens to train on, the context is {context}" in messages
     assert next(parts.loader).count > 0
 
 

@@ -32,8 +32,8 @@ def test_plan_that_points_elsewhere_is_refused(tmp_path, place):
     known = [{"label": "a", "folder": "gpt", "run": toy_run().to_dict()}]
     known += [{"label": "b", "folder": place, "run": toy_run().to_dict()}]
     (folder / "plan.json").write_text(json.dumps(known))
-    said = regard("train", "--resume", folder)
-    assert said.code == 2 and "plan.json" in said.err
+    result = regard("train", "--resume", folder)
+    assert result.code == 2 and "plan.json" in result.err
     assert {p.name for p in folder.iterdir()} == {"plan.json", "link"} and not list(outside.iterdir())
     assert {p.name for p in Path(tmp_path).iterdir()} == {"several", "outside"}
 

@@ -38,36 +38,38 @@ def test_the_same_lines_give_the_same_vocabulary_in_every_process(pieces):
         "learned = WordPiece.train(json.loads(sys.argv[1]), 136).tokenizer.to_str();"
         "print(hashlib.sha256(learned.encode()).hexdigest())"
     )
-    said = {
+    output = {
         subprocess.run(
             [sys.executable, "-c", code, json.dumps(LINES)], capture_output=True, text=True, check=True
         ).stdout
         for _ in range(3)
     }
-    assert len(said) == 1
+    assert len(output) == 1
     assert WordPiece.train(LINES, 136).tokenizer.to_str() == pieces.tokenizer.to_str()
 
 
 def test_a_pair_has_sentence_numbers_offsets_and_words(pieces):
     a, b = "Be alert!", "BERT will hurt!"
-    found = pieces.encode(a, b)
-    assert [pieces.piece(i) for i in found.ids].count("[SEP]") == 2 and found.ids[0] == pieces.cls
-    middle = found.ids.index(pieces.sep)
-    assert found.sentences == [0] * (middle + 1) + [1] * (len(found.ids) - middle - 1)
-    for id, sentence, (start, stop), word in zip(found.ids, found.sentences, found.offsets, found.words, strict=True):
+    encoded = pieces.encode(a, b)
+    assert [pieces.piece(i) for i in encoded.ids].count("[SEP]") == 2 and encoded.ids[0] == pieces.cls
+    middle = encoded.ids.index(pieces.sep)
+    assert encoded.sentences == [0] * (middle + 1) + [1] * (len(encoded.ids) - middle - 1)
+    for id, sentence, (start, stop), word in zip(
+        encoded.ids, encoded.sentences, encoded.offsets, encoded.words, strict=True
+    ):
         if word is None:
             assert id in (pieces.cls, pieces.sep) and (start, stop) == (0, 0)
         else:
             assert (a, b)[sentence][start:stop].lower() == pieces.piece(id).removeprefix("##")
-    assert [w for w, s in zip(found.words, found.sentences, strict=True) if s == 0 and w is not None][
+    assert [w for w, s in zip(encoded.words, encoded.sentences, strict=True) if s == 0 and w is not None][
         -1
     ] == 2  # the "!"
 
 
 def test_words_given_as_words_are_counted_as_given(pieces):
-    found = pieces.encode_words(["BERT", "newest-low", "dirt"])
-    assert [w for w in dict.fromkeys(found.words) if w is not None] == [0, 1, 2]
-    assert found.words[0] is None and found.words[-1] is None and found.ids[-1] == pieces.sep
+    encoded = pieces.encode_words(["BERT", "newest-low", "dirt"])
+    assert [w for w in dict.fromkeys(encoded.words) if w is not None] == [0, 1, 2]
+    assert encoded.words[0] is None and encoded.words[-1] is None and encoded.ids[-1] == pieces.sep
 
 
 def test_ids_alone_are_the_same_and_the_cut_texts_are_counted(pieces):
@@ -105,9 +107,9 @@ def test_a_text_of_exactly_the_limit_is_not_cut(pieces, how):
 ])  # fmt: skip
 def test_the_longer_text_of_a_pair_is_cut_first(pieces, lengths, room, kept):
     a, b = ("! " * n for n in lengths)
-    found = pieces.encode(a, b, max_length=room)
-    assert (found.sentences.count(0) - 2, found.sentences.count(1) - 1) == kept
-    assert found.cut == sum(lengths) - sum(kept)
+    encoded = pieces.encode(a, b, max_length=room)
+    assert (encoded.sentences.count(0) - 2, encoded.sentences.count(1) - 1) == kept
+    assert encoded.cut == sum(lengths) - sum(kept)
 
 
 def test_capitals_are_kept_where_they_matter():
