@@ -58,12 +58,14 @@ def test_a_table_of_many_columns_is_read_in_linear_time(tmp_path):
 
 
 class ManyWords(Tagger):
-    """A tagger whose labels are the first letters of words; counts the words that are encoded."""
+    """A tagger of one label; counts the words that are encoded."""
+
+    labels = ("O",)
 
     def __init__(self, max_length: int):
         letters = "abcdefghij"
         self.tokenizer = WordPiece.train([" ".join(letters) * 9, " ".join(a + b for a in letters for b in letters)], 40)
-        self.labels, self.max_length, self.encoded = ("O",), max_length, 0
+        self.max_length, self.encoded = max_length, 0
         encode = self.tokenizer.encode_words
 
         def counted(words, max_length):
