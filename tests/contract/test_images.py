@@ -1,6 +1,4 @@
-"""Every image model × every property."""
-
-import math
+"""What is asked of models of images alone."""
 
 import numpy as np
 import pytest
@@ -10,27 +8,16 @@ from torch import nn
 from regard.data.batch import Samples
 from regard.models import build
 from regard.models.plain import ConvConfig, MLPConfig
-from regard.models.published import load_model, to_published, weights_bytes
-from regard.models.vit import ViTConfig
-from regard.nn.taps import watch
 from regard.objectives.classify import ClassifyImages
 
+from .cases import IMAGES, LABELS
+
 close = torch.testing.assert_close
-LABELS = ("a", "b", "c")
-vit = dict(image=8, channels=2, patch=4, width=16, layers=2, heads=2, ffn=24, dropout=0.1, labels=LABELS)
-TINY = {
-    "vit": ViTConfig(**vit),
-    "vit-mean": ViTConfig(**vit, pool="mean", mean=(0.2, 0.3), std=(0.1, 0.4)),
-    "vit-sine": ViTConfig(**vit, positions="sine"),
-    "vit-conv": ViTConfig(**vit, stem="conv"),
-    "conv": ConvConfig(image=8, channels=2, width=4, dropout=0.1, labels=LABELS),
-    "mlp": MLPConfig(shape=(2, 8, 8), width=8, dropout=0.1, labels=LABELS, mean=(0.4,), std=(0.3,)),
-}
 
 
-@pytest.fixture(params=TINY, ids=list(TINY))
+@pytest.fixture(params=IMAGES)
 def config(request):
-    return TINY[request.param]
+    return IMAGES[request.param]
 
 
 @pytest.fixture
@@ -43,30 +30,8 @@ def pixels():
     return torch.randint(0, 256, (5, 2, 8, 8), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
 
 
-@pytest.fixture
-def batch(pixels):
-    return Samples((pixels,), torch.tensor([0, 2, 1, 1, 0]), np.arange(5))
-
-
 def scores(model, pixels):
     return model.scores(model(pixels))
-
-
-def test_scores_have_the_promised_shape(model, pixels):
-    assert scores(model, pixels).shape == (5, 3)
-
-
-def test_the_first_loss_is_near_that_of_guessing(config, batch):
-    losses = []
-    for seed in range(20):
-        torch.manual_seed(seed)
-        losses.append(ClassifyImages().held_out(build(config).eval(), [batch])["loss"])
-    assert -0.1 <= sum(losses) / 20 - math.log(3) < 0.8
-
-
-def test_every_parameter_gets_a_gradient(model, pixels):
-    scores(model, pixels).square().sum().backward()
-    assert not [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
 
 
 def test_every_pixel_matters(model, pixels):
@@ -82,42 +47,6 @@ def test_bytes_are_scaled_by_the_settings(model, pixels, config):
     close(scores(model, pixels), scores(model, floats), rtol=1e-5, atol=1e-5)
 
 
-def test_an_image_alone_equals_the_image_in_a_batch(model, pixels):
-    together = scores(model, pixels)
-    for i in range(5):
-        close(scores(model, pixels[i : i + 1])[0], together[i])
-
-
-def test_evaluation_is_still_and_training_is_not(model, pixels):
-    assert torch.equal(scores(model, pixels), scores(model, pixels))
-    model.train()
-    assert not torch.equal(scores(model, pixels), scores(model, pixels))
-
-
-def test_saving_and_loading_changes_nothing(model, pixels, tmp_path):
-    import json
-
-    model = model.float()
-    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
-    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
-    again = load_model(tmp_path)
-    assert again.config == model.config
-    assert torch.equal(scores(again, pixels), scores(model, pixels))
-
-
-def test_micro_batches_give_the_same_gradient(model, batch):
-    task = ClassifyImages(smoothing=0.1)
-
-    def gradient(batches):
-        model.zero_grad()
-        for b in batches:
-            (task.loss_sum(model, b) / len(batch)).backward()
-        return [p.grad.clone() for p in model.parameters()]
-
-    for whole, parts in zip(gradient([batch]), gradient(batch.split()), strict=True):
-        close(whole, parts)
-
-
 def test_shares_of_classes_are_a_mean_of_two_losses(model, pixels):
     """Mixup's loss (Zhang et al. 2018, section 2): λ of one label's and 1 - λ of the other's."""
     task = ClassifyImages()
@@ -127,18 +56,9 @@ def test_shares_of_classes_are_a_mean_of_two_losses(model, pixels):
     close(loss(0.3 * hot(one) + 0.7 * hot(two)), 0.3 * loss(one) + 0.7 * loss(two))
 
 
-def test_watching_changes_nothing_and_weights_sum_to_one(model, pixels):
-    unwatched = scores(model, pixels)
-    with watch(model, "*look") as seen:
-        assert torch.equal(scores(model, pixels), unwatched)
-    for calls in seen.values():
-        weights = calls[0].weights()
-        close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
-
-
 @pytest.mark.parametrize("name", ["vit", "vit-mean", "vit-sine"])
 def test_shuffled_patches_need_their_positions(name, shake, pixels):
-    model = shake(build(TINY[name]), 2.0).double().eval()
+    model = shake(build(IMAGES[name]), 2.0).double().eval()
     order = torch.tensor([2, 0, 3, 1])
     straight = scores(model, pixels)
     tiles = pixels.unflatten(3, (2, 4)).unflatten(2, (2, 4)).permute(0, 2, 4, 1, 3, 5).flatten(1, 2)  # B N C p p

@@ -1,6 +1,5 @@
-"""Every model of series × every property; and the forecaster's. Each test is one sentence of the contract."""
+"""What is asked of models of series alone, and of the forecaster."""
 
-import json
 import math
 
 import numpy as np
@@ -12,29 +11,15 @@ from regard.data.batch import Samples
 from regard.errors import ConfigError, ShapeError
 from regard.models import build
 from regard.models.forecaster import ForecasterConfig
-from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
-from regard.nn.attention import Look
-from regard.nn.taps import watch
 from regard.objectives.classify import ClassifySamples
 from regard.objectives.fill_series import FillSeries
 from regard.objectives.forecast import Forecast
 
+from .cases import FORECASTER, LABELS, POINTS, SERIES
+from .cases import REAL_POINTS as REAL
+
 close = torch.testing.assert_close
-LABELS, BANDS = ("a", "b", "c"), ("g", "r")
-both = dict(labels=LABELS, bands=BANDS, known=("z",), tick=0.5, span=20.0, width=16, layers=2, dropout=0.1)
-TINY = {
-    "mean": SeriesTransformerConfig(**both, heads=2, ffn=24),
-    "cls": SeriesTransformerConfig(**both, heads=4, ffn=24, pooling="cls"),
-    "modulation": SeriesTransformerConfig(**both, heads=2, ffn=24, time="modulation"),
-    "peak": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak"),
-    "patches": SeriesTransformerConfig(**both, heads=2, ffn=24, patch=3, stride=2),
-    "peak-patches": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak", patch=5, stride=2),
-    "lstm": SeriesRecurrentConfig(**both),
-    "gru-patches": SeriesRecurrentConfig(**both, cell="gru", patch=2, stride=2),
-}
-LENGTHS = torch.tensor([9, 4, 7])
-REAL = torch.arange(9) < LENGTHS[:, None]
 
 
 class NothingCopied(TorchFunctionMode):
@@ -45,9 +30,9 @@ class NothingCopied(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.fixture(params=TINY, ids=list(TINY))
+@pytest.fixture(params=SERIES)
 def config(request):
-    return TINY[request.param]
+    return SERIES[request.param]
 
 
 @pytest.fixture
@@ -57,31 +42,16 @@ def model(config, shake):
 
 @pytest.fixture
 def points():
-    """Times, values, errors, bands, lengths, known: three ragged series."""
-    g = torch.Generator().manual_seed(1)
-    times = torch.rand(3, 9, generator=g).double().cumsum(1) * 2 + 100
-    values, errors = torch.randn(3, 9, generator=g).double() * 3 + 7, torch.rand(3, 9, generator=g).double()
-    bands = torch.arange(27).view(3, 9) % 2
-    known = torch.randn(3, 1, generator=g).double()
-    pad = lambda x: x.masked_fill(~REAL, 0)  # noqa: E731
-    return pad(times), pad(values), pad(errors), pad(bands), LENGTHS, known
+    return POINTS
 
 
 def scores(model, points):
     return model.scores(model(*points))
 
 
-def test_rows_do_not_depend_on_padding_or_their_batch(model, points):
-    together = scores(model, points)
-    assert together.shape == (3, 3)
+def test_what_padding_holds_changes_nothing(model, points):
     noisy = [x.masked_fill(~REAL, 1) if x.shape == REAL.shape else x for x in points]
-    close(scores(model, noisy), together, rtol=0, atol=0)
-    for b, n in enumerate(LENGTHS):
-        times, values, errors, bands, _, known = points
-        alone = (*(x[b : b + 1, :n] for x in (times, values, errors, bands)), None, known[b : b + 1])
-        close(scores(model, alone)[0], together[b])
-    order = torch.tensor([2, 0, 1])
-    close(scores(model, [x[order] for x in points]), together[order])
+    close(scores(model, noisy), scores(model, points), rtol=0, atol=0)
 
 
 def test_when_time_begins_is_of_no_matter_but_its_pace_is(model, points):
@@ -125,7 +95,7 @@ def test_what_is_usual_is_measured_on_what_is_known(config):
     from regard.tasks.series import standardise_
 
     curves = Curves(["a", "b", "c"], np.array([0, 2, 4, 6]), np.arange(6.0), np.arange(6.0) ** 2, None,
-                    np.arange(6) % 2, BANDS, ["a", "b", "c"], np.array([[1.0], [np.nan], [5.0]]))  # fmt: skip
+                    np.arange(6) % 2, ("g", "r"), ["a", "b", "c"], np.array([[1.0], [np.nan], [5.0]]))  # fmt: skip
     tokens = build(config).tokens
     standardise_(tokens, SeriesSource(curves, LABELS, 10))
     close(tokens.usual[:, -1], torch.tensor([3.0, math.sqrt(8 / 3)]))
@@ -138,12 +108,6 @@ def test_a_step_never_waits_for_the_device(model, points):
         loss = ClassifySamples().loss_sum(model.train(), batch)
         loss.backward()
     assert loss.isfinite()
-
-
-def test_every_parameter_gets_a_gradient(model, points):
-    scores(model, points).square().sum().backward()
-    idle = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert not idle
 
 
 def test_a_hidden_value_is_not_seen_but_its_time_is(config, points, shake):
@@ -173,7 +137,7 @@ def test_filling_in_counts_hidden_points_alone(points, shake):
     """By hand: Huber's loss of each hidden point, in the measure of what is seen of its own band."""
     import dataclasses
 
-    model = shake(build(dataclasses.replace(TINY["mean"], labels=())), 2.0).double().eval()
+    model = shake(build(dataclasses.replace(SERIES["series-mean"], labels=())), 2.0).double().eval()
     hidden = torch.zeros(3, 9, dtype=torch.bool)
     hidden[0, 2] = hidden[0, 5] = hidden[2, 6] = True
     hidden[1, 8] = True  # padding
@@ -202,59 +166,6 @@ def test_a_hidden_point_counts_once_however_many_patches_it_is_in(config, points
     assert task.held_out(model, [batch])["loss"] == pytest.approx(mean)
 
 
-def test_watching_changes_nothing_and_weights_sum_to_one(points, shake):
-    model = shake(build(TINY["mean"]), 2.0).double().eval()
-    with watch(model) as seen:
-        watched = scores(model, points)
-    assert torch.equal(watched, scores(model, points))
-    looks = [call for calls in seen.values() for call in calls if isinstance(call, Look)]
-    assert len(looks) == 2
-    for look in looks:
-        weights = look.weights()
-        close(weights.sum(-1), torch.ones_like(weights.sum(-1)))
-        assert (weights[1, :, :, 5:] == 0).all()
-
-
-def test_evaluation_is_still_and_training_is_not(model, points):
-    assert torch.equal(scores(model, points), scores(model, points))
-    model.train()
-    assert not torch.equal(scores(model, points), scores(model, points))
-
-
-def test_the_first_loss_is_near_that_of_guessing(config, points):
-    losses = []
-    batch = Samples(
-        tuple(x.float() if x.is_floating_point() else x for x in points), torch.tensor([0, 1, 2]), np.arange(3)
-    )
-    for seed in range(20):
-        torch.manual_seed(seed)
-        losses.append(ClassifySamples().held_out(build(config).eval(), [batch])["loss"])
-    assert -0.1 < sum(losses) / 20 - math.log(3) < 0.8
-
-
-def test_micro_batches_give_the_same_gradient(model, points):
-    batch, task = Samples(points, torch.tensor([2, 0, 1]), np.arange(3)), ClassifySamples(0.1)
-
-    def gradient(batches):
-        model.zero_grad()
-        for b in batches:
-            (task.loss_sum(model, b) / 3).backward()
-        return [p.grad.clone() for p in model.parameters()]
-
-    for whole, parts in zip(gradient([batch]), gradient(batch.split()), strict=True):
-        close(whole, parts)
-
-
-def test_saving_and_loading_changes_nothing(model, points, tmp_path):
-    model = model.float()
-    model.tokens.usual[0] = 0.3
-    points = [x.float() if x.is_floating_point() else x for x in points]
-    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
-    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
-    again = load_model(tmp_path)
-    assert again.config == model.config and torch.equal(scores(again, points), scores(model, points))
-
-
 def test_constant_and_single_point_series_are_accepted(model):
     flat = torch.full((2, 4), 5.0).double()
     times = torch.arange(4.0).double().expand(2, 4)
@@ -278,14 +189,10 @@ def test_settings_that_cannot_be_are_refused(points):
     with pytest.raises(ConfigError, match="no cell 'cnn'"):
         SeriesRecurrentConfig(cell="cnn")
     with pytest.raises(ShapeError, match="B=3"):
-        build(TINY["mean"])(points[0], points[1][:2])
+        build(SERIES["series-mean"])(points[0], points[1][:2])
 
 
 # -- forecasts ----------------------------------------------------------------------------------------------------
-
-FORECASTER = ForecasterConfig(
-    columns=("x", "y"), lookback=13, horizon=5, patch=4, stride=2, width=16, layers=2, heads=4, ffn=24, dropout=0.1
-)
 
 
 @pytest.fixture
@@ -324,17 +231,6 @@ def test_the_patches_of_a_forecast_see_all_of_its_past(forecaster, past):
     forecaster(past)[0, 0, 0, 0].backward()
     reach = past.grad.abs()
     assert (reach[0, :, 0] > 0).all() and reach[0, :, 1].sum() == 0 and reach[1:].sum() == 0
-
-
-def test_forecaster_parameters_get_gradients_and_are_saved(forecaster, past, tmp_path):
-    forecaster(past).square().sum().backward()
-    assert not [n for n, p in forecaster.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    model = forecaster.float()
-    model.spread[0] = 3.0
-    (tmp_path / "config.json").write_text(json.dumps(to_published(model.config)))
-    (tmp_path / "model.safetensors").write_bytes(weights_bytes(model))
-    again = load_model(tmp_path)
-    assert again.config == model.config and torch.equal(again(past.float()), model(past.float()))
 
 
 def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):

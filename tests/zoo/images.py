@@ -2,7 +2,12 @@
 
 from tests.zoo.bug import bugs
 
-VIT, CONTRACT, CAPTIONERS = "reference/test_vit.py", "contract/test_images.py", "contract/test_captioners.py"
+ALL = "contract/test_contract.py"
+VIT, CONTRACT, CAPTIONERS = (
+    "reference/test_vit.py",
+    ("contract/test_images.py", ALL),
+    ("contract/test_captioners.py", ALL),
+)
 AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_features.py"
 SPLIT, READER = "unit/data/test_split.py", "unit/data/test_tables.py"
 PLAIN, RECALL = "unit/lab/test_plain_text.py", "unit/lab/test_recall.py"

@@ -2,7 +2,7 @@
 
 from tests.zoo.bug import bugs
 
-CONTRACT = "contract/test_models.py"
+CONTRACT = "contract/test_translators.py"
 MARIAN = "reference/test_marian.py"
 BY_HAND = f"{CONTRACT}::test_the_loss_is_the_one_worked_out_by_hand"
 CONSISTENT = f"{CONTRACT}::test_consistency_loss_is_plain_when_both_passes_agree"

@@ -2,7 +2,7 @@
 
 from tests.zoo.bug import bugs
 
-CONTRACT, TORCH = "contract/test_series.py", "reference/test_series.py"
+CONTRACT, TORCH = ("contract/test_series.py", "contract/test_contract.py"), "reference/test_series.py"
 READING, SCORES = "unit/data/test_series.py", "unit/evaluate/test_series.py"
 BATCHES = "unit/data/test_series_batch.py"
 

@@ -2,7 +2,7 @@
 
 from tests.zoo.bug import bugs
 
-AUDIO, CLIPS, SOUND = "unit/data/test_waveform.py", "unit/data/test_audio.py", "contract/test_sound.py"
+AUDIO, CLIPS, SOUND = "unit/data/test_waveform.py", "unit/data/test_audio.py", "contract/test_contract.py"
 WHISPER = "reference/test_whisper.py"
 SEARCH = "unit/generate/test_search.py::test_what_may_not_come_does_not_come"
 

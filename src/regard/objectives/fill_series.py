@@ -35,7 +35,7 @@ class FillSeries(Objective):
         real, c = real_points(values, lengths), model.config
         kinds = model.tokens.kinds(values, rest[1])
         filled = model.filled(model.states(times, values, *rest)[0]).float()  # B N P
-        truth = self.patches(norm(values, kinds, real & ~hidden)[0], c).clamp(-10, 10)
+        truth = self.patches(norm(values, kinds, real & ~hidden)[0], c).clamp(-10, 10).float()
         counts = self.patches(hidden & real, c)
         loss = F.huber_loss(filled, truth, reduction="none", delta=FAR)
         plain = F.huber_loss(torch.zeros_like(truth), truth, reduction="none", delta=FAR)

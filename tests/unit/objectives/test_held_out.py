@@ -5,8 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from tests.contract import conftest as text
-from tests.contract import test_captioners as captions
+from tests.contract import cases
 from tests.reference.test_masked_token import batch_of
 from torch import nn
 
@@ -26,12 +25,12 @@ from regard.objectives.translate import ConsistentTranslate, Translate
 def pairs(sizes: list[tuple[int, int]]):
     rng = np.random.default_rng(0)
     rows = [[rng.integers(1, 20, n).tolist() for n in pair] for pair in sizes]
-    return collate([a for a, _ in rows], [b for _, b in rows], eos=text.EOS, pad=text.PAD)
+    return collate([a for a, _ in rows], [b for _, b in rows], eos=cases.EOS, pad=cases.PAD)
 
 
 def tokens(count: int, length: int):
     rng = np.random.default_rng(0)
-    ids = torch.from_numpy(rng.integers(0, text.VOCAB, (count, length + 1)))
+    ids = torch.from_numpy(rng.integers(0, cases.VOCAB, (count, length + 1)))
     return Tokens(ids=ids, counts=torch.from_numpy(rng.random((count, length)) < 0.7))
 
 
@@ -66,22 +65,27 @@ BERT = BertConfig(vocab=90, width=16, layers=1, heads=2, ffn=16, max_length=24, 
 WEIGHTS = (0.2, 1.0, 3.0)
 CASES = {  # a model, batches of unequal sizes, the plain objective, and what training may make of it
     "translate": lambda: (
-        text.TINY["transformer"],
+        cases.TRANSLATORS["transformer"],
         [pairs([(3, 4), (5, 2)]), pairs([(2, 9)] * 3)],
         Translate(0.0),
         [Translate(0.1), Translate(0.5), ConsistentTranslate(0.1, weight=5.0)],
     ),
     "translate-lstm": lambda: (
-        text.TINY["lstm"],
+        cases.TRANSLATORS["lstm"],
         [pairs([(3, 4), (5, 2)]), pairs([(2, 9)])],
         Translate(0.0),
         [Translate(0.1)],
     ),
-    "lm": lambda: (text.TINY_LM["gpt-learned"], [tokens(2, 5), tokens(1, 12)], NextToken(0.0), [NextToken(0.1)]),
-    "lm-lstm": lambda: (text.TINY_LM["lstm"], [tokens(2, 5), tokens(1, 12)], NextToken(0.0), [NextToken(0.1)]),
+    "lm": lambda: (
+        cases.LANGUAGE_MODELS["gpt-learned"],
+        [tokens(2, 5), tokens(1, 12)],
+        NextToken(0.0),
+        [NextToken(0.1)],
+    ),
+    "lm-lstm": lambda: (cases.LANGUAGE_MODELS["lstm"], [tokens(2, 5), tokens(1, 12)], NextToken(0.0), [NextToken(0.1)]),
     "mlm": lambda: (BERT, [batch_of(False)], MaskedToken(0.0), [MaskedToken(0.1)]),
     "caption": lambda: (
-        captions.TINY["transformer"],
+        cases.CAPTIONERS["captioner"],
         [captioned([2, 6]), captioned([4])],
         Caption(0.0),
         [Caption(0.1)],

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.contract.conftest import EOS, TINY, TINY_LM
+from tests.contract.cases import EOS, LANGUAGE_MODELS, TRANSLATORS
 from tests.contract.test_translator import Ids
 from tests.system.cli_toy import regard, works
 from tests.unit.inside.tiny import write
@@ -33,7 +33,7 @@ class Numbers(Ids):
 @pytest.fixture
 def writer(shake) -> Writer:
     torch.manual_seed(0)
-    return Writer(shake(build(TINY_LM["gpt-learned"])), Numbers())
+    return Writer(shake(build(LANGUAGE_MODELS["gpt-learned"])), Numbers())
 
 
 def numbers(count: int) -> str:
@@ -42,7 +42,7 @@ def numbers(count: int) -> str:
 
 def test_a_source_and_its_end_mark_fill_the_model(shake):
     torch.manual_seed(0)
-    translator = Translator(shake(build(TINY["transformer-learned"])), Ids())
+    translator = Translator(shake(build(TRANSLATORS["transformer-learned"])), Ids())
     fits, over = numbers(ROOM - 1), numbers(ROOM)
     assert translator.translate([fits], beam=2, max_length=4) and translator.score([fits], ["1 2"])[0] < 0
     with pytest.raises(ConfigError, match=f"text 2 has {ROOM + 1} pieces, this model reads at most {ROOM}"):
@@ -52,7 +52,7 @@ def test_a_source_and_its_end_mark_fill_the_model(shake):
 def test_a_translation_grows_to_exactly_the_limit(shake):
     """Twice its source and ten more, and no more than the model has places for."""
     torch.manual_seed(0)
-    translator = Translator(shake(build(TINY["transformer-learned"])), Ids())
+    translator = Translator(shake(build(TRANSLATORS["transformer-learned"])), Ids())
     texts = [numbers(n) for n in (1, 5, 12, 31)]
     (limits,) = [limits.tolist() for _, _, _, limits in translator.batches(texts, 8, 0)]
     assert limits == [14, 22, 32, 32], "sources of 2, 6, 13 and 32 pieces with their end marks"

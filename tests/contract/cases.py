@@ -1,0 +1,455 @@
+"""One `Case` per model: its config, a ragged batch, and how to call it. A new model joins every property by a line."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.data.audio import padded
+from regard.data.batch import Batch, Samples, Tokens, collate, collate_labelled
+from regard.data.masking import MaskedBatch
+from regard.models import build
+from regard.models.bert import BertConfig
+from regard.models.captioner import CaptionerConfig, ShowAttendTellConfig
+from regard.models.forecaster import ForecasterConfig
+from regard.models.gpt import POSITIONS, GPTConfig
+from regard.models.llama import LlamaConfig
+from regard.models.plain import ConvConfig, MLPConfig
+from regard.models.rnn_classifier import RecurrentClassifierConfig
+from regard.models.rnn_lm import RecurrentLMConfig
+from regard.models.seq2seq import Seq2SeqConfig
+from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
+from regard.models.sound_classifier import SoundClassifierConfig
+from regard.models.transformer import TransformerConfig
+from regard.models.vit import ViTConfig
+from regard.models.whisper import WhisperConfig
+from regard.nn.recurrent import GATES
+from regard.objectives.base import Objective
+from regard.objectives.caption import Caption
+from regard.objectives.classify import Classify, ClassifyImages, ClassifySamples
+from regard.objectives.fill_series import FillSeries
+from regard.objectives.forecast import Forecast
+from regard.objectives.masked_token import MaskedToken
+from regard.objectives.next_token import NextToken
+from regard.objectives.tag import Tag
+from regard.objectives.translate import Translate
+
+VOCAB, PAD, EOS = 23, 22, 0
+LABELS = ("a", "b", "c")
+Inputs = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """`inputs` are what the model is called with, each of B rows or None; floats are float64."""
+
+    config: Any
+    inputs: Inputs
+    forward: Callable[..., Tensor]  # the model and its inputs -> B … logits, scores or forecasts
+    shape: tuple[int, ...]  # of that
+    objective: Objective
+    batch: Batch  # of the same rows, for the objective
+    lengths: tuple[Any, ...] = (slice(None),) * 3  # what counts of the outputs of each row
+    alone: Callable[[Inputs, int], Inputs] = lambda inputs, b: tuple(row(x, b) for x in inputs)  # without padding
+    classes: int = 0  # of which an untrained model guesses one; 0: its loss says nothing
+    first_loss: tuple[float, float] = (-0.1, 0.8)  # above log(classes): logits with a spread of 1 cost half a nat
+    words: int | None = None  # which of the inputs are ids of which a position sees only those before it
+    decodes: bool = False  # by `begin` and `step`
+    looks: int = 0  # calls of an attention
+    hidden: tuple[int, int] | None = None  # a row, and the first of its keys that is padding
+    shake: float = 2.0
+    prepare: Callable[[nn.Module], None] = field(default=lambda model: None)
+
+    def model(self, shake: Callable[..., nn.Module]) -> nn.Module:
+        """Matrices scaled up, in float64, so that a wrong path shows."""
+        model = build(self.config)
+        self.prepare(model)
+        return shake(model, self.shake).double().eval()
+
+
+def row(x: Tensor | None, b: int, n: Any = None) -> Tensor | None:
+    """Row b of a batch, up to n."""
+    return None if x is None else x[b : b + 1] if n is None or x.ndim < 2 else x[b : b + 1, :n]
+
+
+def floats(thing: Any) -> Any:
+    """The same in float32: a tensor, a tuple of them, or a batch."""
+    if isinstance(thing, Tensor):
+        return thing.float() if thing.is_floating_point() else thing
+    if isinstance(thing, tuple):
+        return tuple(map(floats, thing))
+    if isinstance(thing, Batch):
+        return replace(thing, **{f.name: floats(getattr(thing, f.name)) for f in fields(thing)})
+    return thing
+
+
+def words(model: nn.Module, *inputs: Any) -> Tensor:
+    return model.logits(model(*inputs))
+
+
+def scores(model: nn.Module, *inputs: Any) -> Tensor:
+    return model.scores(model(*inputs))
+
+
+def generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# -- translators: three sources and targets of different lengths ------------------------------------------------------
+
+
+class Ragged:
+    """Three sources and targets of different lengths, padded on the right."""
+
+    lengths = torch.tensor([7, 4, 2])
+    target_lengths = torch.tensor([6, 3, 5])
+
+    def __init__(self):
+        g = generator(3)
+        self.source = torch.randint(1, PAD, (3, 7), generator=g)
+        self.target = torch.randint(1, PAD, (3, 6), generator=g)
+        self.source[torch.arange(3), self.lengths - 1] = EOS
+        self.source[torch.arange(7) >= self.lengths[:, None]] = PAD
+        self.target[torch.arange(3), self.target_lengths - 1] = EOS
+        self.real = torch.arange(6) < self.target_lengths[:, None]
+        self.target[~self.real] = PAD
+        self.inputs = torch.cat((torch.full((3, 1), PAD), self.target[:, :-1]), 1)
+
+    def batch(self) -> Batch:
+        cut = lambda rows, sizes: [r[: n - 1].tolist() for r, n in zip(rows, sizes, strict=True)]  # noqa: E731
+        return collate(cut(self.source, self.lengths), cut(self.target, self.target_lengths), EOS, PAD)
+
+
+RAGGED = Ragged()
+small = dict(vocab=VOCAB, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2, max_length=32)
+TRANSLATORS = {
+    "transformer": TransformerConfig(**small),
+    "transformer-pre": TransformerConfig(**small, norm="pre"),
+    "transformer-interleaved": TransformerConfig(**small, positions="interleaved"),
+    "transformer-learned": TransformerConfig(**small, positions="learned", activation="gelu"),
+    **{
+        cell + name: Seq2SeqConfig(vocab=VOCAB, cell=cell, attention=attention, embedding=12, width=16)
+        for name, attention in (("", True), ("-bottleneck", False))
+        for cell in ("rnn", "gru", "lstm")
+    },
+    "lstm-deep": Seq2SeqConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, encoder_layers=2),
+}
+
+
+def translator(config: Any) -> Case:
+    sizes = RAGGED.lengths.tolist(), RAGGED.target_lengths.tolist()
+    return Case(
+        config,
+        (RAGGED.source, RAGGED.lengths, RAGGED.inputs),
+        words,
+        (3, 6, VOCAB),
+        Translate(0.1),
+        RAGGED.batch(),
+        lengths=tuple(map(slice, sizes[1])),
+        alone=lambda x, b: (row(x[0], b, sizes[0][b]), None, row(x[2], b, sizes[1][b])),
+        classes=VOCAB,
+        first_loss=(0.0, 0.8),
+        words=2,
+        decodes=True,
+        looks=6 if isinstance(config, TransformerConfig) else 6 * config.attention,
+        hidden=(1, 4),
+    )
+
+
+# -- language models --------------------------------------------------------------------------------------------------
+
+IDS = torch.randint(0, VOCAB, (3, 12), generator=generator(4))
+flat = dict(vocab=VOCAB, width=16, layers=2, heads=4, ffn=24, context=32, dropout=0.1)
+LANGUAGE_MODELS = {
+    **{f"gpt-{positions}": GPTConfig(**flat, positions=positions) for positions in POSITIONS},
+    "llama": LlamaConfig(**flat, kv_heads=2, head_width=6),
+    "llama-untied": LlamaConfig(**flat, kv_heads=4, head_width=4, tied=False),
+    **{cell: RecurrentLMConfig(vocab=VOCAB, cell=cell, embedding=12, width=16, dropout=0.1) for cell in GATES},
+    "lstm-deep": RecurrentLMConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, layers=3, dropout=0.1),
+}
+
+
+def distinct_words(model: nn.Module) -> None:
+    """Words that differ enough from each other to be told apart."""
+    with torch.no_grad():
+        model.token.weight.mul_(0.5 / model.token.weight[:VOCAB].std())
+
+
+def language_model(config: Any) -> Case:
+    recurrent = isinstance(config, RecurrentLMConfig)
+    return Case(
+        config,
+        (IDS,),
+        words,
+        (3, 12, VOCAB),
+        NextToken(0.1),
+        Tokens(ids=IDS),
+        classes=VOCAB,
+        first_loss=(-0.2, 0.2),
+        words=0,
+        looks=0 if recurrent else 2,
+        shake=2.0 if recurrent else 8.0,
+        prepare=distinct_words,
+    )
+
+
+# -- encoders of text -------------------------------------------------------------------------------------------------
+
+LENGTHS = torch.tensor([9, 2, 6])
+REAL = torch.arange(9) < LENGTHS[:, None]
+SENTENCES = torch.tensor([[0] * 4 + [1] * 5, [0] * 9, [0, 0, 0, 1, 1, 1, 0, 0, 0]])
+TEXTS = torch.randint(1, PAD, (3, 9), generator=generator(5)).masked_fill(~REAL, PAD)
+bert = dict(vocab=VOCAB, width=16, layers=2, heads=4, ffn=24, max_length=12, dropout=0.1)
+MARKS = [[int(n) % 3 if t else -1 for t, n in enumerate(r[:k])] for r, k in zip(TEXTS, LENGTHS.tolist(), strict=True)]
+
+
+def labelled_texts(per_piece: bool) -> Batch:
+    texts = [(r[:n].tolist(), n, m) for r, n, m in zip(TEXTS, LENGTHS.tolist(), MARKS, strict=True)]
+    return collate_labelled([(i, 0, m if per_piece else [m[-1]]) for i, _, m in texts], PAD, per_piece)
+
+
+def masked_texts() -> MaskedBatch:
+    hidden = torch.zeros_like(REAL)
+    hidden[0, [1, 5]] = hidden[1, 1] = hidden[2, [2, 3]] = True
+    targets = TEXTS.masked_fill(~hidden, -1)
+    flat = targets.flatten()
+    where = (flat >= 0).nonzero()[:, 0]
+    sizes = LENGTHS.numpy()
+    return MaskedBatch(TEXTS.masked_fill(hidden, 3), SENTENCES, LENGTHS, None, where, flat[where],
+                       torch.tensor([0, 1, 1]), np.arange(3), targets.numpy(), sizes, 5, 5 / 3)  # fmt: skip
+
+
+def of_pretraining(model: nn.Module, *inputs: Any) -> Tensor:
+    hidden = model(*inputs)
+    return torch.cat((model.logits(hidden), model.follows(hidden)), -1)
+
+
+def of_text(model: nn.Module, ids: Tensor, lengths: Tensor | None, sentences: Tensor | None) -> Tensor:
+    return model.scores(model.summary(model(ids, lengths, sentences), lengths))
+
+
+def encoder(config: Any) -> Case:
+    sizes, recurrent = LENGTHS.tolist(), isinstance(config, RecurrentClassifierConfig)
+    forward = {"sequence": of_text, "token": scores, "pretraining": of_pretraining}[config.head]
+    per_piece = config.head != "sequence"
+    return Case(
+        config,
+        (TEXTS, LENGTHS, None if recurrent else SENTENCES),
+        forward,
+        {"sequence": (3, 3), "token": (3, 9, 3), "pretraining": (3, 9, VOCAB + 2)}[config.head],
+        {"sequence": Classify(0.1), "token": Tag(0.1), "pretraining": MaskedToken(0.1)}[config.head],
+        masked_texts() if config.head == "pretraining" else labelled_texts(per_piece),
+        lengths=tuple(map(slice, sizes)) if per_piece else (slice(None),) * 3,
+        alone=lambda x, b: (row(x[0], b, sizes[b]), None, row(x[2], b, sizes[b])),
+        classes=VOCAB if config.head == "pretraining" else 3,
+        first_loss=(-0.3, 0.8),
+        looks=0 if recurrent else 2,
+        hidden=(1, 2),
+        shake=2.0 if recurrent else 8.0,
+    )
+
+
+ENCODERS = {
+    "bert": BertConfig(**bert, head="pretraining"),
+    "bert-sequence": BertConfig(**bert, head="sequence", labels=LABELS),
+    "bert-mean": BertConfig(**bert, head="sequence", labels=LABELS, pooling="mean"),
+    "bert-token": BertConfig(**bert, head="token", labels=LABELS),
+    **{
+        f"{cell}-{pooling}": RecurrentClassifierConfig(
+            vocab=VOCAB, cell=cell, embedding=12, width=16, layers=2, dropout=0.1, pooling=pooling, labels=LABELS
+        )
+        for cell, pooling in (("lstm", "mean"), ("gru", "last"), ("rnn", "mean"))
+    },
+    "lstm-token": RecurrentClassifierConfig(
+        vocab=VOCAB, embedding=12, width=16, dropout=0.1, head="token", labels=LABELS
+    ),
+}
+
+# -- images, and their captions ---------------------------------------------------------------------------------------
+
+PIXELS = torch.randint(0, 256, (3, 2, 8, 8), generator=generator(2), dtype=torch.uint8)
+vit = dict(image=8, channels=2, patch=4, width=16, layers=2, heads=2, ffn=24, dropout=0.1, labels=LABELS)
+IMAGES = {
+    "vit": ViTConfig(**vit),
+    "vit-mean": ViTConfig(**vit, pool="mean", mean=(0.2, 0.3), std=(0.1, 0.4)),
+    "vit-sine": ViTConfig(**vit, positions="sine"),
+    "vit-conv": ViTConfig(**vit, stem="conv"),
+    "conv": ConvConfig(image=8, channels=2, width=4, dropout=0.1, labels=LABELS),
+    "mlp": MLPConfig(shape=(2, 8, 8), width=8, dropout=0.5, labels=LABELS, mean=(0.4,), std=(0.3,)),
+}
+image = dict(vocab=VOCAB, image=8, channels=2, patch=4, max_length=12)
+one = dict(heads=2, ffn=24, encoder_layers=1)
+CAPTIONERS = {
+    "captioner": CaptionerConfig(**image, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2),
+    "captioner-conv": CaptionerConfig(**image, **one, width=16, decoder_layers=1, stem="conv"),
+    "captioner-lstm": ShowAttendTellConfig(**image, **one, regions=16, embedding=12, width=16),
+    "captioner-gru": ShowAttendTellConfig(**image, **one, regions=8, embedding=12, width=16, cell="gru"),
+}
+CAPTIONS = torch.randint(1, PAD, (3, 6), generator=generator(3))
+CLASSES = torch.tensor([0, 2, 1])
+TARGETS = CAPTIONS.roll(-1, 1).masked_fill(~(torch.arange(6) < torch.tensor([[6], [3], [5]])), -1)
+
+
+def samples(*inputs: Any, targets: Tensor = CLASSES) -> Batch:
+    return Samples(inputs, targets, np.arange(3))
+
+
+def image_classifier(config: Any) -> Case:
+    looks = config.layers if isinstance(config, ViTConfig) else 0
+    return Case(config, (PIXELS,), scores, (3, 3), ClassifyImages(0.1), samples(PIXELS), classes=3, looks=looks)
+
+
+def captioner(config: Any) -> Case:
+    return Case(
+        config,
+        (PIXELS, None, CAPTIONS),
+        words,
+        (3, 6, VOCAB),
+        Caption(0.1),
+        samples(PIXELS, CAPTIONS, targets=TARGETS),
+        classes=VOCAB,
+        words=2,
+        decodes=True,
+        looks=3,
+    )
+
+
+# -- sound ------------------------------------------------------------------------------------------------------------
+
+WHISPER = WhisperConfig(
+    vocab=VOCAB, mels=6, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2, places=10, max_length=12,
+    dropout=0.1,
+)  # fmt: skip
+CLIPS = SoundClassifierConfig(mels=6, frames=40, width=16, heads=2, ffn=24, layers=2, dropout=0.1, labels=LABELS)
+WINDOWS = torch.randn(3, 6, 20, generator=generator(2)).double()
+ALONE = [torch.randn(6, n, generator=generator(n)).double() for n in (33, 8, 17)]  # clips of three lengths
+PICTURES, FRAMES = padded(ALONE)
+
+
+def sound() -> dict[str, Case]:
+    hearing = captioner(WHISPER)
+    whisper = replace(
+        hearing,
+        inputs=(WINDOWS, None, CAPTIONS),
+        batch=samples(WINDOWS, CAPTIONS, targets=TARGETS),
+        looks=6,
+        shake=3.0,
+    )
+    clips = Case(
+        CLIPS,
+        (PICTURES, FRAMES),
+        scores,
+        (3, 3),
+        ClassifySamples(0.1),
+        samples(PICTURES, FRAMES),
+        alone=lambda x, b: (ALONE[b][None], None),
+        classes=3,
+        first_loss=(-0.6, 0.6),
+        looks=2,
+        hidden=(1, 4),
+    )
+    return {"whisper": whisper, "clips": clips}
+
+
+# -- series -----------------------------------------------------------------------------------------------------------
+
+both = dict(labels=LABELS, bands=("g", "r"), known=("z",), tick=0.5, span=20.0, width=16, layers=2, dropout=0.1)
+SERIES = {
+    "series-mean": SeriesTransformerConfig(**both, heads=2, ffn=24),
+    "series-cls": SeriesTransformerConfig(**both, heads=4, ffn=24, pooling="cls"),
+    "series-modulation": SeriesTransformerConfig(**both, heads=2, ffn=24, time="modulation"),
+    "series-peak": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak"),
+    "series-patches": SeriesTransformerConfig(**both, heads=2, ffn=24, patch=3, stride=2),
+    "series-peak-patches": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak", patch=5, stride=2),
+    "series-lstm": SeriesRecurrentConfig(**both),
+    "series-gru-patches": SeriesRecurrentConfig(**both, cell="gru", patch=2, stride=2),
+}
+POINT_LENGTHS = torch.tensor([9, 4, 7])
+REAL_POINTS = torch.arange(9) < POINT_LENGTHS[:, None]
+FORECASTER = ForecasterConfig(
+    columns=("x", "y"), lookback=13, horizon=5, patch=4, stride=2, width=16, layers=2, heads=4, ffn=24, dropout=0.1
+)
+PAST = torch.randn(3, 13, 2, generator=generator(2)).double().cumsum(1)
+FUTURE = torch.randn(3, 5, 2, generator=generator(4)).double()
+
+
+def ragged_points() -> Inputs:
+    """Times, values, errors, bands, lengths, known: three ragged series."""
+    g = generator(1)
+    times = torch.rand(3, 9, generator=g).double().cumsum(1) * 2 + 100
+    values, errors = torch.randn(3, 9, generator=g).double() * 3 + 7, torch.rand(3, 9, generator=g).double()
+    bands = torch.arange(27).view(3, 9) % 2
+    known = torch.randn(3, 1, generator=g).double()
+    return *(x.masked_fill(~REAL_POINTS, 0) for x in (times, values, errors, bands)), POINT_LENGTHS, known
+
+
+POINTS = ragged_points()
+HIDDEN = (torch.arange(27).view(3, 9) % 3 == 1) & REAL_POINTS
+
+
+def points_alone(x: Inputs, b: int) -> Inputs:
+    n = int(POINT_LENGTHS[b])
+    return *(row(part, b, n) for part in x[:4]), None, row(x[5], b), *(row(part, b, n) for part in x[6:])
+
+
+def usual(model: nn.Module) -> None:
+    """A mean and a spread that differ from those at first, so that a file must hold them."""
+    model.tokens.usual.add_(0.3)
+
+
+def series(config: Any) -> Case:
+    attends = isinstance(config, SeriesTransformerConfig)
+    return Case(
+        config,
+        POINTS,
+        scores,
+        (3, 3),
+        ClassifySamples(0.1),
+        samples(*POINTS),
+        alone=points_alone,
+        classes=3,
+        looks=2 * attends,
+        hidden=(1, 5) if config.patch == 1 else None,
+        prepare=usual,
+    )
+
+
+def filler(config: Any) -> Case:
+    return replace(
+        series(replace(config, labels=())),
+        inputs=(*POINTS, HIDDEN),
+        forward=lambda model, *x: model.filled(model.states(*x)[0]),
+        shape=(3, 9, 1),
+        objective=FillSeries(),
+        batch=samples(*POINTS, HIDDEN, targets=HIDDEN.sum(1)),
+        lengths=tuple(map(slice, POINT_LENGTHS.tolist())),
+        classes=0,
+    )
+
+
+def straight_line(model: nn.Module) -> None:
+    """It starts at zero, where nothing is seen of it."""
+    with torch.no_grad():
+        model.straight.weight.normal_(generator=generator(5))
+        model.spread[0] = 3.0
+
+
+CASES: dict[str, Case] = {
+    **{name: translator(config) for name, config in TRANSLATORS.items()},
+    **{f"lm-{name}": language_model(config) for name, config in LANGUAGE_MODELS.items()},
+    **{f"text-{name}": encoder(config) for name, config in ENCODERS.items()},
+    **{name: image_classifier(config) for name, config in IMAGES.items()},
+    **{name: captioner(config) for name, config in CAPTIONERS.items()},
+    **sound(),
+    **{name: series(config) for name, config in SERIES.items()},
+    "series-fill": filler(SERIES["series-mean"]),
+    "forecaster": Case(
+        FORECASTER, (PAST,), lambda model, past: model(past), (3, 5, 2, 4), Forecast(),
+        samples(PAST, targets=FUTURE), looks=2, prepare=straight_line,
+    ),
+}  # fmt: skip
+GUESSING = {name: math.log(case.classes) for name, case in CASES.items() if case.classes}
