@@ -61,6 +61,8 @@ def test_evaluate_tells_right_images_from_others():
     scores = json.loads(works("evaluate", "runs/cap", "--json", "--device=cpu").out)
     assert scores["images"] == 6 and scores["cider"] > scores["cider_of_other_images"] + 1
     assert "BLEU-4" in works("evaluate", "runs/cap", "--device=cpu").out
+    (metric,) = json.loads(works("compare", "runs/cap", "runs/cap", "--json", "--device=cpu").out)["metrics"]
+    assert metric["metric"] == "CIDEr" and metric["first"] == pytest.approx(scores["cider"])
 
 
 def test_predict_captions_a_folder_and_loses_nothing(tmp_path):

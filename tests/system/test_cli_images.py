@@ -89,6 +89,16 @@ def test_evaluate_scores_what_was_held_out_or_a_folder(place):
     assert "scored on photos" in works("info", "runs/vit").out
 
 
+@pytest.mark.parametrize(("run", "examples"), [("runs/vit", 12), ("runs/pass", 19)])
+def test_compare_reads_the_validation_set_of_the_first(place, run, examples):
+    found = json.loads(works("compare", run, run, "--json", "--device=cpu").out)
+    (metric,) = found["metrics"]
+    right = json.loads(works("evaluate", run, "--json", "--device=cpu").out)["accuracy"]
+    assert metric["first"] == metric["second"] == pytest.approx(100 * right) and metric["p_value"] == 1.0
+    assert found["examples"] == examples and found["on"] == "its own validation set"
+    assert "do not do the same task (image and table)" in regard("compare", "runs/vit", "runs/pass").err
+
+
 def test_predict_labels_a_folder(place):
     result = works("predict", "runs/vit", "photos/across", "--out=scored.csv", "--device=cpu")
     with open("scored.csv", newline="") as file:

@@ -184,6 +184,15 @@ def test_all_rows_of_a_score_on_another_table_have_one_unit(place):
         assert b["mse"] == pytest.approx(100 * a["mse"], rel=1e-2), "in units of the spread it was trained on"
 
 
+def test_compare_pairs_series_and_windows(place):
+    found = json.loads(works("compare", "runs/s", "runs/s", "--data=curves.csv", "--json").out)
+    assert found["examples"] == 120 and found["metrics"][0]["metric"] == "accuracy"
+    found = json.loads(works("compare", "runs/f", "runs/f", "--json").out)
+    own = json.loads(works("evaluate", "runs/f", "--json").out)
+    assert found["examples"] == own["windows"] and found["metrics"][0]["first"] == pytest.approx(own["mse"], rel=1e-4)
+    assert "score the same squared error" in works("compare", "runs/f", "runs/f").out
+
+
 def test_parts_of_a_cross_validation_share_a_row(place):
     (place / "cv.py").write_text(
         "import dataclasses\nfrom regard.tasks.plan import read_run\n\n\ndef recipe():\n    run = read_run('runs/s')\n"
