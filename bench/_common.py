@@ -55,17 +55,30 @@ def seconds(work: Callable[[], Any], repeat: int, warm: int = 1) -> list[float]:
     return times
 
 
-def recorded(model: Any, objective: Any, batch: Any, count: int, optim: Optim = ADAMW) -> Callable[[], Any]:
-    """A step on a GPU as `regard train` does it, recorded once it is warm."""
-    optimiser = Optimiser(model, optim)
+def in_turn(steps: dict[str, Callable[[], Any]], rounds: int = 10) -> dict[str, list[float]]:
+    """Times of each, one after the other again and again, so that a slow minute of the machine falls on all."""
+    times: dict[str, list[float]] = {name: [] for name in steps}
+    for work in steps.values():
+        seconds(work, repeat=0, warm=5)
+    for _ in range(rounds):
+        for name, work in steps.items():
+            times[name] += seconds(work, repeat=3 if torch.cuda.is_available() else 1, warm=0)
+    return times
+
+
+def training_step(
+    model: Any, objective: Any, batch: Any, count: int, optim: Optim = ADAMW
+) -> Callable[[], tuple[torch.Tensor, ...]]:
+    """A step on a GPU as `regard train` does it: recorded once it is warm, where the objective's steps are alike."""
+    optimiser, marked = Optimiser(model, optim), getattr(objective, "marked_loss_sum", None)
 
     def step(batches: list[Any], count: Any) -> tuple[torch.Tensor, ...]:
         with torch.autocast("cuda", torch.bfloat16):
-            loss = objective.marked_loss_sum(model, batches[0]) / count
+            loss = (marked or objective.loss_sum)(model, batches[0]) / count
         loss.backward()
         return (loss.detach(), *optimiser.update(loss.detach()))
 
-    work = RecordedStep(step, step, torch.device("cuda"))
+    work = RecordedStep(step, step, torch.device("cuda")) if marked else step
     return lambda: work([batch], count)
 
 

@@ -5,7 +5,9 @@ python bench/beam.py runs/demo test.en                        # a trained model 
 """
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from _common import pair, report, seconds
@@ -16,27 +18,33 @@ BEAMS, ROWS, LENGTH = 4, 64, 32
 BATCH = 128  # the default of `Translator.translate`
 
 
-def random_weights() -> None:
-    """Every sentence forced to the same length: the cost of a step, without luck."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], Any]]]]:
+    """Words in all, and by name what gives the search. Every sentence is forced to the same length: the cost of a
+    step, without luck."""
     vocab, rows = 32000, ROWS if device == "cuda" else 16
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
-    ours, theirs = (model.to(device, dtype).eval() for model in pair("base", vocab))
     source = torch.randint(2, vocab - 1, (rows, LENGTH), device=device)
     source[:, -1] = 0
-    search = Search(beams=BEAMS, min_length=LENGTH, eos=0, pad=vocab - 1)
-    limits = torch.full((rows,), LENGTH, device=device)
-    mask = torch.ones_like(source)
-    times = {
-        "regard": seconds(lambda: beam_search(ours, source, None, limits, search, look_every=8), 5, 2),
-        "transformers": seconds(
-            lambda: theirs.generate(
-                source, attention_mask=mask, num_beams=BEAMS, max_new_tokens=LENGTH, min_new_tokens=LENGTH
-            ),
-            3,
-        ),
-    }
-    report(f"beam{BEAMS}-base-{rows}x{LENGTH}", device, "tokens/s", rows * LENGTH, **times)
+
+    def regard():
+        model = pair("base", vocab)[0].to(device, dtype).eval()
+        search = Search(beams=BEAMS, min_length=LENGTH, eos=0, pad=vocab - 1)
+        limits = torch.full((rows,), LENGTH, device=device)
+        return lambda: beam_search(model, source, None, limits, search, look_every=8)
+
+    def transformers():
+        model: Any = pair("base", vocab)[1].to(device, dtype).eval()
+        how = dict(num_beams=BEAMS, max_new_tokens=LENGTH, min_new_tokens=LENGTH)
+        return lambda: model.generate(source, attention_mask=torch.ones_like(source), **how)
+
+    return rows * LENGTH, {"regard": regard, "transformers": transformers}
+
+
+def random_weights() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    words, builders = contenders(device)
+    times = {name: seconds(make(), 3, 2) for name, make in builders.items()}
+    report(f"beam{BEAMS}-base-{words // LENGTH}x{LENGTH}", device, "tokens/s", words, **times)
 
 
 def trained(folder: str, file: str) -> None:

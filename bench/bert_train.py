@@ -156,24 +156,33 @@ def repeated(step: Callable[[], torch.Tensor]) -> Callable[[], float]:
     return lambda: [step() for _ in range(STEPS)][-1].item()
 
 
-def measure(how: str, setting: Setting) -> None:
+def contenders(how: str, setting: Setting) -> dict[str, tuple[int, int, Callable[[], Callable[[], float]]]]:
+    """By name: rows and real tokens in a step, and what gives `STEPS` of them."""
     longest = LONGEST if how == "ragged" else int(how)
     rows = rows_of(lengths(how, setting.tokens), setting.vocab)
     few = rows[: setting.tokens // longest]  # padded, these are as many tokens
+
+    def real(rows: list[tuple[np.ndarray, np.ndarray]]) -> int:
+        return sum(len(ids) for ids, _ in rows)
+
+    return {
+        "regard": (len(rows), real(rows), lambda: ours(setting, longest, packed(rows, setting.tokens))),
+        "transformers": (len(few), real(few), lambda: theirs(setting, longest, few)),
+    }
+
+
+def measure(how: str, setting: Setting) -> None:
     found = {}
     times: dict[str, list[float]] = {}
-    for name, read, make in (
-        ("regard", rows, lambda: ours(setting, longest, packed(rows, setting.tokens))),
-        ("transformers", few, lambda: theirs(setting, longest, few)),
-    ):
+    for name, (rows, real, make) in contenders(how, setting).items():
         torch._dynamo.reset()
         if setting.device == "cuda":
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
-        work, real = make(), sum(len(ids) for ids, _ in read)
+        work = make()
         first = work()
         times[name] = [t / STEPS / real for t in seconds(work, repeat=5, warm=2)]
-        found[name] = dict(rows=len(read), real_tokens=real, loss_first=round(first, 3), loss_last=round(work(), 3))
+        found[name] = dict(rows=rows, real_tokens=real, loss_first=round(first, 3), loss_last=round(work(), 3))
         if setting.device == "cuda":
             found[name]["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
         del work

@@ -5,8 +5,9 @@ python bench/gpt_decode.py        # a GPU: bf16, prompt 32, 256 new tokens, gree
 
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from _common import Contender, report, seconds
@@ -17,6 +18,7 @@ from regard.nn.quantised import quantise_
 
 VOCAB, PROMPT = 50257, 32
 NEW, ROUNDS = 64, 7  # on a CPU
+NEW_ON_GPU = 256
 
 
 def weights():
@@ -42,24 +44,31 @@ def reference(model):
     return theirs.eval()
 
 
+def on_gpu(rows: int) -> dict[str, Callable[[], Callable[[], Any]]]:
+    """By name what gives the writing of `rows` texts: ours as it is and compiled, and transformers' static cache."""
+    ids = prompts(rows)
+
+    def regard(compiled: bool = False):
+        engine = Engine(weights().cuda().bfloat16(), compile=compiled)
+        return partial(engine.generate, ids.tolist(), Sampling(max_tokens=NEW_ON_GPU, temperature=0.0))
+
+    def static_cache():
+        model = reference(weights()).cuda().bfloat16()
+        how = dict(attention_mask=torch.ones_like(ids).cuda(), do_sample=False, min_new_tokens=NEW_ON_GPU)
+        return partial(model.generate, ids.cuda(), cache_implementation="static", max_new_tokens=NEW_ON_GPU, **how)
+
+    return {"regard": regard, "regard_compiled": partial(regard, True), "transformers": static_cache}
+
+
 def gpu(beside: bool) -> None:
     """Ours as it is and compiled; with `beside`, transformers' generate with a static cache after them."""
-    new = 256
-    model = weights().cuda().bfloat16()
-    theirs = reference(model).cuda().bfloat16() if beside else None
-    settings = Sampling(max_tokens=new, temperature=0.0)
     for rows in (1, 64):
-        ids = prompts(rows)
         times = {}
-        for name, compiled in (("regard", False), ("regard_compiled", True)):
-            write = partial(Engine(model, compile=compiled).generate, ids.tolist(), settings)
-            times[name] = seconds(write, 10, 3)
-            print(f"{name}, batch {rows}: {rows * new / min(times[name]):,.0f} tokens/s", flush=True)
-        if theirs is not None:
-            how = dict(attention_mask=torch.ones_like(ids).cuda(), do_sample=False, min_new_tokens=new)
-            generate = partial(theirs.generate, ids.cuda(), cache_implementation="static", max_new_tokens=new, **how)
-            times["transformers"] = seconds(generate, 2, 1)
-        report(f"decode-gpt2-124M-batch{rows}", "cuda", "tokens/s", rows * new, **times)
+        for name, make in on_gpu(rows).items():
+            if beside or name != "transformers":
+                times[name] = seconds(make(), *((2, 1) if name == "transformers" else (10, 3)))
+                print(f"{name}, batch {rows}: {rows * NEW_ON_GPU / min(times[name]):,.0f} tokens/s", flush=True)
+        report(f"decode-gpt2-124M-batch{rows}", "cuda", "tokens/s", rows * NEW_ON_GPU, **times)
 
 
 class Numbers:

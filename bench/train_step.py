@@ -6,14 +6,17 @@ python bench/train_step.py torch     # beside one of them
 
 import math
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from _common import pair, report, seconds
+from _common import in_turn, pair, report, training_step
 from torch import Tensor, nn
 
 from regard.data.batch import Pairs, collate
+from regard.models import build, config_for
 from regard.nn.positions import POSITIONS
 from regard.objectives.translate import Translate
 
@@ -58,41 +61,50 @@ class Torchs(nn.Module):
         return F.cross_entropy(logits, labels.flatten(), label_smoothing=0.1, ignore_index=-100)
 
 
-def main() -> None:
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], Any]]]]:
+    """Targets in a step, and by name what gives a step, with all weights alike where they can be."""
     cuda = device == "cuda"
     torch.set_float32_matmul_precision("high")
     size, vocab = ("base", 32000) if cuda else ("tiny", 10000)
-    ours, marian = pair(size, vocab)
-    ours, marian, torchs = ours.to(device).train(), marian.to(device).train(), Torchs(ours.config).to(device).train()
-    batch, objective = batch_of(device, vocab), Translate(0.1)
+    batch, config = batch_of(device, vocab), config_for("transformer", size, vocab)
     attention = batch.source != batch.pad
     labels = batch.target.masked_fill(batch.target == batch.pad, -100)
-    run = torch.compile(torchs) if cuda else torchs
-    if cuda:
-        objective.compile()
-        marian.compile()
 
-    def marian_loss():
-        return marian(batch.source, attention_mask=attention, decoder_input_ids=batch.inputs, labels=labels).loss
+    def regard():
+        torch.manual_seed(0)
+        model, objective = build(config).to(device).train(), Translate(0.1)
+        if cuda:
+            objective.compile()
+            return training_step(model, objective, batch, batch.targets_count)
+        return step(lambda: objective.loss_sum(model, batch) / batch.targets_count, adam(model), cuda)
 
-    def adam(model):
-        return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    def transformers():
+        model = pair(size, vocab)[1].to(device).train()
+        if cuda:
+            model.compile()
+        how = dict(attention_mask=attention, decoder_input_ids=batch.inputs, labels=labels)
+        return step(lambda: model(batch.source, **how).loss, adam(model), cuda)
 
-    steps = {
-        "regard": step(lambda: objective.loss_sum(ours, batch) / batch.targets_count, adam(ours), cuda),
-        "transformers": step(marian_loss, adam(marian), cuda),
-    }
+    def torchs():
+        model = Torchs(config).to(device).train()
+        run = torch.compile(model) if cuda else model
+        return step(lambda: run(batch.source, batch.inputs, labels), adam(model), cuda)
+
+    builders = {"regard": regard, "transformers": transformers}
     if cuda:  # ragged sentences are no match for one that does not leave padding out
-        steps["torch"] = step(lambda: run(batch.source, batch.inputs, labels), adam(torchs), cuda)
-    steps = {name: work for name, work in steps.items() if name in ("regard", *sys.argv[1:]) or len(sys.argv) == 1}
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for work in steps.values():
-        seconds(work, repeat=0, warm=5)
-    for _ in range(10):  # in turn, so that a slow minute of the machine falls on all
-        for name, work in steps.items():
-            times[name] += seconds(work, repeat=3 if cuda else 1, warm=0)
-    report(f"train-{size}", device, "target tokens/s", batch.targets_count, **times)
+        builders["torch"] = torchs
+    return batch.targets_count, builders
+
+
+def adam(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+
+def main() -> None:
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    targets, builders = contenders(device)
+    steps = {name: make() for name, make in builders.items() if name in ("regard", *sys.argv[1:]) or not sys.argv[1:]}
+    report(f"train-{'base' if device == 'cuda' else 'tiny'}", device, "target tokens/s", targets, **in_turn(steps))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from regard.models import build, config_for
 from regard.models.bert import BertConfig
 from regard.models.transformer import TransformerConfig
 from regard.nn.attention import packed_attention, plain_attention
-from regard.nn.masks import Packed
+from regard.nn.blocks import PostNormEncoderLayer, PreNormEncoderLayer
+from regard.nn.masks import Everything, Packed
 from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
@@ -304,3 +305,60 @@ def test_chunks_of_the_head_are_the_plain_one(compiled):
             results.append((loss.detach(), *(t.grad for t in inputs)))
         for plain, chunked in zip(*results, strict=True):
             assert (plain - chunked).norm() < 1e-4 * plain.norm()
+
+
+@pytest.mark.parametrize("shape", [(700, 200), (9, 3072), (300, 17)])
+@pytest.mark.parametrize("activation", ["gelu", "gelu-tanh"])
+def test_bias_and_activation_in_one_kernel_are_torchs(activation, shape):
+    from regard.nn.blocks import ACTIVATIONS
+    from regard.nn.kernels import bias_act, bias_act_grad
+
+    g = torch.Generator("cuda").manual_seed(0)
+    x, dy = (3 * torch.randn(shape, generator=g, device="cuda") for _ in range(2))
+    bias = torch.randn(shape[1], generator=g, device="cuda")
+    inputs = [t.double().requires_grad_() for t in (x, bias)]
+    y = ACTIVATIONS[activation]()(inputs[0] + inputs[1])
+    y.backward(dy.double())
+    torch.testing.assert_close(bias_act(x, bias, activation).double(), y.detach(), atol=1e-5, rtol=1e-5)
+    for mine, t in zip(bias_act_grad(dy, x, bias, activation), inputs, strict=True):
+        torch.testing.assert_close(mine.double(), t.grad, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("layer", [PostNormEncoderLayer, PreNormEncoderLayer])
+def test_a_layer_by_fused_kernels_is_the_plain_one_in_float64(layer, compiled, shake):
+    torch.manual_seed(0)
+    plain = shake(layer(64, 4, 96, 0.0, "gelu"), 2.0).double().train()
+    fast = layer(64, 4, 96, 0.0, "gelu").cuda().train()
+    fast.load_state_dict(plain.state_dict())
+    x, weigh = torch.randn(2, 3, 50, 64)
+    found = []
+    for model in (plain, torch.compile(fast) if compiled else fast):
+        own = next(model.parameters())
+        given = x.to(own).requires_grad_()
+        (model(given, Everything()) * weigh.to(own)).sum().backward()
+        found.append(given.grad.cpu())
+    assert (found[1] - found[0]).norm() < 1e-4 * found[0].norm()
+    same_gradients(plain, fast, within=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 768, 2304), (3, 96, 100), (4, 3072, 768), (1, 1000, 50)])
+def test_a_few_rows_times_a_matrix_with_all_around_it_are_torchs(rows, inner, columns, dtype):
+    from regard.nn.kernels import row_times
+
+    g = torch.Generator("cuda").manual_seed(0)
+    x, residual = (torch.randn(rows, n, generator=g, device="cuda").to(dtype) for n in (inner, columns))
+    weight = (torch.randn(columns, inner, generator=g, device="cuda") / inner**0.5).to(dtype)
+    bias, scale, shift = (torch.randn(n, generator=g, device="cuda").to(dtype) for n in (columns, inner, inner))
+    for norm in (None, (scale, shift, 1e-5)):
+        for gelu in (False, True):
+            for added in (None, residual):
+                wanted = x.double()
+                if norm:
+                    wanted = F.layer_norm(wanted, (inner,), scale.double(), shift.double(), 1e-5)
+                wanted = F.linear(wanted, weight.double(), bias.double())
+                wanted = F.gelu(wanted, approximate="tanh") if gelu else wanted
+                wanted = wanted if added is None else wanted + added
+                got = row_times(x, weight, bias, norm, gelu, added).double()
+                assert (got - wanted).norm() < (1e-5 if dtype == torch.float32 else 5e-3) * wanted.norm()

@@ -47,9 +47,9 @@ SPINE = [
         ),
         (
             "q and k are swapped",
-            "SelfAttention.forward",
-            "q, k, v = self.qkv(x)",
-            "k, q, v = self.qkv(x)",
+            "SelfAttention.mix",
+            "q, k, v = qkv.split",
+            "k, q, v = qkv.split",
             LOGITS,
         ),
         (
@@ -152,7 +152,7 @@ SPINE = [
         (
             "the activation is forgotten",
             "FeedForward.forward",
-            "self.down(self.act(self.up(x)))",
+            "self.down(linear_act(x, self.up, self.act, self.activation))",
             "self.down(self.up(x))",
             LOGITS,
         ),

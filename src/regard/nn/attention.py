@@ -4,10 +4,7 @@ q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vas
 """
 
 import math
-import os
 from dataclasses import dataclass
-from importlib.util import find_spec
-from shutil import which
 from typing import Any
 
 import torch
@@ -15,13 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.cache import LayerCache
-from regard.nn.linear import Linear
+from regard.nn.linear import TRITON, FusedLinear, Linear
 from regard.nn.masks import Mask, Packed
 from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
-
-COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")  # Triton wants one, torch brings it along without
-TRITON = find_spec("triton") is not None and any(map(which, COMPILERS))  # else a GPU does with torch's own kernels
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
@@ -62,7 +56,7 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, mask: Packed) -> Tensor:
     """
     from torch.nn.attention.varlen import varlen_attn
 
-    q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))  # T H K
+    q, k, v = (x.squeeze(0).transpose(0, 1) for x in (q, k, v))  # T H K: a view, and so is the gradient
     y: Any = varlen_attn(q, k, v, mask.starts, mask.starts, mask.longest, mask.longest)
     return y.transpose(0, 1)[None]  # 1 H T K
 
@@ -106,14 +100,6 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)  # B H T K -> B T H·K
 
 
-class FusedLinear(Linear):
-    """Several maps of one input as one product (one wide matmul beats three); `parts` are their output widths."""
-
-    def __init__(self, width: int, parts: list[int], bias: bool = True):
-        super().__init__(width, sum(parts), bias)
-        self.parts = parts
-
-
 class SelfAttention(nn.Module):
     """Multi-head attention of a sequence to itself. Key and value widths are free; the usual ones are width/heads.
 
@@ -142,7 +128,11 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Tensor, mask: Mask, cache: LayerCache | None = None, rotation: Rotation | None = None
     ) -> Tensor:
-        q, k, v = self.qkv(x).split(self.widths, -1)
+        return self.out(self.mix(self.qkv(x), mask, cache, rotation))  # B T D
+
+    def mix(self, qkv: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
+        """What every head finds, side by side: queries, keys and values of B T -> B T H·K."""
+        q, k, v = qkv.split(self.widths, -1)
         q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)  # B H T K
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
@@ -151,7 +141,7 @@ class SelfAttention(nn.Module):
         else:
             y, k, v = cached_attention(q, k, v, mask, cache)
         self.look.see(Look(q, k, v, mask))
-        return self.out(merge_heads(y))  # B T D
+        return merge_heads(y)
 
 
 class CrossAttention(nn.Module):

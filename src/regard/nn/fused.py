@@ -1,12 +1,17 @@
-"""Residual sum, dropout and norm, which a GPU does in one pass over memory, beside their plain form.
+"""What a GPU does in one kernel instead of several, beside its plain form, and what that buys on an H200:
 
-Training Transformer-base with it (512 pairs of 64 + 64 tokens) takes 35.2 ms a step instead of 38.4 on an H200.
+- residual sum, dropout and norm: 9 % of a step of Transformer-base
+- bias and GELU: 2 % of GPT-2's step, 3 % of BERT's and ViT's
+- norm, linear map, GELU and residual sum of a single row: GPT-2 writes 4,158 tokens/s instead of 2,053
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.nn.attention import TRITON
+from regard.nn.linear import TRITON, FusedLinear, Linear
+
+ACTIVATIONS = ("gelu", "gelu-tanh")  # those with a kernel: relu would gain nothing
 
 
 def fuses(x: Tensor) -> bool:
@@ -79,3 +84,55 @@ def add_then_norm(x: Tensor, y: Tensor, drop: nn.Module, norm: nn.Module) -> tup
         return total, norm(total)
     total, out = _AddThenNorm.apply(*_settings(x, y, drop, norm))
     return total.view_as(x), out.view_as(x)
+
+
+class _BiasAct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor, bias: Tensor, activation: str) -> Tensor:
+        from regard.nn.kernels import bias_act
+
+        ctx.save_for_backward(x, bias)
+        ctx.activation = activation
+        return bias_act(x, bias, activation)
+
+    @staticmethod
+    def backward(ctx, dy: Tensor):  # pyrefly: ignore[bad-override]
+        from regard.nn.kernels import bias_act_grad
+
+        x, bias = ctx.saved_tensors
+        dx, db = bias_act_grad(dy.contiguous(), x, bias, ctx.activation)
+        return dx, db.to(bias.dtype), None
+
+
+def linear_act(x: Tensor, map: nn.Linear, act: nn.Module, activation: str) -> Tensor:
+    """act(map(x)), … K -> … N; `activation` is the name of `act`."""
+    if not fuses(x) or activation not in ACTIVATIONS or type(map) is not Linear or map.bias is None:
+        return act(map(x))
+    y = F.linear(x, map.weight)
+    return _BiasAct.apply(y.flatten(0, -2), map.bias, activation).view_as(y)
+
+
+FEW = 4  # rows: more are better multiplied by tensor cores
+
+
+def few(x: Tensor, *maps: nn.Module) -> bool:
+    """Whether B T D are so few rows, without gradients, that reading the weights of these linear maps is all there is
+    to multiplying by them; they are of the same precision."""
+    if not (TRITON and x.is_cuda and x.size(0) * x.size(1) <= FEW) or torch.is_grad_enabled():
+        return False
+    return not torch.is_autocast_enabled("cuda") and all(
+        type(map) in (Linear, FusedLinear) and map.weight.dtype == x.dtype for map in maps
+    )
+
+
+def row_times(
+    x: Tensor, map: nn.Linear, norm: nn.Module | None = None, gelu: bool = False, residual: Tensor | None = None
+) -> Tensor:
+    """[residual +] [gelu] map([norm](x)) of few rows, B T K -> B T N, in one kernel."""
+    from regard.nn.kernels import row_times
+
+    scale = (norm.weight, norm.bias, norm.eps) if isinstance(norm, nn.LayerNorm) else None
+    y = row_times(
+        x.flatten(0, 1), map.weight, map.bias, scale, gelu, None if residual is None else residual.flatten(0, 1)
+    )
+    return y.view(*x.shape[:2], -1)

@@ -1,8 +1,9 @@
 """Triton kernels for the steps that have no good one elsewhere: a new token looks back at a cache, a softmax becomes
-its own gradient, and a residual sum with dropout is normed.
+its own gradient, a residual sum with dropout is normed, a bias is added before a GELU, a few rows meet a matrix.
 
 Imported only where there is a GPU, and Triton with it. Their plain counterparts are `LayerCache.extend` and then
-`attention.fast_attention`, torch's cross-entropy, and `norm(x + dropout(y))`, which the tests compare them with.
+`attention.fast_attention`, torch's cross-entropy, `norm(x + dropout(y))`, `gelu(x + bias)` and
+`residual + gelu(linear(norm(x)))`, which the tests compare them with.
 """
 
 import torch
@@ -11,20 +12,29 @@ import triton.language as tl  # pyrefly: ignore[missing-import]
 from torch import Tensor
 
 FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys looked at together, and by how many warps
+HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 PROGRAMS = 128  # up to here the GPU is not full, and one program had better be quick; beyond, cheap
 
 ROW, WARPS = 4096, 32  # logits of a row read together, and by how many warps: the quickest of those tried on an H200
 
 
+def early() -> dict[str, bool]:
+    """How to start a kernel before the one in front of it is over; it waits by itself for what that one writes."""
+    return dict(EARLY=True, launch_pdl=True) if HOPPER and not torch.compiler.is_compiling() else dict(EARLY=False)
+
+
 @triton.jit
 def _look_back(
     Q, K, V, KEYS, VALUES, SLOTS, OUT, qb, qh, kb, kh, vb, vh, cb, ch, cs, shared,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr,
+    EARLY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """One row and one head: write the new key and value, then a running softmax over all keys before them."""
     b, h = tl.program_id(0), tl.program_id(1)
     group = h // shared  # the head of keys this head looks at
     d = tl.arange(0, WIDTH)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
     slot = tl.load(SLOTS + b)
     q = tl.load(Q + b * qb + h * qh + d).to(tl.float32)
     q = q / tl.sqrt(tl.full((1,), WIDTH, tl.float32))
@@ -62,7 +72,7 @@ def look_back(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slo
     _look_back[(B, H)](
         q, k, v, keys, values, slots, out, q.stride(0), q.stride(1), k.stride(0), k.stride(1),
         v.stride(0), v.stride(1), keys.stride(0), keys.stride(1), keys.stride(2), H // keys.size(1),
-        WIDTH=width, **(FEW if B * H <= PROGRAMS else MANY),
+        WIDTH=width, **(FEW if B * H <= PROGRAMS else MANY), **early(),
     )  # fmt: skip
     return out.transpose(1, 2)
 
@@ -208,13 +218,13 @@ def _add_norm_grad(
     tl.store(BIASES + tl.program_id(0) * columns + at, biases, mask=at < columns)
 
 
-LANES = 4096  # numbers of a tile of whole rows
-ROWS = 128  # to a program, of which each leaves one sum for scale and bias
+NORM, NORM_GRAD = dict(lanes=4096, num_warps=4), dict(lanes=2048, num_warps=2)  # numbers of a tile of whole rows
+ROWS = 16  # to a program, of which each leaves one sum for scale and bias
 
 
-def _tile(columns: int) -> dict[str, int]:
+def _tile(columns: int, lanes: int, num_warps: int) -> dict[str, int]:
     width = 1 << (columns - 1).bit_length()
-    return dict(R=max(1, LANES // width), C=width, num_warps=4)
+    return dict(R=max(1, min(ROWS, lanes // width)), C=width, num_warps=num_warps)
 
 
 def add_norm(
@@ -224,7 +234,7 @@ def add_norm(
     rows, columns = x.shape
     total, out = torch.empty_like(x), torch.empty_like(x)
     mean, spread = torch.empty(rows, device=x.device), torch.empty(rows, device=x.device)
-    tile = _tile(columns)
+    tile = _tile(columns, **NORM)
     _add_norm[(triton.cdiv(rows, tile["R"]),)](
         x, y, scale, bias, seed, total, out, mean, spread, rows, columns, EPS=eps, DROP=drop, **tile
     )
@@ -242,7 +252,147 @@ def add_norm_grad(
     sums = torch.empty(2, stretches, columns, device=total.device)
     _add_norm_grad[(stretches,)](
         dn, total if dtotal is None else dtotal, total, scale, seed, mean, spread, dx, dy, sums[0], sums[1], rows,
-        columns, ROWS, DROP=drop, ALSO=dtotal is not None, **_tile(columns),
+        columns, ROWS, DROP=drop, ALSO=dtotal is not None, **_tile(columns, **NORM_GRAD),
     )  # fmt: skip
     scales, biases = sums.sum(1)
     return dx, dy, scales, biases
+
+
+@triton.jit
+def _activated(x, ACTIVATION: tl.constexpr):
+    """Numbers' activation and its slope there."""
+    if ACTIVATION == "relu":
+        return tl.maximum(x, 0.0), tl.where(x > 0, 1.0, 0.0)
+    elif (
+        ACTIVATION == "gelu"
+    ):  # erf by Abramowitz and Stegun 7.1.26, right to 1.5e-7, from an exponential needed anyway
+        bell = tl.exp2(-0.7213475204444817 * x * x)
+        t = 1.0 / (1.0 + 0.23164189 * tl.abs(x))
+        tail = 1.061405429 * t - 1.453152027
+        tail = ((tail * t + 1.421413741) * t - 0.284496736) * t + 0.254829592
+        tail = 0.5 * tail * t * bell
+        share = tl.where(x > 0, 1.0 - tail, tail)
+        return x * share, share + x * 0.3989422804014327 * bell
+    else:  # gelu by a tanh, which is a sigmoid of twice as much
+        square = x * x
+        s = 1.0 / (1.0 + tl.exp2(-2.302208198144325 * x * (1.0 + 0.044715 * square)))
+        return x * s, s + x * s * (1.0 - s) * 1.5957691216057308 * (1.0 + 0.134145 * square)
+
+
+@triton.jit
+def _bias_act(X, BIAS, Y, rows, columns, ACTIVATION: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
+    row, at = tl.program_id(0) * R + tl.arange(0, R), tl.program_id(1) * C + tl.arange(0, C)
+    real = (row < rows)[:, None] & (at < columns)[None, :]
+    here = row.to(tl.int64)[:, None] * columns + at[None, :]
+    bias = tl.load(BIAS + at, mask=at < columns, other=0.0).to(tl.float32)
+    y, _ = _activated(tl.load(X + here, mask=real, other=0.0).to(tl.float32) + bias[None, :], ACTIVATION)
+    tl.store(Y + here, y.to(Y.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def _bias_act_grad(
+    DY, X, BIAS, DX, SUMS, rows, columns, stretch, ACTIVATION: tl.constexpr, R: tl.constexpr, C: tl.constexpr
+):  # fmt: skip
+    """The gradient by x, and its sum over this stretch of rows, which is a part of the one by the bias."""
+    at = tl.program_id(1) * C + tl.arange(0, C)
+    bias = tl.load(BIAS + at, mask=at < columns, other=0.0).to(tl.float32)
+    total = tl.zeros((R, C), tl.float32)
+    first = tl.program_id(0) * stretch
+    for start in range(first, tl.minimum(first + stretch, rows), R):
+        row = start + tl.arange(0, R)
+        real = (row < rows)[:, None] & (at < columns)[None, :]
+        here = row.to(tl.int64)[:, None] * columns + at[None, :]
+        dy = tl.load(DY + here, mask=real, other=0.0).to(tl.float32)
+        _, slope = _activated(tl.load(X + here, mask=real, other=0.0).to(tl.float32) + bias[None, :], ACTIVATION)
+        total += dy * slope
+        tl.store(DX + here, (dy * slope).to(DX.dtype.element_ty), mask=real)
+    tl.store(SUMS + tl.program_id(0) * columns + at, tl.sum(total, 0), mask=at < columns)
+
+
+ACT = dict(lanes=4096, num_warps=4)  # numbers of a tile, and the warps that work on it
+ACT_GRAD = dict(lanes=2048, num_warps=4)
+STRETCH = 64  # rows to a program that leaves one sum for the bias
+
+
+def _part(columns: int, lanes: int, num_warps: int) -> dict[str, int]:
+    """Rows and columns of a tile, without lanes to spare where `columns` allow."""
+    width = min(1024, columns & -columns)
+    width = width if width >= 128 else min(1024, 1 << (columns - 1).bit_length())
+    return dict(R=max(1, min(STRETCH, lanes // width)), C=width, num_warps=num_warps)
+
+
+def bias_act(x: Tensor, bias: Tensor, activation: str) -> Tensor:
+    """R C: the activation of x + b."""
+    (rows, columns), y = x.shape, torch.empty_like(x)
+    tile = _part(columns, **ACT)
+    grid = (triton.cdiv(rows, tile["R"]), triton.cdiv(columns, tile["C"]))
+    _bias_act[grid](x, bias, y, rows, columns, ACTIVATION=activation, **tile)
+    return y
+
+
+def bias_act_grad(dy: Tensor, x: Tensor, bias: Tensor, activation: str) -> tuple[Tensor, Tensor]:
+    """The gradients of `bias_act` by x, R C, and by b, C."""
+    (rows, columns), dx, tile = x.shape, torch.empty_like(x), _part(x.size(1), **ACT_GRAD)
+    stretches = triton.cdiv(rows, STRETCH)
+    sums = torch.empty(stretches, columns, device=x.device)
+    grid = (stretches, triton.cdiv(columns, tile["C"]))
+    _bias_act_grad[grid](dy, x, bias, dx, sums, rows, columns, STRETCH, ACTIVATION=activation, **tile)
+    return dx, sums.sum(0)
+
+
+@triton.jit
+def _row_times(
+    X, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, xs, rs, columns, EPS: tl.constexpr, K: tl.constexpr, NORM: tl.constexpr,
+    BIASED: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr, N: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """N outputs of one row: [x +] [gelu] ([norm](x) Wᵀ + b). Every program norms the row for itself.
+
+    EARLY: the kernel starts before the one in front of it is over, and its weights are on their way by then.
+    """
+    row, n, at = tl.program_id(1), tl.program_id(0) * N + tl.arange(0, N), tl.arange(0, BLOCK)
+    real = n < columns
+    weights = W + n.to(tl.int64)[:, None] * K + at[None, :]
+    w = tl.load(weights, mask=real[:, None] & (at < K)[None, :], other=0.0)
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    x = tl.load(X + row * xs + at, mask=at < K, other=0.0).to(tl.float32)
+    if NORM:
+        apart = tl.where(at < K, x - tl.sum(x, 0) / K, 0.0)
+        scale = tl.load(SCALE + at, mask=at < K, other=0.0).to(tl.float32)
+        shift = tl.load(SHIFT + at, mask=at < K, other=0.0).to(tl.float32)
+        x = apart * tl.rsqrt(tl.sum(apart * apart, 0) / K + EPS) * scale + shift
+        x = x.to(OUT.dtype.element_ty).to(tl.float32)
+    total = tl.sum(w.to(tl.float32) * x[None, :], 1)
+    if BIASED:
+        total += tl.load(BIAS + n, mask=real, other=0.0).to(tl.float32)
+    if GELU:
+        total, _ = _activated(total, "gelu-tanh")
+    if ADD:
+        total += tl.load(RESIDUAL + row * rs + n, mask=real, other=0.0).to(tl.float32)
+    tl.store(OUT + row * columns + n, total.to(OUT.dtype.element_ty), mask=real)
+
+
+WEIGHTS, LEAST_PROGRAMS = 8192, 192  # that one program multiplies together, unless there were too few programs
+
+
+def row_times(
+    x: Tensor, weight: Tensor, bias: Tensor | None, norm: tuple[Tensor, Tensor, float] | None = None,
+    gelu: bool = False, residual: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    """R K, few rows, times N K: [residual +] [gelu] ([norm](x) Wᵀ + b), R N. `norm` is scale, shift and eps."""
+    (rows, inner), columns = x.shape, weight.size(0)
+    out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
+    block = 1 << (inner - 1).bit_length()
+    together = max(1, WEIGHTS // block)
+    while together > 1 and columns < together * LEAST_PROGRAMS:
+        together //= 2
+    scale, shift, eps = norm or (x, x, 0.0)
+    _row_times[(triton.cdiv(columns, together), rows)](
+        x, weight, weight if bias is None else bias, scale, shift, x if residual is None else residual, out,
+        x.stride(0), 0 if residual is None else residual.stride(0), columns, EPS=eps, K=inner, NORM=norm is not None,
+        BIASED=bias is not None, GELU=gelu, ADD=residual is not None, N=together, BLOCK=block, num_warps=4,
+        **early(),
+    )  # fmt: skip
+    return out

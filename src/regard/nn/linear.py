@@ -1,8 +1,15 @@
 """Linear maps: torch's own, and without gradients on a CPU oneDNN's, which is faster where W is large."""
 
+import os
+from importlib.util import find_spec
+from shutil import which
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")  # Triton wants one, torch brings it along without
+TRITON = find_spec("triton") is not None and any(map(which, COMPILERS))  # else a GPU does with torch's own kernels
 
 LARGE = 1 << 18  # numbers in W: a smaller one is multiplied before oneDNN has found its kernel
 OPS = torch.ops.mkldnn
@@ -34,6 +41,14 @@ class Linear(nn.Linear):
 
     def forward(self, input: Tensor) -> Tensor:
         return linear(input, self.weight, self.bias)
+
+
+class FusedLinear(Linear):
+    """Several maps of one input as one product (one wide matmul beats three); `parts` are their output widths."""
+
+    def __init__(self, width: int, parts: list[int], bias: bool = True):
+        super().__init__(width, sum(parts), bias)
+        self.parts = parts
 
 
 PLAIN = (nn.Linear.forward, Linear.forward)  # of a map that is no more than its weight and bias

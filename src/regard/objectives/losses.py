@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.nn.attention import TRITON
+from regard.nn.linear import TRITON
 
 
 def plain_cross_entropy_sum(

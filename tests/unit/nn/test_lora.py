@@ -11,7 +11,7 @@ from regard.checkpoint import load_weights, weights
 from regard.errors import ConfigError
 from regard.models import GPTConfig, LlamaConfig, TransformerConfig, build
 from regard.models.base import LanguageModel
-from regard.nn.attention import FusedLinear
+from regard.nn.linear import FusedLinear
 from regard.nn.lora import LoraLinear, adapters, add_lora_, merge_, merged_state
 from regard.train import optim
 from regard.train.settings import NAMES

@@ -11,7 +11,7 @@ from torch import nn
 from regard.errors import ConfigError
 from regard.models import GPTConfig, LlamaConfig, RecurrentLMConfig, build
 from regard.nn import quantised
-from regard.nn.attention import FusedLinear
+from regard.nn.linear import FusedLinear
 from regard.nn.lora import add_lora_, merge_
 from regard.nn.quantised import W_LEVELS, X_LEVELS, Int8Linear, Product, hadamard, quantise_, turn
 
