@@ -65,6 +65,8 @@ def classify(
 ) -> None:
     """The label of a text, a pair of texts, an image, a clip, series or a row, with all probabilities.
 
+    A model trained by `regress` answers with a number, one trained by `multilabel` with all labels that apply.
+
     \b
     Examples:
       regard classify runs/sent "A stirring, funny film."
@@ -84,7 +86,7 @@ def classify(
     if json:
         show([{"id": name, **task.to_json(answer)} for name, answer in named])
         return
-    print(table([(name, a.label, f"{a.probabilities[a.label]:.1%}") for name, a in named[:SHOWN]], right=[2]))
+    print(table([(name, *task.brief(answer)) for name, answer in named[:SHOWN]], right=[2]))
     if len(named) > SHOWN:
         ctx.obj.say(f"and {len(named) - SHOWN:,} more; all of them: regard predict {run} {text} --out labels.csv")
 

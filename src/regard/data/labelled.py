@@ -21,7 +21,6 @@ from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 
 VERSION = 1  # of what is made of the same settings and files
-KINDS = ("classify", "pair", "tag")
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged
@@ -78,7 +77,7 @@ def prepare_labels(
 def describe(manifest: dict[str, Any]) -> str:
     """The manifest's report as text."""
     r, config = manifest["report"], manifest["config"]
-    texts = {"tag": "sentences", "pair": "pairs", "classify": "texts"}[manifest["kind"]]
+    texts = {"tag": "sentences", "pair": "pairs"}.get(manifest["kind"], "texts")
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
     targets = TARGETS[config.get("targets", "classes")]  # prepared by an earlier version, it has none
     how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else targets.how

@@ -69,6 +69,10 @@ class Classes(Task):
         ranked = sorted(answer.probabilities.items(), key=lambda item: -item[1])
         return f"{answer.label}\n" + table([(f"  {label}", f"{p:.1%}") for label, p in ranked], right=[1])
 
+    def brief(self, answer: Any) -> tuple[str, ...]:
+        """An answer among others, in a table for reading."""
+        return answer.label, f"{answer.probabilities[answer.label]:.1%}"
+
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
         return class_row(predictor.labels, answer)
 
