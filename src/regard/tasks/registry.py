@@ -10,6 +10,7 @@ from regard.tasks.forecast import Forecast
 from regard.tasks.image import Image
 from regard.tasks.lm import LanguageModelling, Summarise
 from regard.tasks.mlm import MaskedLanguageModelling
+from regard.tasks.regress import Regress, RegressImage, RegressSeries, RegressTable
 from regard.tasks.series import FillSeries, Series
 from regard.tasks.table import Table
 from regard.tasks.tag import Tag
@@ -33,6 +34,10 @@ TASKS: dict[str, Task] = {
         FillSeries(),
         Forecast(),
         Audio(),
+        Regress(),
+        RegressTable(),
+        RegressImage(),
+        RegressSeries(),
         Embed(),
         Transcribe(),
     )

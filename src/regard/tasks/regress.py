@@ -1,0 +1,212 @@
+"""Regress: a number for each text, row of a table, image or series."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import ConfigError, DataError
+from regard.tasks.base import Card, Task
+from regard.tasks.classes import Classes
+from regard.tasks.classify import Classify
+from regard.tasks.image import Image
+from regard.tasks.series import Series
+from regard.tasks.table import Table
+from regard.words import count
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from regard.evaluate.compare import Sums
+    from regard.tasks.use import Options, TestSet, Verdict
+    from regard.ticks import Console
+    from regard.train.run import Run
+
+UNKNOWN_TARGET = ("target",)  # until the data is read
+
+
+@dataclasses.dataclass(frozen=True)
+class Number:
+    """A predicted number."""
+
+    value: float
+
+
+class NumberOutput:
+    """The one score of a model, which was trained on targets of mean 0 and standard deviation 1."""
+
+    labels = UNKNOWN_TARGET
+
+    def __init__(self, mean: float, std: float):
+        self.mean, self.std = mean, std
+
+    def values(self, scores: "Tensor") -> "Tensor":
+        return scores * self.std + self.mean
+
+    def answer(self, values: "np.ndarray") -> Number:
+        return Number(float(values[0]))
+
+
+class Regression(Classes):
+    """What all regressions share, whatever they read; mixed into the task that classifies the same medium."""
+
+    target_kind = "numbers"
+    evaluate_takes = ("data",)
+    draws_attention = False
+
+    def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
+        return super().model_settings(data, arch, device, settings) | {"labels": UNKNOWN_TARGET}
+
+    def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
+        run = super().finetune_run(start, data, device, lora)
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=UNKNOWN_TARGET))
+
+    def fit(self, run: "Run", data: Any) -> "Run":
+        run = super().fit(run, data)
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=UNKNOWN_TARGET))
+
+    def objective(self, run: "Run", data: Any = None) -> Any:
+        import numpy as np
+
+        from regard.objectives.regress import Regress as Objective
+
+        examples: Any = super().objective(run)
+        if data is None:
+            return Objective(examples, np.zeros(1))
+        return Objective(examples, np.array(data.labels, float), *self.spread(data))
+
+    def spread(self, data: Any) -> tuple[float, float]:
+        """Mean and standard deviation of the training targets."""
+        import numpy as np
+
+        values = np.array(data.labels, float)[self.codes(data)]
+        return float(values.mean()), float(values.std())
+
+    def codes(self, data: Any) -> "np.ndarray":
+        """The codes of the training targets."""
+        return data.train.labels
+
+    def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
+        mean, std = self.spread(data)
+        yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
+        yield f"baseline: the mean, {mean:.6g}, is {std:.6g} off (root mean square), R² 0"
+
+    def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
+        mean, std = self.spread(data)
+        return {"mean": mean, "std": std}
+
+    def check(self, run: "Run", device: str) -> None:
+        super().check(run, device)
+        if (augment := getattr(run.data, "augment", None)) and (augment.mixup or augment.cutmix):
+            raise ConfigError("data.augment: mixup and cutmix are for classes; leave them out")
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        predictor: Any = super().predictor(model, folder, about, device, int8)
+        predictor.output = NumberOutput(**about["calibration"])
+        return predictor
+
+    def text(self, answer: Any) -> str:
+        return f"{answer.value:.6g}"
+
+    def brief(self, answer: Any) -> tuple[str, ...]:
+        return (self.text(answer),)
+
+    def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
+        column = getattr(predictor, "label", "value")
+        return {column: "" if answer is None else round(answer.value, 6)}
+
+    def targets(self, predictor: Any, cells: Sequence[str], places: Sequence[str]) -> "np.ndarray":
+        import numpy as np
+
+        from regard.data.targets import to_number
+
+        return np.array([to_number(cell, place) for cell, place in zip(cells, places, strict=True)])
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """R² and errors, next to a constant: the mean of the training targets."""
+        from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+
+        from regard.tasks.use import Verdict
+
+        test = self.test_set(predictor, folder, options, console)
+        if len(test.targets) < 2:
+            raise DataError(f"{test.on}: {len(test.targets)} example; expected at least 2")
+        predicted = self.probabilities(predictor, test, console)[:, 0]
+        mean = [predictor.output.mean] * len(test.targets)
+        names = {"r2": r2_score, "mae": mean_absolute_error, "rmse": root_mean_squared_error}
+        values = {name: float(score(test.targets, predicted)) for name, score in names.items()}
+        constant = {f"mean_{name}": float(score(test.targets, mean)) for name, score in names.items()}
+        lines = [
+            f"R²           {values['r2']:.4f}   (the training mean: {constant['mean_r2']:.4f})",
+            f"MAE          {values['mae']:.6g}   (the training mean: {constant['mean_mae']:.6g})",
+            f"RMSE         {values['rmse']:.6g}   (the training mean: {constant['mean_rmse']:.6g})",
+        ]
+        detail = f"{len(test.targets):,} {self.unit}"
+        return Verdict(on=test.on, detail=detail, values=values | constant, text="\n".join(lines))
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+        import numpy as np
+
+        from regard.evaluate.compare import Sums
+
+        errors = np.abs(self.probabilities(predictor, test, console)[:, 0] - test.targets)
+        return Sums(metric="MAE", above=errors, below=np.ones(len(errors)), scale=1.0, lower_is_better=True)
+
+
+class RegressTable(Regression, Table):
+    name = "regress-table"
+    summary = "a number for each row of numbers and categories"
+    examples = ("regard train regress --data houses.csv --label price --arch mlp",)
+    card = Card(pipeline="tabular-regression", title="A regression on rows", use='classify {} "column=value, …"')
+    purpose = "predict a number from rows"
+
+
+class RegressImage(Regression, Image):
+    name = "regress-image"
+    summary = "a number for each image"
+    examples = ("regard train regress --data ages.csv --label age --arch vit    # a table of files and numbers",)
+    card = Card(pipeline="image-feature-extraction", title="A regression on images", use="classify {} picture.png")
+    purpose = "predict a number from images"
+
+
+class RegressSeries(Regression, Series):
+    name = "regress-series"
+    summary = "a number for each series"
+    examples = ("regard train regress --data curves.csv --label period --arch series",)
+    card = Card(pipeline="time-series", title="A regression on series", use="classify {} curve.csv")
+    purpose = "predict a number from series"
+    archs = {"series": Series.archs["transformer"]}
+    evaluate_takes = ("data", "labels")
+
+    def codes(self, data: Any) -> "np.ndarray":
+        import numpy as np
+
+        codes = {label: code for code, label in enumerate(data.labels)}
+        return np.array([codes[label] for label in data.train.labels])
+
+
+class Regress(Regression, Classify):
+    name = "regress"
+    summary = "a number for each text, row, image or series"
+    examples = (
+        "regard train regress --data reviews.csv --text review --label stars",
+        *(example for task in (RegressTable, RegressImage, RegressSeries) for example in task.examples),
+    )
+    card = Card(pipeline="text-classification", title="A regression on texts", use='classify {} "…"')
+    purpose = "predict a number from texts"
+
+    def for_arch(self, arch: str) -> Task:
+        """`--arch` says what is read: mlp rows, vit and conv images, series series, the others texts."""
+        others = (RegressTable(), RegressImage(), RegressSeries())
+        return next((task for task in others if arch in task.archs), self)
+
+    def read(self, run: "Run", say: Any) -> Any:
+        from regard.data.labelled import prepare_labels
+
+        return prepare_labels(run.data, self.name, say)
+
+    def codes(self, data: Any) -> "np.ndarray":
+        import numpy as np
+
+        return np.asarray(data.train["labels"])
