@@ -10,6 +10,7 @@ from regard.tasks.forecast import Forecast
 from regard.tasks.image import Image
 from regard.tasks.lm import LanguageModelling, Summarise
 from regard.tasks.mlm import MaskedLanguageModelling
+from regard.tasks.multilabel import MultiLabel, MultiLabelImage
 from regard.tasks.regress import Regress, RegressImage, RegressSeries, RegressTable
 from regard.tasks.series import FillSeries, Series
 from regard.tasks.table import Table
@@ -34,6 +35,8 @@ TASKS: dict[str, Task] = {
         FillSeries(),
         Forecast(),
         Audio(),
+        MultiLabel(),
+        MultiLabelImage(),
         Regress(),
         RegressTable(),
         RegressImage(),
