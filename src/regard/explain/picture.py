@@ -19,7 +19,8 @@ def check_picture(path: str | Path) -> Path:
     """`path` if it can hold a picture and matplotlib is installed; to be called before the work starts."""
     path = Path(path)
     if path.suffix.lower() not in KINDS:
-        raise ConfigError(f"{path}: a picture's name ends in {', '.join(KINDS)}; try {path.with_suffix('.png')}")
+        better = path.with_suffix(".png") if path.name else "picture.png"
+        raise ConfigError(f"{path}: a picture's name ends in {', '.join(KINDS)}; try {better}")
     figure(1, 1)
     check_output(path)
     return path
