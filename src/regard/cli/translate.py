@@ -77,7 +77,7 @@ def translate(
         options: dict[str, Any] = dict(sampled=True, temperature=temperature, seed=seed)
     else:
         options = dict(beam=beam, n_best=n_best, length_penalty=length_penalty, prefix=prefix or None)
-    output = Output(
+    output = TranslationPrinter(
         translator=translator,
         options=options,
         scores=scores or n_best > 1,
@@ -140,7 +140,7 @@ class Looking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output:
+class TranslationPrinter:
     """How translations are shown: for reading, for a pipe, or as JSON."""
 
     translator: "Translator"

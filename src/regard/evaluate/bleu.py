@@ -29,7 +29,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class BleuScore:
     """Corpus scores of one system. Intervals hold 95 % of the bootstrap resamples (half-width around their mean)."""
 
     bleu: float
@@ -64,13 +64,13 @@ def score(
     sources: Sequence[str] = (),
     tokenize: str = "13a",
     samples: int = 1000,
-) -> Score:
+) -> BleuScore:
     """Corpus BLEU and chrF with bootstrap intervals; with `sources`, also BLEU by source length."""
     check_equal(hypotheses, references)
     bleu, chrf = bleu_metric(tokenize), chrf_metric()
     b = corpus_score(bleu, hypotheses, [references], n_bootstrap=samples)
     c = corpus_score(chrf, hypotheses, [references], n_bootstrap=samples)
-    return Score(
+    return BleuScore(
         bleu=float(b.score),
         bleu_low=float(b._mean - b._ci),
         bleu_high=float(b._mean + b._ci),

@@ -40,7 +40,7 @@ def naive(past: torch.Tensor, horizon: int, season: int) -> torch.Tensor:
     return last[:, torch.arange(horizon) % season]
 
 
-class Linear:
+class LinearForecast:
     """One linear map of the past to the future, shared by all columns, least squares with a little ridge: NLinear of
     Zeng et al. 2023 (the last value is taken off and put back)."""
 
@@ -81,7 +81,7 @@ def errors_of(name: str, tell, batches: Iterable[Samples], spread: np.ndarray) -
 
 def to_beat(train: Windows, windows: Windows, spread: np.ndarray, season: int) -> list[Errors]:
     """Seasonal naive and linear, on all `windows`."""
-    linear = Linear(train, spread)
+    linear = LinearForecast(train, spread)
     season = min(season, windows.lookback)
     rows = (
         (

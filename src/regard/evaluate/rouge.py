@@ -41,7 +41,7 @@ class Measure:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score:
+class RougeScore:
     rouge1: Measure
     rouge2: Measure
     rougeL: Measure
@@ -53,7 +53,7 @@ class Score:
         return "\n".join((*lines, f"{self.texts:,} texts   {self.signature}"))
 
 
-def score(hypotheses: Sequence[str], references: Sequence[Reference], *, samples: int = 1000) -> Score:
+def score(hypotheses: Sequence[str], references: Sequence[Reference], *, samples: int = 1000) -> RougeScore:
     """All three with bootstrap intervals; `references[i]` may be several texts."""
     tables = measure_all(hypotheses, references)
     n = len(references)
@@ -68,7 +68,7 @@ def score(hypotheses: Sequence[str], references: Sequence[Reference], *, samples
         return Measure(name=f"ROUGE-{name[5:]}", **{k: 100 * float(v) for k, v in numbers.items()})
 
     one, two, longest = map(measure, tables)
-    return Score(rouge1=one, rouge2=two, rougeL=longest, texts=n, signature=SIGNATURE)
+    return RougeScore(rouge1=one, rouge2=two, rougeL=longest, texts=n, signature=SIGNATURE)
 
 
 def quick(hypotheses: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:

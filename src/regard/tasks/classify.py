@@ -317,7 +317,7 @@ def summarise(train: Sequence[Any], valid: Sequence[Any]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class TextBaseline:
     """Accuracy of a bag of words, and of always predicting the majority class of the training set."""
 
     bag_of_words: float
@@ -327,7 +327,7 @@ class Baseline:
         return f"bag of words, accuracy {self.bag_of_words:.1%}; majority class, accuracy {self.majority:.1%}"
 
 
-def baseline(train: Sequence[Any], test: Sequence[Any]) -> Baseline:
+def baseline(train: Sequence[Any], test: Sequence[Any]) -> TextBaseline:
     from regard.evaluate.labels import BagOfWords
 
     def texts(row: Any) -> tuple[str, ...]:
@@ -337,4 +337,4 @@ def baseline(train: Sequence[Any], test: Sequence[Any]) -> Baseline:
     bag = BagOfWords([texts(row) for row in train], labels)
     common = max(sorted(set(labels)), key=labels.count)
     right = [bag.guess(texts(row)) == row.label for row in test]
-    return Baseline(sum(right) / len(test), sum(row.label == common for row in test) / len(test))
+    return TextBaseline(sum(right) / len(test), sum(row.label == common for row in test) / len(test))

@@ -312,7 +312,7 @@ def begin_from_(model: Any, started: Any) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class SeriesBaseline:
     """Accuracy and balanced accuracy of the nearest neighbours by summary, and accuracy of the majority class."""
 
     nearest: float
@@ -326,14 +326,14 @@ class Baseline:
         )
 
 
-def baseline(train: "Curves", test: "Curves") -> Baseline:
+def baseline(train: "Curves", test: "Curves") -> SeriesBaseline:
     import numpy as np
 
     from regard.evaluate.series import balanced_accuracy, nearest
 
     true, predicted = np.array(test.labels), np.array(nearest(train, test))
     common = max(sorted(set(train.labels)), key=train.labels.count)
-    return Baseline(
+    return SeriesBaseline(
         float((true == predicted).mean()), balanced_accuracy(true, predicted), float((true == common).mean())
     )
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from regard.data.history import Windows
 from regard.data.series import Curves
-from regard.evaluate.forecast import RIDGE, Linear, naive, season_of, to_beat
+from regard.evaluate.forecast import RIDGE, LinearForecast, naive, season_of, to_beat
 from regard.evaluate.series import balanced_accuracy, nearest, summary, weighted_log_loss
 
 
@@ -80,7 +80,7 @@ def test_linear_baseline_is_ridge_on_differences_to_last_value():
     ]
     x, y = (np.stack([np.asarray(pair[i] - pair[0][-1]) for pair in rows]) for i in (0, 1))
     theirs = Ridge(alpha=RIDGE * (x**2).sum() / 6, fit_intercept=False, solver="cholesky").fit(x, y)
-    ours = Linear(windows, spread)
+    ours = LinearForecast(windows, spread)
     assert np.allclose(ours.map.numpy(), theirs.coef_.T, atol=1e-5)
     rows = to_beat(windows, Windows(values, 90, 120, 6, 3), spread, season=2)
     last = np.stack([values[t - 2 : t][[0, 1, 0]] - values[t : t + 3] for t in range(90, 118)]) / spread
