@@ -2,7 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -139,30 +139,12 @@ def next_(
         raise ConfigError("a temperature of 0 leaves one token, the first of the table; type a number above 0")
     _, writer = open_for("next", model, device, int8)
     if surprisal:
-        candidates = writer.surprisal(text)
-        rows = [
-            (str(i), visible(s.piece), f"{s.probability:.2%}", f"{s.bits:.2f}", f"{s.rank:,}")
-            for i, s in enumerate(candidates, 1)
-        ]
-        total = sum(s.bits for s in candidates)
-        if json:
-            show([vars(s) for s in candidates])
-        else:
-            print(table([("TOKEN", "PIECE", "PROBABILITY", "BITS", "RANK"), *rows], right=[0, 2, 3, 4]))
-            print(f"\n{total:.1f} bits in all, {total / max(1, len(candidates)):.2f} a token")
+        show_surprisal(writer.surprisal(text), json)
         return
     if cut := len(ids := writer.encode(text)) - len(writer.seen(ids)):
         ctx.obj.say(f"the text has {len(ids):,} tokens; this model sees the last {len(ids) - cut:,} of them")
     if lens:
-        layers = writer.lens(text, top)
-        if json:
-            show([[vars(c) for c in layer] for layer in layers])
-        else:
-            rows = [
-                (str(i), "  ".join(f"{visible(c.piece)} {c.probability:.1%}" for c in best))
-                for i, best in enumerate(layers, 1)
-            ]
-            print(table([("AFTER LAYER", f"LIKELIEST {top}"), *rows], right=[0]))
+        show_lens(writer.lens(text, top), top, json)
         return
     changed = temperature != 1.0 or top_k or top_p < 1.0 or min_p
     candidates = writer.next(
@@ -184,6 +166,29 @@ def next_(
         for c in candidates
     ]
     print(table([head, *rows], right=[0, 2, 3, 4, 5]))
+
+
+def show_surprisal(tokens: Sequence[Any], json: bool) -> None:
+    if json:
+        show([vars(s) for s in tokens])
+        return
+    rows = [
+        (str(i), visible(s.piece), f"{s.probability:.2%}", f"{s.bits:.2f}", f"{s.rank:,}")
+        for i, s in enumerate(tokens, 1)
+    ]
+    total = sum(s.bits for s in tokens)
+    print(table([("TOKEN", "PIECE", "PROBABILITY", "BITS", "RANK"), *rows], right=[0, 2, 3, 4]))
+    print(f"\n{total:.1f} bits in all, {total / max(1, len(tokens)):.2f} a token")
+
+
+def show_lens(layers: Sequence[Sequence[Any]], top: int, json: bool) -> None:
+    if json:
+        show([[vars(c) for c in layer] for layer in layers])
+        return
+    rows = [
+        (str(i), "  ".join(f"{visible(c.piece)} {c.probability:.1%}" for c in best)) for i, best in enumerate(layers, 1)
+    ]
+    print(table([("AFTER LAYER", f"LIKELIEST {top}"), *rows], right=[0]))
 
 
 def chat(

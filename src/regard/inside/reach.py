@@ -11,7 +11,6 @@ from regard.errors import ConfigError
 from regard.inside.looked import Check, interruptible
 from regard.lab.gradients import architecture, model_reach
 from regard.models.base import LanguageModel
-from regard.predictors import Writer
 
 LONGEST = 200
 EXACT = 160  # width up to which the whole Jacobian is worked out
@@ -22,7 +21,7 @@ UNTRAINED = ("rnn", "gru", "lstm", "gpt", "llama")  # by architecture
 
 def curve(writer: Any, text: str, length: int, check: Check) -> dict[str, Any]:
     """Norms of d last state / d embedding, by distance, of the last `length` tokens of a text (read again if short)."""
-    if not isinstance(writer, Writer):
+    if not hasattr(writer, "surprisal"):
         raise ConfigError("gradients against distance are for language models", "choose one of these")
     ids = writer.encode(text)
     while len(ids) < length + 1:
