@@ -112,11 +112,9 @@ def compare_sums(first: Sums, second: Sums, *, samples: int = 1000, seed: int = 
 
 def mcnemar(only_first: int, only_second: int) -> float:
     """The two-sided probability that so many fair coins fall at least as unevenly, exactly."""
-    n, ways, tail = only_first + only_second, 1, 1
-    for k in range(min(only_first, only_second)):
-        ways = ways * (n - k) // (k + 1)  # n over k + 1, from n over k: quick for thousands of coins
-        tail += ways
-    return min(1.0, 2 * tail / 2**n)
+    from scipy.stats import binomtest
+
+    return float(binomtest(only_first, only_first + only_second).pvalue) if only_first + only_second else 1.0
 
 
 def counted(true: Sequence[str], predicted: Sequence[str], of_entities: bool) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """How well labels are predicted: accuracy, F1, confusion, calibration, entities; and a bag of words as a baseline."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -70,10 +70,10 @@ def alarm(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str], balanc
 
 def interval(right: int, count: int) -> tuple[float, float]:
     """Where a share that was seen as right/count truly lies, 95 times of 100 (Wilson 1927)."""
-    z2, p = 1.959964**2, right / count
-    middle = (p + z2 / (2 * count)) / (1 + z2 / count)
-    half = (z2 * (p * (1 - p) + z2 / (4 * count)) / count) ** 0.5 / (1 + z2 / count)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    from scipy.stats import binomtest
+
+    bounds = binomtest(right, count).proportion_ci(method="wilson")
+    return float(bounds.low), float(bounds.high)
 
 
 # -- calibration --------------------------------------------------------------------------------------------------
@@ -154,30 +154,17 @@ def entity_score(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
 # -- a baseline ---------------------------------------------------------------------------------------------------
 
 
-class BagOfWords:
-    """Multinomial naive Bayes with add-one smoothing (Manning et al. 2008, chapter 13): which words, not their order.
+def bag_of_words(texts: Sequence[tuple[str, ...]], labels: Sequence[str], test: Sequence[tuple[str, ...]]) -> list[str]:
+    """The labels of `test` by multinomial naive Bayes (Manning et al. 2008, chapter 13): which words, not their order.
 
-    Words are lower-cased; those of a second text count as others. A word never met in training is passed over.
+    Words are lower-cased; those of a second text count as others. A word never met in training is ignored.
     """
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.naive_bayes import MultinomialNB
+    from sklearn.pipeline import make_pipeline
 
-    def __init__(self, texts: Sequence[tuple[str, ...]], labels: Sequence[str]):
-        self.labels = sorted(set(labels))
-        counts = {label: Counter[str]() for label in self.labels}
-        for text, label in zip(texts, labels, strict=True):
-            counts[label].update(words(text))
-        self.prior = {label: math.log(n / len(labels)) for label, n in Counter(labels).items()}
-        vocabulary = sorted(set().union(*counts.values()))
-        self.place = {word: i for i, word in enumerate(vocabulary)}
-        table = np.ones((len(self.labels), len(vocabulary)))  # L V
-        for row, label in enumerate(self.labels):
-            for word, n in counts[label].items():
-                table[row, self.place[word]] += n
-        self.log = np.log(table / table.sum(1, keepdims=True))
-
-    def guess(self, text: tuple[str, ...]) -> str:
-        places = [self.place[w] for w in words(text) if w in self.place]
-        scores = self.log[:, places].sum(1) + np.array([self.prior[label] for label in self.labels])
-        return self.labels[int(scores.argmax())]
+    model: Any = make_pipeline(CountVectorizer(analyzer=words), MultinomialNB())
+    return model.fit(texts, labels).predict(test).tolist()
 
 
 def words(text: tuple[str, ...]) -> list[str]:

@@ -328,13 +328,13 @@ class TextBaseline:
 
 
 def baseline(train: Sequence[Any], test: Sequence[Any]) -> TextBaseline:
-    from regard.evaluate.labels import BagOfWords
+    from regard.evaluate.labels import bag_of_words
 
     def texts(row: Any) -> tuple[str, ...]:
         return (row.text,) if row.second is None else (row.text, row.second)
 
     labels = [row.label for row in train]
-    bag = BagOfWords([texts(row) for row in train], labels)
+    predicted = bag_of_words([texts(row) for row in train], labels, [texts(row) for row in test])
     common = max(sorted(set(labels)), key=labels.count)
-    right = [bag.guess(texts(row)) == row.label for row in test]
+    right = [label == row.label for label, row in zip(predicted, test, strict=True)]
     return TextBaseline(sum(right) / len(test), sum(row.label == common for row in test) / len(test))

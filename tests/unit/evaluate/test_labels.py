@@ -4,12 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from regard.errors import DataError
 from regard.evaluate.labels import (
-    BagOfWords,
     alarm,
+    bag_of_words,
     by_class,
     calibration_error,
     confusion,
@@ -51,9 +50,13 @@ def test_the_alarm_is_for_one_guess_where_there_is_more_to_tell():
 
 
 @pytest.mark.parametrize(("right", "count"), [(3, 3), (0, 7), (45, 59), (9_412, 10_000)])
-def test_the_interval_is_scipys(right, count):
-    theirs = binomtest(right, count).proportion_ci(method="wilson")
-    assert interval(right, count) == pytest.approx((theirs.low, theirs.high), abs=1e-7)
+def test_interval_is_wilsons(right, count):
+    """The shares p' at which the seen one is 1.96 standard deviations sqrt(p' (1 - p') / n) away."""
+    for bound in interval(right, count):
+        if 0 < bound < 1:
+            assert abs(bound - right / count) == pytest.approx(1.959964 * math.sqrt(bound * (1 - bound) / count))
+        else:
+            assert bound == right / count
 
 
 def test_calibration_by_hand():
@@ -113,24 +116,8 @@ def test_plain_tags_are_no_entities():
 def test_naive_bayes_by_hand():
     """The example of Manning et al. 2008, table 13.1: P(China | d5) ∝ 3/4 · (3/7)³ · 1/14 · 1/14 ≈ 0.0003."""
     texts = ["Chinese Beijing Chinese", "Chinese Chinese Shanghai", "Chinese Macao", "Tokyo Japan Chinese"]
-    bag = BagOfWords([(t,) for t in texts], ["yes", "yes", "yes", "no"])
-    assert bag.guess(("Chinese Chinese Chinese Tokyo Japan",)) == "yes"
-    yes, chinese = bag.labels.index("yes"), bag.place["chinese"]
-    assert math.isclose(math.exp(bag.log[yes, chinese]), 3 / 7) and math.isclose(math.exp(bag.prior["yes"]), 3 / 4)
-    assert bag.guess(("unheard of",)) == "yes", "of words never met the prior decides"
-
-
-def test_naive_bayes_is_scikit_learns():
-    sk = pytest.importorskip("sklearn.naive_bayes")
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    random = np.random.default_rng(1)
-    texts = [" ".join(f"w{i}" for i in random.zipf(1.5, 12) % 50) for _ in range(120)]
-    labels = [str(x) for x in random.integers(0, 3, 120)]
-    vectors = CountVectorizer(analyzer=lambda t: words((t,)))
-    theirs = sk.MultinomialNB().fit(vectors.fit_transform(texts[:80]), labels[:80])
-    ours = BagOfWords([(t,) for t in texts[:80]], labels[:80])
-    assert [ours.guess((t,)) for t in texts[80:]] == theirs.predict(vectors.transform(texts[80:])).tolist()
+    test = [("Chinese Chinese Chinese Tokyo Japan",), ("Tokyo Japan",), ("unheard of",)]
+    assert bag_of_words([(t,) for t in texts], ["yes", "yes", "yes", "no"], test) == ["yes", "no", "yes"]
 
 
 def test_the_second_text_has_words_of_its_own():
