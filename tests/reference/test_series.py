@@ -10,7 +10,7 @@ from transformers import PatchTSTConfig, PatchTSTForPrediction
 
 from regard.models import build
 from regard.models.forecaster import ForecasterConfig
-from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig, told_errors
+from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig, known_errors
 from regard.nn.positions import TimeModulation, TimeWaves
 
 close = torch.testing.assert_close
@@ -134,7 +134,7 @@ def test_a_peak_is_the_mean_time_of_what_rises_half_as_high():
 def test_an_error_of_zero_is_one_that_is_not_known():
     errors, seen = torch.tensor([[0.0, 1.0, 3.0, 9.0], [0.0, 0.0, 0.0, 0.0]]), torch.ones(2, 4, dtype=torch.bool)
     seen[0, 3] = False
-    actual = told_errors(errors, seen, torch.tensor([[0.5], [0.7]]))
+    actual = known_errors(errors, seen, torch.tensor([[0.5], [0.7]]))
     close(actual, torch.tensor([[2.0, 1.0, 3.0, 9.0], [0.7, 0.7, 0.7, 0.7]]))
 
 

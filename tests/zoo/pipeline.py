@@ -131,7 +131,7 @@ PIPELINE = [
         ),
         (
             "one draw for the whole batch",
-            "luck",
+            "row_uniforms",
             "seed * 1_000_003 + row",
             "seed * 1_000_003",
             f"{SAMPLING}::test_frequencies_are_the_probabilities",
@@ -177,8 +177,8 @@ PIPELINE = [
         (
             "sentences that stay take the limits of those that leave",
             "Beam.select",
-            'for name in ("rows", "limits", "ids"',
-            'for name in ("rows", "ids"',
+            '"limits", "ids"',
+            '"ids"',
             f"{SEARCH}::test_every_sentence_has_its_own_limit_and_ends_in_it",
         ),
     ),

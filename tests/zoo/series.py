@@ -53,8 +53,8 @@ SERIES = [
         (
             "the norm is not undone",
             "Forecaster.forward",
-            "told * scale[..., None] + centre[..., None]",
-            "told",
+            "forecast * scale[..., None] + centre[..., None]",
+            "forecast",
             CONTRACT,
         ),
         ("patches begin at the first row", "Forecaster.patches", "(short, 0), mode", "(0, short), mode", CONTRACT),

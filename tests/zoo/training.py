@@ -27,7 +27,7 @@ TRAINING = [
         (
             "costly evaluations are as many",
             "Pace.revise",
-            "if dear else EVALUATIONS",
+            "if costly else EVALUATIONS",
             "if False else EVALUATIONS",
             PACE,
         ),

@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.errors import ConfigError
 from regard.generate.replay import Replay
-from regard.generate.request import Completion, Event, Kind, Sampling
-from regard.generate.sampling import choose, likeliest, luck_of, repetition_penalty
+from regard.generate.request import Completion, Event, Kind, Sampling, fitting
+from regard.generate.sampling import choose, likeliest, prompt_uniforms, repetition_penalty
 from regard.models.base import LanguageModel
 from regard.ticks import tick
 
@@ -54,17 +53,20 @@ class Rows:
         self.time = zeros(1)  # ids of every row, as the device counts them
         self.last = zeros(rows, 1)
         self.ids = zeros(rows, capacity)
-        self.luck = zeros(0 if kind.greedy else rows, capacity, dtype=torch.double)
+        self.uniforms = zeros(0 if kind.greedy else rows, capacity, dtype=torch.double)
         self.seen = zeros(rows if kind.penalty else 0, words, dtype=torch.bool)
-        told = rows if top else 0
-        self.logprobs = zeros(told, capacity, dtype=torch.float)
-        self.top_logprobs, self.top_ids = zeros(told, capacity, top, dtype=torch.float), zeros(told, capacity, top)
+        reported = rows if top else 0
+        self.logprobs = zeros(reported, capacity, dtype=torch.float)
+        self.top_logprobs, self.top_ids = (
+            zeros(reported, capacity, top, dtype=torch.float),
+            zeros(reported, capacity, top),
+        )
 
-    def start(self, texts: list[list[int]], which: list[int], luck: list[Tensor]) -> None:
+    def start(self, texts: list[list[int]], which: list[int], uniforms: list[Tensor]) -> None:
         """Read the texts and choose a first id of every row; row r goes on from text `which[r]`."""
         ids, lengths = self.padded(texts, max(map(len, texts)))
         rows = torch.tensor(which)
-        self.prepare(ids[rows], luck)
+        self.prepare(ids[rows], uniforms)
         hidden = self.read(ids, None if min(map(len, texts)) == ids.size(1) else lengths)
         if len(texts) < len(which):
             self.state.select(rows)
@@ -77,12 +79,12 @@ class Rows:
         lengths = torch.tensor([len(text) for text in texts])
         return ids.to(self.last.device, non_blocking=True), lengths.to(self.last.device, non_blocking=True)
 
-    def prepare(self, ids: Tensor, luck: list[Tensor]) -> None:
+    def prepare(self, ids: Tensor, uniforms: list[Tensor]) -> None:
         self.looked, self.written = 0, 1
         self.time.zero_()
         if not self.kind.greedy:
-            drawn = pad_sequence(luck, batch_first=True)
-            self.luck[:, : drawn.size(1)] = drawn.to(self.luck.device, non_blocking=True)
+            padded = pad_sequence(uniforms, batch_first=True)
+            self.uniforms[:, : padded.size(1)] = padded.to(self.uniforms.device, non_blocking=True)
         if self.kind.penalty:
             self.seen.zero_().scatter_(1, ids, True)
 
@@ -118,7 +120,7 @@ class Rows:
         else:
             p = self.numbers["top_p"] if kind.top_p else 1.0
             least = self.numbers["min_p"] if kind.min_p else 0.0
-            uniform = self.luck.index_select(1, self.time).squeeze(1)
+            uniform = self.uniforms.index_select(1, self.time).squeeze(1)
             new = choose(logits, uniform, self.numbers["temperature"], kind.top_k, p, least)
         new = new[:, None]  # R 1
         self.ids.index_copy_(1, self.time, new)
@@ -154,8 +156,8 @@ class Rows:
 
     def select(self, rows: Tensor) -> None:
         self.state.select(rows)
-        self.last, self.ids, self.luck, self.seen = (
-            x[rows] if len(x) else x for x in (self.last, self.ids, self.luck, self.seen)
+        self.last, self.ids, self.uniforms, self.seen = (
+            x[rows] if len(x) else x for x in (self.last, self.ids, self.uniforms, self.seen)
         )
         self.logprobs, self.top_logprobs, self.top_ids = (
             x[rows] if len(x) else x for x in (self.logprobs, self.top_logprobs, self.top_ids)
@@ -179,11 +181,11 @@ class StaticRows(Rows):
         for name, value in numbers(settings).items():
             self.numbers[name].fill_(value)
 
-    def start(self, texts: list[list[int]], which: list[int], luck: list[Tensor]) -> None:
+    def start(self, texts: list[list[int]], which: list[int], uniforms: list[Tensor]) -> None:
         """As `Rows.start`, with a text for every row; in few different lengths, and short ones as one graph."""
         longest = max(map(len, texts))
         ids, lengths = self.padded([texts[w] for w in which], min(rounded(longest), self.capacity))
-        self.prepare(ids, luck)
+        self.prepare(ids, uniforms)
         self.state.restart()
         if ids.numel() > REPLAY_UP_TO or not self.model.config.context:  # recurrent nets wait for the lengths
             self.begin(ids, lengths)
@@ -237,7 +239,7 @@ class Job:
     prompt: list[int]
     cut: int
     limit: int
-    luck: Tensor
+    uniforms: Tensor
     made: list[int] = field(default_factory=list)
     finish: str = ""
 
@@ -300,11 +302,11 @@ class Engine:
     ) -> list[list[Completion]]:
         """The `n` completions of each prompt; row r is one of prompt r // n, and ends where `enough(r, id)` says so."""
         settings.check_memory(len(prompts))
-        found = [Completion() for _ in range(len(prompts) * settings.n)]
+        completions = [Completion() for _ in range(len(prompts) * settings.n)]
         blind = enough is None and not self.ends and not settings.stop_ids  # nothing can end a row but its length
         for event in self.stream(prompts, settings, enough, settings.max_tokens if blind else LOOK_EVERY):
-            found[event.row].add(event)
-        return [found[i : i + settings.n] for i in range(0, len(found), settings.n)]
+            completions[event.row].add(event)
+        return [completions[i : i + settings.n] for i in range(0, len(completions), settings.n)]
 
     @torch.inference_mode()
     def stream(
@@ -331,8 +333,8 @@ class Engine:
             ids, cut = fitting(self.model, prompt, f"prompt {number + 1}", self.ends, settings.max_tokens)
             for nth in range(settings.n):
                 steps = 0 if settings.temperature == 0 else settings.max_tokens
-                luck = luck_of(ids, nth, settings.seed, steps)
-                yield Job(number * settings.n + nth, ids, cut, settings.max_tokens, luck)
+                uniforms = prompt_uniforms(ids, nth, settings.seed, steps)
+                yield Job(number * settings.n + nth, ids, cut, settings.max_tokens, uniforms)
 
     def together(
         self, jobs: list[Job], settings: Sampling, enough: Callable[[int, int], bool] | None, look_every: int
@@ -345,8 +347,8 @@ class Engine:
             seat.left = min(seat.left, context - seat.place + 1) if context else seat.left  # the last is not read
         need = max(seat.place + seat.left - 1 for seat in seats)
         capacity = min(rounded(need), context) if context else rounded(need)
-        luck = [seat.job.luck[len(seat.job.made) :][: seat.left] for seat in seats if seat.job]
-        with self.reading(texts, luck, capacity, settings) as rows:
+        uniforms = [seat.job.uniforms[len(seat.job.made) :][: seat.left] for seat in seats if seat.job]
+        with self.reading(texts, uniforms, capacity, settings) as rows:
             seats += [Seat(None, 0, 1) for _ in range(len(rows.last) - len(seats))]
             while True:
                 for seat, new in zip(seats, rows.look(), strict=True):
@@ -364,12 +366,14 @@ class Engine:
                     seat.place += count
 
     @contextmanager
-    def reading(self, texts: list[list[int]], luck: list[Tensor], capacity: int, settings: Sampling) -> Iterator[Rows]:
+    def reading(
+        self, texts: list[list[int]], uniforms: list[Tensor], capacity: int, settings: Sampling
+    ) -> Iterator[Rows]:
         """Rows that have read these texts. A GPU's come from the shelf where they can, and go back to it."""
         if not self.static:
             distinct = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
             rows = Rows(self.model, settings, len(texts), len(distinct), capacity)
-            rows.start([list(text) for text in distinct], [distinct[tuple(text)] for text in texts], luck)
+            rows.start([list(text) for text in distinct], [distinct[tuple(text)] for text in texts], uniforms)
             yield rows
             return
         count = 1 << (len(texts) - 1).bit_length()  # few sizes, few graphs
@@ -379,7 +383,7 @@ class Engine:
         held = self.shelf.pop(key, None) or StaticRows(self.model, settings, count, key[1], self.compile)
         try:
             held.adjust(settings)
-            held.start([*texts, *[[0]] * idle], list(range(count)), [*luck, *[torch.zeros(1)] * idle])
+            held.start([*texts, *[[0]] * idle], list(range(count)), [*uniforms, *[torch.zeros(1)] * idle])
             yield held
         except Exception:
             held = None  # who knows what state it is in
@@ -393,24 +397,3 @@ class Engine:
 
 def rounded(tokens: int) -> int:
     return -(-tokens // 64) * 64
-
-
-def fitting(
-    model: LanguageModel, prompt: Sequence[int], name: str, ends: Sequence[int], max_tokens: int
-) -> tuple[list[int], int]:
-    """What of a prompt is read before `max_tokens` more, and how many ids of it are not.
-
-    An empty prompt becomes an end, after which texts begin. A long one keeps its last part: what `max_tokens` leaves
-    of the model's context, but half of it at least.
-    """
-    context, words, ids = model.config.context, model.config.vocab, list(prompt)
-    if not ids and not ends:
-        raise ConfigError(f"{name} is empty; this model knows no mark to begin after: give it a first word")
-    if ids and not 0 <= min(ids) <= max(ids) < words:
-        raise ConfigError(
-            f"{name} has ids from {min(ids)} to {max(ids)}, but this model knows 0 to {words - 1}; "
-            "encode it with the model's own tokenizer"
-        )
-    ids = ids or [ends[0]]
-    room = max(context - max_tokens, context // 2, 1) if context else len(ids)
-    return ids[-room:], max(len(ids) - room, 0)

@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.generate.engine import fitting
-from regard.generate.search import NEVER, Found, Search, beam_search
+from regard.generate.request import fitting
+from regard.generate.search import NEVER, BeamResult, Search, beam_search
 from regard.models.base import EncoderDecoder, LanguageModel, State
 
 
 class PromptedState:
-    """Hypotheses are rows of the language model's own state."""
+    """BeamResult are rows of the language model's own state."""
 
     def __init__(self, state: State, last: Tensor):
         self.state, self.count = state, len(last)
@@ -97,17 +97,18 @@ def best(
         source = torch.tensor([text + [0] * (len(texts[-1]) - len(text)) for text in texts], device=device)
         limits = torch.full_like(lengths, min(max_tokens, half) + 1)  # one more for the end
         ragged = len(texts[0]) < len(texts[-1])
-        found = beam_search(
+        best = beam_search(
             Prompted(model), source, lengths if ragged else None, limits, search, look_every=4 if source.is_cuda else 1
         )
-        for row, hypotheses in zip(rows, read_found(found), strict=True):
+        for row, hypotheses in zip(rows, by_sentence(best), strict=True):
             results[row] = [Continuation(*hypothesis, read[row][1]) for hypothesis in hypotheses]
     return results
 
 
-def read_found(found: Found) -> Iterator[list[tuple[list[int], float, float]]]:
+def by_sentence(hypotheses: BeamResult) -> Iterator[list[tuple[list[int], float, float]]]:
     """Ids, score and log-probability of every hypothesis, sentence by sentence."""
-    parts = (found.ids, found.lengths, found.scores, found.log_probabilities)
+    h = hypotheses
+    parts = (h.ids, h.lengths, h.scores, h.log_probabilities)
     for sentence in zip(*(part.tolist() for part in parts), strict=True):
-        known = [row for row in zip(*sentence, strict=True) if row[2] > NEVER]
-        yield [(ids[: length - 1], score, total) for ids, length, score, total in known]
+        rows = [row for row in zip(*sentence, strict=True) if row[2] > NEVER]
+        yield [(ids[: length - 1], score, total) for ids, length, score, total in rows]

@@ -1,12 +1,14 @@
-"""What is asked of the engine, and what it gives back."""
+"""Requests to the engine, and its answers."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from regard import limits
 from regard.config import at_least
 from regard.errors import ConfigError
+from regard.models.base import LanguageModel
 
 BYTES_TOKEN, BYTES_ROW = 64, 4_096  # of memory, about: its id here and there, its random number, its text
 
@@ -41,15 +43,17 @@ class Sampling:
     def __post_init__(self):
         at_least(self, max_tokens=1, temperature=0, top_k=0, min_p=0, n=1, logprobs=0)
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}; it wants more than 0 and at most 1, which keeps all words")
+            raise ConfigError(f"top_p is {self.top_p}; must be in (0, 1], where 1 keeps all words")
         if self.min_p > 1:
-            raise ConfigError(f"min_p is {self.min_p}; it wants at most 1, which keeps only the likeliest word")
+            raise ConfigError(f"min_p is {self.min_p}; must be at most 1, which keeps only the likeliest word")
         if not 0 < self.repetition_penalty < math.inf:
-            raise ConfigError(f"repetition_penalty is {self.repetition_penalty}; it wants more than 0, and 1 for none")
+            raise ConfigError(
+                f"repetition_penalty is {self.repetition_penalty}; must be greater than 0, and is 1 for none"
+            )
         if self.temperature == math.inf:
-            raise ConfigError("temperature is infinite; it wants a number, 1 for the model's own probabilities")
+            raise ConfigError("temperature is infinite; expected a number, 1 for the model's own probabilities")
         if isinstance(self.stop, str) or not all(self.stop):
-            raise ConfigError(f"stop is {self.stop!r}; it wants a list of texts, none of them empty")
+            raise ConfigError(f"stop is {self.stop!r}; expected a list of texts, none of them empty")
 
     def check_memory(self, prompts: int) -> None:
         """Raise `LimitError` where what would be written for so many prompts has no room."""
@@ -99,3 +103,24 @@ class Completion:
 
     def shorten(self, count: int) -> None:
         del self.ids[count:], self.logprobs[count:], self.top[count:]
+
+
+def fitting(
+    model: LanguageModel, prompt: Sequence[int], name: str, ends: Sequence[int], max_tokens: int
+) -> tuple[list[int], int]:
+    """What of a prompt is read before `max_tokens` more, and how many ids of it are not.
+
+    An empty prompt becomes an end, after which texts begin. A long one keeps its last part: what `max_tokens` leaves
+    of the model's context, but half of it at least.
+    """
+    context, words, ids = model.config.context, model.config.vocab, list(prompt)
+    if not ids and not ends:
+        raise ConfigError(f"{name} is empty; this model knows no mark to begin after: give it a first word")
+    if ids and not 0 <= min(ids) <= max(ids) < words:
+        raise ConfigError(
+            f"{name} has ids from {min(ids)} to {max(ids)}, but this model knows 0 to {words - 1}; "
+            "encode it with the model's own tokenizer"
+        )
+    ids = ids or [ends[0]]
+    room = max(context - max_tokens, context // 2, 1) if context else len(ids)
+    return ids[-room:], max(len(ids) - room, 0)

@@ -112,7 +112,7 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """One id per row with the probabilities of a softmax: … V, … -> …
 
     First a block of the vocabulary, then a word of it: where log-probability plus Gumbel noise is largest. One number
-    in [0, 1) per draw, made by the caller: a row's luck cannot depend on the rows beside it.
+    in [0, 1) per draw, made by the caller: a row's choice cannot depend on the other rows.
 
     A row is rounded a little differently in another batch. Were a cumulative distribution inverted, the errors of all
     words before a boundary would move it, and a draw would flip by the sum over V boundaries. Here it flips only where
@@ -142,7 +142,7 @@ def splitmix(bits: Tensor) -> Tensor:
     return bits ^ (bits >> 31 & (1 << 33) - 1)
 
 
-def luck(rows: list[int], steps: int, seed: int) -> Tensor:
+def row_uniforms(rows: list[int], steps: int, seed: int) -> Tensor:
     """Uniform numbers for each row and step, from the row's own stream: R steps."""
     draws = []
     for row in rows:
@@ -151,6 +151,6 @@ def luck(rows: list[int], steps: int, seed: int) -> Tensor:
     return torch.stack(draws)
 
 
-def luck_of(prompt: list[int], nth: int, seed: int, steps: int) -> Tensor:
-    """Uniform numbers for the n-th completion of a prompt: they know nothing of its place or company. steps"""
+def prompt_uniforms(prompt: list[int], nth: int, seed: int, steps: int) -> Tensor:
+    """Uniform numbers for the n-th completion of a prompt, independent of its place in a batch: steps."""
     return torch.from_numpy(np.random.default_rng([seed % 2**64, nth, *prompt]).random(steps))

@@ -35,7 +35,7 @@ class Search:
 
 
 @dataclass
-class Found:
+class BeamResult:
     """Best hypotheses of each sentence, best first: B N; ids B N T end in eos and are padded with pad."""
 
     ids: Tensor
@@ -55,10 +55,10 @@ class Beam:
         self.time = torch.zeros(1, dtype=torch.long, device=device)
         self.scores = torch.zeros(B, 1, device=device)  # of one empty hypothesis; the first step makes N of it
         self.ids = torch.full((B, 1, capacity), search.pad, device=device)
-        self.found = torch.full((B, N, capacity), search.pad, device=device)
-        self.found_scores = torch.full((B, N), NEVER, device=device)  # normalised
-        self.found_sums = torch.full((B, N), NEVER, device=device)
-        self.found_lengths = torch.zeros((B, N), dtype=torch.long, device=device)
+        self.finished = torch.full((B, N, capacity), search.pad, device=device)
+        self.finished_scores = torch.full((B, N), NEVER, device=device)  # normalised
+        self.finished_sums = torch.full((B, N), NEVER, device=device)
+        self.finished_lengths = torch.zeros((B, N), dtype=torch.long, device=device)
         self.count = torch.zeros(B, dtype=torch.long, device=device)
         self.done = torch.zeros(B, dtype=torch.bool, device=device)
 
@@ -99,10 +99,10 @@ class Beam:
         """Keep the N best of the finished hypotheses so far and those just `filed`, B 2N."""
         scores = torch.where(filed, sums / self.search.penalty(length), NEVER)
         self.count += filed.sum(1)
-        self.found_scores, keep = torch.cat((self.found_scores, scores), 1).topk(self.search.beams, 1)
-        self.found_sums = torch.cat((self.found_sums, sums), 1).gather(1, keep)
-        self.found_lengths = torch.cat((self.found_lengths, length.expand_as(sums)), 1).gather(1, keep)
-        self.found = torch.cat((self.found, histories), 1).gather(1, keep[:, :, None].expand_as(self.found))
+        self.finished_scores, keep = torch.cat((self.finished_scores, scores), 1).topk(self.search.beams, 1)
+        self.finished_sums = torch.cat((self.finished_sums, sums), 1).gather(1, keep)
+        self.finished_lengths = torch.cat((self.finished_lengths, length.expand_as(sums)), 1).gather(1, keep)
+        self.finished = torch.cat((self.finished, histories), 1).gather(1, keep[:, :, None].expand_as(self.finished))
 
     def totals(self, words: Tensor) -> Tensor:
         """The score of every hypothesis with every next word, -inf for what may not come now: B N V, in place."""
@@ -128,9 +128,9 @@ class Beam:
         return words
 
     def select(self, rows: Tensor) -> None:
-        for name in ("rows", "limits", "ids", "scores", "found", "found_scores", "found_sums", "found_lengths"):
+        finished = ("finished", "finished_scores", "finished_sums", "finished_lengths")
+        for name in ("rows", "limits", "ids", "scores", "count", "done", *finished):
             setattr(self, name, getattr(self, name)[rows])
-        self.count, self.done = self.count[rows], self.done[rows]
         self.prefix = None if self.prefix is None else self.prefix[rows]
 
 
@@ -157,7 +157,7 @@ def beam_search(
     search: Search,
     prefix: Tensor | None = None,
     look_every: int = 1,
-) -> Found:
+) -> BeamResult:
     """Translate B S sources; sentence b gets at most `limits[b]` words (its end included)."""
     capacity = int(limits.max())
     B, N = len(limits), search.beams
@@ -166,7 +166,7 @@ def beam_search(
         require(B * N * each, f"searching with {N:,} beams", "search with fewer: --beam 5")
     state = model.begin(source, lengths, N, capacity)
     beam = Beam(search, limits, capacity, prefix)
-    found = Found(
+    best = BeamResult(
         torch.full((B, N, capacity), search.pad, device=source.device),
         torch.zeros((B, N), dtype=torch.long, device=source.device),
         torch.full((B, N), NEVER, device=source.device),
@@ -183,21 +183,21 @@ def beam_search(
         if time % look_every and time < capacity:
             continue
         rows = len(beam.rows)
-        if leave(beam, state, found, 2 if source.is_cuda else 4):
+        if leave(beam, state, best, 2 if source.is_cuda else 4):
             break
         if len(beam.rows) < rows:
             step = Replay(extend, [beam, state], source.is_cuda)
-    return found
+    return best
 
 
-def leave(beam: Beam, state: DecodingState, found: Found, share: int) -> bool:
+def leave(beam: Beam, state: DecodingState, best: BeamResult, share: int) -> bool:
     """Finished sentences hand in their hypotheses and leave the batch, once one in `share` is finished; all: True."""
     done = beam.done.tolist()
     if all(done) or sum(done) * share >= len(done):
         out = beam.done.nonzero().squeeze(1)
         where = beam.rows[out]
-        found.ids[where], found.lengths[where] = beam.found[out], beam.found_lengths[out]
-        found.scores[where], found.log_probabilities[where] = beam.found_scores[out], beam.found_sums[out]
+        best.ids[where], best.lengths[where] = beam.finished[out], beam.finished_lengths[out]
+        best.scores[where], best.log_probabilities[where] = beam.finished_scores[out], beam.finished_sums[out]
         if all(done):
             return True
         stay = (~beam.done).nonzero().squeeze(1)
@@ -219,8 +219,8 @@ def sample(
     temperature: float = 1.0,
     k: int = 0,
     p: float = 1.0,
-) -> Found:
-    """One random translation per source; `uniform` holds the luck of each sentence, B T."""
+) -> BeamResult:
+    """One random translation per source; `uniform` holds the random numbers of each sentence, B T."""
     B, capacity = source.size(0), int(limits.max())
     state = model.begin(source, lengths, 1, capacity)
     ids = torch.full((B, capacity), pad, device=source.device)
@@ -241,4 +241,4 @@ def sample(
         last = words[:, None]
         if bool(done.all()):
             break
-    return Found(ids[:, None], counts[:, None], sums[:, None], sums[:, None])
+    return BeamResult(ids[:, None], counts[:, None], sums[:, None], sums[:, None])

@@ -42,10 +42,10 @@ class TextStream:
         if not new:
             return ""
         text = self.held + new
-        found = [place for s in self.stop if (place := text.find(s)) >= 0]
-        self.stopped = bool(found)
-        sure = min(found) if found else len(text) - self._open(text)
-        self.held = "" if found else text[sure:]
+        stops = [place for s in self.stop if (place := text.find(s)) >= 0]
+        self.stopped = bool(stops)
+        sure = min(stops) if stops else len(text) - self._open(text)
+        self.held = "" if stops else text[sure:]
         self.shown += sure
         return text[:sure]
 

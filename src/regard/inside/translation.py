@@ -107,8 +107,8 @@ def search(
         check()
         hidden = translator.model.step(beam.last(), state)
         state.reorder(beam.advance(translator.model.logits(hidden)))
-    scores, lengths = beam.found_scores[0].tolist(), beam.found_lengths[0].tolist()
-    ranked = zip(scores, beam.found[0].tolist(), lengths, strict=True)
+    scores, lengths = beam.finished_scores[0].tolist(), beam.finished_lengths[0].tolist()
+    ranked = zip(scores, beam.finished[0].tolist(), lengths, strict=True)
     return [(score, row[:length]) for score, row, length in ranked if score > -torch.inf], beam.steps
 
 

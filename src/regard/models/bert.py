@@ -40,7 +40,7 @@ class BertConfig:
     eps: float = 1e-12
     head: str = "pooler"
     labels: tuple[str, ...] = ()  # names of the classes, of a sequence or a token
-    pooling: str = "cls"  # what a sequence's classes are told from: [CLS], through the pooler; or all tokens alike
+    pooling: str = "cls"  # what a sequence is classified by: [CLS], through the pooler; or all tokens alike
 
     def __post_init__(self):
         check_model(self, activation=ACTIVATIONS, head=HEADS, pooling=POOLINGS)

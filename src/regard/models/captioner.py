@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +18,12 @@ from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Mask
 from regard.nn.positions import Sinusoidal
 from regard.nn.recurrent import FAST_CELLS
+
+
+def vision(c: Any, width: int, dropout: float, pool: str = "token") -> ViTConfig:
+    """The encoder of a captioner."""
+    shared = {name: getattr(c, name) for name in ("image", "channels", "patch", "stem", "heads", "ffn", "mean", "std")}
+    return ViTConfig(**shared, width=width, layers=c.encoder_layers, dropout=dropout, pool=pool, labels=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +49,7 @@ class CaptionerConfig:
 
     @property
     def encoder(self) -> ViTConfig:
-        return ViTConfig(
-            image=self.image, channels=self.channels, patch=self.patch, stem=self.stem, width=self.width,
-            layers=self.encoder_layers, heads=self.heads, ffn=self.ffn, dropout=self.dropout, labels=(),
-            mean=self.mean, std=self.std,
-        )  # fmt: skip
+        return vision(self, self.width, self.dropout)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -103,11 +105,7 @@ class ShowAttendTellConfig:
 
     @property
     def encoder(self) -> ViTConfig:
-        return ViTConfig(
-            image=self.image, channels=self.channels, patch=self.patch, stem=self.stem, width=self.regions,
-            layers=self.encoder_layers, heads=self.heads, ffn=self.ffn, dropout=0.1, labels=(), pool="mean",
-            mean=self.mean, std=self.std,
-        )  # fmt: skip
+        return vision(self, self.regions, 0.1, pool="mean")
 
     @property
     def shape(self) -> tuple[int, int, int]:

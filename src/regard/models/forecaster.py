@@ -1,4 +1,4 @@
-"""A forecaster: the past as patches, every column by itself (PatchTST, Nie et al. 2023), beside a straight line."""
+"""A forecaster: the past as patches, every column by itself (PatchTST, Nie et al. 2023), plus a linear map."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -22,7 +22,7 @@ FLAT = 1e-5  # of the training part's variance: what a window that never moves i
 class ForecasterConfig:
     columns: tuple[str, ...] = ("value",)  # what is forecast, by name
     lookback: int = 336  # steps it sees
-    horizon: int = 96  # steps it tells
+    horizon: int = 96  # steps it forecasts
     patch: int = 16
     stride: int = 8  # from one patch to the next; less than `patch` lets them overlap
     width: int = 16
@@ -30,7 +30,7 @@ class ForecasterConfig:
     heads: int = 4
     ffn: int = 128
     dropout: float = 0.3
-    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)  # told beside the mean; none: the mean alone
+    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)  # predicted next to the mean; none: the mean alone
 
     def __post_init__(self):
         check_model(self)
@@ -48,7 +48,7 @@ class Forecaster(nn.Module):
     """Numbers go in as they are and come out as they are: each window is normed by itself, and the norm is undone.
 
     Columns share all weights and know nothing of each other (channel independence, section 3.1 of the paper). A linear
-    map leads straight from the past to what is told (TiDE, Das et al. 2023, section 4: a global residual), so that the
+    map leads straight from the past to the forecast (TiDE, Das et al. 2023, section 4: a global residual), so that the
     patches learn only what it leaves over; it starts at zero, and the model as PatchTST.
     """
 
@@ -63,9 +63,9 @@ class Forecaster(nn.Module):
         self.drop = dropout(c.dropout)
         self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
         self.norm = Norm(c.width)
-        told = c.horizon * (1 + len(c.quantiles))
-        self.head = nn.Linear(c.patches * c.width, told)
-        self.straight = nn.Linear(c.lookback, told, bias=False)
+        outputs = c.horizon * (1 + len(c.quantiles))
+        self.head = nn.Linear(c.patches * c.width, outputs)
+        self.straight = nn.Linear(c.lookback, outputs, bias=False)
         glorot_(self)
         nn.init.zeros_(self.straight.weight)
 
@@ -85,9 +85,9 @@ class Forecaster(nn.Module):
         x = self.drop(compute_dtype(x))
         for layer in self.layers:
             x = layer(x, Everything())
-        told = self.head(self.drop(self.norm(x)).flatten(1)) + self.straight(seen)  # B·C H·(1+Q)
-        told = told.to(past.dtype).view(past.size(0), past.size(2), c.horizon, -1).transpose(1, 2)  # B H C 1+Q
-        return told * scale[..., None] + centre[..., None]
+        forecast = self.head(self.drop(self.norm(x)).flatten(1)) + self.straight(seen)  # B·C H·(1+Q)
+        forecast = forecast.to(past.dtype).view(past.size(0), past.size(2), c.horizon, -1).transpose(1, 2)  # B H C 1+Q
+        return forecast * scale[..., None] + centre[..., None]
 
     def patches(self, x: Tensor) -> Tensor:
         """B·C L -> B·C N P. The last patch ends with the last step; before the first step its value is repeated."""

@@ -120,7 +120,7 @@ def check_magic(path: Path) -> None:
         raise CheckpointError(f"cannot read {path} ({e.strerror})") from None
     if magic != MAGIC:
         raise CheckpointError(
-            f"{path} is not a GGUF file: it begins with {magic!r}, wanted {MAGIC!r}; "
+            f"{path} is not a GGUF file: it begins with {magic!r}, expected {MAGIC!r}; "
             "a model is a folder, a GGUF file or a name from: regard model list"
         )
 
@@ -215,26 +215,26 @@ def plan(model: Gguf, config: dict[str, Any]) -> Plan:
     }
     if (layers := config["num_hidden_layers"]) > len(model.tensors):
         raise CheckpointError(f"{model.path}: {layers:,} layers, but only {len(model.tensors)} tensors")
-    wanted: Plan = {}
+    expected: Plan = {}
     for name, published in NAMES.items():
         if name == "output.weight" and config["tie_word_embeddings"]:
             continue
         shape = shapes.get(name.split(".")[-2], (width,))
         for layer in map(str, range(layers)) if "*" in name else [""]:
-            wanted[published.replace("*", layer)] = name.replace("*", layer), shape
-    if strange := sorted(model.tensors.keys() - {name for name, _ in wanted.values()}):
+            expected[published.replace("*", layer)] = name.replace("*", layer), shape
+    if strange := sorted(model.tensors.keys() - {name for name, _ in expected.values()}):
         raise CheckpointError(f"{model.path}: it has the tensor {strange[0]}, which a Llama does not")
-    for name, shape in wanted.values():
+    for name, shape in expected.values():
         if name not in model.tensors:
             raise CheckpointError(f"{model.path}: the tensor {name} is missing")
         if (got := tuple(model.tensors[name].shape.tolist()[::-1])) != shape:
-            raise CheckpointError(f"{model.path}: the tensor {name} has the shape {got}, its settings want {shape}")
+            raise CheckpointError(f"{model.path}: the tensor {name} has the shape {got}, its settings imply {shape}")
     for kind, name in {t.tensor_type: t.name for t in model.tensors.values()}.items():
         try:
             need_gguf().dequantize(model.tensors[name].data[:1], kind)
         except NotImplementedError:
             raise CheckpointError(f"{model.path}: {name} is packed as {kind.name}, which gguf cannot unpack") from None
-    return wanted
+    return expected
 
 
 def unpack(model: Gguf, config: dict[str, Any], name: str) -> np.ndarray:
@@ -251,18 +251,18 @@ def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
     return rows.reshape(heads, -1, 2, rows.shape[-1]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def write_weights(path: Path, model: Gguf, config: dict[str, Any], wanted: Plan) -> None:
+def write_weights(path: Path, model: Gguf, config: dict[str, Any], expected: Plan) -> None:
     """model.safetensors, written as it is unpacked: an 8-byte length, a table in JSON, the tensors one by one."""
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
-    for published, (_, shape) in wanted.items():
+    for published, (_, shape) in expected.items():
         begin, end = end, end + 4 * math.prod(shape)
         table[published] = {"dtype": "F32", "shape": shape, "data_offsets": (begin, end)}
     header = json.dumps(table).encode()
     header += b" " * (-len(header) % 8)  # the values start aligned
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(header)) + header)
-        for name, _ in wanted.values():
+        for name, _ in expected.values():
             file.write(np.ascontiguousarray(unpack(model, config, name), "<f4").data)
 
 
@@ -326,7 +326,7 @@ def end_ids(model: Gguf) -> int | list[int] | None:
 
 def _special(model: Gguf, name: str) -> int | None:
     long = {"unk": "unknown", "pad": "padding"}.get(name, name)
-    found = model.settings.get(f"tokenizer.ggml.{long}_token_id")
-    if found is not None and not 0 <= found < len(model.get("tokenizer.ggml.tokens")):
-        raise CheckpointError(f"{model.path}: its {long} token is number {found}, which it does not have")
-    return found
+    number = model.settings.get(f"tokenizer.ggml.{long}_token_id")
+    if number is not None and not 0 <= number < len(model.get("tokenizer.ggml.tokens")):
+        raise CheckpointError(f"{model.path}: its {long} token is number {number}, which it does not have")
+    return number

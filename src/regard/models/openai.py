@@ -67,7 +67,7 @@ OPENAI = (  # from OpenAI's names to transformers', in this order
     (r"\.mlp_ln\.", ".final_layer_norm."),
     (r"\.cross_attn\.", ".encoder_attn."),
     (r"\.attn\.", ".self_attn."),
-    (r"\.(query|key|value)\.", lambda found: f".{found[1][0]}_proj."),
+    (r"\.(query|key|value)\.", lambda match: f".{match[1][0]}_proj."),
     (r"\.out\.", ".out_proj."),
     (r"\.mlp\.0\.", ".fc1."),
     (r"\.mlp\.2\.", ".fc2."),
@@ -79,12 +79,12 @@ OPENAI = (  # from OpenAI's names to transformers', in this order
 
 def from_openai(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of one of OpenAI's files by transformers' names."""
-    found = {}
+    renamed = {}
     for name, tensor in state.items():
         for pattern, new in OPENAI:
             name = re.sub(pattern, new, name)
-        found[name] = tensor.float()
-    return found
+        renamed[name] = tensor.float()
+    return renamed
 
 
 def openai_config(dims: dict[str, int]) -> WhisperConfig:

@@ -104,7 +104,7 @@ class SeriesTokens(nn.Module):
         seen = real if hidden is None else real & ~hidden
         kinds = self.kinds(values, bands) * real[..., None]  # B T bands
         normed, spread, whole = norm(values, kinds, seen)
-        rise = normed if errors is None else normed * spread / told_errors(errors, seen, spread)
+        rise = normed if errors is None else normed * spread / known_errors(errors, seen, spread)
         sure = torch.zeros_like(values) if errors is None else torch.asinh(rise)
         each = torch.stack((normed, sure, torch.ones_like(normed)), -1) * seen[..., None]  # B T 3
         passed = (times - times[:, :1]) * real
@@ -121,7 +121,7 @@ class SeriesTokens(nn.Module):
         which = torch.zeros_like(values, dtype=torch.long) if bands is None else bands
         return F.one_hot(which, len(self.config.bands))
 
-    def told(self, times: Any, values: Any, errors: Any, bands: Any, lengths: Any, known: Any) -> Tensor:
+    def summary(self, times: Any, values: Any, errors: Any, bands: Any, lengths: Any, known: Any) -> Tensor:
         """What the first token reads, before it is brought to its usual measure."""
         real = real_points(times, lengths)
         whole = norm(values, self.kinds(values, bands) * real[..., None], real)[2]
@@ -138,14 +138,14 @@ class SeriesTokens(nn.Module):
 
 
 def real_points(times: Tensor, lengths: Tensor | None) -> Tensor:
-    """B T: True where a point is no padding."""
+    """B T: True where a point is not padding."""
     if lengths is None:
         return torch.ones_like(times, dtype=torch.bool)
     return torch.arange(times.size(1), device=times.device) < lengths[:, None]
 
 
-def told_errors(errors: Tensor, seen: Tensor, spread: Tensor) -> Tensor:
-    """An error of 0 is none that is known: the mean of the others stands in, or the spread if there are no others."""
+def known_errors(errors: Tensor, seen: Tensor, spread: Tensor) -> Tensor:
+    """An error of 0 is unknown: the mean of the others stands in, or the spread if there are no others."""
     count = (seen & (errors > 0)).sum(1, keepdim=True)
     usual = torch.where(count > 0, (errors * seen).sum(1, keepdim=True) / count.clamp(min=1), spread)
     return torch.where(errors > 0, errors, usual)
@@ -159,7 +159,7 @@ def peak(times: Tensor, rise: Tensor) -> Tensor:
 
 
 def norm(values: Tensor, kinds: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values centred by band and divided by their common spread, B T; that spread, B 1; and what is told of the whole:
+    """Values centred by band and divided by their common spread, B T; that spread, B 1; and a summary of the whole:
     level and spread, then those of each band, B 2+2·bands. Only points `seen` have a say.
 
     `kinds` is B T bands, 1 where a point is of that band. A series that never moves has a spread of nearly 0.
@@ -203,13 +203,13 @@ class SeriesModel(nn.Module):
     def scores(self, hidden: Tensor) -> Tensor:
         """Of the classes: B D -> B labels."""
         if self.classifier is None:
-            raise ConfigError("this model fills in hidden values and knows no classes; fine-tune it: regard finetune")
+            raise ConfigError("this model fills in hidden values and has no classes; fine-tune it: regard finetune")
         return self.classifier(self.drop(hidden))
 
     def filled(self, states: Tensor) -> Tensor:
         """The normed values of the points of each token: B 1+N D -> B N P."""
         if self.value is None:
-            raise ConfigError("this model tells classes and fills in nothing")
+            raise ConfigError("this model predicts classes and fills in nothing")
         return self.value(states[:, 1:])
 
 

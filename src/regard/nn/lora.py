@@ -57,7 +57,7 @@ def add_lora_(
     if rank < 1 or not alpha > 0 or not 0 <= dropout < 1:
         raise ConfigError(
             f"LoRA of rank {rank}, alpha {alpha} and dropout {dropout}; "
-            "it wants a rank of at least 1, an alpha above 0, and a dropout from 0 to below 1"
+            "expected a rank of at least 1, an alpha above 0, and a dropout in [0, 1)"
         )
     if adapters(model):
         raise ConfigError("this model has LoRA maps already; merge them first: merge_(model)")
@@ -87,9 +87,9 @@ def merge_(model: nn.Module) -> None:
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
     """The `state_dict` that `merge_` would leave; the model goes on as it is. Tensors that do not change are live."""
-    state, found = model.state_dict(), adapters(model)
-    merged = {f"{name}.weight": lora.merged() for name, lora in found.items()}
-    own = {f"{name}.{letter}" for name in found for letter in "AB"}
+    state, lora_maps = model.state_dict(), adapters(model)
+    merged = {f"{name}.weight": lora.merged() for name, lora in lora_maps.items()}
+    own = {f"{name}.{letter}" for name in lora_maps for letter in "AB"}
     return {name: merged.get(name, tensor) for name, tensor in state.items() if name not in own}
 
 

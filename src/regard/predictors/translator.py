@@ -13,8 +13,8 @@ from torch import Tensor
 from regard.data.pairs import clean
 from regard.data.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
-from regard.generate.sampling import luck
-from regard.generate.search import Found, Search, beam_search, sample
+from regard.generate.sampling import row_uniforms
+from regard.generate.search import BeamResult, Search, beam_search, sample
 from regard.models.base import EncoderDecoder
 from regard.nn.taps import watch
 from regard.predictors.base import chunks
@@ -152,7 +152,7 @@ class Translator:
             raise ConfigError(f"temperature must be above 0, got {temperature}; for no randomness use beam search")
         results: list[Hypothesis | None] = [None] * len(texts)
         for rows, source, lengths, limits in self.batches(texts, batch, max_length):
-            uniform = luck([first + row for row in rows], int(limits.max()), seed)
+            uniform = row_uniforms([first + row for row in rows], int(limits.max()), seed)
             ends = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad)
             result = sample(
                 self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **ends
@@ -233,7 +233,7 @@ class Translator:
         start = torch.full_like(target[:, :1], self.tokenizer.pad)
         return torch.cat((start, target[:, :-1]), 1)
 
-    def read(self, found: Found, n_best: int) -> Iterator[list[Hypothesis]]:
+    def read(self, found: BeamResult, n_best: int) -> Iterator[list[Hypothesis]]:
         ids, lengths = found.ids.tolist(), found.lengths.tolist()
         scores, sums = found.scores.tolist(), found.log_probabilities.tolist()
         for b in range(len(ids)):

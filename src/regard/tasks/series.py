@@ -296,7 +296,7 @@ def standardise_(tokens: "SeriesTokens", source: "SeriesSource") -> None:
 
     rows = []
     for batch in in_order(source, FixedSize(256)):
-        rows.append(tokens.told(*batch.inputs))
+        rows.append(tokens.summary(*batch.inputs))
     every = torch.cat(rows)
     mean = every.nanmean(0).nan_to_num(0.0)  # of a number known of no object, whatever
     spread = torch.where(every.isnan(), mean, every).std(0, correction=0)

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,14 @@ from regard.checkpoint import alone
 from regard.errors import WorkFailed
 from regard.train import progress
 from regard.train.log import Log, metrics_text, train_text
-from regard.train.optim import build
+from regard.train.optim import Optimiser
 from regard.train.overfitting import overfitting
 from regard.train.pace import Pace
 from regard.train.parallel import World
 from regard.train.parts import Parts
 from regard.train.peaks import utilisation
 from regard.train.progress import Progress, Tally
-from regard.train.run import with_steps, write_run
+from regard.train.run import write_run
 from regard.train.schedule import lr_at
 from regard.train.select import Judge, Metrics, prune
 from regard.train.signals import Interrupts
@@ -61,7 +61,7 @@ def train(
         training = Training(parts, folder, device, resume, lambda step: Log(folder, step, quiet, on_log))
         try:
             training.loop(stop)
-            stop.at_once = True  # all is saved; what follows is quick to do again
+            stop.at_once = True  # all is saved; the rest is quick to repeat
             return training.finish()
         except SystemExit:
             training.log.say(f"stopped after step {training.at.step}; go on with: regard train --resume {folder}")
@@ -78,7 +78,7 @@ class Training:
         self.parts, self.run, self.folder, self.device, self.world = parts, run, folder, device, World()
         torch.manual_seed(run.seed)
         model.train()
-        self.optimiser, self.tally = build(model, run.optim), Tally(device)
+        self.optimiser, self.tally = Optimiser(model, run.optim), Tally(device)
         restored = progress.restore(folder, model, self.optimiser, parts.loader, self.tally) if resume else Progress()
         self.at = at = restored
         at.steps = run.steps or at.steps
@@ -119,20 +119,19 @@ class Training:
                 raise stop.exit()
 
     def step(self, lr: float) -> None:
-        objective, read = self.parts.objective, getattr(self.parts.objective, "tokens", None)
+        objective = self.parts.objective
         self.optimiser.set_lr(lr)
         micros = [next(self.parts.loader) for _ in range(self.run.accumulate)]
         count = max(1, self.world.sum(sum(map(objective.count, micros))))  # targets in this step, on all ranks
         loss, norm, bad = self.stepper(micros, count)
         self.tally.add(loss, norm, bad, count)
-        # Speed is reported in `tokens`, where only some of them are targets.
-        self.at.targets += count if read is None else self.world.sum(sum(map(read, micros)))
+        self.at.targets += self.world.sum(sum(map(objective.tokens, micros)))
 
     def report(self, lr: float) -> None:
         speed, each = self.pace.stretch()
         now = {"step": self.at.step, "seconds": self.pace.seconds(), "lr": lr, "targets_per_second": speed}
         event: dict[str, Any] = now | self.tally.read()
-        if unit := getattr(self.parts.objective, "unit", ""):
+        if unit := self.parts.objective.unit:
             event["unit"] = unit
         if self.parts.flops_per_target and self.device.type == "cuda":
             name = torch.cuda.get_device_name(self.device)
@@ -179,8 +178,8 @@ class Training:
             self.saving = self.pace.seconds() - began
 
     def finish(self) -> Result:
-        at, run = self.at, with_steps(self.run, self.at.steps)
-        write_run(self.folder, run)  # with minutes, how many steps it were
+        at, run = self.at, replace(self.run, steps=self.at.steps)
+        write_run(self.folder, run)  # with minutes, how many steps there were
         kept, metrics, warning = self.judge.finish(run, self.folder, at, self.parts.model)
         seconds, stopped = self.pace.seconds(), "steps" if at.step == at.steps else "patience"
         event = {"step": at.step, "seconds": seconds, "final": True, "kept": kept} | metrics

@@ -14,15 +14,15 @@ GATES: dict[Any, int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 def hidden_matrices(model: nn.Module) -> dict[str, list[int]]:
     """Names of the matrices inside the network, with the row counts of the maps that each one stacks."""
-    found = {}
+    matrices = {}
     for path, module in model.named_modules():
         for own, p in module.named_parameters(recurse=False):
             name = f"{path}.{own}" if path else own
             last = (path if own == "weight" else name).split(".")[-1]
             if p.ndim == 2 and p.requires_grad and not isinstance(module, nn.Embedding) and not last.endswith(OUTER):
-                found[name] = _parts(module, p)
+                matrices[name] = _parts(module, p)
     alive = {name for name, _ in model.named_parameters()}  # a tied matrix has one name
-    return {name: parts for name, parts in found.items() if name in alive}
+    return {name: parts for name, parts in matrices.items() if name in alive}
 
 
 def _parts(module: nn.Module, p: nn.Parameter) -> list[int]:
@@ -48,7 +48,7 @@ class Muon:
         for name, p in self.named.items():
             for piece in pieces(p, hidden[name], block):
                 stacks.setdefault(piece.shape, []).append(piece)
-        self.stacks = [Stack(shape, found) for shape, found in stacks.items()]
+        self.stacks = [Stack(shape, members) for shape, members in stacks.items()]
 
     @torch.no_grad()
     def step(self, bad: Tensor | None) -> None:
@@ -109,12 +109,12 @@ class Piece:
 def pieces(p: nn.Parameter, parts: list[int], block: int) -> list[Piece]:
     """The maps stacked in `p`, each cut into blocks of `block` rows (0: not cut); neighbours of one size together."""
     sizes = [min(block or size, size - low) for size in parts for low in range(0, size, block or size)]
-    found, start = [], 0
+    cut, start = [], 0
     for size, same in groupby(sizes):
         count = len(list(same))
-        found.append(Piece(p, start, start + size * count, count))
+        cut.append(Piece(p, start, start + size * count, count))
         start += size * count
-    return found
+    return cut
 
 
 class Stack:

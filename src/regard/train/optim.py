@@ -65,19 +65,15 @@ class Optimiser:
         return self.adam.state_dict() | (self.muon.state_dict() if self.muon else {})
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
-        own, given = ({(name, tuple(t.shape)) for name, t in state.items()} for state in (self.state_dict(), saved))
-        if differing := sorted(own ^ given):
+        own, stored = ({(name, tuple(t.shape)) for name, t in state.items()} for state in (self.state_dict(), saved))
+        if differing := sorted(own ^ stored):
             raise CheckpointError(
-                f"the saved optimiser is another one, it differs in {differing[0][0]!r}; resume with the settings and "
+                f"the saved optimiser differs in {differing[0][0]!r}; resume with the settings and "
                 "the version of regard that the run was started with, or train anew"
             )
         self.adam.load_state_dict(saved)
         if self.muon:
             self.muon.load_state_dict(saved)
-
-
-def build(model: nn.Module, optim: Optim) -> Optimiser:
-    return Optimiser(model, optim)
 
 
 class Adam:

@@ -95,8 +95,8 @@ class Pace:
         """The steps done, and as many as fit into the time that is left."""
         at, most = self.at, EVALUATION_MOST * self.budget
         self.planned_at = self.seconds()
-        dear = EVALUATIONS * at.evaluation_seconds > most
-        at.evaluations = max(1, int(most / at.evaluation_seconds)) if dear else EVALUATIONS
+        costly = EVALUATIONS * at.evaluation_seconds > most
+        at.evaluations = max(1, int(most / at.evaluation_seconds)) if costly else EVALUATIONS
         if self.each:  # right after a resume the plan of before stands
             at.steps = at.step + max(0, int(self.left() / median(self.each)))
 

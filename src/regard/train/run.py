@@ -1,6 +1,5 @@
 """Run: everything that decides what a training run computes. A recipe returns one; run.json keeps it."""
 
-import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,10 +25,8 @@ class Run:
     task: str = "translate"
     model: Any  # the config of a model of `models.registry`
     data: Any  # settings of data/settings.py, of the kind the task reads
-    start: str = ""  # the model folder whose weights training begins with; "": chance
-    lora: int = (
-        0  # rank of the small matrices trained beside the frozen ones (Hu et al. 2021); 0: everything is trained
-    )
+    start: str = ""  # the model folder whose weights training begins with; "": random ones
+    lora: int = 0  # rank of the small matrices trained next to the frozen ones (Hu et al. 2021); 0: all is trained
     frozen: bool = False  # only the head is trained, on what the model that it starts from makes of the texts
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
@@ -37,7 +34,7 @@ class Run:
     minutes: float = 0.0
     epochs: float = 0.0
     tokens: int = 4096  # padded tokens of the larger side of a micro-batch of text
-    batch: int = 64  # samples of a micro-batch, where they are no text
+    batch: int = 64  # samples of a micro-batch, where they are not text
     accumulate: int = 1  # micro-batches in a step
     smoothing: float = 0.1
     consistency: float = 0.0
@@ -59,24 +56,19 @@ class Run:
             raise ConfigError(f"seed is {self.seed}; must be at most {MAX_SEED}")
         fraction(self, "smoothing")
         if self.frozen and (self.lora or not self.start):
-            raise ConfigError(
-                "frozen wants a model to start from, and no LoRA beside it: regard finetune MODEL --probe"
-            )
+            raise ConfigError("frozen needs a model to start from, and no LoRA with it: regard finetune MODEL --probe")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         name = "context" if hasattr(self.data, "context") else "max_length"
-        asked = getattr(self.data, name, 0)
-        room = getattr(self.model, name, 0) or asked
-        if asked > room:
-            way = (
-                f"a model that was trained keeps them, so at most {room}"
-                if self.start
-                else f"add --set model.{name}={asked}"
-            )
-            raise ConfigError(f"data.{name} is {asked}, but the model has {room} positions; {way}")
+        length = getattr(self.data, name, 0)
+        room = getattr(self.model, name, 0) or length
+        if length > room:
+            kept = f"a model that was trained keeps them, so at most {room}"
+            way = kept if self.start else f"add --set model.{name}={length}"
+            raise ConfigError(f"data.{name} is {length}, but the model has {room} positions; {way}")
         if self.minutes and not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
-                f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule it wants "
+                f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule must be "
                 f"at least {TIMED_STEPS}, the steps before the end is first planned"
             )
 
@@ -88,7 +80,3 @@ def write_run(folder: str | Path, run: Run) -> None:
     """The resolved settings as run.json."""
     known = {"format_version": checkpoint.FORMAT_VERSION, "versions": checkpoint.versions(), **run.to_dict()}
     checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(known, indent=2) + "\n").encode())
-
-
-def with_steps(run: Run, steps: int) -> Run:
-    return dataclasses.replace(run, steps=steps)

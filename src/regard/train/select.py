@@ -13,17 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from regard.checkpoint import average, load_state, load_weights, save_state, weights
-from regard.objectives.base import Objective
+from regard.objectives.base import Objective, evaluating
 from regard.run_folder import CHECKPOINTS, claim, owned, publish, release
 from regard.train.progress import Progress
 from regard.train.run import Run
 
 Metrics = dict[str, float]
-WANTED = ("bleu", "entity_f1", "accuracy")
+SCORES = ("bleu", "entity_f1", "accuracy")
 TIMED = 4  # batches whose pace tells how long an evaluation takes
 
 
@@ -38,28 +37,25 @@ class Judge:
     precision: AbstractContextManager
 
     def evaluate(self, model: nn.Module) -> Metrics:
-        """Held-out loss, and the recipe's own metrics. The model comes back in training mode."""
-        model.eval()
-        with torch.no_grad():
+        """The validation loss, and the recipe's own metrics."""
+        with evaluating(model):
             with self.precision:
                 held_out = self.objective.held_out(model, self.valid_batches())
-            found = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
+            metrics = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
             if self.metric:
-                found |= self.metric(model)
-        model.train()
-        return found
+                metrics |= self.metric(model)
+        return metrics
 
     @property
     def warning(self) -> str:
         """About the model that was evaluated last; "" for none."""
-        return getattr(self.objective, "warning", "")
+        return self.objective.warning
 
     def seconds(self, model: nn.Module) -> float:
-        """How long the held-out loss takes, judged by the first batches; on a CPU."""
+        """How long the validation loss takes, estimated from the first batches; on a CPU."""
         total = timed = 0
         passed = 0.0
-        model.eval()
-        with torch.no_grad(), self.precision:
+        with evaluating(model), self.precision:
             for number, batch in enumerate(self.valid_batches()):
                 total += self.objective.count(batch)
                 if number < TIMED:
@@ -68,7 +64,6 @@ class Judge:
                         self.objective.loss_sum(model, batch)
                     passed += time.monotonic() - start
                     timed += self.objective.count(batch)
-        model.train()
         return passed * total / max(1, timed)
 
     def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
@@ -103,7 +98,7 @@ class Judge:
 
 def score(metrics: Metrics) -> float:
     """Higher is better: what people will ask for where it is measured, the held-out loss otherwise."""
-    name = next((name for name in WANTED if name in metrics), "held_out_loss")
+    name = next((name for name in SCORES if name in metrics), "held_out_loss")
     value: float | None = metrics[name]
     if value is None or math.isnan(value):  # None: NaN read back from a log
         return -math.inf

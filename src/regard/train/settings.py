@@ -29,10 +29,10 @@ class Optim:
             raise unknown("optimiser", self.name, NAMES)
         for name in ("lr", "adam_lr", "eps"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"optim.{name} is {getattr(self, name)}; it wants more than 0")
+                raise ConfigError(f"optim.{name} is {getattr(self, name)}; must be greater than 0")
         for name in ("weight_decay", "clip", "block"):
             if not getattr(self, name) >= 0:
-                raise ConfigError(f"optim.{name} is {getattr(self, name)}; it wants at least 0")
+                raise ConfigError(f"optim.{name} is {getattr(self, name)}; must be at least 0")
         if self.iterations not in ITERATIONS:
             raise ConfigError(f"optim.iterations is {self.iterations}; there are: {', '.join(map(str, ITERATIONS))}")
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in (*self.betas, self.momentum)):
@@ -56,7 +56,7 @@ class Schedule:
             raise unknown("schedule", self.kind, KINDS)
         least = 1 if self.kind in ("noam", "inverse_sqrt") else 0
         if self.warmup < least:
-            raise ConfigError(f"schedule.warmup is {self.warmup}; {self.kind} wants at least {least}")
+            raise ConfigError(f"schedule.warmup is {self.warmup}; {self.kind} needs at least {least}")
 
     @property
     def ends(self) -> bool:

@@ -19,15 +19,15 @@ class Interrupts:
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other
             nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # then the run outlives its terminal
-            heard = [number for number in SIGNALS if not (nohup and number == signal.SIGHUP)]
-            self.before = {number: signal.signal(number, self._heard) for number in heard}
+            handled = [number for number in SIGNALS if not (nohup and number == signal.SIGHUP)]
+            self.before = {number: signal.signal(number, self._handle) for number in handled}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)
 
-    def _heard(self, number: int, _: FrameType | None) -> None:
+    def _handle(self, number: int, _: FrameType | None) -> None:
         if self.signal or self.at_once:
             self.signal = number
             raise self.exit()

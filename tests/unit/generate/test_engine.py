@@ -11,7 +11,7 @@ import transformers
 from regard.errors import ConfigError
 from regard.generate import engine as module
 from regard.generate.engine import Engine, Sampling
-from regard.generate.sampling import draw, luck_of, narrowed
+from regard.generate.sampling import draw, narrowed, prompt_uniforms
 from regard.models import build
 from regard.models.gpt import GPTConfig
 from regard.models.published import to_published, weights_bytes
@@ -29,7 +29,7 @@ def plainly(model, prompt, s, ends=(), nth=0):
     if context:
         prompt = prompt[-max(context - s.max_tokens, context // 2) :]
     text = list(prompt)
-    rng = luck_of(list(prompt), nth, s.seed, s.max_tokens)
+    rng = prompt_uniforms(list(prompt), nth, s.seed, s.max_tokens)
     while len(made) < s.max_tokens:
         if context and len(text) > context:
             text = text[-(context // 2) :]

@@ -13,11 +13,11 @@ from regard.generate.sampling import (
     draw,
     gumbel,
     likeliest,
-    luck,
-    luck_of,
     min_p,
     narrowed,
+    prompt_uniforms,
     repetition_penalty,
+    row_uniforms,
     top_k,
     top_p,
     within_reach,
@@ -198,7 +198,7 @@ def test_words_of_several_blocks_come_as_often_as_they_should():
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
 def test_frequencies_are_the_probabilities(temperature):
     """40,000 draws: five standard deviations are at most 0.0125 (odds of a false alarm under one in 100,000)."""
-    uniform = luck(list(range(400)), 100, seed=3).flatten()
+    uniform = row_uniforms(list(range(400)), 100, seed=3).flatten()
     ids = draw((WORDS / temperature).expand(40_000, 5), uniform)
     expected = WORDS.exp() ** (1 / temperature)
     torch.testing.assert_close(ids.bincount(minlength=5) / 40_000, expected / expected.sum(), rtol=0, atol=0.0125)
@@ -206,22 +206,27 @@ def test_frequencies_are_the_probabilities(temperature):
 
 def test_luck_is_a_rows_own():
     """Whatever company, order or length: row 5 of seed 1 has the same numbers."""
-    assert torch.equal(luck([5, 2], 40, 1)[0], luck([5], 40, 1)[0])
-    assert torch.equal(luck([2, 5], 40, 1)[1], luck([5], 40, 1)[0])
+    assert torch.equal(row_uniforms([5, 2], 40, 1)[0], row_uniforms([5], 40, 1)[0])
+    assert torch.equal(row_uniforms([2, 5], 40, 1)[1], row_uniforms([5], 40, 1)[0])
     for steps in (1, 7, 16, 33):
-        assert torch.equal(luck([5], 40, 1)[0, :steps], luck([5], steps, 1)[0])
-    assert not torch.equal(luck([5], 40, 1), luck([6], 40, 1))
-    assert not torch.equal(luck([5], 40, 1), luck([5], 40, 2))
+        assert torch.equal(row_uniforms([5], 40, 1)[0, :steps], row_uniforms([5], steps, 1)[0])
+    assert not torch.equal(row_uniforms([5], 40, 1), row_uniforms([6], 40, 1))
+    assert not torch.equal(row_uniforms([5], 40, 1), row_uniforms([5], 40, 2))
 
 
 def test_luck_of_is_the_prompts_own():
     """However many steps; another completion, prompt or seed has other luck. Fine enough for a rare word."""
-    numbers = luck_of([3, 1], 2, 7, 40)
+    numbers = prompt_uniforms([3, 1], 2, 7, 40)
     for steps in (1, 7, 33):
-        assert torch.equal(numbers[:steps], luck_of([3, 1], 2, 7, steps))
-    others = [luck_of([3, 1], 1, 7, 40), luck_of([1, 3], 2, 7, 40), luck_of([3], 2, 7, 40), luck_of([3, 1], 2, -7, 40)]
+        assert torch.equal(numbers[:steps], prompt_uniforms([3, 1], 2, 7, steps))
+    others = [
+        prompt_uniforms([3, 1], 1, 7, 40),
+        prompt_uniforms([1, 3], 2, 7, 40),
+        prompt_uniforms([3], 2, 7, 40),
+        prompt_uniforms([3, 1], 2, -7, 40),
+    ]
     assert not any((numbers == other).any() for other in others)
-    many = luck_of([0], 0, 0, 50_000)
+    many = prompt_uniforms([0], 0, 0, 50_000)
     assert many.dtype == torch.double and many.min() >= 0 and many.max() < 1 and len(many.unique()) == 50_000
     assert abs(many.mean() - 0.5) < 5 * (1 / 12 / 50_000) ** 0.5
 
@@ -230,7 +235,7 @@ def test_luck_of_is_the_prompts_own():
 def test_sampled_sentences_come_as_often_as_the_model_says(model, batch, temperature, k):
     """4,000 sentences of at most two words and an end, the third step being out of room: five standard deviations."""
     n, source = 4000, batch.row(1)
-    uniform = luck(list(range(n)), 3, seed=11)
+    uniform = row_uniforms(list(range(n)), 3, seed=11)
     how = dict(eos=0, pad=5, temperature=temperature, k=k)
     hypotheses = sample(model, source.expand(n, -1), None, torch.full((n,), 3), uniform, **how)
     counts = Counter(

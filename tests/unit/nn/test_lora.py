@@ -151,7 +151,7 @@ def test_an_optimiser_moves_and_keeps_only_what_is_trained(name, model):
     model.float()
     add_lora_(model, rank=2, alpha=4.0)
     frozen = {n: p.clone() for n, p in model.named_parameters() if not p.requires_grad}
-    optimiser = optim.build(model, optim.Optim(name=name, lr=0.1, weight_decay=0.1))
+    optimiser = optim.Optimiser(model, optim.Optim(name=name, lr=0.1, weight_decay=0.1))
     ours = {id(p) for p in lora_parameters(model)}
     assert {id(p) for p in optimiser.parameters} == ours
     kept = sum(t.numel() for key, t in optimiser.state_dict().items() if not key.startswith("adam.step"))

@@ -13,7 +13,7 @@ from regard.models.rnn_classifier import RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.series import SeriesRecurrentConfig
 from regard.train.muon import QUINTICS, by_products, hidden_matrices, orthogonal, pieces
-from regard.train.optim import build
+from regard.train.optim import Optimiser
 from regard.train.settings import NAMES, Optim
 
 
@@ -39,7 +39,7 @@ def test_adam_is_torchs_step_by_step(name: str):
     ours, theirs = Net(), Net()
     theirs.load_state_dict(ours.state_dict())
     optim = Optim(name=name, lr=0.01, betas=(0.8, 0.9), eps=1e-8, weight_decay=0.1, clip=0.5)
-    optimiser = build(ours, optim)
+    optimiser = Optimiser(ours, optim)
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[name]
     matrices = [p for p in theirs.parameters() if p.ndim > 1]
     vectors = [p for p in theirs.parameters() if p.ndim == 1]
@@ -110,7 +110,7 @@ def test_muon_is_torchs_up_to_its_half_precision():
     ours, theirs = Net(), Net()
     theirs.load_state_dict(ours.state_dict())
     before = {name: p.detach().clone() for name, p in ours.named_parameters()}
-    optimiser = build(ours, Optim(name="muon", lr=0.02, momentum=0.9, weight_decay=0.1, clip=0))
+    optimiser = Optimiser(ours, Optim(name="muon", lr=0.02, momentum=0.9, weight_decay=0.1, clip=0))
     hidden = {name: p for name, p in theirs.named_parameters() if name in ("up.weight", "mid.weight", "down.weight")}
     reference = torch.optim.Muon(list(hidden.values()), lr=0.02, momentum=0.9, weight_decay=0.1)
     for _ in range(3):
@@ -191,7 +191,9 @@ def test_every_part_of_a_fused_map_moves_by_itself(block: int):
     model = nn.Linear(6, 18, bias=False)
     model.parts = [6, 6, 6]
     before = model.weight.detach().clone()
-    optimiser = build(nn.ModuleDict({"qkv": model, "other": nn.Linear(2, 2)}), Optim(name="muon", lr=1.0, block=block))
+    optimiser = Optimiser(
+        nn.ModuleDict({"qkv": model, "other": nn.Linear(2, 2)}), Optim(name="muon", lr=1.0, block=block)
+    )
     model.weight.grad = torch.cat([torch.randn(6, 6), 1e3 * torch.randn(6, 6), 1e-3 * torch.randn(6, 6)])
     optimiser.step()
     moved = (before - model.weight.detach()).split(block or 6)
@@ -203,7 +205,7 @@ def test_every_part_of_a_fused_map_moves_by_itself(block: int):
 def test_state_comes_back(name: str):
     one, two = Net(), Net()
     optim = Optim(name=name, lr=0.01, weight_decay=0.01)
-    first, second = build(one, optim), build(two, optim)
+    first, second = Optimiser(one, optim), Optimiser(two, optim)
     for step in range(3):
         learn(one, step)
         first.step()
@@ -215,14 +217,14 @@ def test_state_comes_back(name: str):
         optimiser.step()
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
     for other in (Optim(name="adam" if name == "muon" else "muon"), Optim(name="muon", block=2)):
-        with pytest.raises(CheckpointError, match="another one"):
-            build(Net(), other).load_state_dict(first.state_dict())
+        with pytest.raises(CheckpointError, match="saved optimiser differs"):
+            Optimiser(Net(), other).load_state_dict(first.state_dict())
 
 
 @pytest.mark.parametrize("name", ["adamw", "adam", "muon"])
 def test_a_bad_step_changes_nothing_at_all(name: str):
     model = Net()
-    optimiser = build(model, Optim(name=name, lr=0.01, weight_decay=0.1))
+    optimiser = Optimiser(model, Optim(name=name, lr=0.01, weight_decay=0.1))
     learn(model, 0)
     optimiser.step(torch.tensor(0.0))
     before = [t.clone() for t in (*model.parameters(), *optimiser.state_dict().values())]
@@ -240,7 +242,7 @@ def test_a_bad_step_decided_on_a_device_is_the_same(name: str, bad: float):
     optim = Optim(name=name, lr=0.01, weight_decay=0.1)
     branching, flowing = Net(), Net()
     flowing.load_state_dict(branching.state_dict())
-    one, two = build(branching, optim), build(flowing, optim)
+    one, two = Optimiser(branching, optim), Optimiser(flowing, optim)
     for step in range(3):
         learn(branching, step)
         learn(flowing, step)
@@ -263,7 +265,7 @@ def test_a_bad_step_decided_on_a_device_is_the_same(name: str, bad: float):
 
 
 def test_adam_follows_muon_in_proportion():
-    optimiser = build(Net(), Optim(name="muon", lr=0.02, adam_lr=0.003))
+    optimiser = Optimiser(Net(), Optim(name="muon", lr=0.02, adam_lr=0.003))
     optimiser.set_lr(0.01)
     assert optimiser.muon.lr.item() == pytest.approx(0.01)
     assert optimiser.adam.lr == pytest.approx(0.0015)
@@ -284,6 +286,6 @@ def test_bad_settings_are_refused(settings: dict, message: str):
         Optim(**settings)
 
 
-def test_names_are_those_we_build():
+def test_names_are_those_we_Optimiser():
     for name in NAMES:
-        assert build(Net(), Optim(name=name)).optim.name == name
+        assert Optimiser(Net(), Optim(name=name)).optim.name == name
