@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from regard.data.batch import Pairs, collate
 from regard.models import build, config_for
 from regard.nn.positions import POSITIONS
-from regard.objectives.translate import Translate
+from regard.objectives.translate import TranslateLoss
 
 
 def step(loss, optimiser, cuda: bool):
@@ -72,7 +72,7 @@ def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], An
 
     def regard():
         torch.manual_seed(0)
-        model, objective = build(config).to(device).train(), Translate(0.1)
+        model, objective = build(config).to(device).train(), TranslateLoss(0.1)
         if cuda:
             objective.compile()
             return training_step(model, objective, batch, batch.targets_count)

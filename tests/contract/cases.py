@@ -29,14 +29,14 @@ from regard.models.vit import ViTConfig
 from regard.models.whisper import WhisperConfig
 from regard.nn.recurrent import GATES
 from regard.objectives.base import Objective
-from regard.objectives.caption import Caption
-from regard.objectives.classify import Classify, ClassifyImages, ClassifySamples
-from regard.objectives.fill_series import FillSeries
-from regard.objectives.forecast import Forecast
+from regard.objectives.caption import CaptionLoss
+from regard.objectives.classify import ClassifyImages, ClassifyLoss, ClassifySamples
+from regard.objectives.fill_series import FillSeriesLoss
+from regard.objectives.forecast import ForecastLoss
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
-from regard.objectives.tag import Tag
-from regard.objectives.translate import Translate
+from regard.objectives.tag import TagLoss
+from regard.objectives.translate import TranslateLoss
 
 VOCAB, PAD, EOS = 23, 22, 0
 LABELS = ("a", "b", "c")
@@ -147,7 +147,7 @@ def translator(config: Any) -> Case:
         (RAGGED.source, RAGGED.lengths, RAGGED.inputs),
         words,
         (3, 6, VOCAB),
-        Translate(0.1),
+        TranslateLoss(0.1),
         RAGGED.batch(),
         lengths=tuple(map(slice, sizes[1])),
         alone=lambda x, b: (row(x[0], b, sizes[0][b]), None, row(x[2], b, sizes[1][b])),
@@ -241,7 +241,7 @@ def encoder(config: Any) -> Case:
         (TEXTS, LENGTHS, None if recurrent else SENTENCES),
         forward,
         {"sequence": (3, 3), "token": (3, 9, 3), "pretraining": (3, 9, VOCAB + 2)}[config.head],
-        {"sequence": Classify(0.1), "token": Tag(0.1), "pretraining": MaskedToken(0.1)}[config.head],
+        {"sequence": ClassifyLoss(0.1), "token": TagLoss(0.1), "pretraining": MaskedToken(0.1)}[config.head],
         masked_texts() if config.head == "pretraining" else labelled_texts(per_piece),
         lengths=tuple(map(slice, sizes)) if per_piece else (slice(None),) * 3,
         alone=lambda x, b: (row(x[0], b, sizes[b]), None, row(x[2], b, sizes[b])),
@@ -309,7 +309,7 @@ def captioner(config: Any) -> Case:
         (PIXELS, None, CAPTIONS),
         words,
         (3, 6, VOCAB),
-        Caption(0.1),
+        CaptionLoss(0.1),
         samples(PIXELS, CAPTIONS, targets=TARGETS),
         classes=VOCAB,
         words=2,
@@ -424,7 +424,7 @@ def filler(config: Any) -> Case:
         inputs=(*POINTS, HIDDEN),
         forward=lambda model, *x: model.filled(model.states(*x)[0]),
         shape=(3, 9, 1),
-        objective=FillSeries(),
+        objective=FillSeriesLoss(),
         batch=samples(*POINTS, HIDDEN, targets=HIDDEN.sum(1)),
         lengths=tuple(map(slice, POINT_LENGTHS.tolist())),
         classes=0,
@@ -448,7 +448,7 @@ CASES: dict[str, Case] = {
     **{name: series(config) for name, config in SERIES.items()},
     "series-fill": filler(SERIES["series-mean"]),
     "forecaster": Case(
-        FORECASTER, (PAST,), lambda model, past: model(past), (3, 5, 2, 4), Forecast(),
+        FORECASTER, (PAST,), lambda model, past: model(past), (3, 5, 2, 4), ForecastLoss(),
         samples(PAST, targets=FUTURE), looks=2, prepare=straight_line,
     ),
 }  # fmt: skip

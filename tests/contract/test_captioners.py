@@ -11,7 +11,7 @@ from regard.data.batch import Samples
 from regard.errors import CheckpointError
 from regard.models import build
 from regard.models.published import load_model, to_published, weights_bytes
-from regard.objectives.caption import Caption
+from regard.objectives.caption import CaptionLoss
 
 from .cases import CAPTIONERS, EOS, PAD, PIXELS
 
@@ -56,7 +56,7 @@ def test_every_pixel_matters(model, pixels, words):
 def test_loss_equals_a_hand_computed_sum_over_micro_batches(model, pixels):
     targets = torch.tensor([[4, 7, EOS, -1], [5, EOS, -1, -1], [3, 3, 9, EOS]])
     inputs = torch.tensor([[PAD, 4, 7, EOS], [PAD, 5, EOS, PAD], [PAD, 3, 3, 9]])
-    batch, task = Samples((pixels, inputs), targets, np.arange(3)), Caption(0.0)
+    batch, task = Samples((pixels, inputs), targets, np.arange(3)), CaptionLoss(0.0)
     likely = logits(model, pixels, inputs).log_softmax(-1)
     wanted = -sum(likely[b, t, i] for b, row in enumerate(targets.tolist()) for t, i in enumerate(row) if i >= 0)
     assert task.count(batch) == 9

@@ -13,8 +13,8 @@ from regard.models import build
 from regard.models.forecaster import ForecasterConfig
 from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
 from regard.objectives.classify import ClassifySamples
-from regard.objectives.fill_series import FillSeries
-from regard.objectives.forecast import Forecast
+from regard.objectives.fill_series import FillSeriesLoss
+from regard.objectives.forecast import ForecastLoss
 
 from .cases import FORECASTER, LABELS, POINTS, SERIES
 from .cases import REAL_POINTS as REAL
@@ -150,7 +150,7 @@ def test_filling_in_counts_hidden_points_alone(points, shake):
         spread = math.sqrt(np.mean([(float(values[b, i]) - levels[int(bands[b, i])]) ** 2 for i in seen]))
         miss = abs(float(told[b, t, 0]) - (float(values[b, t]) - levels[int(bands[b, t])]) / spread)
         total += miss**2 / 2 if miss < 1 else miss - 0.5
-    task = FillSeries()
+    task = FillSeriesLoss()
     assert task.count(batch) == 3
     assert float(task.loss_sum(model, batch).detach()) == pytest.approx(total, rel=1e-3)
     assert task.held_out(model, [batch])["loss"] == pytest.approx(total / 3, rel=1e-3)
@@ -161,7 +161,7 @@ def test_a_hidden_point_counts_once_however_many_patches_it_is_in(config, points
 
     model = shake(build(dataclasses.replace(config, labels=())), 2.0).double().eval()
     hidden = (torch.arange(27).view(3, 9) % 3 == 1) & REAL
-    batch, task = Samples((*points, hidden), hidden.sum(1), np.arange(3)), FillSeries()
+    batch, task = Samples((*points, hidden), hidden.sum(1), np.arange(3)), FillSeriesLoss()
     mean = float(task.loss_sum(model, batch).detach()) / task.count(batch)
     assert task.held_out(model, [batch])["loss"] == pytest.approx(mean)
 
@@ -238,7 +238,7 @@ def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):
 
     future = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(4)).double()
     forecaster.spread.copy_(torch.tensor([2.0, 0.5]))
-    batch, task = Samples((past,), future, np.arange(3)), Forecast()
+    batch, task = Samples((past,), future, np.arange(3)), ForecastLoss()
     told = forecaster(past).detach() / forecaster.spread[:, None]
     truth = future / forecaster.spread
     square = float((truth - told[..., 0]).square().sum())
@@ -255,7 +255,7 @@ def test_the_loss_of_a_forecast_is_the_one_worked_out_by_hand(forecaster, past):
 
 
 def test_a_step_of_forecasting_never_waits_for_the_device(forecaster, past):
-    batch, task = Samples((past,), torch.zeros(3, 5, 2).double(), np.arange(3)), Forecast()
+    batch, task = Samples((past,), torch.zeros(3, 5, 2).double(), np.arange(3)), ForecastLoss()
     with NothingCopied():
         loss = task.loss_sum(forecaster, batch)
     assert loss.isfinite()

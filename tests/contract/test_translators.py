@@ -6,7 +6,7 @@ from regard.models import build
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.nn.taps import watch
-from regard.objectives.translate import ConsistentTranslate, Translate
+from regard.objectives.translate import ConsistentTranslate, TranslateLoss
 
 close = torch.testing.assert_close
 
@@ -64,7 +64,7 @@ def test_the_loss_is_the_one_worked_out_by_hand(model, ragged):
         for t in range(int(ragged.target_lengths[b])):
             total -= words[b, t, ragged.target[b, t]].item()
             count += 1
-    task = Translate(0.0)
+    task = TranslateLoss(0.0)
     assert task.count(batch) == count == 14
     close(task.loss_sum(model, batch).item(), total, rtol=1e-6, atol=1e-6)
     close(task.held_out(model, [batch])["loss"], total / count, rtol=1e-6, atol=1e-6)
@@ -74,7 +74,9 @@ def test_consistency_loss_is_plain_when_both_passes_agree(model, ragged):
     """Without dropout the two passes are the same, so nothing is left of R-Drop but the cross-entropy."""
     batch = ragged.batch()
     close(
-        ConsistentTranslate(0.1, 5.0).loss_sum(model, batch), Translate(0.1).loss_sum(model, batch), check_dtype=False
+        ConsistentTranslate(0.1, 5.0).loss_sum(model, batch),
+        TranslateLoss(0.1).loss_sum(model, batch),
+        check_dtype=False,
     )
     model.train()
     torch.manual_seed(5)

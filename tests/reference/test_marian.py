@@ -92,7 +92,7 @@ def test_swish_models_are_read_too(tmp_path, batch):
 
 def test_a_bias_of_the_logits_comes_through_the_loss_and_out_again(tmp_path, batch):
     from regard.data.batch import collate
-    from regard.objectives.translate import Translate
+    from regard.objectives.translate import TranslateLoss
 
     torch.manual_seed(0)
     settings = dict(vocab=53, width=16, heads=2, ffn=24, encoder_layers=1, decoder_layers=1, max_length=40)
@@ -106,7 +106,7 @@ def test_a_bias_of_the_logits_comes_through_the_loss_and_out_again(tmp_path, bat
     loss = theirs(
         input_ids=pairs.source, attention_mask=pairs.source != 52, decoder_input_ids=pairs.inputs, labels=labels
     ).loss
-    torch.testing.assert_close(Translate(0.0).loss_sum(model, pairs) / 7, loss)
+    torch.testing.assert_close(TranslateLoss(0.0).loss_sum(model, pairs) / 7, loss)
     assert load_model(tmp_path).config == model.config
 
 

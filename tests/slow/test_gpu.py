@@ -24,7 +24,7 @@ from regard.nn.masks import Everything, Packed
 from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
-from regard.objectives.translate import Translate
+from regard.objectives.translate import TranslateLoss
 from regard.train.optim import Optimiser
 from regard.train.recorded import RecordedStep
 from regard.train.settings import Optim
@@ -275,12 +275,12 @@ def test_a_translator_by_fused_kernels_is_the_plain_one_in_float64(norm, compile
     plain = shake(build(config), 2.0).double()
     fast = build(config)
     fast.load_state_dict(plain.state_dict())
-    fast, objective = fast.cuda().train(), Translate(0.1)
+    fast, objective = fast.cuda().train(), TranslateLoss(0.1)
     if compiled:
         objective.compile()
     sides = [torch.randint(1, 22, (12,), generator=torch.Generator().manual_seed(i)).tolist() for i in range(8)]
     batch = collate(sides[:4], sides[4:], eos=0, pad=22)
-    expected = Translate(0.1).loss_sum(plain, batch)
+    expected = TranslateLoss(0.1).loss_sum(plain, batch)
     expected.backward()
     got = objective.loss_sum(fast, batch.to("cuda"))
     got.backward()

@@ -13,7 +13,7 @@ from regard.models.checks import check_model
 from regard.nn.blocks import ACTIVATIONS, DECODER_LAYERS, ENCODER_LAYERS, DecoderLayer, Norm, compute_dtype
 from regard.nn.cache import Cache
 from regard.nn.init import glorot_
-from regard.nn.masks import Causal, Everything, Lengths, Mask, Table
+from regard.nn.masks import Causal, Everything, Lengths, Mask, TableMask
 from regard.nn.positions import POSITIONS, reach_
 from regard.shapes import check
 
@@ -143,7 +143,7 @@ class TransformerState:
             slots = slice(self.stop, self.stop + N)
             self.ancestors[:, :, slots] = self.own
             self.stop += N
-        return slots, Table(self.ancestors[:, None, :, : self.stop])
+        return slots, TableMask(self.ancestors[:, None, :, : self.stop])
 
     def reorder(self, parents: Tensor) -> None:
         N = parents.size(1)

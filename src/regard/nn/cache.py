@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.nn.masks import Causal, Documents, Everything, Mask, Table
+from regard.nn.masks import Causal, Documents, Everything, Mask, TableMask
 from regard.nn.positions import restarting
 
 
@@ -125,7 +125,7 @@ class Past:
         elif start == 0:
             mask = Causal(T, device)
         else:
-            mask = Table(torch.arange(stop, device=device) <= where[:, None])  # T S
+            mask = TableMask(torch.arange(stop, device=device) <= where[:, None])  # T S
         return self._step(where, mask, slice(start, stop), stop)
 
     def _ragged(self, T: int) -> Step:
@@ -137,7 +137,7 @@ class Past:
         stop = min(self.capacity if self.fixed else self.stop + T, self.capacity)
         if not self.fixed:
             self.cache.clear(slice(self.stop, stop))
-        mask = Table((torch.arange(stop, device=device) <= where[:, :, None])[:, None])  # B 1 T S
+        mask = TableMask((torch.arange(stop, device=device) <= where[:, :, None])[:, None])  # B 1 T S
         return self._step(where, mask, slots, stop)
 
     def _step(self, where: Tensor, mask: Mask, slots: Tensor | slice, stop: int) -> Step:

@@ -45,7 +45,7 @@ class Causal(Mask):
         return {"is_causal": self.size > 1}  # one word alone sees itself
 
 
-class Table(Mask):
+class TableMask(Mask):
     """Any boolean table, B H T S or smaller. What the kernels take is worked out once, for all layers."""
 
     def __init__(self, table: Tensor):
@@ -60,11 +60,11 @@ class Table(Mask):
             self.summand = additive(self.table, dtype)
         return {"attn_mask": self.summand}
 
-    def select(self, rows: Tensor) -> "Table":
-        return Table(self.table[rows])
+    def select(self, rows: Tensor) -> "TableMask":
+        return TableMask(self.table[rows])
 
 
-class Lengths(Table):
+class Lengths(TableMask):
     """The first `lengths[b]` of `size` keys are real, the rest is padding."""
 
     def __init__(self, lengths: Tensor, size: int):
@@ -76,7 +76,7 @@ class Lengths(Table):
         return Lengths(self.lengths[rows], self.size)
 
 
-class Documents(Table):
+class Documents(TableMask):
     """The past of one's own document: several stand in a row, told apart by their numbers, B T."""
 
     def __init__(self, documents: Tensor):
@@ -115,7 +115,7 @@ def owners(starts: Tensor, size: int) -> Tensor:
     return torch.searchsorted(starts, where, right=True) - 1  # not starts[1:]: compiled, its offset would be forgotten
 
 
-class Leaning(Table):
+class Leaning(TableMask):
     """Another mask, and a `lean` added to the scores: 1 H T S or B H T S."""
 
     def __init__(self, mask: Mask, lean: Tensor):

@@ -3,10 +3,10 @@
 from typing import Any
 
 from regard.data.batch import Samples
-from regard.objectives.translate import Translate
+from regard.objectives.translate import TranslateLoss
 
 
-class Caption(Translate):
+class CaptionLoss(TranslateLoss):
     """Translation from pixels: images are all of one size, and padding of captions is marked by -1."""
 
     name = "caption"

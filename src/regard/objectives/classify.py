@@ -15,7 +15,7 @@ from regard.objectives.base import Objective, evaluating
 Scores = Callable[[np.ndarray, np.ndarray], dict[str, float]]  # true and predicted labels, each M
 
 
-class Classify(Objective):
+class ClassifyLoss(Objective):
     """Cross-entropy of the classes. `weights`, one a class, make a rare class count more; validation loss is plain."""
 
     name = "classify"
@@ -84,7 +84,7 @@ class Classify(Objective):
         return batch.rows
 
 
-class ClassifySamples(Classify):
+class ClassifySamples(ClassifyLoss):
     """One label for an image, a clip, a series or a row of a table."""
 
     unit = "samples"

@@ -14,7 +14,7 @@ from regard.objectives.base import Objective, evaluating
 FAR = 1.0  # spreads: beyond it a miss counts by its size, not by its square (Huber 1964), as outliers are many
 
 
-class FillSeries(Objective):
+class FillSeriesLoss(Objective):
     """Devlin et al. 2019's idea for numbers. The last of a batch's inputs says which points are hidden."""
 
     name = "fill-series"

@@ -10,7 +10,7 @@ from regard.data.batch import Samples
 from regard.objectives.base import Objective, evaluating
 
 
-class Forecast(Objective):
+class ForecastLoss(Objective):
     name = "forecast"
     unit = "numbers"
 

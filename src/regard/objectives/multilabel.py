@@ -10,17 +10,17 @@ from torch import Tensor
 
 from regard.data.batch import moved
 from regard.objectives.base import Objective, evaluating
-from regard.objectives.classify import Classify
+from regard.objectives.classify import ClassifyLoss
 
 
-class MultiLabel(Objective):
+class MultiLabelLoss(Objective):
     """Binary cross-entropy, averaged over the labels. A batch holds a code for each set of labels; `sets` has a 0/1 row
     for each code, and `examples` knows how this kind of batch is read."""
 
     name = "multilabel"
     dynamic = True
 
-    def __init__(self, examples: Classify, sets: np.ndarray):
+    def __init__(self, examples: ClassifyLoss, sets: np.ndarray):
         self.examples, self.unit = examples, examples.unit
         self.sets = torch.from_numpy(sets).float()
 

@@ -9,17 +9,17 @@ from torch import Tensor
 
 from regard.data.batch import moved
 from regard.objectives.base import Objective, evaluating
-from regard.objectives.classify import Classify
+from regard.objectives.classify import ClassifyLoss
 
 
-class Regress(Objective):
+class RegressLoss(Objective):
     """Squared error, in units of the targets' standard deviation. A batch holds a code for each target; `values` are
     the numbers by code, and `examples` knows how this kind of batch is read."""
 
     name = "regress"
     dynamic = True
 
-    def __init__(self, examples: Classify, values: np.ndarray, mean: float = 0.0, std: float = 1.0):
+    def __init__(self, examples: ClassifyLoss, values: np.ndarray, mean: float = 0.0, std: float = 1.0):
         self.examples, self.unit, self.mean, self.std = examples, examples.unit, mean, std
         self.values = torch.from_numpy((values - mean) / std).float()
 

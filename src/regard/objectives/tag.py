@@ -7,11 +7,11 @@ from torch import Tensor
 
 from regard.data.batch import Labelled
 from regard.data.labelled import NONE
-from regard.objectives.classify import Classify
+from regard.objectives.classify import ClassifyLoss
 from regard.objectives.losses import picked
 
 
-class Tag(Classify):
+class TagLoss(ClassifyLoss):
     """Cross-entropy of the tags, over the first pieces of words; the head never meets the other pieces."""
 
     name = "tag"

@@ -12,7 +12,7 @@ from regard.objectives.base import Objective, evaluating, word_metrics
 from regard.objectives.losses import chunked_cross_entropy_sum, picked, plain_cross_entropy_sum
 
 
-class Translate(Objective):
+class TranslateLoss(Objective):
     """Label-smoothed cross-entropy over the real target positions; padding never reaches the head."""
 
     name = "translate"
@@ -57,7 +57,7 @@ class Translate(Objective):
         return word_metrics(total, count)
 
 
-class ConsistentTranslate(Translate):
+class ConsistentTranslate(TranslateLoss):
     """R-Drop (Liang et al. 2021): two passes with different dropout must agree.
 
     ½ (CE₁ + CE₂ + α · ½ (KL(p₁‖p₂) + KL(p₂‖p₁))), with α = `weight`.

@@ -73,7 +73,7 @@ class Caption(Task):
         return dataclasses.replace(run, model=model)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
-        from regard.objectives.caption import Caption as Objective
+        from regard.objectives.caption import CaptionLoss as Objective
 
         return Objective(run.smoothing)
 

@@ -116,9 +116,9 @@ class Labels(Task):
 
     def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:
         """The loss; with data also the scores that need the labels' names, and the weights of the classes."""
-        from regard.objectives.classify import Classify as Objective
+        from regard.objectives.classify import ClassifyLoss as Objective
         from regard.objectives.classify import balanced_weights
-        from regard.objectives.tag import Tag as PieceObjective
+        from regard.objectives.tag import TagLoss as PieceObjective
 
         weights = balanced_weights(data.counts) if data is not None and run.data.balanced else ()
         kind = PieceObjective if self.per_piece else Objective

@@ -68,7 +68,7 @@ class Forecast(Task):
         return model
 
     def objective(self, run: "Run", data: Any = None) -> Any:
-        from regard.objectives.forecast import Forecast as Objective
+        from regard.objectives.forecast import ForecastLoss as Objective
 
         return Objective()
 
@@ -187,7 +187,7 @@ class Forecast(Task):
         """Every window of the test set, next to the last season again and a linear map."""
         import torch
 
-        from regard.objectives.forecast import Forecast as Objective
+        from regard.objectives.forecast import ForecastLoss as Objective
         from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)

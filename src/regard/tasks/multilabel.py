@@ -60,7 +60,7 @@ class MultiLabelled(Classes):
         import numpy as np
 
         from regard.data.targets import all_labels
-        from regard.objectives.multilabel import MultiLabel as Objective
+        from regard.objectives.multilabel import MultiLabelLoss as Objective
 
         examples: Any = super().objective(run)
         if data is None:

@@ -69,7 +69,7 @@ class Regression(Classes):
     def objective(self, run: "Run", data: Any = None) -> Any:
         import numpy as np
 
-        from regard.objectives.regress import Regress as Objective
+        from regard.objectives.regress import RegressLoss as Objective
 
         examples: Any = super().objective(run)
         if data is None:

@@ -90,7 +90,7 @@ class FillSeries(Task):
         return model
 
     def objective(self, run: "Run", data: Any = None) -> Any:
-        from regard.objectives.fill_series import FillSeries as Objective
+        from regard.objectives.fill_series import FillSeriesLoss as Objective
 
         return Objective()
 

@@ -74,7 +74,7 @@ class Translate(Task):
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.translate import ConsistentTranslate
-        from regard.objectives.translate import Translate as Objective
+        from regard.objectives.translate import TranslateLoss as Objective
 
         if run.consistency:
             return ConsistentTranslate(run.smoothing, run.consistency)

@@ -6,7 +6,7 @@ import torch
 from regard.errors import ConfigError
 from regard.nn.attention import SelfAttention
 from regard.nn.cache import Cache, Past, at_once
-from regard.nn.masks import Causal, Table
+from regard.nn.masks import Causal, TableMask
 
 close = torch.testing.assert_close
 
@@ -23,7 +23,7 @@ def test_cached_attention_is_attention_at_once(sizes, slots, shake):
     parts, start = [], 0
     for size in sizes:
         stop = start + size
-        mask = Table(Causal(6).dense()[start:stop, :stop])
+        mask = TableMask(Causal(6).dense()[start:stop, :stop])
         parts.append(attention(x[:, start:stop], mask, cache.layer(1, slots(start, stop), stop)))
         start = stop
     close(torch.cat(parts, 1), whole)

@@ -7,7 +7,7 @@ import torch
 from torch import tensor
 
 from regard.nn.attention import attention_weights, fast_attention, plain_attention
-from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, Table
+from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, TableMask
 
 close = torch.testing.assert_close
 T, F = True, False
@@ -77,7 +77,7 @@ def test_the_kernel_of_packed_rows_gets_what_it_wants(monkeypatch):
 def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():
     q = torch.zeros(1, 1, 2, 4, dtype=torch.float64)
     v = torch.eye(3, dtype=torch.float64)[None, None]
-    mask = Leaning(Table(tensor([[T, T, F], [T, T, T]])), tensor([[[[0.0, 1.0, 9.0], [2.0, 0.0, 0.0]]]]))
+    mask = Leaning(TableMask(tensor([[T, T, F], [T, T, T]])), tensor([[[[0.0, 1.0, 9.0], [2.0, 0.0, 0.0]]]]))
     e = torch.e
     expected = tensor([[1 / (1 + e), e / (1 + e), 0.0], [e * e / (e * e + 2), 1 / (e * e + 2), 1 / (e * e + 2)]])
     for attention in (plain_attention, fast_attention):
@@ -85,7 +85,7 @@ def test_a_leaning_mask_adds_to_the_scores_of_those_that_may_be_seen():
 
 
 def test_what_the_kernels_take_is_worked_out_once():
-    for mask in (Table(torch.ones(2, 2, dtype=torch.bool)), Leaning(Everything(), torch.zeros(1, 1, 2, 2))):
+    for mask in (TableMask(torch.ones(2, 2, dtype=torch.bool)), Leaning(Everything(), torch.zeros(1, 1, 2, 2))):
         first = mask.sdpa(torch.float32)["attn_mask"]
         assert mask.sdpa(torch.float32)["attn_mask"] is first
         assert mask.sdpa(torch.bfloat16)["attn_mask"].dtype == torch.bfloat16
@@ -95,7 +95,7 @@ def test_rows_of_a_batch_keep_their_masks():
     rows = tensor([2, 0])
     lengths = Lengths(tensor([3, 1, 2]), 3)
     assert torch.equal(lengths.select(rows).dense(), lengths.dense()[rows])
-    table = Table(torch.rand(3, 1, 2, 3) > 0.5)
+    table = TableMask(torch.rand(3, 1, 2, 3) > 0.5)
     assert torch.equal(table.select(rows).dense(), table.dense()[rows])
     assert torch.equal(Causal(3).select(rows).dense(), Causal(3).dense())
 
@@ -106,7 +106,7 @@ MASKS = {
     "lengths": lambda: Lengths(tensor([5, 2, 1]), 5),
     "documents": lambda: Documents(tensor([[1, 1, 2, 2, 2], [0, 0, 0, 0, 1], [5, 4, 3, 2, 1]])),
     "leaning": lambda: Leaning(Causal(5), torch.randn(1, 2, 5, 5, generator=torch.Generator().manual_seed(1))),
-    "a row of nobody": lambda: Table(tensor([[T, T, F, F, T], [F] * 5, [T] * 5, [F, F, F, F, T], [T, F, F, F, F]])),
+    "a row of nobody": lambda: TableMask(tensor([[T, T, F, F, T], [F] * 5, [T] * 5, [F, F, F, F, T], [T, F, F, F, F]])),
 }
 
 
@@ -137,7 +137,7 @@ def test_heads_that_share_keys_are_heads_with_copied_keys(groups, queries):
 
 def test_a_query_with_nothing_to_see_gets_zeros():
     q = torch.randn(1, 1, 2, 4)
-    mask = Table(tensor([[F, F], [T, F]]))
+    mask = TableMask(tensor([[F, F], [T, F]]))
     assert attention_weights(q, q, mask.dense())[0, 0].tolist() == [[0, 0], [1, 0]]
     for attention in (plain_attention, fast_attention):
         out = attention(q, q, q, mask)[0, 0]

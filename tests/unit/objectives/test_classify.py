@@ -7,8 +7,8 @@ from torch import nn
 
 from regard.data.batch import collate_labelled
 from regard.models import build, config_for
-from regard.objectives.classify import Classify, balanced_weights
-from regard.objectives.tag import Tag
+from regard.objectives.classify import ClassifyLoss, balanced_weights
+from regard.objectives.tag import TagLoss
 
 TEXTS = [([2, 7, 8, 3], 4), ([2, 9, 3], 3), ([2, 7, 3, 5, 6, 3], 3)]
 LABELS = ("a", "b", "c")
@@ -39,10 +39,10 @@ def by_hand(table, ids, labels, weights=(1, 1, 1)):
 
 def test_a_text_has_one_label():
     model, batch = Table(), collate_labelled([(*t, [y]) for t, y in zip(TEXTS, (0, 2, 1), strict=True)], 0, False)
-    task = Classify()
+    task = ClassifyLoss()
     assert task.count(batch) == 3
     close(task.loss_sum(model, batch), by_hand(model.table, (7, 9, 7), (0, 2, 1)))
-    weighted = Classify(weights=(0.5, 2.0, 1.0))
+    weighted = ClassifyLoss(weights=(0.5, 2.0, 1.0))
     close(weighted.loss_sum(model, batch), by_hand(model.table, (7, 9, 7), (0, 2, 1), (0.5, 2.0, 1.0)))
     metrics = weighted.held_out(model, [batch])
     assert metrics["loss"] == pytest.approx(by_hand(model.table, (7, 9, 7), (0, 2, 1)).item() / 3), (
@@ -53,7 +53,7 @@ def test_a_text_has_one_label():
 def test_tags_count_at_first_pieces_only():
     marks = [[-1, 1, -1, -1], [-1, 0, -1], [-1, 2, -1, 1, -1, -1]]
     model, batch = Table(), collate_labelled([(*t, m) for t, m in zip(TEXTS, marks, strict=True)], 0, True)
-    task = Tag()
+    task = TagLoss()
     assert task.count(batch) == 4
     close(task.loss_sum(model, batch), by_hand(model.table, (7, 9, 7, 5), (1, 0, 2, 1)))
     halves = sum(task.loss_sum(model, half) for half in batch.split())
@@ -63,7 +63,7 @@ def test_tags_count_at_first_pieces_only():
 def test_held_out_labels_come_in_the_order_of_the_file():
     marks = [[-1, 1, -1, -1], [-1, 0, -1], [-1, 2, -1, 1, -1, -1]]
     seen = {}
-    task = Tag(scores=lambda true, guessed: seen.update(true=true.tolist()) or {"f": 1.0})
+    task = TagLoss(scores=lambda true, guessed: seen.update(true=true.tolist()) or {"f": 1.0})
     rows = np.array([2, 0, 1])
     batches = [collate_labelled([(*TEXTS[i], marks[i])], 0, True, rows[i : i + 1]) for i in range(3)]
     metrics = task.held_out(Table(), batches)
@@ -93,7 +93,7 @@ class TestModels:
         return collate_labelled([(*TEXTS[i], marks[i] if task == "tag" else [i]) for i in which], 0, task == "tag")
 
     def make(self, task):
-        return Tag() if task == "tag" else Classify()
+        return TagLoss() if task == "tag" else ClassifyLoss()
 
     def test_padding_changes_nothing_and_a_row_is_itself_alone(self, arch, task):
         model, made = self.model(arch, task), self.make(task)

@@ -14,12 +14,12 @@ from regard.models import build
 from regard.models.bert import BertConfig
 from regard.models.plain import MLPConfig
 from regard.models.rnn_classifier import RecurrentClassifierConfig
-from regard.objectives.caption import Caption
-from regard.objectives.classify import Classify, ClassifySamples
+from regard.objectives.caption import CaptionLoss
+from regard.objectives.classify import ClassifyLoss, ClassifySamples
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
-from regard.objectives.tag import Tag
-from regard.objectives.translate import ConsistentTranslate, Translate
+from regard.objectives.tag import TagLoss
+from regard.objectives.translate import ConsistentTranslate, TranslateLoss
 
 
 def pairs(sizes: list[tuple[int, int]]):
@@ -67,14 +67,14 @@ CASES = {  # a model, batches of unequal sizes, the plain objective, and what tr
     "translate": lambda: (
         cases.TRANSLATORS["transformer"],
         [pairs([(3, 4), (5, 2)]), pairs([(2, 9)] * 3)],
-        Translate(0.0),
-        [Translate(0.1), Translate(0.5), ConsistentTranslate(0.1, weight=5.0)],
+        TranslateLoss(0.0),
+        [TranslateLoss(0.1), TranslateLoss(0.5), ConsistentTranslate(0.1, weight=5.0)],
     ),
     "translate-lstm": lambda: (
         cases.TRANSLATORS["lstm"],
         [pairs([(3, 4), (5, 2)]), pairs([(2, 9)])],
-        Translate(0.0),
-        [Translate(0.1)],
+        TranslateLoss(0.0),
+        [TranslateLoss(0.1)],
     ),
     "lm": lambda: (
         cases.LANGUAGE_MODELS["gpt-learned"],
@@ -87,20 +87,20 @@ CASES = {  # a model, batches of unequal sizes, the plain objective, and what tr
     "caption": lambda: (
         cases.CAPTIONERS["captioner"],
         [captioned([2, 6]), captioned([4])],
-        Caption(0.0),
-        [Caption(0.1)],
+        CaptionLoss(0.0),
+        [CaptionLoss(0.1)],
     ),
     "classify": lambda: (
         LSTM,
         [labelled([5, 3, 4], False, 0), labelled([7], False, 3)],
-        Classify(0.0),
-        [Classify(0.1), Classify(0.0, WEIGHTS), Classify(0.1, WEIGHTS)],
+        ClassifyLoss(0.0),
+        [ClassifyLoss(0.1), ClassifyLoss(0.0, WEIGHTS), ClassifyLoss(0.1, WEIGHTS)],
     ),
     "tag": lambda: (
         dataclasses.replace(LSTM, head="token"),
         [labelled([5, 3, 4], True, 0), labelled([9], True, 3)],
-        Tag(0.0),
-        [Tag(0.1), Tag(0.1, WEIGHTS)],
+        TagLoss(0.0),
+        [TagLoss(0.1), TagLoss(0.1, WEIGHTS)],
     ),
     "samples": lambda: (
         MLPConfig(shape=(5,), width=8, layers=1, dropout=0.3, labels=LABELS),

@@ -8,7 +8,7 @@ from torch import nn
 
 from regard.data.batch import Samples
 from regard.objectives.classify import ClassifySamples
-from regard.objectives.multilabel import MultiLabel, best_thresholds
+from regard.objectives.multilabel import MultiLabelLoss, best_thresholds
 
 SETS = np.array([[1, 0, 0], [0, 1, 1], [0, 0, 0]])
 
@@ -24,7 +24,7 @@ def test_loss_is_binary_cross_entropy_over_labels():
     batch = Samples((x,), codes, np.arange(5))
     targets = torch.from_numpy(SETS).float()[codes]
     expected = nn.functional.binary_cross_entropy_with_logits(model(x), targets)
-    objective = MultiLabel(ClassifySamples(), SETS)
+    objective = MultiLabelLoss(ClassifySamples(), SETS)
     torch.testing.assert_close(objective.loss_sum(model, batch) / 5, expected)
     scores = objective.held_out(model, [batch])
     assert scores["loss"] == pytest.approx(expected.item())

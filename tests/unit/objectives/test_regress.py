@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.data.batch import Samples
 from regard.objectives.classify import ClassifySamples
-from regard.objectives.regress import Regress
+from regard.objectives.regress import RegressLoss
 
 VALUES = np.array([10.0, 20.0, 50.0])
 
@@ -24,7 +24,7 @@ def batches(generator):
 
 def test_loss_is_the_squared_error_of_standardised_targets():
     generator = torch.Generator().manual_seed(0)
-    model, objective = Linear(4, 1), Regress(ClassifySamples(), VALUES, mean=30.0, std=5.0)
+    model, objective = Linear(4, 1), RegressLoss(ClassifySamples(), VALUES, mean=30.0, std=5.0)
     batch = batches(generator)[0]
     targets = torch.from_numpy((VALUES - 30) / 5).float()[batch.targets]
     expected = nn.functional.mse_loss(model(batch.inputs[0])[:, 0], targets, reduction="sum")
@@ -34,7 +34,7 @@ def test_loss_is_the_squared_error_of_standardised_targets():
 
 def test_validation_scores_are_those_of_scikit_learn():
     generator = torch.Generator().manual_seed(1)
-    model, objective, parts = Linear(4, 1), Regress(ClassifySamples(), VALUES, 30.0, 5.0), batches(generator)
+    model, objective, parts = Linear(4, 1), RegressLoss(ClassifySamples(), VALUES, 30.0, 5.0), batches(generator)
     scores = objective.held_out(model, parts)
     true = VALUES[torch.cat([b.targets for b in parts])]
     predicted = torch.cat([model(b.inputs[0])[:, 0] for b in parts]).detach().numpy() * 5.0 + 30.0
@@ -44,4 +44,4 @@ def test_validation_scores_are_those_of_scikit_learn():
 
 def test_r2_is_left_out_where_all_targets_are_equal():
     batch = Samples((torch.zeros(2, 4),), torch.tensor([1, 1]), np.arange(2))
-    assert "r2" not in Regress(ClassifySamples(), VALUES).held_out(Linear(4, 1), [batch])
+    assert "r2" not in RegressLoss(ClassifySamples(), VALUES).held_out(Linear(4, 1), [batch])
