@@ -129,7 +129,7 @@ def test_a_hidden_value_is_not_seen_but_its_time_is(config, points, shake):
     told.square().sum().backward()
     idle = [n for n, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
     assert not idle
-    with pytest.raises(ConfigError, match="knows no classes"):
+    with pytest.raises(ConfigError, match="has no classes"):
         model.scores(before[:, 0])
 
 
