@@ -121,3 +121,13 @@ def test_several_labels_of_an_image_are_learned(place):
           "--set=model.width=32", "--set=model.layers=1", "--name=tags", *FAST)  # fmt: skip
     scores = {row["label"]: row for row in json.loads(works("evaluate", "runs/tags", "--json").out)["by_label"]}
     assert scores["dark"]["f1"] > 0.8 and set(scores) == {"dark", "even"}
+
+
+@pytest.mark.parametrize("words", [*REGRESSIONS.values()], ids=REGRESSIONS)
+def test_a_dry_run_estimates_memory(words):
+    assert "memory" in works("train", "regress", *words, "--dry-run", *FAST).out
+
+
+def test_a_dry_run_of_several_labels_estimates_memory():
+    words = ["--data=films.csv", "--label=genres", "--dry-run", "--device=cpu"]
+    assert "memory" in works("train", "multilabel", *words).out

@@ -114,6 +114,19 @@ class ClassifyImages(ClassifySamples):
         return self.loss_sum(model, batch)
 
 
+class ByCode:
+    """A row of numbers for each code, on a device from its first use there."""
+
+    def __init__(self, rows: np.ndarray):
+        self.rows = rows.astype(np.float32)
+        self.on: dict[torch.device, Tensor] = {}
+
+    def __call__(self, codes: Tensor) -> Tensor:
+        if codes.device not in self.on:
+            self.on[codes.device] = moved(torch.tensor(self.rows), codes.device)
+        return self.on[codes.device][codes]
+
+
 def balanced_weights(counts: Sequence[int]) -> list[float]:
     """One weight a class, so that all classes weigh alike and the mean over the examples is 1."""
     return [sum(counts) / (len(counts) * n) for n in counts]

@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.data.batch import moved
 from regard.objectives.base import Objective, evaluating
-from regard.objectives.classify import ClassifyLoss
+from regard.objectives.classify import ByCode, ClassifyLoss
 
 
 class MultiLabelLoss(Objective):
@@ -22,16 +21,14 @@ class MultiLabelLoss(Objective):
 
     def __init__(self, examples: ClassifyLoss, sets: np.ndarray):
         self.examples, self.unit = examples, examples.unit
-        self.sets = torch.from_numpy(sets).float()
+        self.sets = ByCode(sets)
 
     def count(self, batch: Any) -> int:
         return self.examples.count(batch)
 
     def targets(self, batch: Any) -> Tensor:
         """B L, 1 where the example has the label."""
-        codes = self.examples.targets(batch)
-        self.sets = moved(self.sets, codes.device)
-        return self.sets[codes]
+        return self.sets(self.examples.targets(batch))
 
     def loss_sum(self, model: Any, batch: Any) -> Tensor:
         return self.device_loss(model, self.targets(batch), *self.examples.inputs(batch))

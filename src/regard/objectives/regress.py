@@ -7,9 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.data.batch import moved
 from regard.objectives.base import Objective, evaluating
-from regard.objectives.classify import ClassifyLoss
+from regard.objectives.classify import ByCode, ClassifyLoss
 
 
 class RegressLoss(Objective):
@@ -21,15 +20,13 @@ class RegressLoss(Objective):
 
     def __init__(self, examples: ClassifyLoss, values: np.ndarray, mean: float = 0.0, std: float = 1.0):
         self.examples, self.unit, self.mean, self.std = examples, examples.unit, mean, std
-        self.values = torch.from_numpy((values - mean) / std).float()
+        self.values = ByCode((values - mean) / std)
 
     def count(self, batch: Any) -> int:
         return self.examples.count(batch)
 
     def targets(self, batch: Any) -> Tensor:
-        codes = self.examples.targets(batch)
-        self.values = moved(self.values, codes.device)
-        return self.values[codes]
+        return self.values(self.examples.targets(batch))
 
     def loss_sum(self, model: Any, batch: Any) -> Tensor:
         return self.device_loss(model, self.targets(batch), *self.examples.inputs(batch))

@@ -157,7 +157,7 @@ class MultiLabelled(Classes):
 class MultiLabelImage(MultiLabelled, Image):
     name = "multilabel-image"
     summary = "all labels that apply to each image"
-    examples = ("regard train multilabel --data photos.csv --label tags --arch vit    # a table of files and labels",)
+    examples = ("regard train multilabel-image --data photos.csv --label tags    # a table of files and labels",)
     card = Card(pipeline="image-classification", title="A multi-label image classifier", use="classify {} picture.png")
     purpose = "find all labels of images"
     draws_attention = False
@@ -168,7 +168,7 @@ class MultiLabel(MultiLabelled, Classify):
     summary = "all labels that apply to each text or image"
     examples = (
         "regard train multilabel --data films.csv --text plot --label genres    # drama|comedy",
-        *MultiLabelImage.examples,
+        "regard train multilabel --data photos.csv --label tags --arch vit      # a table of images and labels",
     )
     card = Card(pipeline="text-classification", title="A multi-label text classifier", use='classify {} "…"')
     purpose = "find all labels of texts"

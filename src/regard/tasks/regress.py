@@ -157,7 +157,7 @@ class Regression(Classes):
 class RegressTable(Regression, Table):
     name = "regress-table"
     summary = "a number for each row of numbers and categories"
-    examples = ("regard train regress --data houses.csv --label price --arch mlp",)
+    examples = ("regard train regress-table --data houses.csv --label price",)
     card = Card(pipeline="tabular-regression", title="A regression on rows", use='classify {} "column=value, …"')
     purpose = "predict a number from rows"
 
@@ -165,7 +165,7 @@ class RegressTable(Regression, Table):
 class RegressImage(Regression, Image):
     name = "regress-image"
     summary = "a number for each image"
-    examples = ("regard train regress --data ages.csv --label age --arch vit    # a table of files and numbers",)
+    examples = ("regard train regress-image --data ages.csv --label age    # a table of files and numbers",)
     card = Card(pipeline="image-feature-extraction", title="A regression on images", use="classify {} picture.png")
     purpose = "predict a number from images"
 
@@ -173,7 +173,7 @@ class RegressImage(Regression, Image):
 class RegressSeries(Regression, Series):
     name = "regress-series"
     summary = "a number for each series"
-    examples = ("regard train regress --data curves.csv --label period --arch series",)
+    examples = ("regard train regress-series --data curves.csv --label period",)
     card = Card(pipeline="time-series", title="A regression on series", use="classify {} curve.csv")
     purpose = "predict a number from series"
     archs = {"series": Series.archs["transformer"]}
@@ -191,7 +191,7 @@ class Regress(Regression, Classify):
     summary = "a number for each text, row, image or series"
     examples = (
         "regard train regress --data reviews.csv --text review --label stars",
-        *(example for task in (RegressTable, RegressImage, RegressSeries) for example in task.examples),
+        "regard train regress --data houses.csv --label price --arch mlp    # rows; vit: images; series: series",
     )
     card = Card(pipeline="text-classification", title="A regression on texts", use='classify {} "…"')
     purpose = "predict a number from texts"
