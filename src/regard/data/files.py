@@ -48,7 +48,9 @@ def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
 
 @contextmanager
 def read_errors(path: Path, expected: str) -> Iterator[None]:
-    """A file that cannot be read, in a sentence."""
+    """A file that cannot be read, in a sentence. A device may never end."""
+    if path.is_char_device() or path.is_block_device():
+        raise DataError(f"{path} is a device; expected {expected}")
     try:
         yield
     except FileNotFoundError:

@@ -4,13 +4,15 @@ import gzip
 import io
 import random
 import tarfile
+from pathlib import Path
 
 import pytest
 
 from regard.data import files
 from regard.data.files import open_bytes, read_bounded_lines, read_tar
 from regard.data.pairs import read_lines
-from regard.errors import LimitError
+from regard.data.store import sha256
+from regard.errors import DataError, LimitError
 
 
 def test_a_compressed_file_is_read_whole(tmp_path):
@@ -54,3 +56,9 @@ def test_files_of_an_archive_must_fit_in_memory_together(tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_MEMORY", "100K")
     with pytest.raises(LimitError, match="unpack it"):
         list(read_tar(path, lambda name: True))
+
+
+@pytest.mark.parametrize("read", [lambda path: open_bytes(path).__enter__(), sha256], ids=["read", "hash"])
+def test_a_device_is_refused_as_it_may_never_end(read):
+    with pytest.raises(DataError, match="/dev/full is a device; expected a"):
+        read(Path("/dev/full"))
