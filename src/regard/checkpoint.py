@@ -53,7 +53,7 @@ def write_atomic(path: str | Path, data: bytes) -> None:
 def write_new_folder(folder: str | Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a folder that appears under its name when it is complete. One that holds files is refused."""
     folder = Path(folder)
-    place = folder.resolve()  # a link to an empty folder stays one
+    place = Path(os.path.realpath(folder))  # a link to an empty folder stays one; a loop of links is an OSError below
     draft = place.with_name(f".{place.name}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 import types
 import typing
 from collections.abc import Iterable
@@ -40,7 +41,7 @@ def inside(folder: Path, name: str, source: Path) -> Path:
     """`folder / name`, for a name that the file `source` holds; `CheckpointError` if it leads out of the folder."""
     path = folder / name
     try:
-        stays = not Path(name).is_absolute() and path.resolve().is_relative_to(folder.resolve())
+        stays = not Path(name).is_absolute() and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
     except (OSError, RuntimeError, ValueError):  # a loop of links, a name no file can have
         stays = False
     if not stays:

@@ -15,7 +15,7 @@ from safetensors import safe_open
 from torch import nn
 
 from regard import checkpoint
-from regard.errors import CheckpointError, ConfigError, WorkFailed
+from regard.errors import CheckpointError, ConfigError, RegardError, WorkFailed
 
 CALLS = ("write", "fsync", "replace", "open", "close")
 
@@ -101,6 +101,13 @@ def test_a_folder_with_files_is_not_written_into(tmp_path):
     with pytest.raises(ConfigError, match="there already"):
         checkpoint.write_new_folder(tmp_path / "mine", lambda draft: None)
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_loop_of_links_is_refused_as_a_new_folder(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(RegardError, match="loop"):
+        checkpoint.write_new_folder(tmp_path / "loop", lambda draft: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
 def test_what_is_saved_comes_back(tmp_path):

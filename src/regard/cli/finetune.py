@@ -1,5 +1,6 @@
 """`regard finetune`: a published or trained model goes on learning, from your data."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,6 @@ def finetune_to(
         show(plan) if json else print(as_text(plan))
         return
     folder = pick_folder(name, task, Path(model).stem, [task], force)
-    if folder.resolve() == Path(run.start).resolve():
+    if os.path.realpath(folder) == os.path.realpath(run.start):
         raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
     report(train_all(spread({task: run}, folder, 1), folder, chosen, ctx.obj, force=force), json, ctx.obj)
