@@ -1,6 +1,7 @@
 """The public names are one sorted list, each there and each written down once."""
 
 import ast
+from collections import defaultdict
 
 import regard
 
@@ -44,4 +45,37 @@ def test_other_lists_of_names_are_sorted_too(trees):
                 names = ast.literal_eval(node.value)
                 if names != sorted(names):
                     wrong.append(path)
+    assert not wrong, wrong
+
+
+def classes(trees: dict[str, ast.Module]) -> dict[str, list[str]]:
+    """The files that define each class."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(path)
+    return files
+
+
+def test_no_two_classes_share_a_name(trees):
+    shared = {name: files for name, files in classes(trees).items() if len(files) > 1}
+    assert not shared, shared
+
+
+def test_only_tasks_and_models_test_for_predictors_and_configs(trees):
+    """Others ask: a task, predictor or model says what it offers."""
+    homes = ("tasks/", "models/", "predictors/")
+    files = classes(trees)
+    guarded = {name for name, paths in files.items() if paths[0].startswith(homes[1:]) or name.endswith("Config")}
+    assert guarded >= {"Translator", "Transformer", "PairsConfig", "BertConfig"}, "classes are not found any more"
+    wrong = [
+        f"{path}:{node.lineno} {ast.unparse(node)}"
+        for path, tree in trees.items()
+        if not path.startswith(homes)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in ("isinstance", "issubclass")
+        and guarded & {n.id for n in ast.walk(node.args[1]) if isinstance(n, ast.Name)}
+    ]
     assert not wrong, wrong

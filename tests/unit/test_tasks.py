@@ -5,13 +5,14 @@ import dataclasses
 import pytest
 
 from regard import tasks
+from regard.data.catalog import CATALOG
 from regard.data.masked import MaskedConfig
 from regard.data.prepare import PairsConfig
 from regard.errors import ConfigError
 from regard.tasks import assembly, translate
 from regard.tasks.caption import sided
 from regard.tasks.plan import run_from_dict
-from regard.tasks.registry import get
+from regard.tasks.registry import TASKS, get
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1"])
@@ -99,3 +100,8 @@ def test_a_compiled_run_of_bert_says_what_packed_rows_go_without(device, setting
 def test_captions_that_tell_left_from_right_are_counted():
     assert sided([["a dog on the LEFT .", "a bright day"], ["leftovers"]]) == pytest.approx(1 / 3)
     assert sided([]) == 0
+
+
+def test_every_ready_made_set_has_a_task():
+    kinds = {data.kind for data in CATALOG.values() if not data.task}
+    assert kinds <= {task.trains_on for task in TASKS.values()}

@@ -56,7 +56,7 @@ INSIDE = [
         (
             "the embedding shown is not scaled",
             "embedded",
-            "(model.scale if isinstance(model, Transformer) else 1.0)",
+            'getattr(model, "scale", 1.0)',
             "1.0",
             STATES,
         ),

@@ -9,8 +9,6 @@ from regard.ticks import Console
 from regard.words import table
 
 FIELDS = ("name", "kind", "about", "size", "licence", "attribution", "source", "target", "where")
-TASKS = {"pairs": "translate", "text": "lm", "images": "image", "captions": "caption", "audio": "audio",
-         "series": "series", "history": "forecast"}  # fmt: skip
 
 app = typer.Typer(
     cls=Group, help="Ready-made data sets: list them, get them.", no_args_is_help=True, rich_markup_mode=None
@@ -62,6 +60,7 @@ def get(
     """
     from regard.data import fetch, image_sets
     from regard.data.catalog import find
+    from regard.tasks.registry import TASKS
 
     flags: Console = ctx.obj
     dataset = find(name)
@@ -70,7 +69,10 @@ def get(
         files = getters[dataset.kind](dataset.name, flags.say)
     else:
         files = fetch.get_files(dataset.name, say=flags.say)
-    verb = f"finetune minilm {dataset.task}" if dataset.task else f"train {TASKS[dataset.kind]}"
+    if dataset.task:
+        verb = f"finetune minilm {dataset.task}"
+    else:
+        verb = f"train {next(name for name, task in TASKS.items() if task.trains_on == dataset.kind)}"
     paths = {k: str(v) for k, v in vars(files).items() if v is not None}
     if json:
         show({"name": dataset.name, "licence": dataset.licence, "attribution": dataset.attribution, "files": paths})

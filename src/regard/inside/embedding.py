@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.models.bert import Bert
-from regard.models.transformer import Transformer
 from regard.nn.positions import Interleaved, Learned, Sinusoidal
 
 ROWS = 32  # that are sent at a time
@@ -53,10 +51,10 @@ def scheme(model: Any, side: str = "text") -> tuple[str, str, Any]:
 def embedded(model: Any, ids: Tensor, side: str = "text", sentences: Tensor | None = None) -> Embedded:
     """The embedding of T ids on one side of a model."""
     name, layout, place = scheme(model, side)
-    token = model.token(ids) * (model.scale if isinstance(model, Transformer) else 1.0)
+    token = model.token(ids) * getattr(model, "scale", 1.0)
     position = None if place is None else place(torch.arange(len(ids), device=ids.device))
     total = token if position is None else token + position
-    if isinstance(model, Bert):
+    if hasattr(model, "sentence"):
         sentence = model.sentence(torch.zeros_like(ids) if sentences is None else sentences)
         total = total + sentence
         return Embedded(token, total, name, position, sentence, model.norm(total), layout)

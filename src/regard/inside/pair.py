@@ -12,7 +12,6 @@ from regard.inside.attention import Attention, stages
 from regard.inside.looked import Check, Question, captured, interruptible
 from regard.inside.reading import Reading, read
 from regard.inside.tokens import Token
-from regard.models.base import EncoderDecoder
 
 MOST_WORDS = 64  # that are masked one by one
 RANKED = 24  # heads that are listed
@@ -66,7 +65,7 @@ def side(predictor: Any, text: str, word: int) -> Side:
         layers = reading.layers(predictor)
     ids = torch.tensor(reading.ids, device=predictor.device)
     vectors = [states[places].mean(0) for states in (predictor.model.token(ids), *layers)]
-    own = attention.get("encoder" if isinstance(predictor.model, EncoderDecoder) else "self")
+    own = attention.get("encoder", attention.get("self"))
     return Side(reading, places, None if own is None else rows_of(own, places), vectors)
 
 

@@ -14,8 +14,6 @@ from regard.inside.looked import Check, Question, interruptible
 from regard.inside.reading import Reading, read
 from regard.inside.text import classes, likeliest
 from regard.inside.translation import room_of, search
-from regard.models.base import EncoderDecoder, LanguageModel
-from regard.models.transformer import Transformer
 from regard.nn.positions import Interleaved, Sinusoidal, waves
 
 MOST = 256  # positions
@@ -24,7 +22,7 @@ BEST = 5  # answers that are compared
 
 def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The first `n` positions as the model has them, for `pack`, and the cosine of every pair."""
-    name, layout, place = scheme(model, "source" if isinstance(model, EncoderDecoder) else "text")
+    name, layout, place = scheme(model, "source")
     n = max(1, min(n, MOST, getattr(model.config, "max_length", 0) or getattr(model.config, "context", 0) or MOST))
     tensors: dict[str, Tensor] = {}
     rows = None
@@ -99,7 +97,7 @@ def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
                     "original": answers(predictor, text, one, check),
                     "shuffled": answers(predictor, other, two, check),
                 }
-    result["finding"] = compared(model, *(min(result[name]["cosine"]) for name in ("with", "without")))
+    result["finding"] = compared(predictor, *(min(result[name]["cosine"]) for name in ("with", "without")))
     return result
 
 
@@ -129,23 +127,21 @@ def as_text(tokenizer: Any, text: Reading) -> str:
 
 def answers(predictor: Any, text: Reading, states: Tensor, check: Check) -> list[dict[str, Any]]:
     """What the model answers: next tokens, classes, or a translation; nothing for other models."""
-    model = predictor.model
-    if isinstance(model, LanguageModel):
-        return likeliest(predictor, model.logits(states[-1]), BEST)
-    if isinstance(model, EncoderDecoder):
+    if predictor.family == "language":
+        return likeliest(predictor, predictor.model.logits(states[-1]), BEST)
+    if predictor.family == "translator":
         (score, ids), *_ = search(predictor, text.ids, Question(text="", beam=1), room_of(predictor), check)[0]
         return [{"text": predictor.tokenizer.decode(ids), "p": None, "score": score}]
-    if hasattr(predictor, "labels") and model.config.head == "sequence":
+    if predictor.family == "classifier":
         return [{"text": one["label"], "p": one["p"]} for one in classes(predictor, states)]
     return []
 
 
-def compared(model: Any, kept: float, without: float) -> str:
-    if hasattr(model.config, "cell"):
+def compared(predictor: Any, kept: float, without: float) -> str:
+    if hasattr(predictor.model.config, "cell"):
         return "A recurrent model has no positions to take away: it reads one word after the other."
     text = f"Shuffled, the least similar state has a cosine of {kept:.2f} to its own; without positions {without:.2f}"
     if without > 0.9999:
         return text + ": then the model sees a set of words, in no order."
-    if isinstance(model, Transformer):
-        return text + "."
-    return text + ", because a causal model still knows how many words came before."
+    causal = predictor.family == "language"
+    return text + (", because a causal model still knows how many words came before." if causal else ".")

@@ -21,7 +21,7 @@ UNTRAINED = ("rnn", "gru", "lstm", "gpt", "llama")  # by architecture
 
 def curve(writer: Any, text: str, length: int, check: Check) -> dict[str, Any]:
     """Norms of d last state / d embedding, by distance, of the last `length` tokens of a text (read again if short)."""
-    if not hasattr(writer, "surprisal"):
+    if writer.family != "language":
         raise ConfigError("gradients against distance are for language models", "choose one of these")
     ids = writer.encode(text)
     while len(ids) < length + 1:

@@ -14,7 +14,6 @@ from regard.inside import tokens
 from regard.inside.embedding import embedded
 from regard.inside.looked import LONGEST, Looked, Question, captured
 from regard.inside.tokens import Token
-from regard.models.base import EncoderDecoder, LanguageModel
 from regard.nn.taps import watch
 
 
@@ -40,39 +39,55 @@ class Reading:
 
     def states(self, predictor: Any) -> Tensor:
         """The last states, T D."""
-        model: Any = predictor.model
         ids = torch.tensor([self.ids], device=predictor.device)
-        if isinstance(model, LanguageModel):
-            return model(ids)[0]
-        if isinstance(predictor.model, EncoderDecoder):
-            return model.encode(ids, None)[0][0]
         sentences = torch.tensor([self.sentences], device=predictor.device) if any(self.sentences) else None
-        return model(ids, None, sentences)[0]
+        return STATES.get(predictor.family, encoder_states)(predictor.model, ids, sentences)[0]
+
+
+def encoder_states(model: Any, ids: Tensor, sentences: Tensor | None) -> Tensor:
+    return model(ids, None, sentences)
+
+
+STATES = {  # by a predictor's family, where it is not an encoder: B T ids -> B T D
+    "language": lambda model, ids, _: model(ids),
+    "translator": lambda model, ids, _: model.encode(ids, None)[0],
+}
 
 
 def read(predictor: Any, question: Question) -> Reading:
     """A question's text, as far as the model can see."""
-    model, tokenizer, text = predictor.model, predictor.tokenizer, question.text
-    if isinstance(model, LanguageModel):
-        ids, room = predictor.encode(text), min(model.config.context or LONGEST, LONGEST)
-        note = cut_note(room, "end") if len(ids) > room else ""
-        chips = tokens.of_writer(tokenizer, ids, text)[-room:]
-        return Reading(ids[-room:], chips, [0] * len(chips), note)
+    return READERS.get(predictor.family, read_encoder)(predictor, question)
+
+
+def read_language(writer: Any, question: Question) -> Reading:
+    ids, room = writer.encode(question.text), min(writer.model.config.context or LONGEST, LONGEST)
+    note = cut_note(room, "end") if len(ids) > room else ""
+    chips = tokens.of_writer(writer.tokenizer, ids, question.text)[-room:]
+    return Reading(ids[-room:], chips, [0] * len(chips), note)
+
+
+def read_source(translator: Any, question: Question) -> Reading:
+    text, tokenizer = clean(required(question.text)), translator.tokenizer
+    room = min(getattr(translator.model.config, "max_length", LONGEST), LONGEST)
+    (ids,) = translator.encode([text])
+    note = cut_note(room - 1) if len(ids) >= room else ""
+    ids = [*ids[: room - 1], tokenizer.eos]
+    return Reading(ids, tokens.of_translator(tokenizer, ids, text), [0] * len(ids), note)
+
+
+def read_encoder(predictor: Any, question: Question) -> Reading:
+    texts = [text.lower() if predictor.lower else text for text in (required(question.text), question.second)]
+    longest = min(predictor.max_length, LONGEST)
+    return of_encoded(predictor.tokenizer, predictor.tokenizer.encode(texts[0], texts[1] or None, longest))
+
+
+READERS = {"language": read_language, "translator": read_source}  # by a predictor's family, where not an encoder
+
+
+def required(text: str) -> str:
     if not text.strip():
         raise DataError("the text is empty", "type something")
-    if isinstance(model, EncoderDecoder):
-        text, room = clean(text), min(getattr(model.config, "max_length", LONGEST), LONGEST)
-        (ids,) = predictor.encode([text])
-        note = cut_note(room - 1) if len(ids) >= room else ""
-        ids = [*ids[: room - 1], tokenizer.eos]
-        return Reading(ids, tokens.of_translator(tokenizer, ids, text), [0] * len(ids), note)
-    if hasattr(predictor, "fill"):
-        longest = model.config.max_length
-    else:
-        longest = getattr(predictor, "max_length", 0) or predictor.settings.max_length
-    lower = hasattr(predictor, "settings") and predictor.settings.lower
-    texts = [text.lower() if lower else text for text in (text, question.second)]
-    return of_encoded(tokenizer, tokenizer.encode(texts[0], texts[1] or None, min(longest, LONGEST)))
+    return text
 
 
 def of_encoded(tokenizer: Any, encoded: Any, spans: list[tuple[int, int]] | None = None) -> Reading:

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from regard.errors import ConfigError
 from regard.inside.looked import Looked
-from regard.models.seq2seq import Seq2Seq
 
 STEPS = 256  # that are shown
 LARGE = 1_000_000  # numbers above which they are sent in half precision
@@ -20,10 +19,10 @@ def unrolled(looked: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
     model = looked.predictor.model
     if not hasattr(model.config, "cell"):
         raise ConfigError("this model has no recurrent cell", "look at its attention")
-    stream = "source" if isinstance(model, Seq2Seq) else "text"
+    stream = "source" if looked.predictor.family == "translator" else "text"
     with torch.inference_mode():
         x = looked.embeddings[stream].token.float()
-        layers = list(stack(model, x))
+        layers = list((reader_gates if stream == "source" else gates)(model, x))
     tensors = {name: torch.stack([layer[name] for layer in layers]) for name in layers[0]}
     if sum(t.numel() for t in tensors.values()) > LARGE:
         tensors = {name: t.half() for name, t in tensors.items()}
@@ -35,20 +34,22 @@ def unrolled(looked: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
     return header, tensors
 
 
-def stack(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
+def gates(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
     """The gates of each layer in its first steps; the first one reads x, T I."""
-    if isinstance(model, Seq2Seq):
-        mirror = torch.arange(len(x) - 1, -1, -1, device=x.device)[None]
-        for layer in model.encoder:
-            part: Any = layer.forwards
-            weights = part.weight_ih_l0, part.weight_hh_l0, part.bias_ih_l0, part.bias_hh_l0
-            yield of_layer(model.config.cell, x[:STEPS], weights)
-            x = layer(x[None], mirror)[0]  # of the whole text: it is read from its end, too
-        return
     for cell in model.cells:
-        gates = of_layer(cell.kind, x[:STEPS], (cell.W_xh, cell.W_hh, cell.b_h, torch.zeros_like(cell.b_h)))
-        yield gates
-        x = gates["states"]
+        layer = of_layer(cell.kind, x[:STEPS], (cell.W_xh, cell.W_hh, cell.b_h, torch.zeros_like(cell.b_h)))
+        yield layer
+        x = layer["states"]
+
+
+def reader_gates(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
+    """The same of a translator's reader from left to right."""
+    mirror = torch.arange(len(x) - 1, -1, -1, device=x.device)[None]
+    for layer in model.encoder:
+        part: Any = layer.forwards
+        weights = part.weight_ih_l0, part.weight_hh_l0, part.bias_ih_l0, part.bias_hh_l0
+        yield of_layer(model.config.cell, x[:STEPS], weights)
+        x = layer(x[None], mirror)[0]  # of the whole text: it is read from its end, too
 
 
 def of_layer(kind: str, x: Tensor, weights: Weights) -> dict[str, Tensor]:

@@ -12,9 +12,9 @@ from regard.data.tokenizers.wordpiece import MASK
 from regard.errors import DataError
 from regard.inside import tokens
 from regard.inside.looked import LONGEST, Check, Looked, Question
-from regard.inside.reading import observe, of_encoded, read
+from regard.inside.reading import Reading, observe, of_encoded, read
 from regard.nn.masks import pooled
-from regard.predictors import Classifier, Embedder, Tagger, Writer
+from regard.predictors import Classifier, Embedder, Filler, Tagger, Writer
 
 TOP = 64  # rows of the table of next tokens
 AT_ONCE = 128  # positions whose logits are in memory together
@@ -29,7 +29,7 @@ def likeliest(predictor: Any, logits: Tensor, n: int) -> list[dict[str, Any]]:
 
 def classes(classifier: Classifier, hidden: Tensor) -> list[dict[str, Any]]:
     model = classifier.model
-    values = model.scores(model.summary(hidden[None])).double().softmax(-1)[0].tolist()
+    values = classifier.values(model.scores(model.summary(hidden[None])))[0].tolist()
     return [{"label": label, "p": p} for label, p in zip(classifier.labels, values, strict=True)]
 
 
@@ -53,7 +53,11 @@ def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
 
 
 def of_encoder(embedder: Embedder, question: Question, _: Check) -> Looked:
-    """With a second text, how similar the two are."""
+    return encoded(embedder, question)[0]
+
+
+def encoded(embedder: Embedder, question: Question) -> tuple[Looked, Reading, Tensor]:
+    """A text and its states, T D; with a second text, how similar the two are."""
     looked = Looked(embedder)
     reading = read(embedder, Question(text=question.text))
     hidden = observe(looked, reading)
@@ -61,14 +65,17 @@ def of_encoder(embedder: Embedder, question: Question, _: Check) -> Looked:
         other = read(embedder, Question(text=question.second)).states(embedder)
         pair = (pooled(states[None], None, embedder.settings.pooling)[0].double() for states in (hidden, other))
         looked.results["similar"] = {"cosine": torch.cosine_similarity(*pair, dim=0).item()}
-    if hasattr(embedder, "fill"):
-        gaps = [place for place, id in enumerate(reading.ids) if id == embedder.tokenizer.mask]
-        if not gaps:
-            looked.notes.append(f"no gap to fill; put {MASK} into the text")
-        looked.results["fill"] = [
-            {"position": place, "words": likeliest(embedder, embedder.model.logits(hidden[place]), 10)}
-            for place in gaps
-        ]
+    return looked, reading, hidden
+
+
+def of_filler(filler: Filler, question: Question, _: Check) -> Looked:
+    looked, reading, hidden = encoded(filler, question)
+    gaps = [place for place, id in enumerate(reading.ids) if id == filler.tokenizer.mask]
+    if not gaps:
+        looked.notes.append(f"no gap to fill; put {MASK} into the text")
+    looked.results["fill"] = [
+        {"position": place, "words": likeliest(filler, filler.model.logits(hidden[place]), 10)} for place in gaps
+    ]
     return looked
 
 

@@ -15,7 +15,10 @@ Input = TypeVar("Input")
 
 
 class Predictor(Protocol):
-    """A trained model, ready for use. `regard.load` returns one; its task says what an input is."""
+    """A trained model, ready for use. `regard.load` returns one; its task says what an input is.
+
+    One that reads text may have a `family`, which selects what `regard.inside` shows of it.
+    """
 
     model: Any
 

@@ -94,6 +94,8 @@ class Embedder:
     On a CPU texts of similar length are padded to the longest of a few; on a GPU they are packed, and read in bf16.
     """
 
+    family = "encoder"
+
     def __init__(
         self,
         model: Bert,
@@ -180,6 +182,15 @@ class Embedder:
         order = np.argsort(-scores, kind="stable")[:top]
         return [Similar(int(i), texts[i], float(scores[i])) for i in order]
 
+    @property
+    def max_length(self) -> int:
+        """Of the texts it reads, in tokens."""
+        return self.settings.max_length
+
+    @property
+    def lower(self) -> bool:
+        return self.settings.lower
+
     def chosen(self, layer: int | str) -> Callable[[list[Tensor]], Tensor]:
         """What is taken of the embeddings and all layers, L + 1."""
         layers = self.model.config.layers
@@ -246,6 +257,12 @@ class Embedder:
 
 class Filler(Embedder):
     """An encoder that kept its masked-word head."""
+
+    family = "masked"
+
+    @property
+    def max_length(self) -> int:
+        return self.model.config.max_length
 
     def predict(self, inputs: Iterable[str], **options: Any) -> Iterator[Filled]:
         """What is `Filled` in each text; options as for `fill`."""

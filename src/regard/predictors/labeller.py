@@ -41,6 +41,8 @@ class Tags:
 class Labeller(ClassPredictor):
     """A model with a head of classes, and its tokenizer. On a GPU BERT's texts are packed, and read in bf16."""
 
+    lower = False  # whether texts are lower-cased before the tokenizer reads them
+
     def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
@@ -85,7 +87,7 @@ class Labeller(ClassPredictor):
 class Classifier(Labeller):
     """Texts to labels; an input is a text, or a pair of texts as a tuple."""
 
-    chunk = 2048
+    family, chunk = "classifier", 2048
 
     def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu", pairs: bool | None = None):
         super().__init__(model, tokenizer, device)
@@ -120,6 +122,8 @@ def split_pairs(inputs: Sequence[Any]) -> tuple[Sequence[str], Sequence[str] | N
 
 class Tagger(Labeller):
     """Words to labels; an input is a text, or a list of words."""
+
+    family = "tagger"
 
     def predict(self, inputs: Iterable[str | Sequence[str]]) -> Iterator[Tags]:
         for some in chunks(inputs, 256):

@@ -57,6 +57,8 @@ class Hypotheses:
 class Translator:
     """A model and its tokenizer."""
 
+    family = "translator"
+
     def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer

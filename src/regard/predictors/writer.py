@@ -51,6 +51,8 @@ class Surprise:
 class Writer:
     """A language model and its tokenizer."""
 
+    family = "language"
+
     def __init__(
         self,
         model: LanguageModel,

@@ -22,7 +22,7 @@ FRAMES = 100  # of a clip, when memory is estimated
 
 
 class Audio(ClassesOfSamples):
-    name = "audio"
+    name, trains_on = "audio", "audio"
     summary = "a class for each audio clip"
     settings = AudioConfig
     options = ("valid", "label")

@@ -249,6 +249,7 @@ class Task:
     # -- using the model --------------------------------------------------------------------------------------------
 
     purpose: str = ""  # "a vit to …"
+    trains_on = ""  # the kind of ready-made sets it learns from, as catalog.toml has it
     reads = "text"  # its modality: text, images, audio, series or tables
     unit = "examples"  # what is counted
     verbs: tuple[str, ...] = ()  # of the command line, that use a model of this task

@@ -24,7 +24,7 @@ SIDES = re.compile(r"\b(left|right)\b", re.IGNORECASE)
 
 
 class Caption(Task):
-    name = "caption"
+    name, trains_on = "caption", "captions"
     summary = "a sentence for each image"
     settings = CaptionsConfig
     options = ("valid", "images")

@@ -29,7 +29,7 @@ SHOWN = 12  # rows of a forecast that are printed
 
 
 class Forecast(Task):
-    name = "forecast"
+    name, trains_on = "forecast", "history"
     summary = "the next rows of a table over time"
     settings = HistoryConfig
     options = ("target", "horizon")

@@ -22,7 +22,7 @@ PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
 
 
 class Image(ClassesOfSamples):
-    name = "image"
+    name, trains_on = "image", "images"
     summary = "a class for each image"
     settings = ImagesConfig
     options = ("valid", "label")

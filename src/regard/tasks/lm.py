@@ -28,7 +28,7 @@ BLOCK = 256  # tokens a recurrent model is trained on at once; it has no limit o
 
 
 class LanguageModelling(Task):
-    name = "lm"
+    name, trains_on = "lm", "text"
     summary = "the next token of a text"
     settings = TextConfig
     options = ("tokens", "valid")

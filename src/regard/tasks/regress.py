@@ -103,7 +103,7 @@ class Regression(Classes):
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         predictor: Any = super().predictor(model, folder, about, device, int8)
-        predictor.output = NumberOutput(**about["calibration"])
+        predictor.output, predictor.family = NumberOutput(**about["calibration"]), self.family
         return predictor
 
     def text(self, answer: Any) -> str:
@@ -188,6 +188,7 @@ class RegressSeries(Regression, Series):
 
 class Regress(Regression, Classify):
     name = "regress"
+    family, views = "", ()  # a number is not a class
     summary = "a number for each text, row, image or series"
     examples = (
         "regard train regress --data reviews.csv --text review --label stars",

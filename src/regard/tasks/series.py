@@ -139,7 +139,7 @@ class FillSeries(Task):
 class Series(Classes, FillSeries):
     """A class for each series."""
 
-    name = "series"
+    name, trains_on = "series", "series"
     summary = "a class for each series or light curve"
     examples = ("regard train series --data curves.csv --label class",)
     card = Card(pipeline="time-series", title="A classifier of series", use="classify {} curve.csv")

@@ -25,7 +25,7 @@ DEV_SENTENCES = 500  # translated greedily at each evaluation: enough to rank ch
 
 
 class Translate(Task):
-    name = "translate"
+    name, trains_on = "translate", "pairs"
     summary = "sentences from one language to another"
     settings = PairsConfig
     options = ("source", "target", "valid_source", "valid_target")

@@ -15,6 +15,7 @@ from regard.inside.findings import of_next
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.inside.tokens import vocabulary
+from regard.tasks.multilabel import LabelSetOutput
 
 TEXT = "The cat drank the milk because it was hungry."
 LMS = [name for name, (task, _) in CONFIGS.items() if task == "lm"]
@@ -191,3 +192,18 @@ def test_words_are_numbered(open_model):
     chips = look(open_model("pair"), Question(text="The cat.", second="The milk.")).streams["text"]
     plain = [(c["text"], c["word"], c.get("sentence", 0)) for c in chips if not c["special"]]
     assert plain == [("the", 0, 0), ("cat", 1, 0), (".", 2, 0), ("the", 3, 1), ("milk", 4, 1), (".", 5, 1)]
+
+
+def test_several_labels_have_probabilities_of_their_own(open_model, monkeypatch):
+    classifier = open_model("classifier")
+    monkeypatch.setattr(classifier, "output", LabelSetOutput(classifier.labels, [0.5, 0.5]))
+    shown = look(classifier, Question(text=TEXT)).results["classes"]
+    (answer,) = classifier.predict([TEXT])
+    assert {one["label"]: one["p"] for one in shown} == pytest.approx(answer.probabilities)
+
+
+def test_a_predictor_without_figures_is_refused(open_model, monkeypatch):
+    classifier = open_model("classifier")
+    monkeypatch.setattr(classifier, "family", "")
+    with pytest.raises(ConfigError, match="no figures of this model"):
+        look(classifier, Question(text=TEXT))
