@@ -19,6 +19,8 @@ from regard.errors import DataError
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 TABS = (".tsv", ".tab")
 SAMPLE = 50  # rows that tell the delimiter
+MOSTLY = 2 / 3  # of them have the first one's width, where some are broken
+SCANNED = 1 << 16  # bytes that tell whether zeros are UTF-16
 CELLS = 1_000_000  # held as Python strings at once
 ENCODINGS = {"utf-8-sig": "", "cp1252": "not UTF-8, read as Latin-1 (Windows-1252)", "latin-1": "read as Latin-1"}
 LIST_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # one that does not stand between digits
@@ -35,7 +37,7 @@ class Delimited:
         self.path, self.data, self.notes = path, data, list[str]()
         self.delimiter = ""  # set by `read`
         self.encoding = encoding_of(path, data)
-        if note := ENCODINGS.get(self.encoding, "read as UTF-16"):
+        if note := ENCODINGS.get(self.encoding, f"read as {self.encoding[:6].upper()}"):
             self.notes.append(note)
 
     def lines(self) -> Iterable[str]:
@@ -82,20 +84,22 @@ class Delimited:
         return any('""' in cell[1] for line in lines if '""' in line for cell in QUOTED.finditer(line))
 
     def sniff(self, usual: str) -> str:
-        """The delimiter that cuts the first rows into equally many cells; the usual one of the file's ending if it
-        does, unless all commas are within numbers."""
-        widths: dict[str, set[int]] = {}
+        """The delimiter that cuts the first rows into equally many cells, or most of them where none does for all; the
+        usual one of the file's ending if it does, unless all commas are within numbers."""
+        widths: dict[str, list[int]] = {}
         for delimiter in DELIMITERS:
             try:
                 sample = islice(self.rows(delimiter, quoted=delimiter != "\t"), SAMPLE)
-                widths[delimiter] = {len(cells) for _, cells in sample}
+                widths[delimiter] = [len(cells) for _, cells in sample]
             except DataError:
                 continue
-        even = [delimiter for delimiter, sizes in widths.items() if len(sizes) == 1 and min(sizes) > 1]
+        even = [delimiter for delimiter, sizes in widths.items() if _like_the_first(sizes) == 1]
         if ";" in even and not any(LIST_COMMA.search(line) for line in islice(self.lines(), SAMPLE)):
             return ";"
         if even:
             return usual if usual in even else max(even, key=lambda d: min(widths[d]))
+        if near := {d: share for d, sizes in widths.items() if (share := _like_the_first(sizes)) > MOSTLY}:
+            return usual if usual in near else max(near, key=near.__getitem__)
         first = next(iter(self.lines()), "")
         return usual if usual in first else max((usual, *DELIMITERS), key=first.count)
 
@@ -120,11 +124,19 @@ class Delimited:
         return f"{count} columns, expected {width} as in the first row{between}"
 
 
+def _like_the_first(widths: list[int]) -> float:
+    """The share of rows as wide as the first; 0 where that is a single cell."""
+    return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
+
+
 def encoding_of(path: Path, data: bytes) -> str:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    """By the mark at its beginning, else UTF-8 if that fits, else Latin-1; by its zeros UTF-16 without a mark."""
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        names = ["utf-32"]
+    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         names = ["utf-16"]
     elif b"\0" in data:
-        raise DataError(f"{path} is not text; expected CSV, TSV or JSONL, or a name that ends in .parquet or .arrow")
+        names = _unmarked_utf16(data)
     else:
         names = list(ENCODINGS)
     for name in names:
@@ -133,4 +145,16 @@ def encoding_of(path: Path, data: bytes) -> str:
         except UnicodeDecodeError:
             continue
         return name
-    raise DataError(f"{path} is damaged UTF-16; write it again as UTF-8")
+    if names and data[0] in b"\xff\xfe\0":
+        raise DataError(f"{path} is damaged {names[0][:6].upper()}; write it again as UTF-8")
+    expected = "CSV, TSV, JSON or JSONL, or a name that ends in .parquet or .arrow"
+    raise DataError(f"{path} is not text; expected {expected}")
+
+
+def _unmarked_utf16(data: bytes) -> list[str]:
+    """The byte order in which most characters are ASCII and none is zero, if there is one."""
+    even, odd = data[:SCANNED:2], data[1:SCANNED:2]
+    for name, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
+        if not len(data) % 2 and high.count(0) > len(high) / 2 and not low.count(0):
+            return [name]
+    return []

@@ -162,6 +162,9 @@ def test_typed_columns_become_text_and_days():
         ("text,label\ncafé,1\n".encode("latin-1"), ["text", "label"], [["café", "1"]], "Latin-1"),
         ("text,label\n“so”,1\n".encode("cp1252"), ["text", "label"], [["“so”", "1"]], "Latin-1"),
         ("text,label\ncafé,1\n".encode("utf-16"), ["text", "label"], [["café", "1"]], "UTF-16"),
+        ("text,label\ncafé,1\n".encode("utf-16-le"), ["text", "label"], [["café", "1"]], "read as UTF-16"),
+        ("text;label\ncafé, noir;1\n".encode("utf-16-be"), ["text", "label"], [["café, noir", "1"]], "UTF-16, columns"),
+        ("text,label\ncafé,1\n".encode("utf-32"), ["text", "label"], [["café", "1"]], "read as UTF-32"),
         ("\ufefftext,label\ncafé,1\n".encode(), ["text", "label"], [["café", "1"]], ""),
         (b'text,label\r\n"two\r\nlines, ""quoted""",1\r\n', ["text", "label"], [['two\r\nlines, "quoted"', "1"]], ""),
         (b"text,label\ra,1\rb,0\r", ["text", "label"], [["a", "1"], ["b", "0"]], ""),
@@ -202,7 +205,7 @@ def test_rows_know_their_lines():
     ("name", "data", "message"),
     [
         ("x.csv", b"", "is empty"),
-        ("x.csv", b"\x89PNG\r\n\x00\x00", "is not text; expected CSV, TSV or JSONL"),
+        ("x.csv", b"\x89PNG\r\n\x00\x00", "is not text; expected CSV, TSV, JSON or JSONL"),
         ("x.csv", b"a,a\n1,2\n", "two columns have the same name, 'a'"),
         ("x.csv", b"label,n\n", "has no rows"),
         ("x.csv", b"\xff\xfea\x00,", "damaged UTF-16"),
