@@ -48,7 +48,7 @@ class Clip:
             return split.digest(self.file)
 
 
-def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]:
+def list_clips(path: Path, label: str = "", labelled: bool = True, strict: bool = False) -> list[Clip]:
     """The clips of a folder, an archive or a table, or of one file; in order of their names, or of the table.
 
     Of a table nothing but the files is read, unless `labelled`.
@@ -62,10 +62,10 @@ def list_clips(path: Path, label: str = "", labelled: bool = True) -> list[Clip]
         return _from_archive(path)
     if not is_table(path):
         return [Clip(str(path))]
-    table = read_table(path, (label,))
+    table = read_table(path, (label,), strict=strict or not labelled)
     if not labelled:
         return [Clip(str(path.parent / name)) for name in table.names(table.find("", FILES, "file", 0))]
-    rows = table.labelled(FILES, "file", label)
+    rows = table.labelled(FILES, "file", label, strict=strict)
     return [Clip(str(path.parent / name), label) for name, label, _ in rows]
 
 
@@ -138,11 +138,11 @@ def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[C
     if bool(config.name) == bool(config.path):
         raise ConfigError(f"train on what? give --data: {EXPECTED}; or the name of a set")
     files = fetch.get_files(config.name, "audio", say=say) if config.name else None
-    train = list_clips(files.train if files else user_path(config.path), config.label)
+    train = list_clips(files.train if files else user_path(config.path), config.label, strict=config.strict)
     if nameless := [clip.file for clip in train if not clip.label]:
         raise DataError(f"{nameless[0]}: of which class? expected {EXPECTED}")
     if valid := files.valid if files else config.valid:
-        return train, list_clips(user_path(valid), config.label), ""
+        return train, list_clips(user_path(valid), config.label, strict=config.strict), ""
     return (*(hold_out(train, config) if train else ([], [])), split.BY_CLASS)
 
 

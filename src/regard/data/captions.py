@@ -99,9 +99,10 @@ def locate(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None
 
 def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tuple[Captioned, list[str]]:
     """The images of a table that can be read, and notes on the others."""
-    rows = read_table(table)
+    rows = read_table(table, strict=config.strict)
     image = rows.find("", PATHS, "image", 0)
     caption = rows.find("", CAPTIONS, "caption", len(rows.columns) - 1)
+    rows = rows.usable({image: "image", caption: "caption"}, config.strict, say)
     captions: dict[str, list[str]] = defaultdict(list)
     for name, text in zip(rows.names(image), rows.text(caption), strict=True):
         if text := clean(text.lower() if config.lower else text):

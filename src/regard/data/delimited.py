@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.arrow import pa
+from regard.data.skipped import BadRow
 from regard.errors import DataError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
@@ -33,8 +34,9 @@ Row = tuple[int, list[str]]  # the line it begins on, and its cells
 class Delimited:
     """The cells of a file's bytes: text columns, the line of each row, and notes on what was unusual in the file."""
 
-    def __init__(self, path: Path, data: bytes):
-        self.path, self.data, self.notes = path, data, list[str]()
+    def __init__(self, path: Path, data: bytes, strict: bool = True):
+        self.path, self.data, self.notes, self.strict = path, data, list[str](), strict
+        self.bad: list[BadRow] = []  # rows that `read` could not use; none where reading is strict
         self.delimiter = ""  # set by `read`
         self.encoding = encoding_of(path, data)
         if note := ENCODINGS.get(self.encoding, f"read as {self.encoding[:6].upper()}"):
@@ -67,12 +69,13 @@ class Delimited:
             self.notes.append(f"columns separated by a {DELIMITERS[delimiter]}")
         if delimiter != "\t":
             return self.columns(self.rows(delimiter, quoted=True), delimiter)
-        errors = {}
-        for quoted in (True, False) if self.is_quoted() else (False, True):
-            try:
-                return self.columns(self.rows(delimiter, quoted), delimiter)
-            except DataError as e:  # the rows may be even only if a quote is, or is not, a letter
-                errors[quoted] = e
+        lenient, ways, errors = not self.strict, (True, False) if self.is_quoted() else (False, True), {}
+        for self.strict in (True, False) if lenient else (True,):
+            for quoted in ways:
+                try:
+                    return self.columns(self.rows(delimiter, quoted), delimiter)
+                except DataError as e:  # the rows may be even only if a quote is, or is not, a letter
+                    errors[quoted] = e
         raise errors[False]
 
     def is_quoted(self) -> bool:
@@ -104,13 +107,24 @@ class Delimited:
         return usual if usual in first else max((usual, *DELIMITERS), key=first.count)
 
     def columns(self, rows: Iterator[Row], delimiter: str = " ") -> tuple[list[Any], Sequence[int]]:
+        """Of rows as wide as the first; the others are in `bad` unless reading is strict."""
         lines, chunks, width, size = array("q"), [], 0, 1
+        self.bad = []
         while some := list(islice(rows, size)):
             width = width or len(some[0][1])
             size = max(1, CELLS // width)
-            for line, cells in some:
-                if len(cells) != width:
-                    raise DataError(f"{self.path} line {line}: {self.ragged(len(cells), width, delimiter)}")
+            bad = [
+                BadRow(line, self.ragged(len(cells), width, delimiter), 1 + sum(cell.count("\n") for cell in cells))
+                for line, cells in some
+                if len(cells) != width
+            ]
+            if bad and self.strict:
+                raise DataError(f"{self.path} line {bad[0].line}: {bad[0].reason}")
+            if bad:
+                self.bad += bad
+                some = [row for row in some if len(row[1]) == width]
+            if not some:
+                continue
             lines.extend(line for line, _ in some)
             cells = zip(*(cells for _, cells in some), strict=True)
             chunks.append([pa.array(column, pa.large_string()) for column in cells])

@@ -1,13 +1,16 @@
 """Labelled text: tables of texts and labels, and CoNLL files of words and tags."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from regard.data.documents import is_jsonl
+from regard.data.delimited import Delimited
 from regard.data.files import ending
+from regard.data.folders import Say, to_stderr
+from regard.data.json_rows import is_array, read_array, read_object
 from regard.data.pairs import read_lines
-from regard.data.tables import LABELS, SECONDS, TEXTS, DataTable, read_object, read_table
+from regard.data.tables import LABELS, SECONDS, TEXTS, DataTable, read_data, read_table
 from regard.errors import DataError
 
 WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "upos", "labels", "label")
@@ -35,11 +38,14 @@ class Tagged:
 
 def read_examples(
     path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True,
-    empty: bool = False,
+    empty: bool = False, strict: bool = False, say: Say = to_stderr,
 ) -> list[Example]:  # fmt: skip
-    """The rows of a table; `labelled` requires a label in each, which may be `empty`."""
-    table = read_table(path, (text, second, label))
+    """The rows of a table that have a text and, if they are `labelled`, a label, unless that may be `empty`. The others
+    are skipped and reported, or an error if `strict`."""
+    table = read_table(path, (text, second, label), say=say, strict=strict)
     column, other, target = text_columns(table, text, second, label, pairs, labelled)
+    needed = {column: "text", other: "second text"} | ({} if empty else {target: "label"})
+    table = table.usable({name: what for name, what in needed.items() if name}, strict, say)
     texts = table.text(column)
     seconds: Sequence[str | None] = table.text(other) if other else [None] * len(table)
     labels = table.labels(target, empty) if target else [""] * len(table)
@@ -70,10 +76,10 @@ def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = Tr
     """Sentences of words and tags; if they need not be `labelled`, of words alone.
 
     CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
-    `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSONL: a list of words, a list of tags.
+    `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSON and JSONL: lists of words and of tags.
     """
     path = Path(path)
-    if is_jsonl(path):
+    if ending(path) in (".json", ".jsonl"):
         return _tagged_objects(path, text, label, labelled)
     universal = ending(path) == ".conllu"
     sentences: list[Tagged] = []
@@ -123,13 +129,18 @@ def _column(cells: list[str], asked: str, usual: int) -> str:
     return cells[usual].strip() if usual < len(cells) else ""
 
 
+def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSON file, an array or one a line, with their lines."""
+    if ending(path) == ".json" and is_array(path, text := Delimited(path, read_data(path))):
+        return read_array(path, text)
+    lines = enumerate(read_lines(path), 1)
+    return ((number, read_object(f"{path} line {number}", line)) for number, line in lines if line.strip())
+
+
 def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[Tagged]:
     asked_for = (("text", text, WORDS), ("label", label, TAGS)) if labelled else (("text", text, WORDS),) * 2
     sentences = []
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        row = read_object(f"{path} line {number}", line)
+    for number, row in _objects(path):
         lists = []
         for what, asked, usual in asked_for:
             name = next((n for n in ([asked] if asked else usual) if n in row), None)

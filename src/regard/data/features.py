@@ -81,14 +81,17 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
     if not config.path:
         raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
     path = user_path(config.path)
-    table = read_table(path, (config.label,))
+    table = read_table(path, (config.label,), strict=config.strict)
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
     targets = TARGETS[config.targets]
+    table = labelled_rows(table, label, config)
     train, train_labels = named_rows(table), table.labels(label, targets.may_be_empty)
     shared, how = 0, targets.how * (not config.valid)
     if config.valid:
-        other = read_table(user_path(config.valid), (label,))
-        valid, valid_labels = named_rows(other), other.labels(other.find(label, (), "label"), targets.may_be_empty)
+        other = read_table(user_path(config.valid), (label,), strict=config.strict)
+        column = other.find(label, (), "label")
+        other = labelled_rows(other, column, config)
+        valid, valid_labels = named_rows(other), other.labels(column, targets.may_be_empty)
         shared = overlap.count([tuple(sorted(r.items())) for r in valid], (tuple(sorted(r.items())) for r in train))
     else:
         digests = [split.digest("\t".join(row.values())) for row in train]
@@ -114,6 +117,10 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
     content = int(hashlib.sha256(train_part.features.tobytes()).hexdigest()[:12], 16)
     return TableData(labels, train_part, valid_part, tuple(notes), how=how, about=about, targets=targets,
                      classes=f"classes of {label!r}", label=label, columns=tuple(columns), content=content)  # fmt: skip
+
+
+def labelled_rows(table: DataTable, label: str, config: TableConfig) -> DataTable:
+    return table.usable({} if TARGETS[config.targets].may_be_empty else {label: "label"}, config.strict)
 
 
 def named_rows(table: DataTable) -> list[dict[str, str]]:

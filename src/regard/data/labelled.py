@@ -57,6 +57,8 @@ def prepare_labels(
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
     names = ("held_out", "text", "second", "label", "vocab", "lower", "max_length")
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
+    if config.strict:
+        shaping["strict"] = True
     endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they tell how a file is read
     own = own_tokenizer(config.tokenizer) if config.tokenizer else None
     if own is not None:
@@ -84,6 +86,7 @@ def describe(manifest: dict[str, Any]) -> str:
     lines = [
         f"{split.report(sizes[0], sizes[1], texts, how)}; {manifest['vocab']:,} pieces",
         *targets.report(r["counts"], "" if manifest["kind"] == "tag" else "text", "labels"),
+        *r.get("notes", []),  # earlier versions kept none
     ]
     if r["empty"]:
         lines.append(f"dropped {r['empty']:,}: empty")
@@ -100,7 +103,7 @@ def describe(manifest: dict[str, Any]) -> str:
 def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | None]:
     """The files to train and to validate on; a known data set is fetched when it is not here yet."""
     if bool(config.name) == bool(config.path):
-        raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSONL or CoNLL file, or a name")
+        raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSON, JSONL or CoNLL file, or a name")
     valid = user_path(config.valid) if config.valid else None
     if config.name:
         files = fetch.get_files(config.name, "labels", "text", say=say)
@@ -108,18 +111,19 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
     return user_path(config.path), valid
 
 
-def read_rows(path: Path, config: LabelledConfig, kind: str, labelled: bool = True) -> Rows:
+def read_rows(path: Path, config: LabelledConfig, kind: str, say: Say = to_stderr) -> Rows:
     if kind == "tag":
         return read_tagged(path, config.text, config.label)
     empty = TARGETS[config.targets].may_be_empty
-    return read_examples(path, config.text, config.second, config.label, kind == "pair", labelled, empty)
+    columns = config.text, config.second, config.label
+    return read_examples(path, *columns, kind == "pair", empty=empty, strict=config.strict, say=say)
 
 
 def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple[Rows, Rows, int]:
     """The examples to train and to validate on, and how many empty ones were dropped."""
     train_file, valid_file = locate(config, say)
-    rows = read_rows(train_file, config, kind)
-    others = read_rows(valid_file, config, kind) if valid_file else []
+    rows = read_rows(train_file, config, kind, say)
+    others = read_rows(valid_file, config, kind, say) if valid_file else []
     train, valid = ([row for row in part if not is_empty(row)] for part in (rows, others))
     empty = len(rows) + len(others) - len(train) - len(valid)
     if valid_file is None:
@@ -169,7 +173,8 @@ def _build(
     config: LabelledConfig, kind: str, hashes: dict[str, str], own: WordPiece | None, writer: StoreWriter,
     summary: Summary | None,
 ) -> dict[str, Any]:  # fmt: skip
-    train, valid, empty = read_parts(config, kind)
+    notes: list[str] = []
+    train, valid, empty = read_parts(config, kind, notes.append)
     train_file, valid_file = locate(config)
     counts, places = Counter(labels_of(train)), places_of(valid, str(valid_file or train_file))
     labels = TARGETS[config.targets].codes(counts, labels_of(valid), str(train_file), places)
@@ -195,6 +200,7 @@ def _build(
         "summary": summary(train, valid) if summary else [],
         "report": {
             "counts": {label: counts[label] for label in labels},
+            "notes": notes,
             "empty": empty,
             "cut": cut,
             "shared": sum(content(row) in seen for row in valid),

@@ -94,6 +94,7 @@ class OwnData(DataConfig):
     valid: str = valid_option()
     held_out: float = share(0.1)
     split_rule: str = SPLIT
+    strict: bool = False  # whether a row, or a file of a folder, that cannot be used is an error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Tables, read in one way: CSV, TSV, JSONL, Parquet, Arrow and NPZ, plain or compressed.
+"""Tables, read in one way: CSV, TSV, JSON, JSONL, Parquet, Arrow and NPZ, plain or compressed.
 
 The cells of a text file stay text, so that the id 007 and the label 1.0 remain what they are; numbers and
 times are converted on request.
@@ -7,8 +7,8 @@ times are converted on request.
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ from regard.data.cells import DAY, MISSING, is_date, is_missing, is_number, to_d
 from regard.data.delimited import TABS, Delimited
 from regard.data.files import AUDIO, IMAGES, ending, open_bytes
 from regard.data.folders import Say, to_stderr
+from regard.data.json_rows import check_flat, is_array, read_array, read_object
+from regard.data.skipped import BadRow, report
 from regard.errors import DataError
 
 TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
@@ -31,7 +33,7 @@ LONGEST = 1_000  # characters of a name
 LISTED = 20  # columns named in a message
 COPIES = 4  # of a file's bytes that reading it may take
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
-ENDINGS = (".csv", *TABS, ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
+ENDINGS = (".csv", *TABS, ".json", ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
 OPTIONS = ("text", "second", "label")  # columns with an option of their own on the command line
 DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
 THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
@@ -49,6 +51,7 @@ class DataTable:
     data: Any  # of pyarrow
     lines: Sequence[int]
     unit: str = "line"
+    skipped: Sequence[BadRow] = ()  # not among the rows; `usable` reports them
 
     @cached_property
     def columns(self) -> list[str]:
@@ -113,13 +116,29 @@ class DataTable:
             raise DataError(f"{self.where(labels.index(''))}: no label; fill in the column {name!r}")
         return labels
 
-    def labelled(self, usual: Sequence[str], what: str, label: str, empty: bool = False) -> list[tuple[str, str, str]]:
-        """The names in a column, each with its label and where it stands."""
+    def usable(self, needed: Mapping[str, str], strict: bool = False, say: Say = to_stderr) -> "DataTable":
+        """The rows with something in every column of `needed`, which says what each is; the others are reported."""
+        reasons: dict[int, str] = {}
+        for name, what in needed.items():
+            empty = (row for row, cell in enumerate(self.text(name)) if not cell.strip())
+            reasons |= {row: f"no {what} (column {name!r})" for row in empty if row not in reasons}
+        bad = [*self.skipped, *(BadRow(self.lines[row], reason) for row, reason in reasons.items())]
+        report(self.path, bad, len(self) - len(reasons), strict, say, self.unit)
+        if not reasons:
+            return replace(self, skipped=())
+        rows = [row for row in range(len(self)) if row not in reasons]
+        return replace(self, data=self.data.take(rows), lines=[self.lines[row] for row in rows], skipped=())
+
+    def labelled(
+        self, usual: Sequence[str], what: str, label: str, empty: bool = False, strict: bool = False
+    ) -> list[tuple[str, str, str]]:
+        """The names in a column, each with its label and where it stands; rows without either are skipped."""
         column, labels = self.find("", usual, what, 0), self.find(label, LABELS, "label", len(self.columns) - 1)
         if column == labels:
             raise DataError(f"{self.path}: {what} and label are different columns; there are: {self.listed()}")
-        places = map(self.where, range(len(self)))
-        return list(zip(self.names(column), self.labels(labels, empty), places, strict=True))
+        rows = self.usable({column: what} | ({} if empty else {labels: "label"}), strict)
+        places = map(rows.where, range(len(rows)))
+        return list(zip(rows.names(column), rows.labels(labels, empty), places, strict=True))
 
     def rows(self) -> Iterator[list[str]]:
         """The cells of each row as text."""
@@ -211,12 +230,15 @@ def is_delimited(path: str | Path) -> bool:
     return ending(path) in (".csv", *TABS)
 
 
-def read_table(path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr) -> DataTable:
+def read_table(
+    path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr, strict: bool = True
+) -> DataTable:
     """The table in a file. `asked` are columns requested by name, which means that there is a header.
 
-    Of a .txt every line is a text; with `spaces` it is a table whose columns tabs or white space separate.
+    Of a .txt every line is a text; with `spaces` it is a table whose columns tabs or white space separate. Broken rows
+    are an error, or unless `strict` in the table's `skipped`.
     """
-    return parse_table(Path(path), read_data(Path(path)), asked, spaces, say)
+    return parse_table(Path(path), read_data(Path(path)), asked, spaces, say, strict)
 
 
 def read_data(path: Path) -> bytes:
@@ -226,7 +248,7 @@ def read_data(path: Path) -> bytes:
 
 
 def parse_table(
-    path: Path, data: bytes, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr
+    path: Path, data: bytes, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr, strict: bool = True
 ) -> DataTable:
     """The table in the bytes of a file called `path`."""
     if ending(path) in (*PARQUET, *ARROW):
@@ -234,9 +256,9 @@ def parse_table(
     elif ending(path) == ".npz":
         table = table_of_arrays(path, read_arrays(path, data))
     else:
-        text = Delimited(path, data)
-        if ending(path) == ".jsonl":
-            table = _from_json(path, text.lines())
+        text = Delimited(path, data, strict)
+        if ending(path) in (".json", ".jsonl"):
+            table = _from_json(path, text)
         elif ending(path) == ".txt" and not spaces:
             lines = [line.rstrip("\r\n") for line in text.lines()]
             table = _table(path, {"text": lines}, range(1, len(lines) + 1))
@@ -244,7 +266,9 @@ def parse_table(
             table = _from_cells(text, [name for name in asked if name and not name.isdecimal()], spaces)
         if text.notes:
             say(f"{path}: {', '.join(text.notes)}")
+        table = replace(table, skipped=text.bad)
     if not len(table):
+        report(path, table.skipped, 0, strict, say)
         raise DataError(f"{path} has no rows")
     return table
 
@@ -296,24 +320,24 @@ def _unique(path: Path, names: list[str]) -> list[str]:
     return names
 
 
-def _from_json(path: Path, lines: Any) -> DataTable:
+def _from_json(path: Path, text: Delimited) -> DataTable:
+    rows: list[tuple[int, dict[str, Any]]] = []
+    if is_array(path, text):
+        rows = [(line, check_flat(path, line, row)) for line, row in read_array(path, text)]
+    else:
+        for number, line in enumerate(text.lines(), 1):
+            try:
+                rows += [(number, read_object(f"{path} line {number}", line))] if line.strip() else []
+            except DataError as e:
+                if text.strict:
+                    raise
+                text.bad.append(BadRow(number, str(e).removeprefix(f"{path} line {number}: ")))
     columns: dict[str, None] = {}
-    rows = [(n, read_object(f"{path} line {n}", line)) for n, line in enumerate(lines, 1) if line.strip()]
     for _, row in rows:
         columns |= dict.fromkeys(row)
+    limits.require(8 * len(rows) * len(columns), f"{path}: a table of {len(rows):,} rows and {len(columns):,} columns")
     cells = {name: [_plain(row.get(name)) for _, row in rows] for name in columns}
     return _table(path, cells, [number for number, _ in rows])
-
-
-def read_object(where: str, line: str) -> dict[str, Any]:
-    """The JSON object on a line."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as e:
-        raise DataError(f"{where}: not JSON ({e})") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: expected an object, as {{'text': …, 'label': …}}, got {line[:40]!r}")
-    return row
 
 
 def _plain(value: Any) -> str:

@@ -171,7 +171,7 @@ class Labels(Task):
                 if not data:
                     raise
         if data:
-            rows = read_rows(Path(data), columns_of(config, data, self.per_piece), self.name)
+            rows = read_rows(Path(data), columns_of(config, data, self.per_piece), self.name, console.say)
         full = [row for row in rows if not is_empty(row)]
         if len(full) < len(rows):
             console.say(f"skipped {len(rows) - len(full):,}: empty")

@@ -93,11 +93,13 @@ class Table(ClassesOfSamples):
             cells = [own.labels[code] for code in own.valid.labels]
             targets = self.targets(predictor, cells, [on] * len(cells))
             return TestSet(on=on, inputs=own.valid.features, targets=targets)
-        table = read_table(Path(data), (predictor.label,))
-        column, rows = table.find(predictor.label, (), "label"), named_rows(table)
+        table = read_table(Path(data), (predictor.label,), strict=False)
+        column, empty = table.find(predictor.label, (), "label"), TARGETS[self.target_kind].may_be_empty
+        table = table.usable({} if empty else {column: "label"}, say=console.say)
+        rows = named_rows(table)
         for line in predictor.unlike_training(rows):
             console.say(line)
-        cells = table.labels(column, TARGETS[self.target_kind].may_be_empty)
+        cells = table.labels(column, empty)
         places = [table.where(row) for row in range(len(cells))]
         return TestSet(on=data, inputs=rows, targets=self.targets(predictor, cells, places))
 

@@ -113,6 +113,8 @@ def test_conllu_gives_the_universal_tag_of_each_word(write):
 def test_tagged_jsonl(write):
     path = write("t.jsonl", json.dumps({"tokens": ["Ada", "met"], "ner_tags": ["B-PER", "O"]}) + "\n")
     assert read_tagged(path)[0].tags == ("B-PER", "O")
+    path = write("t.json", json.dumps([{"tokens": ["Ada", "met"], "ner_tags": ["B-PER", "O"]}], indent=1))
+    assert [(s.words, s.tags, s.line) for s in read_tagged(path)] == [(("Ada", "met"), ("B-PER", "O"), 2)]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_prepared_once_and_reported(reviews):
     assert again.folder == prepared.folder and sum("preparing" in line for line in messages) == 1
     assert prepared.labels == ("neg", "pos") and sum(prepared.counts) == len(prepared.train["ids"]) == 54
     assert len(prepared.valid["ids"]) == 6 and sorted(prepared.valid["labels"][:]) == [0, 0, 0, 1, 1, 1]
-    assert "dropped 2: empty" in prepared.report() and "neg 27 (50.0%)" in prepared.report()
+    assert "skipped 2 of 62 rows: line 62: no text" in again.report() and "neg 27 (50.0%)" in prepared.report()
     cut = prepare_labels(LabelledConfig(path=reviews.path, vocab=120, max_length=6), "classify", messages.append)
     assert "longer than 6 pieces" in cut.report() and cut.train["ids"].lengths.max() == 6
     assert cut.folder != prepared.folder
@@ -67,7 +67,7 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
     ("text", "message"),
     [
         ("text,label\na,pos\nb,pos\n", "all examples have the label 'pos'"),
-        ("text,label\na,pos\n,neg\n", "1 examples in .*r.csv are too few to hold some out"),
+        ("text,label\na,pos\n,neg\n", "line 3: no text .*1 of 2 rows cannot be used, more than a third"),
         ("text,label\na,pos\nb,neg\n", "2 examples in .*r.csv are too few to hold some out"),
         ("text,label\n", "has no rows"),
     ],

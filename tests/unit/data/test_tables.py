@@ -280,3 +280,46 @@ def test_a_name_is_not_a_page():
 def test_rows_may_end_in_carriage_returns():
     table = parse_table(Path("x.csv"), b"text,label\ra good film,pos\ra bad film,neg\r")
     assert table.columns == ["text", "label"] and table.text("text") == ["a good film", "a bad film"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_a_json_array_of_flat_objects_is_a_table(encoding):
+    text = '[\n {"text": "café, noir", "n": 1},\n\n {"text": null, "m": true, "n": 2.5}\n]\n'
+    table = parse_table(Path("x.json"), text.encode(encoding), say=lambda line: None)
+    assert table.columns == ["text", "n", "m"] and list(table.lines) == [2, 4]
+    assert list(table.rows()) == [["café, noir", "1", ""], ["", "2.5", "true"]]
+
+
+def test_a_json_file_with_an_object_on_each_line_is_read_as_jsonl():
+    assert list(parse_table(Path("x.json"), b'{"a": 1}\n{"a": 2}\n').rows()) == [["1"], ["2"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{\n"data": [{"a": 1}]}', "x.json: expected an array of objects, [{"),
+        ('[{"a": 1},\n 2]', "line 2: expected an array of objects"),
+        ('[{"a": 1},\n {"a": {"b": 1}}]', "line 2: 'a' holds an object; expected flat objects"),
+        ('[{"a": [1]}]', "line 1: 'a' holds a list; expected flat objects"),
+        ('[{"a": 1},\n {"a": 2}', "line 2: not a JSON array (it ends too early)"),
+        ('[{"a": 1}\n {"a": 2}]', "line 1: not a JSON array (expected a comma"),
+        ('[{"a": 1},\n {"a" 2}]', "line 2: not a JSON array (Expecting ':' delimiter)"),
+        ('[{"a": 1}] 7', "there is more after it"),
+        ("[" * 100_000, "not a JSON array"),
+        ("[]", "has no rows"),
+        ("", "expected an array"),
+    ],
+)
+def test_other_json_is_refused_with_what_was_expected(text, message):
+    with pytest.raises(DataError) as e:
+        parse_table(Path("x.json"), text.encode())
+    assert message in str(e.value) and str(e.value).startswith("x.json")
+
+
+def test_json_may_not_outgrow_the_memory(monkeypatch):
+    monkeypatch.setenv("REGARD_MEMORY", "1M")
+    with pytest.raises(LimitError, match=r"reading x.json would need"):
+        parse_table(Path("x.json"), b"[" + b"{}," * 50_000 + b"{}]")
+    keys = ("\n".join(f'{{"k{i}": 1}}' for i in range(600))).encode()
+    with pytest.raises(LimitError, match="a table of 600 rows and 600 columns"):
+        parse_table(Path("x.jsonl"), keys)
