@@ -76,7 +76,7 @@ def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = Tr
     """Sentences of words and tags; if they need not be `labelled`, of words alone.
 
     CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
-    `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSON and JSONL: lists of words and of tags.
+    `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSON, JSONL: lists of words and tags.
     """
     path = Path(path)
     if ending(path) in (".json", ".jsonl"):
