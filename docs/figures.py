@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from PIL import Image
 
 from regard.explain import picture
+from regard.explain.alignment import Alignment
 from regard.lab import figure, recall
 from regard.lab import gradients as measured
 from regard.lab.report import Measurements
@@ -46,6 +48,15 @@ def positions() -> None:
     right.set_ylabel("position p")
     fig.colorbar(image, ax=right)
     picture.save(fig, FOLDER / "positions.png")
+
+
+def alignment() -> None:
+    """The first table under "Alignments" in docs/lectures.md, as `regard translate … --picture` draws it."""
+    lines = (FOLDER.parent / "lectures.md").read_text("utf-8").split('red book." --alignment\n', 1)[1].splitlines()[2:]
+    source, *rows = [line.split() for line in lines[: lines.index("```")]]
+    weights = [[0.0 if cell == "·" else int(cell.rstrip("*")) / 100 for cell in row[1:]] for row in rows]
+    drawn = Alignment(tuple(source), tuple(row[0] for row in rows), np.array(weights))
+    shrink(drawn.draw(FOLDER / "alignment.png"))
 
 
 def largest_weight(step: str, d: int) -> float:
@@ -98,6 +109,6 @@ def shrink(path: Path) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for draw in (causal, positions, scaling, gradients, limits):
+    for draw in (causal, positions, alignment, scaling, gradients, limits):
         draw()
         print(f"docs/figures/{draw.__name__}.png")

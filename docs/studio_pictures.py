@@ -19,7 +19,7 @@ from PIL import Image
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "figures"
 SIZE = {"width": 1180, "height": 860}
-TALLEST = 1700  # pixels of a picture
+TALLEST = {"heads": 1135}  # pixels of a picture, where not 1,700; README shows the heads
 CAT, SWEET = (f"The cat drank the milk because it was {word}." for word in ("hungry", "sweet"))
 CHECK, CRASHED = "Server, can I have the check?", "Looks like I just crashed the server."
 SMOL, MINI, DEMO, LSTM = "cache/smollm2-135m", "cache/minilm", "runs/demo", "runs/pictures/lstm-seed0"
@@ -30,6 +30,7 @@ VIEWS = {
     "embedding": ("embedding", dict(model=DEMO, text=CAT, query=5)),
     "search": ("search", dict(model=MINI, text=CAT, layer=2, head=3, query=7)),
     "attention": ("attention", dict(model=SMOL, text=CAT)),
+    "heads": ("attention", dict(model=MINI, text=CAT, layer=2, head=3, query=7)),
     "pair": ("pair", dict(model=MINI, text=CHECK, second=CRASHED, wordA=0, wordB=6)),
     "pair-it": ("pair", dict(model=DEMO, text=CAT, second=SWEET, wordA=6, wordB=6)),
     "translation": ("translation", dict(model=DEMO, text=CAT, query=9)),
@@ -63,7 +64,7 @@ def draw(page, home: str, name: str) -> None:
     page.locator("#view [data-figure]").first.wait_for()
     page.wait_for_timeout(1500)  # for answers that come after the first figure
     with Image.open(io.BytesIO(page.screenshot(full_page=True))) as image:
-        small = image.convert("RGB").crop((0, 0, image.width, min(image.height, TALLEST))).quantize(128)
+        small = image.convert("RGB").crop((0, 0, image.width, min(image.height, TALLEST.get(name, 1700)))).quantize(128)
         small.save(FOLDER / f"studio-{name}.png", optimize=True)
     print(FOLDER / f"studio-{name}.png", flush=True)
 
