@@ -20,6 +20,7 @@ from regard.tasks.registry import get
 from regard.train.loop import Result, train
 from regard.train.parts import Parts
 from regard.train.run import Run
+from regard.train.signals import Interrupts
 from regard.words import count
 
 LEAST = 60  # steps of fine-tuning: fewer teach nothing, even from a few hundred texts
@@ -112,12 +113,15 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
             add_lora_(built, run.lora, alpha=2.0 * run.lora)
         return built
 
-    memory = training_memory(
-        lambda: (model(), task.example(run)),
-        task.objective(run).loss_sum,
-        momenta=1 if run.optim.name == "muon" else 2,
-        bf16=run.precision == "bf16",
-    )
+    with Interrupts() as stop:  # an exception in a hook of ours, as Ctrl-C is one, may abort torch
+        memory = training_memory(
+            lambda: (model(), task.example(run)),
+            task.objective(run).loss_sum,
+            momenta=1 if run.optim.name == "muon" else 2,
+            bf16=run.precision == "bf16",
+        )
+    if stop.signal:
+        raise stop.exit()
     return parameters, memory
 
 

@@ -1,12 +1,14 @@
 """From a run to its parts: data is read once, and a text shorter than a row is not refused."""
 
 import dataclasses
+import os
+import signal
 
 import pytest
 
 from regard.data import labelled
 from regard.data.settings import LabelledConfig, TextConfig
-from regard.tasks import assemble, default_run, train_run
+from regard.tasks import assemble, assembly, default_run, train_run
 from regard.tasks.plan import read_run
 
 PARAGRAPH = "The cat drank the milk because it was hungry.\n"
@@ -55,3 +57,19 @@ def test_a_run_on_a_short_text_resumes(tmp_path):
     more = dataclasses.replace(read_run("run"), steps=3)
     (tmp_path / "run/run.json").write_text((tmp_path / "run/run.json").read_text().replace('"steps": 2', '"steps": 3'))
     assert train_run(more, "run", resume=True, quiet=True).steps == 3
+
+
+def test_ctrl_c_waits_for_the_estimate_of_memory(monkeypatch):
+    """An exception inside torch's hooks would abort the process."""
+    run = default_run("lm", "gpt", data=TextConfig(path="x.txt", tokens="chars"))
+    estimate, ended = assembly.training_memory, []
+
+    def interrupted(*args, **settings):
+        os.kill(os.getpid(), signal.SIGINT)
+        ended.append(estimate(*args, **settings))
+        return ended[0]
+
+    monkeypatch.setattr(assembly, "training_memory", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        assembly.cost(run)
+    assert stop.value.code == 130 and ended
