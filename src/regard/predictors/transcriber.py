@@ -42,14 +42,25 @@ class Transcript:
         return " ".join(passage.text for passage in self.passages if passage.text)
 
 
+def token_ids(settings: dict[str, Any], name: str, vocab: int) -> tuple[int, ...]:
+    """A list of tokens in generation_config.json."""
+    ids = settings.get(name) or []
+    if not isinstance(ids, list) or not all(type(id) is int and 0 <= id < vocab for id in ids):
+        raise CheckpointError(
+            f"generation_config.json: {name} must be a list of token ids below {vocab:,}, got {ids!r:.80}"
+        )
+    return tuple(ids)
+
+
 class Transcriber:
     """A model, its tokenizer, and what generation_config.json says of it."""
 
     def __init__(self, model: Whisper, tokenizer: Pretrained, device: str, settings: dict[str, Any]):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
-        self.never = tuple(settings.get("suppress_tokens") or ())
-        self.not_first = tuple(settings.get("begin_suppress_tokens") or ())
+        self.never, self.not_first = (
+            token_ids(settings, name, model.config.vocab) for name in ("suppress_tokens", "begin_suppress_tokens")
+        )
         self.multilingual = bool(settings.get("is_multilingual"))
         self.start, self.eos = self._id(START), tokenizer.eos if tokenizer.eos is not None else self._id(END)
 
