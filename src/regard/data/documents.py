@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from regard import limits
 from regard.data.files import ending, open_bytes
@@ -24,6 +25,25 @@ def is_jsonl(path: Path) -> bool:
     return ending(path) == ".jsonl"
 
 
+class NotText(DataError):
+    """A file that is not UTF-8 text; `encoding` is what it may be instead, "" where it is not text at all."""
+
+    def __init__(self, path: Path, reason: str, encoding: str = ""):
+        super().__init__(f"{path} {reason}" + (f"type: {convert(path, encoding)}" if encoding else ""))
+        self.reason, self.encoding = reason, encoding
+
+
+def convert(path: Path, encoding: str) -> str:
+    """The command that writes a file as UTF-8; of a folder, its texts into a folder beside it."""
+    if not path.is_dir():
+        source, target = (quote(str(p)) for p in (path, path.with_name(f"{path.stem}.utf8{path.suffix}")))
+        return f"iconv -f {encoding} -t utf-8 {source} > {target}"
+    source, target = quote(str(path)), quote(f"{path}-utf8")
+    each = f'iconv -f {encoding} -t utf-8 "$f" > {target}/"${{f#{source}/}}"'
+    texts = f"find {source} -name '*.txt' -o -name '*.md'"
+    return f"cp -r {source} {target}; {texts} | while read -r f; do {each}; done"
+
+
 def read_text(path: Path) -> Iterator[str]:
     """The text of a UTF-8 file, plain or compressed, in blocks. Line ends come as `\\n`, whatever wrote them."""
     decoder, done, held = codecs.getincrementaldecoder("utf-8")(), 0, ""
@@ -31,24 +51,32 @@ def read_text(path: Path) -> Iterator[str]:
         while True:
             data = file.read(READ)
             if not done and data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-                raise DataError(f"{path} is UTF-16; type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8")
+                raise NotText(path, "is UTF-16; ", "utf-16")
             if (place := data.find(b"\0")) >= 0:
-                raise DataError(f"{path} is not text: byte {done + place + 1:,} is zero; expected UTF-8 text")
+                raise NotText(path, f"is not text: byte {done + place + 1:,} is zero; expected UTF-8 text")
             pending = len(decoder.getstate()[0])  # the first bytes of a character that a block has cut
             try:
                 text = decoder.decode(data, final=not data)
             except UnicodeDecodeError as e:
                 place = done - pending + e.start + 1
-                raise DataError(
-                    f"{path} is not UTF-8 (byte 0x{e.object[e.start]:02x} at place {place:,}); "
-                    f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
-                ) from None
+                reason = f"is not UTF-8 (byte 0x{e.object[e.start]:02x} at place {place:,}); if it is Latin-1, "
+                raise NotText(path, reason, "latin1") from None
             text = held + (text if done else text.removeprefix("\ufeff"))
             held = "\r" if text.endswith("\r") and data else ""
             yield text.removesuffix(held).replace("\r\n", "\n")
             done += len(data)
             if not data:
                 return
+
+
+def text_error(path: Path) -> NotText | None:
+    """Why a file is not text, found by reading all of it; None if it is."""
+    try:
+        for _ in read_text(path):
+            pass
+    except NotText as e:
+        return e
+    return None
 
 
 def read_whole(path: Path) -> str:

@@ -154,6 +154,7 @@ class MaskedConfig(DataConfig):
     path: str = file_setting()
     valid: str = valid_option()
     held_out: float = share(0.05)  # else that share of the documents; the same text is never on both sides
+    strict: bool = False  # whether a file of a folder that is not text is an error
     documents: str = ""  # where one ends: files, blank (lines) or lines; "": files in a folder, blank in one text
     vocab: int = least(8000, 0)
     lower: bool = True

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,14 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, overlap, split, store
 from regard.data.catalog import find
-from regard.data.documents import DocumentReader, is_jsonl, pieces
+from regard.data.documents import DocumentReader, NotText, convert, is_jsonl, pieces, text_error
 from regard.data.files import ending, in_groups
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.records import Record, encode_record, plain, read_records
 from regard.data.settings import LEGACY_SPLIT, MaskedConfig, TextConfig
+from regard.data.skipped import LISTED
 from regard.data.store import Column, Flat, Numbers, PartWriter, Store, StoreWriter
+from regard.data.tables import is_table
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
 from regard.data.tokenizers.chars import Characters
@@ -154,20 +157,44 @@ def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = END
         files = fetch.get_files(config.name, "text", say=say)
         train, valid = [files.train], [files.valid] if files.valid else []
     else:
-        train, valid = _files(config.path, endings), []
-    return {"train": train, "valid": _files(config.valid, endings) if config.valid else valid}
+        train, valid = _files(config.path, endings, config.strict, say), []
+    if config.valid:
+        valid = _files(config.valid, endings, config.strict, say)
+    return {"train": train, "valid": valid}
 
 
-def _files(name: str, endings: tuple[str, ...]) -> list[Path]:
-    """A file itself; the texts in a folder and its folders, by name."""
+def _files(name: str, endings: tuple[str, ...], strict: bool, say: Say) -> list[Path]:
+    """A file itself; the texts in a folder and its folders, by name, without those that are not text."""
     path = user_path(name)
     if not path.is_dir():
+        if is_table(path) and not is_jsonl(path):
+            raise DataError(
+                f"{path} is a table, not prose; to learn a label from a column, type: regard train classify "
+                f"--data {quote(str(path))} --text COLUMN --label COLUMN; to learn it as plain text all the same, "
+                f"type: cp {quote(str(path))} {quote(f'{path}.txt')}, and give that file"
+            )
         return [path]
     files = sorted(p for p in path.rglob("*") if ending(p) in endings and p.is_file())
     if not files:
         expected = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise DataError(f"{path} holds no text; expected files that end in {expected}, or give a file itself")
-    return files
+    wrong = {file: error for file in files if not is_jsonl(file) and (error := text_error(file))}
+    if wrong:
+        _report_wrong(path, wrong, strict or len(wrong) == len(files), len(files), say)
+    return [file for file in files if file not in wrong]
+
+
+def _report_wrong(folder: Path, wrong: dict[Path, NotText], fatal: bool, total: int, say: Say) -> None:
+    """Say which files of a folder are not text, the first of them by name and the way to convert them."""
+    errors = list(wrong.values())
+    if fatal and len(wrong) == total and errors[0].encoding and len({e.encoding for e in errors}) == 1:
+        raise DataError(
+            f"{folder}: all {total:,} files are like {errors[0]}; for all, type: {convert(folder, errors[0].encoding)}"
+        )
+    listed = "; ".join(map(str, errors[:LISTED])) + (f"; and {len(errors) - LISTED:,} more" if errors[LISTED:] else "")
+    if fatal:
+        raise DataError(listed)
+    say(f"{folder}: skipped {len(wrong):,} of {total:,} files: {listed}")
 
 
 # Building
