@@ -8,6 +8,7 @@ Sizes read from a file are a claim until something of that size exists. Check th
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import BinaryIO
 
@@ -51,6 +52,18 @@ def read_limited(stream: BinaryIO, limit: int, what: str, hint: str = "") -> byt
         if size > limit:
             raise LimitError(f"{what} holds more than {raise_hint(limit, hint)}")
     return b"".join(chunks)
+
+
+def exhausted_memory(e: BaseException) -> str:
+    """Whose memory ran out: "machine", "GPU", or "" where `e` is another error."""
+    torch = sys.modules.get("torch")  # what has not been imported did not raise
+    if isinstance(e, MemoryError):
+        return "machine"
+    if torch is not None and isinstance(e, torch.OutOfMemoryError):
+        return "GPU"
+    # torch's CPU allocator, and CUDA outside of torch's allocator, raise RuntimeErrors that only their text tells apart
+    signs = {"DefaultCPUAllocator: can't allocate memory": "machine", "CUDA error: out of memory": "GPU"}
+    return next((whose for sign, whose in signs.items() if isinstance(e, RuntimeError) and sign in str(e)), "")
 
 
 def raise_hint(limit: float, hint: str = "", enough: float = 0) -> str:

@@ -4,6 +4,7 @@ import gzip
 import io
 
 import pytest
+import torch
 
 from regard import limits
 from regard.errors import ConfigError, LimitError
@@ -91,3 +92,18 @@ def test_reading_stops_at_the_limit():
 @pytest.mark.parametrize("size", [1, 999, 1000, 1536, 999 << 20, 5 * GB, 10 << 40, 2 << 60])
 def test_a_size_shown_for_typing_is_read_back_as_at_least_that(size):
     assert size <= limits.parse_size(limits.show_size(size, "")) <= max(2 * size, size + 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "whose"),
+    [
+        (MemoryError(), "machine"),
+        (torch.OutOfMemoryError("of any text"), "GPU"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."), "machine"),
+        (RuntimeError("CUDA error: out of memory"), "GPU"),
+        (RuntimeError("shapes differ"), ""),
+        (ValueError("DefaultCPUAllocator: can't allocate memory"), ""),
+    ],
+)
+def test_exhausted_memory_names_whose_it_is(error, whose):
+    assert limits.exhausted_memory(error) == whose

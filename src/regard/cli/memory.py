@@ -1,7 +1,9 @@
-"""What to say when memory runs out: which work asked for it, how much, and what to type instead."""
+"""What to say when memory runs out: which work requested it, how much, and what to type instead."""
 
 import re
 import traceback
+
+from regard.limits import exhausted_memory
 
 SMALLER = "make batches smaller with --set tokens=1024 or --set batch=16, or the model with --size tiny"
 WORK = {  # by package, the innermost that a failure went through: what it was doing, and what helps
@@ -15,18 +17,17 @@ WORK = {  # by package, the innermost that a failure went through: what it was d
     "train": ("a training step", SMALLER),
     "tasks": ("preparing the run", SMALLER),
 }
-AMOUNTS = (r"allocate ([\d.]+ [KMGT]iB)", r"tried to allocate (\d+ bytes)")  # as numpy and torch put it
-SIGNS = ("can't allocate memory", "out of memory")
+AMOUNT = re.compile(r"allocate ([\d.]+ ([KMGTPE]iB|bytes))", re.IGNORECASE)  # is in the text alone
 
 
 def memory_message(e: BaseException) -> str:
-    """The sentence, where `e` tells that memory ran out, of the machine or of a GPU; else nothing."""
-    text = str(e)
-    if not isinstance(e, MemoryError) and not any(sign in text for sign in SIGNS):
+    """The sentence, where memory ran out, of the machine or of a GPU; else nothing."""
+    whose = exhausted_memory(e)
+    if not whose:
         return ""
     modules = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(e.__traceback__)]
     ours = [name.split(".")[1] for name in modules if name.startswith("regard.")]
     doing, remedy = next((WORK[part] for part in reversed(ours) if part in WORK), ("this", SMALLER))
-    amount = next((match for pattern in AMOUNTS if (match := re.search(pattern, text, re.IGNORECASE))), None)
-    where = "the GPU has" if "CUDA" in text else "there is"
-    return f"{where} not enough memory for {doing}{f' (it asked for {amount[1]} more)' if amount else ''}; {remedy}"
+    amount = AMOUNT.search(str(e))
+    where = "the GPU has" if whose == "GPU" else "there is"
+    return f"{where} not enough memory for {doing}{f' (it requested {amount[1]} more)' if amount else ''}; {remedy}"

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import WorkFailed
+from regard.limits import exhausted_memory
 from regard.train.progress import Progress
 
 
@@ -23,7 +24,7 @@ def fitted(work: Callable[[Any], Tensor], batches: list[Any], at: Progress, undo
                 total = total + work(piece)
             return total
         except RuntimeError as e:
-            if not (isinstance(e, torch.OutOfMemoryError) or "can't allocate memory" in str(e)):  # the second: a CPU
+            if not exhausted_memory(e):
                 raise
             total = None
             halves = piece.split()

@@ -1,4 +1,4 @@
-"""When memory runs out, the sentence names the work that asked for it."""
+"""When memory runs out, the sentence names the work that requested for it."""
 
 import numpy as np
 import pytest
@@ -18,19 +18,21 @@ def raised(work) -> BaseException:
 def test_the_reader_of_data_is_named_with_what_it_asked_for(monkeypatch):
     full = np.full
     monkeypatch.setattr(np, "full", lambda size, *rest: full((1 << 44,), *rest))
-    said = memory_message(raised(lambda: Characters("abc")))
-    assert said.startswith("there is not enough memory for reading the data (it asked for 128. TiB more); ")
+    message = memory_message(raised(lambda: Characters("abc")))
+    assert message.startswith("there is not enough memory for reading the data (it requested 128. TiB more); ")
 
 
 def test_a_model_is_named():
-    said = memory_message(raised(lambda: GPT(GPTConfig(vocab=1 << 30, width=1 << 14, heads=1))))
-    assert "for loading the model (it asked for 70368744177664 bytes more)" in said
-    assert "--set tokens" not in said
+    message = memory_message(raised(lambda: GPT(GPTConfig(vocab=1 << 30, width=1 << 14, heads=1))))
+    assert "for loading the model (it requested 70368744177664 bytes more)" in message
+    assert "--set tokens" not in message
 
 
 def test_a_gpu_is_named():
-    said = memory_message(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …"))
-    assert said.startswith("the GPU has not enough memory for this (it asked for 20.00 MiB more); make batches smaller")
+    message = memory_message(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …"))
+    assert message.startswith(
+        "the GPU has not enough memory for this (it requested 20.00 MiB more); make batches smaller"
+    )
 
 
 def test_other_errors_are_not_about_memory():
