@@ -10,6 +10,11 @@ def count(number: float, what: str, plural: str = "") -> str:
     return f"{shown} {what if number == 1 else plural}"
 
 
+def metric_name(key: str) -> str:
+    """A metric as people read it; files keep the key."""
+    return "validation loss" if key == "held_out_loss" else key.replace("_", " ")
+
+
 def duration(seconds: float) -> str:
     minutes, seconds = divmod(round(max(seconds, 0)), 60)
     hours, minutes = divmod(minutes, 60)

@@ -7,7 +7,7 @@ from typing import Any
 
 from regard.cli.common import Json, Run, show
 from regard.jsonfile import group, read_json_if_any, read_json_lines
-from regard.words import table
+from regard.words import count, metric_name, table
 
 TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
         "precision", "smoothing", "consistency")  # fmt: skip
@@ -46,8 +46,11 @@ def info(run: Run, json: Json = False) -> None:
             print(f"\n{title}")
             print(_indented([(k, str(v)) for k, v in values.items()]))
     if about["held_out"]:
-        print("\non what was held out")
-        print(_indented([(k, f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in about["held_out"].items()]))
+        print("\non the validation set")
+        scores = [
+            (metric_name(k), f"{v:.4g}" if isinstance(v, float) else str(v)) for k, v in about["held_out"].items()
+        ]
+        print(_indented(scores))
     for score in about["scores"]:
         how = ", ".join(f"{name} {score[name]}" for name in ("beam", "context", "stride") if name in score)
         print(f"\nscored on {score.get('on')}" + (f", {how}" if how else ""))
@@ -73,7 +76,7 @@ def several(folder: Path, json: bool) -> None:
     if json:
         show({"folder": str(folder), "runs": [str(place) for _, place, _ in jobs], "held_out": groups})
         return
-    print(f"{folder}: {len(jobs)} runs, held-out scores as mean ± standard deviation over the seeds\n")
+    print(f"{folder}: {count(len(jobs), 'run')}, validation scores as mean ± standard deviation over the seeds\n")
     print(results_table(groups))
     print("\n" + "\n".join(f"regard info {place}" for _, place, _ in jobs))
 

@@ -20,7 +20,7 @@ from regard.jsonfile import parse
 from regard.run_folder import claim_written
 from regard.ticks import PATIENT, say, settle
 from regard.train.overfitting import Curve
-from regard.words import duration
+from regard.words import duration, metric_name
 
 Event = dict[str, Any]
 
@@ -126,5 +126,4 @@ def train_text(event: Event, steps: int, seconds_per_step: float) -> str:
 
 def metrics_text(event: Event) -> str:
     hidden = ("step", "seconds", "final", "best", "kept")
-    shown = [f"{k.replace('_', ' ')} {v:.3f}" for k, v in event.items() if k not in hidden and isinstance(v, float)]
-    return " · ".join(shown)
+    return " · ".join(f"{metric_name(k)} {v:.3f}" for k, v in event.items() if k not in hidden and isinstance(v, float))

@@ -68,8 +68,8 @@ class Run:
             raise ConfigError(f"data.{name} is {length}, but the model has {room} positions; {way}")
         if self.minutes and not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
             raise ConfigError(
-                f"schedule.warmup is {self.schedule.warmup}; with minutes and a {self.schedule.kind} schedule must be "
-                f"at least {TIMED_STEPS}, the steps before the end is first planned"
+                f"schedule.warmup is {self.schedule.warmup}; a {self.schedule.kind} schedule over minutes needs at "
+                f"least {TIMED_STEPS}, the steps that are timed before the length of the run is planned"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -97,7 +97,7 @@ class Judge:
 
 
 def score(metrics: Metrics) -> float:
-    """Higher is better: what people will ask for where it is measured, the held-out loss otherwise."""
+    """Higher is better: what people will ask for where it is measured, the validation loss otherwise."""
     name = next((name for name in SCORES if name in metrics), "held_out_loss")
     value: float | None = metrics[name]
     if value is None or math.isnan(value):  # None: NaN read back from a log

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from regard.train.log import Log, keep_until, train_text
+from regard.train.log import Log, keep_until, metrics_text, train_text
 from regard.words import duration
 
 
@@ -70,3 +70,8 @@ def test_durations():
     assert [duration(s) for s in (0, 59.6, 61, 3600, 3 * 3600 + 125, -1)] == [
         "0:00", "1:00", "1:01", "1:00:00", "3:02:05", "0:00"
     ]  # fmt: skip
+
+
+def test_an_evaluation_reads_validation_loss():
+    event = {"step": 20, "seconds": 1.0, "held_out_loss": 2.5, "masked_accuracy": 0.25, "better": True}
+    assert metrics_text(event) == "validation loss 2.500 · masked accuracy 0.250"
