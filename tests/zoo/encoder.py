@@ -134,8 +134,8 @@ ENCODER = [
         (
             "vectors come back in the order of their lengths",
             "Embedder.features",
-            "vectors[rows] = found",
-            "vectors[sorted(rows)] = found",
+            "vectors[rows] = part",
+            "vectors[sorted(rows)] = part",
             BY_HAND,
         ),
         (

@@ -1,4 +1,4 @@
-"""Attention: a soft look-up. Plain beside fast; one meaning of a mask; nothing hidden.
+"""Attention: a soft look-up. The plain form next to the fast one; one meaning of a mask; nothing hidden.
 
 q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vaswani et al. 2017, section 3.2)
 """

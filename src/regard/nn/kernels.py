@@ -153,8 +153,8 @@ def _mixed(x):
 def _kept(seed, row, at, DROP: tl.constexpr):
     """What a number that may be forgotten is multiplied by: 0, or so much more that the mean stays."""
     start = _mixed(_mixed(row.to(tl.uint32)) + seed.to(tl.uint32))
-    chance = _mixed(start[:, None] + at.to(tl.uint32)[None, :] * 0x9E3779B9) >> 8
-    return tl.where(chance.to(tl.int32).to(tl.float32) * (1.0 / 16777216) < DROP, 0.0, 1.0 / (1.0 - DROP))
+    bits = _mixed(start[:, None] + at.to(tl.uint32)[None, :] * 0x9E3779B9) >> 8
+    return tl.where(bits.to(tl.int32).to(tl.float32) * (1.0 / 16777216) < DROP, 0.0, 1.0 / (1.0 - DROP))
 
 
 @triton.jit

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")  # Triton wants one, torch brings it along without
+COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")  # Triton needs one, and torch installs Triton without it
 TRITON = find_spec("triton") is not None and any(map(which, COMPILERS))  # else a GPU does with torch's own kernels
 
 LARGE = 1 << 18  # numbers in W: a smaller one is multiplied before oneDNN has found its kernel

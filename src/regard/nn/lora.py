@@ -1,4 +1,4 @@
-"""LoRA (Hu et al. 2021): W stays as it is, and what is learned beside it has low rank: y = W x + (α/r) B A x.
+"""LoRA (Hu et al. 2021): W stays as it is, and the update that is learned has low rank: y = W x + (α/r) B A x.
 
 A is r x in and random, B is out x r and zero, so a model computes at first what it did before. Afterwards the product
 is added to W and nothing is left of it: a merged model is a plain one, no slower and no larger.
@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 
 
 class LoraLinear(nn.Linear):
-    """A linear map with a low-rank one beside it. `weight` and `bias` are those of `base`, under their old names.
+    """A linear map plus a low-rank one. `weight` and `bias` are those of `base`, under their old names.
 
     Of a fused map every part has an A and a B of its own, stacked as the parts are: for q, k and v in one product this
     is LoRA on q, on k and on v. They share the dropout of their input.
@@ -25,7 +25,7 @@ class LoraLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features = base.in_features, base.out_features
         self.weight, self.bias = base.weight, base.bias
-        self.base = (base,)  # in a tuple, so that it is no part of the model: `merge_` puts it back
+        self.base = (base,)  # in a tuple, so that it is not part of the model: `merge_` puts it back
         self.parts: list[int] = list(getattr(base, "parts", [base.out_features]))
         self.rank, self.scale = rank, alpha / rank
         self.drop = nn.Dropout(dropout)
@@ -36,8 +36,8 @@ class LoraLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         low = F.linear(self.drop(x), self.A).split(self.rank, -1)  # … r for each part
-        beside = [F.linear(a, b) for a, b in zip(low, self.B.split(self.parts), strict=True)]
-        return super().forward(x) + self.scale * (beside[0] if len(beside) == 1 else torch.cat(beside, -1))
+        updates = [F.linear(a, b) for a, b in zip(low, self.B.split(self.parts), strict=True)]
+        return super().forward(x) + self.scale * (updates[0] if len(updates) == 1 else torch.cat(updates, -1))
 
     @torch.no_grad()
     def merged(self) -> Tensor:
@@ -50,7 +50,7 @@ class LoraLinear(nn.Linear):
 def add_lora_(
     model: nn.Module, rank: int, alpha: float, dropout: float = 0.0, targets: tuple[str, ...] = ("*",)
 ) -> list[str]:
-    """Freeze the model and put a trainable low-rank map beside its linear ones; returns the names of these.
+    """Freeze the model and add a trainable low-rank map to its linear ones; returns the names of these.
 
     `targets` are patterns of dotted names, as `*.attention.*`. Embeddings, and heads tied to them, stay frozen.
     """

@@ -77,7 +77,7 @@ class Lengths(TableMask):
 
 
 class Documents(TableMask):
-    """The past of one's own document: several stand in a row, told apart by their numbers, B T."""
+    """The past of one's own document: a row holds several, distinguished by their numbers, B T."""
 
     def __init__(self, documents: Tensor):
         own = documents[:, :, None] == documents[:, None, :]

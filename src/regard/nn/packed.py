@@ -24,7 +24,7 @@ class PackedLinear(nn.Module):
 
 
 def packed(model: M) -> M:
-    """A copy of `model` for inference. What is no linear map is shared; later changes of the maps are not seen."""
+    """A copy of `model` for inference. All but the linear maps is shared; later changes of the maps are not seen."""
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
     for part in twin.modules():

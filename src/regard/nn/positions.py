@@ -180,7 +180,7 @@ def slopes(heads: int) -> Tensor:
 
 
 def restarting(documents: Tensor) -> Tensor:
-    """Places in a row of several documents, told apart by their numbers: B T, from 0 in each of them."""
+    """Positions in a row of several documents, distinguished by their numbers: B T, from 0 in each of them."""
     where = torch.arange(documents.size(1), device=documents.device)
     new = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
     first = torch.where(new, where, 0).cummax(1).values  # B T: where the own document begins

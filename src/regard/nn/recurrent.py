@@ -1,4 +1,4 @@
-"""Recurrent cells written out from their equations, beside torch's fast ones.
+"""Recurrent cells written out from their equations, next to torch's fast ones.
 
 Each plain cell takes and returns what torch's takes and returns and keeps torch's parameter names, so weights move
 both ways. A sequence is `unroll`ed by applying one cell at every step: the same weights at every time.

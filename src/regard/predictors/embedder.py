@@ -48,7 +48,7 @@ Texts to vectors of {width} numbers: {pooling} pooling over at most {longest} to
 
 @dataclass(frozen=True)
 class Features:
-    """A vector for each text, and what it took: texts that were cut to fit, tokens read, and padding beside them."""
+    """A vector for each text, and what it took: texts that were cut to fit, tokens read, and padding."""
 
     vectors: np.ndarray  # N D, or N 4·D
     cut: int
@@ -166,9 +166,9 @@ class Embedder:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda" and self.packs):
                 hidden = self.reader(source, **how)
             hidden = (choose(kept) if kept else hidden).float()
-            found = packed_pooled(hidden, how["starts"], pooling) if self.packs else pooled(hidden, lengths, pooling)
-            found = F.normalize(found, dim=-1) if normalise else found
-            vectors[rows] = found.float().cpu().numpy()
+            part = packed_pooled(hidden, how["starts"], pooling) if self.packs else pooled(hidden, lengths, pooling)
+            part = F.normalize(part, dim=-1) if normalise else part
+            vectors[rows] = part.float().cpu().numpy()
             padding += source.numel() - sum(len(ids[r]) for r in rows)
             tick(len(rows))
         return Features(vectors, cut, sum(map(len, ids)), padding)

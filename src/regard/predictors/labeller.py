@@ -56,15 +56,15 @@ class Labeller(ClassPredictor):
         """For each text the probabilities of its labels: L, or T L. Texts of like length are read together."""
         per_piece = self.model.config.head == "token"
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i].ids))
-        found: list[Any] = [None] * len(texts)
+        answers: list[Any] = [None] * len(texts)
         while order:
             size = max(1, tokens // len(texts[order[0]].ids))
             rows, order = order[:size], order[size:]
             read = self._packed if self.packs else self._padded
             for i, p in zip(rows, read([texts[i] for i in rows], per_piece), strict=True):
-                found[i] = p
+                answers[i] = p
             tick(len(rows))
-        return found
+        return answers
 
     def _padded(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
         """The probabilities of each text: L, or T L."""
@@ -99,8 +99,8 @@ class Classifier(Labeller):
         for number, text in enumerate([*texts, *(seconds or [])], 1):
             if not text.strip():
                 raise DataError(f"text {number} is empty; there is nothing to classify")
-        found = self._states(self.tokenizer.encode_batch(texts, seconds, self.max_length))
-        return np.stack(found) if found else np.zeros((0, len(self.labels)))
+        scores = self._states(self.tokenizer.encode_batch(texts, seconds, self.max_length))
+        return np.stack(scores) if scores else np.zeros((0, len(self.labels)))
 
     def classify(self, texts: Sequence[str], seconds: Sequence[str] | None = None) -> list[Classification]:
         """The label of each text, or of each pair."""

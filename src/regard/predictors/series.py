@@ -33,13 +33,13 @@ class SeriesClassifier(ClassPredictor):
         self.config = SeriesConfig(max_length=self.max_length, known=model.config.known, **columns)
 
     def read(self, path: str | Path, labels: str = "", labelled: bool = False) -> Curves:
-        """The series of a file or folder, as `regard train series` reads them; `labels` is a table beside them."""
-        beside = Path(labels) if labels else None
-        if self.config.known and beside is None:
+        """The series of a file or folder, as `regard train series` reads them; `labels` is a table of their labels."""
+        table = Path(labels) if labels else None
+        if self.config.known and table is None:
             names = ", ".join(self.config.known)
             raise ConfigError(f"this model also reads {names} of each object; give the table: --labels FILE")
         hint = "give a table of them: --labels FILE"
-        return self.fitted(read_series(Path(path), self.config, beside, labelled, hint))
+        return self.fitted(read_series(Path(path), self.config, table, labelled, hint))
 
     def fitted(self, curves: Curves) -> Curves:
         return with_bands(curves, self.model.config.bands)

@@ -19,7 +19,7 @@ from regard.predictors.base import chunks
 from regard.ticks import tick
 
 CHUNK = 64  # recordings read at a time
-SILENCE = 1e-3  # nothing louder than this is no speech; asked all the same, the model would make something up
+SILENCE = 1e-3  # quieter than this is not speech; the model would make something up
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ class Task:
 
     @property
     def usual_length(self) -> str:
-        """How long a run takes on a CPU unless told otherwise, for the help."""
+        """How long a run takes on a CPU unless set otherwise, for the help."""
         if not self.archs:
             return self.finetune_length
         run = self.preset(self.arch, "cpu").run

@@ -1,4 +1,4 @@
-"""plan.json: which runs a folder of several holds, so that they can be told apart, and resumed together."""
+"""plan.json: which runs a folder of several holds, so that they can be distinguished, and resumed together."""
 
 import json
 from collections.abc import Sequence

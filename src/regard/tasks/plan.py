@@ -18,18 +18,18 @@ from regard.train.run import Run
 
 def default_run(task: str = "translate", arch: str = "", size: str = "", data: Any = None, device: str = "cpu") -> Run:
     """A good run for this machine; "" takes the preset's architecture and size, a `data.vocab` of 0 its vocabulary."""
-    known = get(task)
-    data = known.settings() if data is None else data
-    return known.default_run(arch.lower() or known.arch, size, data, device.split(":")[0])
+    entry = get(task)
+    data = entry.settings() if data is None else data
+    return entry.default_run(arch.lower() or entry.arch, size, data, device.split(":")[0])
 
 
 def finetune_run(start: Path, task: str, data: Any, device: str = "cpu", lora: int = 0) -> Run:
     """A good run that starts from the model in the folder `start`, with its tokenizer."""
-    known = get(task)
-    if not known.can_finetune:
+    entry = get(task)
+    if not entry.can_finetune:
         able = [name for name, other in TASKS.items() if other.can_finetune]
         raise ConfigError(f"no model is fine-tuned to {task} yet; there are: {', '.join(able)}")
-    return known.finetune_run(start, split_as(start, data), device.split(":")[0], lora)
+    return entry.finetune_run(start, split_as(start, data), device.split(":")[0], lora)
 
 
 def split_as(start: Path, data: Any) -> Any:

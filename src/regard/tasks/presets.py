@@ -1,4 +1,4 @@
-"""What `regard train TASK` does unless told otherwise: `presets.toml` lists it by task, device and model."""
+"""What `regard train TASK` does unless set otherwise: `presets.toml` lists it by task, device and model."""
 
 import tomllib
 from dataclasses import dataclass, field

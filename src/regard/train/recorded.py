@@ -1,4 +1,4 @@
-"""A training step, recorded and replayed: the GPU need not wait to be told every kernel of every step."""
+"""A training step, recorded and replayed: the GPU does not wait for the host to launch every kernel."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -69,12 +69,12 @@ class RecordedStep:
     def captured(self, batch: Any, count: Tensor) -> Callable[[], Step]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            found = self.marked([batch], count)  # every replay writes them anew
+            step = self.marked([batch], count)  # every replay writes them anew
         self.pool = graph.pool()
 
         def replay() -> Step:
             graph.replay()
-            return found
+            return step
 
         return replay
 
