@@ -13,6 +13,7 @@ from regard.data.audio import padded
 from regard.data.batch import Batch, Samples, Tokens, collate, collate_labelled
 from regard.data.masking import MaskedBatch
 from regard.models import build
+from regard.models.audio_classifier import AudioTransformerConfig
 from regard.models.bert import BertConfig
 from regard.models.captioner import CaptionerConfig, ShowAttendTellConfig
 from regard.models.forecaster import ForecasterConfig
@@ -23,7 +24,6 @@ from regard.models.rnn_classifier import RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
-from regard.models.sound_classifier import SoundClassifierConfig
 from regard.models.transformer import TransformerConfig
 from regard.models.vit import ViTConfig
 from regard.models.whisper import WhisperConfig
@@ -324,7 +324,7 @@ WHISPER = WhisperConfig(
     vocab=VOCAB, mels=6, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2, places=10, max_length=12,
     dropout=0.1,
 )  # fmt: skip
-CLIPS = SoundClassifierConfig(mels=6, frames=40, width=16, heads=2, ffn=24, layers=2, dropout=0.1, labels=LABELS)
+CLIPS = AudioTransformerConfig(mels=6, frames=40, width=16, heads=2, ffn=24, layers=2, dropout=0.1, labels=LABELS)
 WINDOWS = torch.randn(3, 6, 20, generator=generator(2)).double()
 ALONE = [torch.randn(6, n, generator=generator(n)).double() for n in (33, 8, 17)]  # clips of three lengths
 PICTURES, FRAMES = padded(ALONE)

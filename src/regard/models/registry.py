@@ -6,6 +6,7 @@ import torch
 
 from regard import limits
 from regard.errors import ConfigError, LimitError
+from regard.models.audio_classifier import AudioTransformer, AudioTransformerConfig
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
@@ -23,7 +24,6 @@ from regard.models.series import (
     SeriesTransformer,
     SeriesTransformerConfig,
 )
-from regard.models.sound_classifier import SoundClassifier, SoundClassifierConfig
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.models.whisper import Whisper, WhisperConfig
@@ -35,7 +35,7 @@ LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
 CaptioningConfig = CaptionerConfig | ShowAttendTellConfig
 SeriesModelConfig = SeriesTransformerConfig | SeriesRecurrentConfig
-SoundConfig = WhisperConfig | SoundClassifierConfig
+AudioModelConfig = WhisperConfig | AudioTransformerConfig
 ModelConfig = (
     TranslatorConfig
     | LanguageModelConfig
@@ -44,7 +44,7 @@ ModelConfig = (
     | CaptioningConfig
     | SeriesModelConfig
     | ForecasterConfig
-    | SoundConfig
+    | AudioModelConfig
 )
 Model = (
     EncoderDecoder
@@ -56,7 +56,7 @@ Model = (
     | MLP
     | SeriesModel
     | Forecaster
-    | SoundClassifier
+    | AudioTransformer
 )
 
 DEEPEST = 2_000  # layers, of encoder and decoder together; published ones have at most 1,000 (Wang et al. 2022)
@@ -78,7 +78,7 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "rnn_series": (SeriesRecurrentConfig, SeriesRecurrent),
     "forecaster": (ForecasterConfig, Forecaster),
     "whisper": (WhisperConfig, Whisper),
-    "sound_classifier": (SoundClassifierConfig, SoundClassifier),
+    "sound_classifier": (AudioTransformerConfig, AudioTransformer),  # as folders name it
 }
 
 
@@ -98,7 +98,7 @@ def build(config: RecurrentClassifierConfig) -> RecurrentClassifier: ...
 @overload
 def build(config: WhisperConfig) -> Whisper: ...
 @overload
-def build(config: SoundClassifierConfig) -> SoundClassifier: ...
+def build(config: AudioTransformerConfig) -> AudioTransformer: ...
 @overload
 def build(config: ModelConfig) -> Model: ...
 def build(config: ModelConfig) -> Model:

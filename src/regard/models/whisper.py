@@ -10,11 +10,11 @@ from torch import Tensor, nn
 from regard.errors import ConfigError
 from regard.models.checks import check_model
 from regard.models.transformer import Transformer
+from regard.nn.audio import AudioStem
 from regard.nn.blocks import DecoderLayer, Norm, PreNormDecoderLayer, PreNormEncoderLayer, compute_dtype
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Mask
 from regard.nn.positions import Learned
-from regard.nn.sound import SoundStem
 from regard.shapes import check
 
 
@@ -55,7 +55,7 @@ class Whisper(Transformer):
     def __init__(self, c: WhisperConfig):
         super(Transformer, self).__init__()  # the encoder is another one, so none of its parts is made
         self.config, self.bias, self.scale = c, None, 1.0
-        self.stem = SoundStem(c.mels, c.width)
+        self.stem = AudioStem(c.mels, c.width)
         self.register_buffer("places", sines_then_cosines(c.places, c.width))  # published files hold it, rounded
         parts = (c.width, c.heads, c.ffn, c.dropout, "gelu")
         self.encoder = nn.ModuleList(PreNormEncoderLayer(*parts) for _ in range(c.encoder_layers))

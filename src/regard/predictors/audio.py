@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.data.audio import padded, spectrogram
 from regard.data.waveform import HOP, RATE, load_waveform
-from regard.models.sound_classifier import SoundClassifier
+from regard.models.audio_classifier import AudioTransformer
 from regard.predictors.base import Classification, ClassPredictor, Output, list_of_files
 from regard.ticks import tick
 
@@ -21,7 +21,7 @@ class AudioClassifier(ClassPredictor):
 
     chunk = BATCH
 
-    def __init__(self, model: SoundClassifier, device: str = "cpu"):
+    def __init__(self, model: AudioTransformer, device: str = "cpu"):
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.output = Output(model.config.labels)
         self.seconds = model.config.frames * HOP / RATE

@@ -6,16 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from regard.models.checks import check_model
+from regard.nn.audio import AudioStem
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Lengths, pooled
 from regard.nn.positions import Sinusoidal, reach_
-from regard.nn.sound import SoundStem
 from regard.shapes import check
 
 
 @dataclass(frozen=True, kw_only=True)
-class SoundClassifierConfig:
+class AudioTransformerConfig:
     mels: int = 40
     frames: int = 1000  # of the longest clip, 10 ms each
     width: int = 128
@@ -29,13 +29,13 @@ class SoundClassifierConfig:
         check_model(self, {"frames": 2}, full=("labels",))
 
 
-class SoundClassifier(nn.Module):
+class AudioTransformer(nn.Module):
     """The left half of figure 1 in Radford et al. 2022, with a head of classes."""
 
-    def __init__(self, c: SoundClassifierConfig):
+    def __init__(self, c: AudioTransformerConfig):
         super().__init__()
         self.config = c
-        self.stem = SoundStem(c.mels, c.width)
+        self.stem = AudioStem(c.mels, c.width)
         self.place = Sinusoidal((c.frames + 1) // 2, c.width)
         parts = (c.width, c.heads, c.ffn, c.dropout, "gelu")
         self.layers = nn.ModuleList(PreNormEncoderLayer(*parts) for _ in range(c.layers))

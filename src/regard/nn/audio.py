@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-class SoundStem(nn.Module):
+class AudioStem(nn.Module):
     """Radford et al. 2022, figure 1: two convolutions over three frames, the second at every other one, with GELU."""
 
     def __init__(self, mels: int, width: int):

@@ -2,11 +2,11 @@
 
 from tests.zoo.bug import bugs
 
-AUDIO, CLIPS, SOUND = "unit/data/test_waveform.py", "unit/data/test_audio.py", "contract/test_contract.py"
+WAVEFORM, CLIPS, SOUND = "unit/data/test_waveform.py", "unit/data/test_audio.py", "contract/test_contract.py"
 WHISPER = "reference/test_whisper.py"
 SEARCH = "unit/generate/test_search.py::test_what_may_not_come_does_not_come"
 
-SOUNDS = [
+AUDIO = [
     *bugs(
         "data.waveform",
         (
@@ -14,14 +14,14 @@ SOUNDS = [
             "_int24",
             "np.concatenate((np.zeros_like(low[:, :1]), low), 1)",
             "np.concatenate((low, np.zeros_like(low[:, :1])), 1)",
-            AUDIO,
+            WAVEFORM,
         ),
         (
             "resampling lets through what cannot be carried",
             "resample",
             "cut = PASSED * min(1.0, to / rate)",
             "cut = PASSED",
-            AUDIO,
+            WAVEFORM,
         ),
         (
             "the picture keeps its last frame",
@@ -37,13 +37,13 @@ SOUNDS = [
             "triangles.clamp(min=0)",
             WHISPER,
         ),
-        ("a long sound is cut where it is loud", "windows", "power.argmin()", "power.argmax()", AUDIO),
+        ("a long sound is cut where it is loud", "windows", "power.argmin()", "power.argmax()", WAVEFORM),
     ),
     *bugs(
-        "nn.sound",
+        "nn.audio",
         (
             "the bias of the first convolution leaks into padding",
-            "SoundStem.forward",
+            "AudioStem.forward",
             "if lengths is not None:",
             "if False:",
             SOUND,
@@ -67,10 +67,10 @@ SOUNDS = [
         ),
     ),
     *bugs(
-        "models.sound_classifier",
+        "models.audio_classifier",
         (
             "the mean of a clip is over padding too",
-            "SoundClassifier.forward",
+            "AudioTransformer.forward",
             "pooled(self.norm(x), sizes,",
             "pooled(self.norm(x), None,",
             SOUND,
