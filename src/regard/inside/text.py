@@ -23,8 +23,8 @@ AT_ONCE = 128  # positions whose logits are in memory together
 def likeliest(predictor: Any, logits: Tensor, n: int) -> list[dict[str, Any]]:
     """The `n` tokens of greatest probability."""
     values, ids = logits.double().softmax(-1).topk(min(n, len(logits)))
-    texts = [tokens.raw(predictor.tokenizer, id)[0] for id in ids.tolist()]
-    return [{"id": id, "text": t, "p": p} for id, t, p in zip(ids.tolist(), texts, values.tolist(), strict=True)]
+    each = tokens.candidates(predictor.tokenizer, ids.tolist())
+    return [one | {"p": p} for one, p in zip(each, values.tolist(), strict=True)]
 
 
 def classes(classifier: Classifier, hidden: Tensor) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """The pieces of a text as chips: ids, how they are shown, the words they belong to, and their positions."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,28 @@ def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
     return piece.replace(SPACE, " "), None
 
 
-def vocabulary(predictor: Any) -> list[str]:
-    """The text of every id of a model's head, which may have more rows than the tokenizer has pieces."""
-    return [raw(predictor.tokenizer, id)[0] for id in range(predictor.model.config.vocab)]
+def special_ids(tokenizer: Any) -> set[int]:
+    """Ids with a meaning of their own, which no text encodes to."""
+    marks = [getattr(tokenizer, name, None) for name in ("bos", "eos", "pad", "unk")]
+    more = (*getattr(tokenizer, "ends", ()), *getattr(tokenizer, "special_ids", ()))
+    return {id for id in (*marks, *more) if id is not None}
+
+
+def candidates(tokenizer: Any, ids: Iterable[int]) -> list[dict[str, Any]]:
+    """Each token's id and text, and whether it can be typed: a part of a character and a special token cannot."""
+    special = special_ids(tokenizer)
+    each = [(id, *raw(tokenizer, id)) for id in ids]
+    return [
+        {"id": id, "text": text, "typable": bool(text) and data is None and id not in special}
+        for id, text, data in each
+    ]
+
+
+def vocabulary(predictor: Any) -> dict[str, Any]:
+    """The text of every id of a model's head, which may have more rows than the tokenizer has pieces; and the ids of
+    tokens that cannot be typed."""
+    all_ = candidates(predictor.tokenizer, range(predictor.model.config.vocab))
+    return {"texts": [one["text"] for one in all_], "untypable": [one["id"] for one in all_ if not one["typable"]]}
 
 
 def token(

@@ -72,12 +72,13 @@ def of_translator(translator: Translator, question: Question, check: Check) -> L
     for stream, row in (("source", source), ("inputs", inputs)):
         looked.embeddings[stream] = embedded(translator.model, torch.tensor(row, device=translator.device), stream)
     values, ids = (t.tolist() for t in words.double().exp().topk(TOP))
+    candidates = [tokens.candidates(tokenizer, row) for row in ids]
     text = lambda id: tokens.raw(tokenizer, id)[0]  # noqa: E731
     looked.results["translation"] = {
         "hypotheses": [hypothesis(translator, *one) for one in [(best_score, target, words), *scored]],
         "steps": [
-            {"token": piece["text"], "top": [{"text": text(i), "p": p} for i, p in zip(*step, strict=True)]}
-            for piece, *step in zip(looked.streams["target"], ids, values, strict=True)
+            {"token": piece["text"], "top": [one | {"p": p} for one, p in zip(top, ps, strict=True)]}
+            for piece, top, ps in zip(looked.streams["target"], candidates, values, strict=True)
         ],
         "beam": [[candidate | {"text": text(candidate["id"])} for candidate in step] for step in beam],
     }

@@ -57,6 +57,12 @@ export interface Choice {
   id: number
   text: string
   p: number
+  typable: boolean // not a part of a character, nor a special token
+}
+
+export interface Vocabulary {
+  texts: string[]
+  untypable: number[]
 }
 
 export interface Candidate {
@@ -81,7 +87,7 @@ export interface Results {
   similar?: { cosine: number }
   translation?: {
     hypotheses: Hypothesis[]
-    steps: { token: string; top: { text: string; p: number }[] }[]
+    steps: { token: string; top: Choice[] }[]
     beam: Candidate[][]
   }
 }

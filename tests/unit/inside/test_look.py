@@ -14,7 +14,7 @@ from regard.errors import ConfigError, DataError
 from regard.inside.findings import of_next
 from regard.inside.look import look
 from regard.inside.looked import Question
-from regard.inside.tokens import vocabulary
+from regard.inside.tokens import candidates, vocabulary
 from regard.tasks.multilabel import LabelSetOutput
 
 TEXT = "The cat drank the milk because it was hungry."
@@ -38,7 +38,7 @@ def test_next_token_and_surprisal_are_the_models(open_model, name):
     close(torch.tensor([t["p"] for t in actual["top"]]), likely[order[:64]])
     table = writer.next(TEXT, top=3)
     assert [c.id for c in table] == [t["id"] for t in actual["top"][:3]]
-    words = vocabulary(writer)
+    words = vocabulary(writer)["texts"]
     assert [t["text"] for t in actual["top"]] == [words[t["id"]] for t in actual["top"]]
 
 
@@ -207,3 +207,14 @@ def test_a_predictor_without_figures_is_refused(open_model, monkeypatch):
     monkeypatch.setattr(classifier, "family", "")
     with pytest.raises(ConfigError, match="no figures of this model"):
         look(classifier, Question(text=TEXT))
+
+
+def test_specials_and_parts_of_characters_cannot_be_typed(open_model):
+    tokenizer = open_model("transformer").tokenizer
+    specials = {tokenizer.eos, tokenizer.unk, tokenizer.pad}
+    whole = candidates(tokenizer, range(tokenizer.size))
+    byte = next(one for one in whole if one["text"] == "<0xC3>")
+    assert specials | {byte["id"]} <= {one["id"] for one in whole if not one["typable"]}
+    assert all(one["typable"] for one in candidates(tokenizer, tokenizer.encode_batch(["cat"])[0]))
+    steps = look(open_model("transformer"), Question(text=TEXT)).results["translation"]["steps"]
+    assert all(one["typable"] == whole[one["id"]]["typable"] for step in steps for one in step["top"])

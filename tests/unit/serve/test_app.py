@@ -70,7 +70,8 @@ def test_a_look_and_its_heads_are_the_models_own(client, ask, runs, name):
 
 def test_other_addresses_answer(client, ask, runs):
     words = client.get("/api/vocab?model=runs/gpt").json()
-    assert len(words) == regard.load(runs / "gpt").model.config.vocab and words[65] == "A"
+    assert len(words["texts"]) == regard.load(runs / "gpt").model.config.vocab and words["texts"][65] == "A"
+    assert 65 not in words["untypable"] and 200 in words["untypable"], "half a character cannot be typed"
     header, _ = unpack(client.get("/api/positions?model=runs/transformer&n=12").content)
     assert (header["scheme"], header["n"]) == ("sinusoidal", 12)
     assert set(ask("/api/permute", model="runs/gpt", text=TEXT).json()) >= {"with", "without", "finding", "shuffled"}

@@ -38,7 +38,7 @@ class Pretrained:
         self.tokenizer, self.config, self.chat_template = tokenizer, config, chat_template
         tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
-        self._special = {id for id, token in added.items() if token.special}
+        self.special_ids = {id for id, token in added.items() if token.special}
         pieces = {id: piece for piece, id in tokenizer.get_vocab(with_added_tokens=False).items()}
         self.size = vocabulary_size(tokenizer)
         self._bytes = [
@@ -93,7 +93,7 @@ class Pretrained:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`; special tokens are left out, and `�` replaces bytes that are not a character."""
-        return b"".join(self.token_bytes(i) for i in ids if i not in self._special).decode("utf-8", "replace")
+        return b"".join(self.token_bytes(i) for i in ids if i not in self.special_ids).decode("utf-8", "replace")
 
     def piece(self, id: int) -> str:
         """The text of one token, fit for a table: a line break is `\\n`, half a character its bytes, as `<0xC3>`."""
