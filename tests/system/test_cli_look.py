@@ -65,7 +65,10 @@ def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):
     assert len([path for path in actual["parts"] if path.startswith("/api/head?look=file&kind=self&")]) == 8
     rows = [path for path in actual["parts"] if path.startswith("/api/row?look=file&kind=self&")]
     assert len(rows) == len(header["streams"]["text"]["tokens"])
-    assert len(actual["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]) == writer.model.config.vocab
+    vocabulary = actual["parts"]["/api/vocab?model=runs%2Fgpt"]["json"]
+    assert len(vocabulary["texts"]) == writer.model.config.vocab and max(vocabulary["untypable"]) < len(
+        vocabulary["texts"]
+    )
     size = len(header["streams"]["text"]["tokens"])
     about, part = unpack(
         base64.b64decode(actual["parts"][f"/api/embedding?look=file&stream=text&from=0&to={size}"]["tensors"])
