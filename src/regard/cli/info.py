@@ -142,7 +142,7 @@ def note(run: Path, score: dict[str, Any]) -> None:
     """Best effort: a score is worth printing even if the folder is read-only. A link is not followed out of it."""
     try:
         opener = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)  # noqa: E731
-        with open(run / "scores.jsonl", "a", encoding="utf-8", opener=opener) as file:
+        with open(run / "scores.jsonl", "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
             file.write(jsonlib.dumps(score, ensure_ascii=False) + "\n")
     except OSError:
         pass

@@ -2,12 +2,12 @@
 
 import dataclasses
 import itertools
-import json as jsonlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.cli.common import SURROGATES, check_text, show
 from regard.errors import ConfigError, MissingExtra
+from regard.jsonfile import group, read_json_if_any
 from regard.ticks import Console
 
 if TYPE_CHECKING:
@@ -171,10 +171,9 @@ def report(results: dict[str, Any], json: bool, flags: Console) -> None:
     best = max(runs, key=lambda run: score(run["metrics"]))["folder"]
     if "picture" in results:
         flags.say(f"curves: {results['picture']}")
-    run_settings = jsonlib.loads((Path(best) / "run.json").read_text(encoding="utf-8"))
-    about = jsonlib.loads((Path(best) / "regard.json").read_text(encoding="utf-8"))
-    task = get(run_settings["task"])
+    settings, about = (read_json_if_any(Path(best) / name) for name in ("run.json", "regard.json"))
+    task = get(str(settings.get("task")))
     use = task.answering if about.get("template") and task.answering else task.card.use
     used = use.format(best)
-    judged = f"\n  {task.how_to_score(best, run_settings['data'])}" if task.scored else ""
+    judged = f"\n  {task.how_to_score(best, group(settings, 'data'))}" if task.scored else ""
     flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
