@@ -38,7 +38,7 @@ def place(tmp_path_factory):
         result = works("train", "caption", "--data=captions.tsv", "--images=images", "--steps=120", "--name=cap",
                      "--set=eval_every=60", *FAST)  # fmt: skip
     assert "54 images with 108 captions to train on, 6 with 12 for validation" in result.err
-    assert "passed over 1 images: no such file" in result.err and "cut" not in result.err and "bleu" in result.out
+    assert "skipped 1 images: no such file" in result.err and "cut" not in result.err and "bleu" in result.out
     return folder
 
 

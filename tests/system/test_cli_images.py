@@ -49,7 +49,7 @@ def place(tmp_path_factory):
         result = works("train", "image", "--data=photos", "--steps=120", "--name=vit", *FAST, "--set=model.patch=2")
         rows = works("train", "classify", "--data=students.csv", "--label=passed", "--arch=mlp", "--name=pass",
                      "--device=cpu")  # fmt: skip
-    assert "passed over 1 (train)" in result.err and "regard classify runs/vit picture.png" in result.err
+    assert "skipped 1 (train)" in result.err and "regard classify runs/vit picture.png" in result.err
     assert "2 classes of 'passed'" in rows.err and "1 numbers and 1 categories" in rows.err
     return folder
 

@@ -96,7 +96,7 @@ def test_a_curve_of_no_usable_point_keeps_its_row(place):
     actual = list(csv.DictReader(result.lines))
     assert [row["id"] for row in actual] == ["b", "void", "a"] and set(actual[1].values()) == {"void", ""}
     assert all(row["label"] and float(row["probability_wave"]) > 0 for row in (actual[0], actual[2]))
-    assert "1 series passed over: no usable point" in result.err and "an error is negative" in result.err
+    assert "1 series skipped: no usable point" in result.err and "an error is negative" in result.err
     write(place / "none.csv", [header, rows[1]])
     for verb in ("classify", "predict"):
         result = regard(verb, "runs/s", "none.csv")

@@ -131,3 +131,10 @@ def test_a_dry_run_estimates_memory(words):
 def test_a_dry_run_of_several_labels_estimates_memory():
     words = ["--data=films.csv", "--label=genres", "--dry-run", "--device=cpu"]
     assert "memory" in works("train", "multilabel", *words).out
+
+
+@pytest.mark.parametrize("task", ["regress", "multilabel"])
+def test_mixed_images_are_for_single_classes(task):
+    words = ["--data=images.csv", "--label=tags", "--arch=vit", "--set=data.augment.mixup=0.2", "--device=cpu"]
+    result = regard("train", task, *words)
+    assert result.code == 2 and "mixup and cutmix are for single classes" in result.err

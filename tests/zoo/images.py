@@ -86,7 +86,7 @@ IMAGES = [
             AUGMENT,
         ),
         (
-            "what was cut in is told as what was asked",
+            "CutMix reports the requested share, not the pasted one",
             "cut_in",
             "1 - (bottom - top) * (right - left) / (H * W)",
             "keep",

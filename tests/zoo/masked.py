@@ -123,7 +123,7 @@ PRETRAINING = [
             LOSS,
         ),
         (
-            "packed pairs are told from their last token",
+            "packed pairs are classified by their last token",
             "firsts",
             "hidden[0, starts[:-1].clamp(",
             "hidden[0, (starts[1:] - 1).clamp(",

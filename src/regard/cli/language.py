@@ -195,7 +195,7 @@ def chat(
     ctx: typer.Context,
     model: Model,
     message: Annotated[list[str] | None, argument("MESSAGE", "Ask this and leave; without any, you are asked.")] = None,
-    system: Annotated[str, option("TEXT", "What the model is told about its role.", default=True)] = "",
+    system: Annotated[str, option("TEXT", "The system prompt: the role of the model.", default=True)] = "",
     max_tokens: Most = 400,
     temperature: Temperature = 0.7,
     top_k: TopK = 0,

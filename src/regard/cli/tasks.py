@@ -82,7 +82,7 @@ class TaskCommand(Command):
 
         try:
             return super().parse_args(ctx, args)
-        except Exception as e:  # typer carries a click of its own, so the class is told by what it knows
+        except Exception as e:  # typer bundles its own click, so its exceptions are recognised by their attributes
             option = getattr(e, "option_name", "")
             if any(option.removeprefix("--").replace("-", "_") in task.options for task in TASKS.values()):
                 raise ConfigError(f"{option}: not for the task {self.name}; see: {ctx.command_path} --help") from None

@@ -173,7 +173,7 @@ def spectrograms(clips: Sequence[Clip], labels: Sequence[str], config: AudioConf
         frames.append(spectrogram(samples, config.mels, config.frames))
         classes.append(number[clip.label])
     if errors:
-        notes.append(f"passed over {len(errors):,} of {len(clips):,} clips; the first: {errors[0]}")
+        notes.append(f"skipped {len(errors):,} of {len(clips):,} clips; the first: {errors[0]}")
     if cut:
         notes.append(f"cut {cut:,} clips: longer than {config.seconds:g} seconds (--set data.seconds=…)")
     return Spectrograms(frames, np.array(classes, np.int64))

@@ -115,7 +115,7 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
     pixels, kept, skipped = decoded(names, files, config.size, 3, say, open_images(images))
     if not kept:
         raise DataError(f"{table}: none of its {len(names):,} images can be read in {images}; {where}")
-    notes = [f"passed over {len(lost):,} images: {why}; the first is {lost[0]}" for why, lost in skipped]
+    notes = [f"skipped {len(lost):,} images: {why}; the first is {lost[0]}" for why, lost in skipped]
     digest = fingerprint.combined(fingerprint.digests(str(table), files), captions, *captions.values())
     return Captioned(pixels, [captions[names[i]] for i in kept], digest), notes
 

@@ -94,7 +94,7 @@ class DocumentReader:
     """The text of files; can be read again and again. A document is a file, or a line of a JSONL file."""
 
     paths: list[Path]
-    start: int = 0  # characters passed over
+    start: int = 0  # characters skipped
     stop: int | None = None  # characters after which it ends
     between: str = ""  # put between documents where the tokenizer has no mark for it
     documents: int = 0  # counted while reading

@@ -150,7 +150,7 @@ def own(
     for part, images in listed.items():
         pixels, kept, skipped = own_pixels(images, config.size or OWN_SIZE, config.channels, say)
         parts[part] = pixels, np.array([number[images[i].label] for i in kept], np.int64)
-        notes += [f"passed over {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
+        notes += [f"skipped {len(names):,} ({part}): {why}; the first is {names[0]}" for why, names in skipped]
     lost = [labels[i] for i in set(range(len(labels))) - set(parts["train"][1].tolist())]
     if lost and config.targets == "classes":
         raise DataError(f"{config.path}: no image of the class {lost[0]!r} can be read")

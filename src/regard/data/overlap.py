@@ -33,7 +33,7 @@ def validation_warning(shared: int, total: int, what: str) -> list[str]:
 def evaluation_warning(shared: int | None, total: int, what: str) -> str:
     """What is reported with a score; `shared` is None where the training data is not on this machine."""
     if shared is None:
-        return f"whether these {what} were in the training data is unknown: the data is no longer here"
+        return f"cannot check whether these {what} were in the training data: its files are missing"
     return f"warning: {shared:,} of these {total:,} {what} were in the training data; the score flatters" * bool(shared)
 
 

@@ -35,7 +35,7 @@ NOTES = {
     "bad": "{:,} points dropped: a time, value or error is not finite or too large, or an error is negative",
     "double": "{:,} points dropped: the same time and band came before",
     "unsorted": "{:,} series sorted by time",
-    "empty": "{:,} series passed over: no usable point",
+    "empty": "{:,} series skipped: no usable point",
     "unlabelled": "{:,} series dropped: no label",
     "unknown": "{:,} numbers known of objects are missing; replaced by the training mean",
 }

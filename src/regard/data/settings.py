@@ -228,6 +228,8 @@ class ImagesConfig(LabelColumn, OwnData):
         super().__post_init__()
         if self.channels not in (0, 1, 3):
             raise ConfigError(f"data.channels is {self.channels}; it must be 1 (grey), 3 (colours) or 0 (as they are)")
+        if self.targets != "classes" and (self.augment.mixup or self.augment.cutmix):
+            raise ConfigError("data.augment: mixup and cutmix are for single classes; leave them out")
 
 
 @dataclass(frozen=True, kw_only=True)

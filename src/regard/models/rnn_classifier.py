@@ -52,7 +52,7 @@ class RecurrentClassifier(nn.Module):
         return run_stack(self.cells, x, drop=self.config.dropout if self.training else 0.0)[0]  # B T D
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """What stands for a whole text: B T D -> B D. Padding is passed over."""
+        """What stands for a whole text: B T D -> B D. Padding is ignored."""
         if self.config.pooling == "mean":
             return pooled(hidden, lengths, "mean")
         return hidden[:, -1] if lengths is None else hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]

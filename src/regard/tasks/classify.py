@@ -86,7 +86,8 @@ class Labels(Task):
     def read(self, run: "Run", say: Say) -> "PreparedLabels":
         from regard.data.labelled import prepare_labels
 
-        return prepare_labels(run.data, self.name, say, None if self.per_piece else summarise)
+        one_class = self.target_kind == "classes" and not self.per_piece
+        return prepare_labels(run.data, self.name, say, summarise if one_class else None)
 
     def fit(self, run: "Run", data: "PreparedLabels") -> "Run":
         vocab = run.model.vocab if run.start else data.tokenizer.size

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import ConfigError
 from regard.tasks.base import Card, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
@@ -78,11 +77,6 @@ class MultiLabelled(Classes):
         batches = (batch.to(device) for batch in self.validation(run, data, device))
         targets, logits = self.objective(run, data).outputs(model, batches)
         return {"thresholds": best_thresholds(targets.numpy(), logits.sigmoid().numpy())}
-
-    def check(self, run: "Run", device: str) -> None:
-        super().check(run, device)
-        if (augment := getattr(run.data, "augment", None)) and (augment.mixup or augment.cutmix):
-            raise ConfigError("data.augment: mixup and cutmix are for single classes; leave them out")
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         predictor: Any = super().predictor(model, folder, about, device, int8)
@@ -176,11 +170,6 @@ class MultiLabel(MultiLabelled, Classify):
     def for_arch(self, arch: str) -> Task:
         """`--arch vit` and `conv` read images, the others texts."""
         return MultiLabelImage() if arch in ("vit", "conv") else self
-
-    def read(self, run: "Run", say: Any) -> Any:
-        from regard.data.labelled import prepare_labels
-
-        return prepare_labels(run.data, self.name, say)
 
 
 def multi_hot(cells: Sequence[str], labels: Sequence[str]) -> "np.ndarray":

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import ConfigError, DataError
+from regard.errors import DataError
 from regard.tasks.base import Card, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
@@ -95,11 +95,6 @@ class Regression(Classes):
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
         mean, std = self.spread(data)
         return {"mean": mean, "std": std}
-
-    def check(self, run: "Run", device: str) -> None:
-        super().check(run, device)
-        if (augment := getattr(run.data, "augment", None)) and (augment.mixup or augment.cutmix):
-            raise ConfigError("data.augment: mixup and cutmix are for classes; leave them out")
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         predictor: Any = super().predictor(model, folder, about, device, int8)
@@ -201,11 +196,6 @@ class Regress(Regression, Classify):
         """`--arch` says what is read: mlp rows, vit and conv images, series series, the others texts."""
         others = (RegressTable(), RegressImage(), RegressSeries())
         return next((task for task in others if arch in task.archs), self)
-
-    def read(self, run: "Run", say: Any) -> Any:
-        from regard.data.labelled import prepare_labels
-
-        return prepare_labels(run.data, self.name, say)
 
     def codes(self, data: Any) -> "np.ndarray":
         import numpy as np

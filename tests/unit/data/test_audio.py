@@ -1,4 +1,4 @@
-"""Clips as people keep them: folders, names, archives and tables; what is held out, hidden, cut and passed over."""
+"""Clips as people keep them: folders, names, archives and tables; what is held out, hidden, cut and skipped."""
 
 import io
 import tarfile
@@ -157,7 +157,7 @@ def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
     (folder / "low" / "long.wav").write_bytes(tone(200, 1.0))
     data = load_audio(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
     assert data.labels == ("high", "low") and len(data.train) + len(data.valid) == 21
-    assert "passed over 1 of" in data.report() and "bad.wav is not a WAV, FLAC, OGG or MP3 file" in data.report()
+    assert "skipped 1 of" in data.report() and "bad.wav is not a WAV, FLAC, OGG or MP3 file" in data.report()
     assert "cut 1 clips: longer than 0.5 seconds" in data.report()
     assert max(x.size(1) for part in (data.train, data.valid) for x in part.frames) == 50
     loudest = [float(x.mean(1).argmax()) for x in data.train.frames]
@@ -170,11 +170,11 @@ def test_clips_larger_than_memory_are_skipped_unless_all_are(folder, tmp_path_fa
     monkeypatch.setenv("REGARD_MEMORY", "500K")
     (folder / "low" / "huge.wav").write_bytes(tone(200, 60.0))
     data = load_audio(AudioConfig(path=str(folder), mels=12), quiet)
-    assert "passed over 1 of" in data.report() and "huge.wav would need" in data.report()
+    assert "skipped 1 of" in data.report() and "huge.wav would need" in data.report()
     other = tmp_path_factory.mktemp("valid")
     (other / "low").mkdir()
     (other / "low" / "bad.wav").write_bytes(b"")
-    with pytest.raises(DataError, match=r"no clip to validate on can be read; passed over 1 of 1 clips; .*bad\.wav"):
+    with pytest.raises(DataError, match=r"no clip to validate on can be read; skipped 1 of 1 clips; .*bad\.wav"):
         load_audio(AudioConfig(path=str(folder), valid=str(other), mels=12), quiet)
 
 
@@ -239,7 +239,7 @@ def test_what_a_mask_hides_becomes_the_mean_of_the_clip():
 
 @pytest.mark.parametrize(("samples", "cut"), [(-1, 0), (0, 0), (1, 1)])
 def test_a_clip_of_exactly_the_limit_is_not_cut(folder, samples, cut):
-    """At half a second: one sample more is told of, and not heard."""
+    """At half a second: one sample more is reported, and cut off."""
     (folder / "low" / "new.wav").write_bytes(tone(200, (8000.5 + samples) / 16000, rate=16000))
     data = load_audio(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
     assert ("cut 1 clips" in data.report()) == bool(cut)

@@ -11,7 +11,7 @@ from regard.data.cells import DATES, is_date, is_missing, is_number, to_days, to
 from regard.data.tables import parse_table
 
 DAY = (datetime(2021, 3, 14, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days
-WRITTEN = {  # the 14th of March 2021, a quarter past six in the morning where a time is told
+WRITTEN = {  # the 14th of March 2021, a quarter past six in the morning where a time is given
     "%m/%d/%Y": "03/14/2021",
     "%m/%d/%y": "3/14/21",
     "%d.%m.%Y": "14.03.2021",

@@ -351,7 +351,7 @@ def test_a_damaged_archive_in_the_cache_is_fetched_again(index, name, monkeypatc
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_only_a_file_is_read_out_of_an_archive(tmp_path, kind):
-    """A link, a device or a folder of the member's name is passed over; alone, it is refused."""
+    """A link, a device or a folder of the member's name is skipped; alone, it is refused."""
     dataset = find("tatoeba-en-fr")
     (tmp_path / "secret").write_bytes(zipped("taken\tfrom elsewhere"))
     path, name = tmp_path / "a.tar.gz", dataset.archive.member

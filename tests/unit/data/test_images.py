@@ -78,8 +78,8 @@ def test_what_cannot_be_read_is_counted_and_told(photos, monkeypatch):
     monkeypatch.setattr(pixels_module, "HUGE", 1000)
     picture(photos / "blue" / "wall.png", (0, 0, 200), size=(100, 11))
     report = load_images(ImagesConfig(path=str(photos), size=8), quiet).report()
-    assert "passed over 2 (train): cannot be read; it is damaged or not an image; the first is" in report
-    assert "passed over 1 (train): larger than 1,000 pixels" in report and "broken.png" in report
+    assert "skipped 2 (train): cannot be read; it is damaged or not an image; the first is" in report
+    assert "skipped 1 (train): larger than 1,000 pixels" in report and "broken.png" in report
     again = []
     load_images(ImagesConfig(path=str(photos), size=8), again.append)
     assert not again, "decoded images are found in the cache"

@@ -47,7 +47,7 @@ def test_the_sentence_about_a_gate_is_about_that_gate(open_model, name):
 @pytest.mark.parametrize("kind", ["gru", "lstm"])
 @pytest.mark.parametrize("keeps", [-4.0, 0.5, 4.0])
 def test_what_a_gate_is_said_to_keep_is_kept(kind, keeps):
-    """A cell whose gate stands open or shut: the share of the old state in the new one is the share that is told."""
+    """With a gate held open or shut, the share of the old state in the new one is the share reported."""
     torch.manual_seed(0)
     gates, width = {"gru": 3, "lstm": 4}[kind], 5
     into, back = torch.zeros(gates * width, 3), torch.zeros(gates * width, width)
