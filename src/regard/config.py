@@ -15,11 +15,11 @@ T = TypeVar("T")
 MAX_SEED = 2**32 - 1  # what every generator of random numbers we use accepts
 
 
-def unknown(what: str, key: str, known: Iterable[str]) -> ConfigError:
+def unknown(what: str, key: str, names: Iterable[str]) -> ConfigError:
     """The error for an unknown name, with the nearest one that exists."""
-    known = list(known)
-    near = difflib.get_close_matches(key.lower(), known, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(known)}"
+    names = list(names)
+    near = difflib.get_close_matches(key.lower(), names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names)}"
     return ConfigError(f"no {what} {key!r}; {hint}")
 
 
@@ -30,10 +30,10 @@ def no_run(folder: Path) -> CheckpointError:
     inside = sorted(str(p.parent) for p in folder.glob("*/config.json"))
     if inside:
         return CheckpointError(f"{folder} is not one run", f"name one of: {', '.join(inside)}")
-    known = {p.parent.name.lower(): str(p.parent) for p in sorted(Path("runs").glob("*/config.json"))}
-    near = difflib.get_close_matches(folder.name.lower(), known, n=1)
-    hint = f"did you mean {known[near[0]]}?" if near else f"there are: {', '.join(known.values())}"
-    hint = hint if known else "train one: regard train translate --data tatoeba-en-fr --name demo"
+    runs = {p.parent.name.lower(): str(p.parent) for p in sorted(Path("runs").glob("*/config.json"))}
+    near = difflib.get_close_matches(folder.name.lower(), runs, n=1)
+    hint = f"did you mean {runs[near[0]]}?" if near else f"there are: {', '.join(runs.values())}"
+    hint = hint if runs else "train one: regard train translate --data tatoeba-en-fr --name demo"
     return CheckpointError(f"no run or model folder '{folder}'", hint)
 
 

@@ -52,13 +52,13 @@ class Confined:
 
     def running(self) -> "subprocess.Popen[bytes]":
         if self.child is None or self.owner != os.getpid() or self.child.poll() is not None:
-            known = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TOKENIZERS_PARALLELISM": "false"}
+            environment = {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TOKENIZERS_PARALLELISM": "false"}
             self.child = subprocess.Popen(
                 [sys.executable, "-P", "-m", __name__, self.function, str(self.seconds), str(self.memory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=os.environ | known,
+                env=os.environ | environment,
             )
             self.owner = os.getpid()
             atexit.register(self.stop)
@@ -118,8 +118,8 @@ def answer_questions(function: str, seconds: float, memory: int) -> None:
             what = f"more than {show_size(memory)} of memory" if isinstance(e, MemoryError) else "too deep a nesting"
             answer = json.dumps({"error": "LimitError", "text": f"it needs {what}"})
         except BaseException as e:  # a panic of a library in Rust is not an Exception
-            known = str(e) if isinstance(e, RegardError) else f"{type(e).__name__}: {e}"
-            answer = json.dumps({"error": type(e).__name__, "text": known[:2000]})
+            message = str(e) if isinstance(e, RegardError) else f"{type(e).__name__}: {e}"
+            answer = json.dumps({"error": type(e).__name__, "text": message[:2000]})
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         sys.stdout.buffer.write(answer.encode() + b"\n")
         sys.stdout.buffer.flush()

@@ -54,8 +54,8 @@ def owned(folder: Path) -> list[str] | None:
 
 def claim(folder: Path, names: Iterable[str]) -> None:
     """List `names`, which are about to be written. A file of the user's that has one of them is an error."""
-    known = owned(folder) or []
-    new = [name for name in names if name not in known]
+    listed = owned(folder) or []
+    new = [name for name in names if name not in listed]
     _stay_inside(folder, new)
     if theirs := [name for name in new if os.path.lexists(folder / name)]:
         raise CheckpointError(
@@ -63,7 +63,7 @@ def claim(folder: Path, names: Iterable[str]) -> None:
             f"type: regard train --resume {folder}"
         )
     if new or not (folder / MANIFEST).exists():
-        _write(folder, [*known, *new])
+        _write(folder, [*listed, *new])
 
 
 def _stay_inside(folder: Path, names: Iterable[str]) -> None:
@@ -107,8 +107,8 @@ def unfinished(path: Path) -> Path:
 
 
 def _write(folder: Path, names: list[str]) -> None:
-    known = {"format_version": MANIFEST_VERSION, "about": "the files that regard wrote here", "files": sorted(names)}
-    write_atomic(folder / MANIFEST, (json.dumps(known, indent=2) + "\n").encode())
+    manifest = {"format_version": MANIFEST_VERSION, "about": "the files that regard wrote here", "files": sorted(names)}
+    write_atomic(folder / MANIFEST, (json.dumps(manifest, indent=2) + "\n").encode())
 
 
 def _remove(path: Path) -> None:
@@ -133,22 +133,20 @@ def _before_manifests(folder: Path) -> list[str] | None:
         (CHECKPOINTS, rf"\.?(step-\d{{7,}}\.safetensors)({re.escape(UNFINISHED)})?"),
         ("tensorboard", r"(events\.out\.tfevents\..+)"),
     ):
-        found = (re.fullmatch(pattern, file) for file in _contents(folder / place))
-        names += {f"{place}/{match[1]}" for match in found if match}
+        matches = (re.fullmatch(pattern, file) for file in _contents(folder / place))
+        names += {f"{place}/{match[1]}" for match in matches if match}
     return sorted(name for name in names if any(map(os.path.lexists, (folder / name, unfinished(folder / name)))))
 
 
 def _is_run(path: Path) -> bool:
-    known = _json(path)
-    return isinstance(known, dict) and {"format_version", "versions", "task", "model", "data"} <= known.keys()
+    settings = _json(path)
+    return isinstance(settings, dict) and {"format_version", "versions", "task", "model", "data"} <= settings.keys()
 
 
 def _is_plan(path: Path) -> bool:
-    known = _json(path)
+    plan = _json(path)
     ours = {"label", "folder", "run"}
-    return (
-        isinstance(known, list) and bool(known) and all(isinstance(job, dict) and ours <= job.keys() for job in known)
-    )
+    return isinstance(plan, list) and bool(plan) and all(isinstance(job, dict) and ours <= job.keys() for job in plan)
 
 
 def _json(path: Path) -> Any:

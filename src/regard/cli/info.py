@@ -13,7 +13,7 @@ TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "bat
         "precision", "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
-HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on beside the text
+HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on besides the text
 
 
 def info(run: Run, json: Json = False) -> None:

@@ -118,12 +118,12 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 
 def counted(true: Sequence[str], predicted: Sequence[str], of_entities: bool) -> tuple[int, int]:
-    """Of one text, what an accuracy or an F1 is summed from: right of all labels, or twice the entities found of all
-    that are there and all that were predicted."""
+    """The two sums of a corpus score, for one text: correct labels and all labels (accuracy), or twice the shared
+    entities and those of both sides (F1)."""
     if not of_entities:
         return sum(a == b for a, b in zip(true, predicted, strict=True)), len(true)
-    there, found = entities(true), entities(predicted)
-    return 2 * len(there & found), len(there) + len(found)
+    ours, theirs = entities(predicted), entities(true)
+    return 2 * len(ours & theirs), len(ours) + len(theirs)
 
 
 def verdict(result: Difference, first: str, second: str, level: float = 0.05) -> str:

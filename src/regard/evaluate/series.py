@@ -1,4 +1,4 @@
-"""Beside a classifier of series: neighbours by simple summaries, and scores in which classes count alike."""
+"""Baselines and scores for classifiers of series: nearest neighbours of simple summaries, class-balanced scores."""
 
 from collections.abc import Sequence
 

@@ -66,22 +66,22 @@ def get(name: str, say: Say = to_stderr) -> Path:
         if not model.files and not model.vocabulary:
             need_gguf()  # before the download, not after it
         archive = archive_file(model.archive, say)
-        beside = archive_file(model.vocabulary, say) if model.vocabulary else None
+        vocabulary = archive_file(model.vocabulary, say) if model.vocabulary else None
         say(f"{model.name}: unpacking to {model.folder} ({model.stored}) ...")
         with building(model.folder) as temporary:
-            _unpack(model, archive, beside, temporary)
+            _unpack(model, archive, vocabulary, temporary)
             _describe(model, temporary)
         say(f"{model.name}: {model.licence}; {model.attribution} (see {model.folder / 'ATTRIBUTION.txt'})")
     return model.folder
 
 
-def _unpack(model: PublishedModel, archive: Path, beside: Path | None, folder: Path) -> None:
+def _unpack(model: PublishedModel, archive: Path, vocabulary: Path | None, folder: Path) -> None:
     for name in model.files:
         place = folder / name
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(read_bytes(archive, replace(model.archive, member=model.archive.member + name)))
-    if model.vocabulary and beside:
-        openai.convert(read_bytes(archive, model.archive), read_bytes(beside, model.vocabulary), folder)
+    if model.vocabulary and vocabulary:
+        openai.convert(read_bytes(archive, model.archive), read_bytes(vocabulary, model.vocabulary), folder)
     elif not model.files:
         file = folder / "packed.gguf"
         file.write_bytes(read_bytes(archive, model.archive))

@@ -212,8 +212,8 @@ class Classify(Classes, Labels):
         from regard.data.tokenizers import load
         from regard.predictors import Classifier
 
-        known = about.get("task") == self.name  # a folder of others may hold either
-        return Classifier(model, load(folder), device, pairs=isinstance(self, Pair) if known else None)
+        ours = about.get("task") == self.name  # a folder of others may hold either
+        return Classifier(model, load(folder), device, pairs=isinstance(self, Pair) if ours else None)
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
         pairs = len(words) > 1

@@ -57,8 +57,8 @@ class Forecast(Task):
         return read_parts(run.data, say)
 
     def fit(self, run: "Run", data: "HistoryParts") -> "Run":
-        known = dict(columns=data.history.columns, lookback=run.data.lookback, horizon=run.data.horizon)
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, **known))
+        shape = dict(columns=data.history.columns, lookback=run.data.lookback, horizon=run.data.horizon)
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, **shape))
 
     def build(self, run: "Run", data: "HistoryParts", say: Say) -> "nn.Module":
         import torch

@@ -19,18 +19,18 @@ Job = tuple[str, Path, Run]  # a label for the table, where it is trained, what 
 def write_plan(folder: Path, jobs: Sequence[Job], force: bool) -> None:
     """Make room for several runs; `force` replaces the plan that is there."""
     new_run(folder, force, OF_SEVERAL)
-    known = [{"label": label, "folder": place.name, "run": run.to_dict()} for label, place, run in jobs]
-    write_atomic(folder / PLAN, (json.dumps(known, indent=2) + "\n").encode())
+    plan = [{"label": label, "folder": place.name, "run": run.to_dict()} for label, place, run in jobs]
+    write_atomic(folder / PLAN, (json.dumps(plan, indent=2) + "\n").encode())
 
 
 def read_plan(folder: Path) -> list[Job]:
     """What `write_plan` was given. Each run is in a folder of its own directly below `folder`, or is refused."""
     path = folder / PLAN
     try:
-        known = expect(parse(path.read_bytes()), list)
-        if not known:
+        plan = expect(parse(path.read_bytes()), list)
+        if not plan:
             raise ValueError("expected a list of runs")
-        jobs = [(str(job["label"]), str(job["folder"]), run_from_dict(job["run"])) for job in known]
+        jobs = [(str(job["label"]), str(job["folder"]), run_from_dict(job["run"])) for job in plan]
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, ConfigError) as e:
         why = f"there is no {e}" if isinstance(e, KeyError) else e
         raise CheckpointError(f"{path}: cannot be read ({why}); resume its runs one by one") from None

@@ -84,9 +84,9 @@ def read_run(folder: str | Path) -> Run:
             raise CheckpointError(f"{folder} is a model but not a run: it has no run.json, so it cannot be resumed")
         raise no_run(path.parent)
     try:
-        known = read_json(path)
-        checkpoint.check_format(path, known)
-        return run_from_dict({k: v for k, v in known.items() if k not in ("format_version", "versions")})
+        settings = read_json(path)
+        checkpoint.check_format(path, settings)
+        return run_from_dict({k: v for k, v in settings.items() if k not in ("format_version", "versions")})
     except (ValueError, AttributeError, TypeError, KeyError, ArithmeticError, ConfigError) as e:
         raise CheckpointError(f"{path}: cannot be read ({e})") from None
 

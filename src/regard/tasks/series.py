@@ -339,10 +339,10 @@ def baseline(train: "Curves", test: "Curves") -> SeriesBaseline:
 
 
 def class_weights(data: SeriesConfig, labels: tuple[str, ...]) -> list[float]:
-    given = {name: float(weight) for name, weight in (pair.rsplit("=", 1) for pair in data.weights)}
-    if strange := set(given) - set(labels):
+    weights = {name: float(weight) for name, weight in (pair.rsplit("=", 1) for pair in data.weights)}
+    if strange := set(weights) - set(labels):
         raise ConfigError(f"data.weights names {', '.join(sorted(strange))}; the classes are: {', '.join(labels)}")
-    return [given.get(label, 1.0) for label in labels]
+    return [weights.get(label, 1.0) for label in labels]
 
 
 def probabilities(model: Any, source: "SeriesSource", size: int, device: str) -> "np.ndarray":

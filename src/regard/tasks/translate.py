@@ -60,8 +60,8 @@ class Translate(Task):
         from regard.data.catalog import find
 
         if data.name:
-            known = find(data.name)
-            data = dataclasses.replace(data, name=known.name, split=known.split)
+            pairs = find(data.name)
+            data = dataclasses.replace(data, name=pairs.name, split=pairs.split)
         return super().complete(data, preset)
 
     def read(self, run: "Run", say: Say) -> "PreparedPairs":

@@ -153,8 +153,8 @@ class Training:
 
     def evaluation_seconds(self) -> float:
         """Of one, before there was any; on a GPU they hardly count, and compiling for a look ahead would."""
-        known = self.device.type == "cpu" and not self.run.compile
-        return self.judge.seconds(self.parts.model) if known else 0.0
+        measurable = self.device.type == "cpu" and not self.run.compile
+        return self.judge.seconds(self.parts.model) if measurable else 0.0
 
     def evaluate(self) -> None:
         at, model = self.at, self.parts.model

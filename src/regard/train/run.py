@@ -78,5 +78,5 @@ class Run:
 
 def write_run(folder: str | Path, run: Run) -> None:
     """The resolved settings as run.json."""
-    known = {"format_version": checkpoint.FORMAT_VERSION, "versions": checkpoint.versions(), **run.to_dict()}
-    checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(known, indent=2) + "\n").encode())
+    settings = {"format_version": checkpoint.FORMAT_VERSION, "versions": checkpoint.versions(), **run.to_dict()}
+    checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(settings, indent=2) + "\n").encode())
