@@ -71,8 +71,8 @@ LABELS = [
         (
             "an entity found counts once",
             "counted",
-            "return 2 * len(there & found)",
-            "return len(there & found)",
+            "return 2 * len(ours & theirs)",
+            "return len(ours & theirs)",
             f"{COMPARE}::test_counts_of_texts_add_up_to_the_score_of_all",
         ),
         (
