@@ -18,9 +18,9 @@ import torch
 from regard.models import build, config_for
 from regard.models.base import EncoderDecoder
 from regard.models.published import to_published, weights_bytes
-from regard.train.optim import Optimiser
-from regard.train.recorded import RecordedStep
-from regard.train.settings import Optim
+from regard.training.optim import Optimiser
+from regard.training.recorded import RecordedStep
+from regard.training.settings import Optim
 
 _answer_of: Callable[..., Any]  # of a `Contender`, in its process
 RESULTS = Path(__file__).parent / "results.jsonl"

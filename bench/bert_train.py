@@ -22,8 +22,8 @@ from _common import report, seconds
 from regard.data.masking import MaskedBatch
 from regard.models import build, config_for
 from regard.objectives.masked_token import MaskedToken
-from regard.train.optim import Optimiser
-from regard.train.settings import Optim
+from regard.training.optim import Optimiser
+from regard.training.settings import Optim
 
 MASKED, LONGEST, STEPS = 0.15, 128, 4
 ADAM = Optim(name="adamw", lr=1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, clip=1.0)

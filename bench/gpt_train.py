@@ -14,9 +14,9 @@ from _common import RESULTS, report, seconds
 from regard.data.batch import Tokens
 from regard.models import build, config_for
 from regard.objectives.next_token import NextToken
-from regard.train.optim import Optimiser
-from regard.train.recorded import RecordedStep
-from regard.train.settings import Optim
+from regard.training.optim import Optimiser
+from regard.training.recorded import RecordedStep
+from regard.training.settings import Optim
 
 VOCAB, LENGTH, STEPS = 50257, 1024, 4  # steps between two looks at the clock: training never waits for the device
 NANOGPT, MATMUL = 533_000, 807.0  # nanoGPT's tokens/s at batch 64 and the matmul TFLOP/s of the machine it ran on

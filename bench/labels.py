@@ -26,7 +26,7 @@ from _common import RESULTS, machine
 
 import regard
 from regard.data.labelled import LabelledConfig, read_parts
-from regard.evaluate.labels import entity_score, is_iob
+from regard.metrics.labels import entity_score, is_iob
 from regard.tasks import assemble, train_run
 from regard.tasks.plan import load_recipe
 

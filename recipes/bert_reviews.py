@@ -15,7 +15,7 @@ smaller preset: regard train mlm --data movie-reviews.
 from regard import Run
 from regard.data.masked import MaskedConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 VOCAB, LENGTH = 8000, 128
 

@@ -13,7 +13,7 @@ from regard import Run
 from regard.data.augment import Augment
 from regard.data.images import ImagesConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

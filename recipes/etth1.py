@@ -22,7 +22,7 @@ the others hardly worse (96: 0.668; 0.666). Width 8 was worse there (720), and s
 from regard import Run
 from regard.data.history import HistoryConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 MONTH, STEPS = 30 * 24, 800
 SMALL = dict(width=4, heads=2, ffn=16, dropout=0.7)  # one year of hours: wider layers learn it by heart

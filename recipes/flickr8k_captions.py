@@ -20,7 +20,7 @@ from regard import Run
 from regard.data.augment import Augment
 from regard.data.captions import CaptionsConfig
 from regard.models import CaptioningConfig, config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 VOCAB = 4000
 IMAGE = dict(image=96, patch=8, stem="conv", max_length=40)

@@ -10,7 +10,7 @@ Test accuracy 93.9 % (1,320 series; calibration error 1.3 %), nearest neighbour 
 from regard import Run
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

@@ -13,7 +13,7 @@ the same seeds. One H200, 2026-11-15; ten minutes with eight other runs on the s
 from regard import Run
 from regard.data.prepare import PairsConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

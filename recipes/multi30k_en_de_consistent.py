@@ -14,7 +14,7 @@ on the same GPU.
 from regard import Run
 from regard.data.prepare import PairsConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

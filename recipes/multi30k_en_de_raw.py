@@ -11,7 +11,7 @@ with scores on the tokenised, lower-cased text.
 from regard import Run
 from regard.data.prepare import PairsConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

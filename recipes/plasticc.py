@@ -17,7 +17,7 @@ not. Times count from the peak: most of these burst once, at any time of the sur
 from regard import Run
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 FOLDS, STEPS = 5, 2000
 KNOWN = ("hostgal_photoz", "hostgal_photoz_err", "distmod", "mwebv", "ddf_bool")

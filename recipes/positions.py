@@ -12,7 +12,7 @@ from regard import Run
 from regard.data.text import TextConfig
 from regard.models import config_for
 from regard.models.gpt import POSITIONS
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def with_positions(positions: str) -> Run:

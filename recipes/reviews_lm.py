@@ -14,7 +14,7 @@ docs/lectures.md.
 from regard import Run
 from regard.data.text import TextConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 VOCAB, CONTEXT = 16000, 256
 

@@ -15,7 +15,7 @@ import numpy as np
 from regard import Run
 from regard.data.series import Curves, SeriesConfig, held_out, read_series
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 FOLDS, STEPS = 5, 300
 

@@ -12,7 +12,7 @@ training. Nothing is compiled by torch, but whole steps are recorded and replaye
 from regard import Run
 from regard.data.text import TextConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

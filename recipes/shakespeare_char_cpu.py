@@ -11,7 +11,7 @@ at 1.88.
 from regard import Run
 from regard.data.text import TextConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def recipe() -> Run:

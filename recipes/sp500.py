@@ -13,7 +13,7 @@ and are right on 64.3 % of them, exactly as often as always saying up. Nearest n
 from regard import Run
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 
 def with_arch(arch: str) -> Run:

@@ -11,7 +11,7 @@ data is CC BY-SA 4.0 and must be supplied by you: $REGARD_DATA/fsdd/train.tar.gz
 from regard import Run
 from regard.data.audio import AudioConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 DATA = AudioConfig(name="fsdd", seconds=2.0)
 

@@ -11,7 +11,7 @@ kept). A bag of words gets 80.4.
 from regard import Run
 from regard.data.labelled import LabelledConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 VOCAB = 8000
 

@@ -20,7 +20,7 @@ layers cannot tell apart; 256 of the 37,000 pieces are bytes, so no text is unkn
 from regard import Run
 from regard.data.prepare import PairsConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 VOCAB = 37_000  # section 5.1: byte-pair pieces shared by both languages
 

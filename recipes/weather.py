@@ -15,7 +15,7 @@ from regard import Run
 from regard.data.history import HistoryConfig
 from regard.data.series import SeriesConfig
 from regard.models import config_for
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 HOW = dict(schedule=Schedule(kind="linear", warmup=50), smoothing=0.0, average=False, keep=1, batch=32)
 

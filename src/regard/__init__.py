@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from regard.tasks import train_run
     from regard.tasks.load import load
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 __version__ = "0.1.0"
 __all__ = ["Run", "load", "train_run"]
 
-_HOME = {"Run": "regard.train.run", "load": "regard.tasks.load", "train_run": "regard.tasks"}
+_HOME = {"Run": "regard.training.run", "load": "regard.tasks.load", "train_run": "regard.tasks"}
 
 
 def __getattr__(name: str) -> Any:

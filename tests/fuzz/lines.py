@@ -74,7 +74,7 @@ def settings() -> list[str]:
     """Every name that --set knows, of every task and model."""
     from regard.models import MODELS
     from regard.tasks import TASKS
-    from regard.train.run import Run
+    from regard.training.run import Run
 
     def walk(cls: Any, path: str) -> Iterator[str]:
         hints = typing.get_type_hints(cls)

@@ -14,7 +14,7 @@ from regard import load, predictors
 from regard.data.prepare import PairsConfig
 from regard.models.transformer import TransformerConfig
 from regard.tasks import default_run, train_run
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 LONGEST = 24  # pieces of a translation, its end included
 

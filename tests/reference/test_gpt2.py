@@ -13,8 +13,8 @@ from regard.models import SIZES, build, config_for
 from regard.models.gpt import GPTConfig
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.nn.init import skip_init
-from regard.train.optim import Optimiser
-from regard.train.settings import Optim
+from regard.training.optim import Optimiser
+from regard.training.settings import Optim
 
 close = torch.testing.assert_close
 VOCAB = 83  # padded to 128 rows

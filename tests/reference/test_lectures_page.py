@@ -10,7 +10,7 @@ import torch
 from regard.models import build
 from regard.nn.masks import Causal
 from regard.tasks.plan import load_recipe
-from regard.train.schedule import lr_at
+from regard.training.schedule import lr_at
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "lectures.md"

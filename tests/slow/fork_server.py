@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from tests.unit.train.toy import kill_at
+from tests.unit.training.toy import kill_at
 
 from regard.cli.main import main
 

@@ -25,9 +25,9 @@ from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entr
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
 from regard.objectives.translate import TranslateLoss
-from regard.train.optim import Optimiser
-from regard.train.recorded import RecordedStep
-from regard.train.settings import Optim
+from regard.training.optim import Optimiser
+from regard.training.recorded import RecordedStep
+from regard.training.settings import Optim
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 

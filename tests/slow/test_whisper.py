@@ -10,7 +10,7 @@ import transformers
 
 import regard
 from regard.data.waveform import load_waveform
-from regard.evaluate.wer import word_errors
+from regard.metrics.wer import word_errors
 from regard.models.fetched import resolve
 
 pytestmark = pytest.mark.skipif(

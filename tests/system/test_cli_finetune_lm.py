@@ -16,7 +16,7 @@ from regard.checkpoint import load_state
 from regard.data.text import TextConfig
 from regard.tasks import finetune_run, train_run
 from regard.tasks.plan import read_run
-from regard.train import progress
+from regard.training import progress
 
 SMALL = ["--set=model.width=32", "--set=model.layers=1", "--set=model.heads=2", "--set=model.ffn=32", "--device=cpu"]
 

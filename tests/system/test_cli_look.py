@@ -113,7 +113,7 @@ def test_names_that_are_no_figure_and_pages_that_are_not_built(runs, tmp_path, m
 def test_curves_can_be_watched_while_they_grow(tmp_path, monkeypatch):
     import urllib.request
 
-    from regard.train import log
+    from regard.training import log
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.txt").write_text("the cat sat on the mat.\n" * 300)

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.train.kill import killed_in_a_save, killed_while_training, resumed
-from tests.unit.train.toy import outcome, toy_run, toy_train
+from tests.unit.training.kill import killed_in_a_save, killed_while_training, resumed
+from tests.unit.training.toy import outcome, toy_run, toy_train
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.data.prepare import PairsConfig
 from regard.tasks import default_run, train_run
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 ENOUGH = 90  # of 100
 

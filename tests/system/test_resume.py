@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.unit.train.toy import Loader, outcome, toy_run, toy_train
+from tests.unit.training.toy import Loader, outcome, toy_run, toy_train
 
 from regard import checkpoint
 from regard.errors import CheckpointError, ConfigError, WorkFailed
 from regard.tasks.plan import read_run
-from regard.train.signals import Interrupts
+from regard.training.signals import Interrupts
 
 TERMINAL = """
 import fcntl, runpy, sys, termios
@@ -124,7 +124,7 @@ def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Sig
     folder = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(
-        [sys.executable, "-m", "tests.unit.train.toy", folder, "pause=0.01"],
+        [sys.executable, "-m", "tests.unit.training.toy", folder, "pause=0.01"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not (folder / "state.safetensors").exists():
@@ -147,7 +147,7 @@ def test_a_terminal_that_is_closed_costs_nothing(tmp_path: Path):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        [sys.executable, "-c", TERMINAL, "tests.unit.train.toy", folder, "pause=0.01"],
+        [sys.executable, "-c", TERMINAL, "tests.unit.training.toy", folder, "pause=0.01"],
         env=environment, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)

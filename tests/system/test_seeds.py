@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from tests.system.test_old_runs import FIXTURES
-from tests.unit.train.toy import Model, toy_parts, toy_run
+from tests.unit.training.toy import Model, toy_parts, toy_run
 from torch import Tensor
 
 from regard.config import override
 from regard.tasks import assemble
 from regard.tasks.plan import read_run
-from regard.train.loop import train
+from regard.training.loop import train
 
 # The runs kept for other tests; what changes examples by chance is turned on where it is not.
 RUNS = {

@@ -18,7 +18,7 @@ from regard.data.sentences import sentences
 from regard.data.settings import HistoryConfig
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import DataError, LimitError
-from regard.evaluate import rouge, wer
+from regard.metrics import rouge, wer
 from regard.predictors import Tagger
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.unit.train.toy import toy_run, toy_train
+from tests.unit.training.toy import toy_run, toy_train
 
 import regard
 from regard import checkpoint, run_folder
@@ -17,7 +17,7 @@ from regard.data.tokenizers.chars import Characters
 from regard.errors import CheckpointError, ConfigError, RegardError, WorkFailed
 from regard.models import GPTConfig, build
 from regard.models.published import to_published, weights_bytes
-from regard.train.run import write_run
+from regard.training.run import write_run
 
 CALLS = ("write", "fsync", "replace", "mkdir", "unlink")
 THEIRS = {"notes.txt": "mine", "checkpoints/step-0000099.safetensors": "mine", "checkpoints/best": "mine",

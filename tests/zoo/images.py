@@ -11,7 +11,7 @@ VIT, CONTRACT, CAPTIONERS = (
 AUGMENT, DATA, TABLES = "unit/data/test_augment.py", "unit/data/test_images.py", "unit/data/test_features.py"
 SPLIT, READER = "unit/data/test_split.py", "unit/data/test_tables.py"
 PLAIN, RECALL = "unit/lab/test_plain_text.py", "unit/lab/test_recall.py"
-CIDER = "unit/evaluate/test_captions.py"
+CIDER = "unit/metrics/test_captions.py"
 
 IMAGES = [
     *bugs(
@@ -174,7 +174,7 @@ IMAGES = [
         ),
     ),
     *bugs(
-        "evaluate.captions",
+        "metrics.captions",
         ("a word said thrice counts thrice", "angle", "min(x, theirs[gram])", "x", CIDER),
         ("every word tells as much", "ciders", "images - math.log(max(1, seen[gram]))", "1.0", CIDER),
         ("lengths do not matter", "ciders", "-(apart**2)", "-0 * (apart**2)", CIDER),

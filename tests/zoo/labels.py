@@ -4,8 +4,8 @@ from tests.zoo.bug import bugs
 
 FOLDERS = "reference/test_labels.py::test_transformers_opens_the_folder_with_equal_logits"
 PROBE = "reference/test_labels.py::test_a_probe_is_a_linear_map_of_their_states"
-COMPARE = "unit/evaluate/test_compare.py"
-TASKS, SCORES = "unit/objectives/test_classify.py", "unit/evaluate/test_labels.py"
+COMPARE = "unit/metrics/test_compare.py"
+TASKS, SCORES = "unit/objectives/test_classify.py", "unit/metrics/test_labels.py"
 
 LABELS = [
     *bugs(
@@ -67,7 +67,7 @@ LABELS = [
         ("a mean of states passes for [CLS]", "BertLayout.fits", ' and config.pooling == "cls"', "", PROBE),
     ),
     *bugs(
-        "evaluate.compare",
+        "metrics.compare",
         (
             "an entity found counts once",
             "counted",
@@ -84,7 +84,7 @@ LABELS = [
         ),
     ),
     *bugs(
-        "evaluate.labels",
+        "metrics.labels",
         ("an alarm where there is nothing to tell apart", "alarm", " or len(np.unique(true)) < 2", "", SCORES),
         ("an entity goes on with another type", "entities", 'tag != f"I-{kind}"', 'not tag.startswith("I-")', SCORES),
         (

@@ -170,30 +170,30 @@ LANGUAGE = [
         ),
     ),
     *bugs(
-        "train.recorded",
+        "training.recorded",
         (
             "a recording divides by the first count",
             "RecordedStep.__call__",
             "here.count.fill_(count)",
             "pass",
-            "unit/train/test_recorded.py",
+            "unit/training/test_recorded.py",
         ),
         (
             "a recording reads its first batch again",
             "RecordedStep.__call__",
             "here.batch.take(batch)",
             "pass",
-            "unit/train/test_recorded.py",
+            "unit/training/test_recorded.py",
         ),
     ),
     *bugs(
-        "evaluate.perplexity",
+        "metrics.perplexity",
         (
             "overlapping windows score what was scored before",
             "windows",
             "yield start, stop, done",
             "yield start, stop, start",
-            "unit/evaluate/test_perplexity.py",
+            "unit/metrics/test_perplexity.py",
         ),
     ),
 ]

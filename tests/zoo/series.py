@@ -3,7 +3,7 @@
 from tests.zoo.bug import bugs
 
 CONTRACT, TORCH = ("contract/test_series.py", "contract/test_contract.py"), "reference/test_series.py"
-READING, SCORES = "unit/data/test_series.py", "unit/evaluate/test_series.py"
+READING, SCORES = "unit/data/test_series.py", "unit/metrics/test_series.py"
 BATCHES = "unit/data/test_series_batch.py"
 
 SERIES = [
@@ -112,7 +112,7 @@ SERIES = [
         ),
     ),
     *bugs(
-        "evaluate.series",
+        "metrics.series",
         ("a common class counts more", "weighted_log_loss", "logs[true == c].mean()", "logs[true == c].sum()", SCORES),
     ),
 ]

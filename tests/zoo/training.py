@@ -3,27 +3,27 @@
 from tests.zoo.bug import bugs
 
 RESUME = "system/test_resume.py::test_a_stopped_run_resumes_exactly"
-PACE = "unit/train/test_pace.py"
+PACE = "unit/training/test_pace.py"
 
 TRAINING = [
     *bugs(
-        "train.step",
+        "training.step",
         (
             "a mean of means",
             "Stepper.share",
             "batch.to(self.device)) / count",
             "batch.to(self.device)) / (2 * batch.y.numel())",
-            "unit/train/test_loop.py::test_micro_batches_are_one_batch",
+            "unit/training/test_loop.py::test_micro_batches_are_one_batch",
         ),
     ),
     *bugs(
-        "train.progress",
+        "training.progress",
         ("a resume forgets the optimiser", "restore", 'optimiser.load_state_dict(parts["optim"])', "pass", RESUME),
         ("a resume forgets the random state", "restore", 'torch.set_rng_state(parts["rng"]["cpu"])', "pass", RESUME),
         ("a resume begins the data anew", "restore", 'loader.restore(meta["loader"])', "pass", RESUME),
     ),
     *bugs(
-        "train.pace",
+        "training.pace",
         (
             "costly evaluations are as many",
             "Pace.revise",
@@ -41,47 +41,47 @@ TRAINING = [
         ),
     ),
     *bugs(
-        "train.muon",
+        "training.muon",
         (
             "Muon without momentum",
             "Muon.step",
             "momentum.lerp_(grad, (1 - self.momentum) * moves)",
             "momentum.copy_(grad)",
-            "unit/train/test_optim.py::test_muon_is_torchs_up_to_its_half_precision",
+            "unit/training/test_optim.py::test_muon_is_torchs_up_to_its_half_precision",
         ),
         (
             "fused maps are orthogonalised as one",
             "_parts",
             "return list(parts) if sum(parts) == p.size(0) else [p.size(0)]",
             "return [p.size(0)]",
-            "unit/train/test_optim.py",
+            "unit/training/test_optim.py",
         ),
     ),
     *bugs(
-        "train.optim",
+        "training.optim",
         (
             "gradients are never cleared",
             "Optimiser.update",
             "self.step(bad)\n        self.zero_grad()",
             "self.step(bad)",
-            "unit/train/test_loop.py",
+            "unit/training/test_loop.py",
         ),
         (
             "gradients are never clipped",
             "Optimiser.clip",
             "nn.utils.clip_grads_with_norm_(self.parameters, self.optim.clip, norm)",
             "pass",
-            "unit/train/test_optim.py::test_adam_is_torchs_step_by_step",
+            "unit/training/test_optim.py::test_adam_is_torchs_step_by_step",
         ),
     ),
     *bugs(
-        "train.schedule",
+        "training.schedule",
         (
             "warm-up of another length",
             "lr_at",
             "step * warmup**-1.5",
             "step * warmup**-1.4",
-            "unit/train/test_schedule.py",
+            "unit/training/test_schedule.py",
         ),
     ),
 ]

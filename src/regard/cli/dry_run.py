@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from regard.words import table
 
 if TYPE_CHECKING:
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 
 def describe(label: str, run: "Run", device: str) -> dict[str, Any]:

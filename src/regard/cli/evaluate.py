@@ -178,7 +178,7 @@ def compare(
       regard compare runs/gpt runs/lstm --data test.txt
       regard compare runs/sent runs/lstm --data dev.tsv
     """
-    from regard.evaluate.compare import verdict
+    from regard.metrics.compare import verdict
     from regard.models.fetched import resolve
     from regard.tasks.load import open_model
     from regard.tasks.use import Options

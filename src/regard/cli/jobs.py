@@ -12,7 +12,7 @@ from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.tasks.jobs import Job
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 
 def data_config(name: str, data: str, own: dict[str, str]) -> Any:
@@ -152,7 +152,7 @@ def report(results: dict[str, Any], json: bool, flags: Console) -> None:
     """One table; for several runs also one picture."""
     from regard.explain.curves import draw, results_table
     from regard.tasks.registry import get
-    from regard.train.select import score
+    from regard.training.select import score
 
     runs, folder = results["runs"], results["folder"]
     groups: dict[str, list[Any]] = {}

@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 from regard.ticks import Console
 
 if TYPE_CHECKING:
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
        tasks.DRY_RUN, tasks.DEVICE, tasks.JSON]  # fmt: skip

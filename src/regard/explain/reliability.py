@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.evaluate.labels import Bin
 from regard.explain import picture
+from regard.metrics.labels import Bin
 
 
 def draw(bins: Sequence[Bin], error: float, path: str | Path) -> Path:

@@ -17,10 +17,10 @@ from regard.nn.lora import add_lora_
 from regard.tasks.base import Task
 from regard.tasks.plan import check_run, read_run
 from regard.tasks.registry import get
-from regard.train.loop import Result, train
-from regard.train.parts import Parts
-from regard.train.run import Run
-from regard.train.signals import Interrupts
+from regard.training.loop import Result, train
+from regard.training.parts import Parts
+from regard.training.run import Run
+from regard.training.signals import Interrupts
 from regard.words import count
 
 LEAST = 60  # steps of fine-tuning: fewer teach nothing, even from a few hundred texts

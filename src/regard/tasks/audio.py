@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from regard.data.audio import Clip
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 FRAMES = 100  # of a clip, when memory is estimated
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from regard.predictors import Predictor
     from regard.tasks.use import Inputs, Options, Predictions, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 Say = Callable[[str], None]
 CELLS = ("lstm", "gru", "rnn")
@@ -94,7 +94,7 @@ class Task:
 
     def default_run(self, arch: str, size: str, data: Any, device: str) -> "Run":
         """A good run for this device; "" takes the preset's size, a `data.vocab` of 0 its vocabulary."""
-        from regard.train.run import Run
+        from regard.training.run import Run
 
         if not any(getattr(data, name, "") for name in ("name", "path", "source")):
             sets = " (ready-made sets: regard data list)" if hasattr(data, "name") else ""
@@ -351,7 +351,7 @@ class Task:
 
     def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
         """`Difference`s of two models by their outcomes on the same examples; the first decides which is better."""
-        from regard.evaluate.compare import compare_sums
+        from regard.metrics.compare import compare_sums
 
         return [compare_sums(*outcomes, samples=samples)]
 

@@ -13,10 +13,10 @@ from regard.tasks.presets import presets_of
 from regard.words import count, table
 
 if TYPE_CHECKING:
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 CAPTIONED = {"cpu": 100, "cuda": 1000}  # validation images captioned at each evaluation, at most
 AUGMENT = Augment(crop=0.08, flip=True)
@@ -85,7 +85,7 @@ class Caption(Task):
 
     def metric(self, run: "Run", data: Any, device: str) -> Callable[[Any], dict[str, float]]:
         """BLEU-4 and CIDEr of greedy captions of validation images."""
-        from regard.evaluate.captions import score_captions
+        from regard.metrics.captions import score_captions
         from regard.predictors import ImageCaptioner
 
         images = CAPTIONED[device.split(":")[0]]
@@ -174,7 +174,7 @@ class Caption(Task):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """BLEU-4 and CIDEr, next to those of the same captions given to other images."""
-        from regard.evaluate.captions import score_captions
+        from regard.metrics.captions import score_captions
         from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)
@@ -188,8 +188,8 @@ class Caption(Task):
         return Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions)
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
-        from regard.evaluate.captions import ciders
-        from regard.evaluate.compare import Sums
+        from regard.metrics.captions import ciders
+        from regard.metrics.compare import Sums
 
         each = ciders(self.captions(predictor, test, options, console), test.targets)
         return Sums(metric="CIDEr", above=each, below=[1.0] * len(each), scale=1.0)

@@ -11,12 +11,12 @@ from regard.words import count, table
 if TYPE_CHECKING:
     import numpy as np
 
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
     from regard.predictors import Classification
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 
 @dataclass
@@ -29,7 +29,7 @@ class ClassScores:
     warning: str = ""
 
     def __call__(self, true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
-        from regard.evaluate.labels import alarm, macro_f1
+        from regard.metrics.labels import alarm, macro_f1
 
         self.warning = alarm(true, predicted, self.labels, self.balanced)
         return {**self.more(true, predicted), "macro_f1": macro_f1(true, predicted, len(self.labels))}
@@ -89,9 +89,9 @@ class Classes(Task):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Accuracy, F1, confusion and calibration, next to a baseline; `--picture` draws the calibration."""
-        from regard.evaluate.classes import judge_classes
-        from regard.evaluate.labels import Bin
         from regard.explain.reliability import draw
+        from regard.metrics.classes import judge_classes
+        from regard.metrics.labels import Bin
         from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)
@@ -109,7 +109,7 @@ class Classes(Task):
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         import numpy as np
 
-        from regard.evaluate.compare import Sums
+        from regard.metrics.compare import Sums
 
         right = self.probabilities(predictor, test, console).argmax(1) == test.targets
         return Sums(metric="accuracy", above=right, below=np.ones(len(right)))

@@ -14,7 +14,7 @@ from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores
 from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.objectives.classify import Scores
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 CHUNK = 2048  # rows of a table read at a time
 LENGTH = 32  # pieces of a text, when memory is estimated
@@ -49,7 +49,7 @@ class Labels(Task):
     def finetune_run(self, start: Path, data: LabelledConfig, device: str, lora: int) -> "Run":
         from regard.models.bert import BertConfig
         from regard.models.published import read_config
-        from regard.train.run import Run
+        from regard.training.run import Run
 
         config = read_config(start)
         if not isinstance(config, BertConfig):
@@ -329,7 +329,7 @@ class TextBaseline:
 
 
 def baseline(train: Sequence[Any], test: Sequence[Any]) -> TextBaseline:
-    from regard.evaluate.labels import bag_of_words
+    from regard.metrics.labels import bag_of_words
 
     def texts(row: Any) -> tuple[str, ...]:
         return (row.text,) if row.second is None else (row.text, row.second)

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from torch import nn
 
     from regard.data.history import History, HistoryParts, Windows
-    from regard.evaluate.compare import Sums
-    from regard.evaluate.forecast import Errors
+    from regard.metrics.compare import Sums
+    from regard.metrics.forecast import Errors
     from regard.predictors import Outlook
     from regard.tasks.use import Options, Predictions, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 SHOWN = 12  # rows of a forecast that are printed
 
@@ -213,7 +213,7 @@ class Forecast(Task):
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         import torch
 
-        from regard.evaluate.compare import Sums
+        from regard.metrics.compare import Sums
 
         with torch.inference_mode():
             errors = [
@@ -226,7 +226,7 @@ class Forecast(Task):
 
 def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, spread: "np.ndarray") -> "list[Errors]":
     """The errors of simple forecasts on the same windows, in units of `spread`."""
-    from regard.evaluate.forecast import season_of, to_beat
+    from regard.metrics.forecast import season_of, to_beat
 
     season = data.season or season_of(parts.history.values[: parts.rows], data.lookback)
     return to_beat(parts.train, windows, spread, season)

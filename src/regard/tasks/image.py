@@ -16,7 +16,7 @@ from regard.tasks.presets import presets_of
 if TYPE_CHECKING:
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
 

@@ -10,7 +10,7 @@ from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import expect, parse
 from regard.run_folder import OF_SEVERAL, new_run
 from regard.tasks.plan import run_from_dict
-from regard.train.run import Run
+from regard.training.run import Run
 
 PLAN = OF_SEVERAL[0]
 Job = tuple[str, Path, Run]  # a label for the table, where it is trained, what is trained

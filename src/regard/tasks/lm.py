@@ -10,18 +10,18 @@ from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Say, Task, recurrent
 from regard.tasks.presets import presets_of
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 from regard.words import count
 
 if TYPE_CHECKING:
     from torch import nn
 
     from regard.data.text import PreparedText, TokenFile
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.predictors import Writer
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 ROUGE = {"rouge_l": "its answers", "rouge_l_first": "baseline, the first sentence of each text"}
 BLOCK = 256  # tokens a recurrent model is trained on at once; it has no limit of its own
@@ -58,7 +58,7 @@ class LanguageModelling(Task):
         from regard.models.base import LanguageModel
         from regard.models.published import read_config
         from regard.models.registry import MODELS, model_type
-        from regard.train.run import Run
+        from regard.training.run import Run
 
         config: Any = read_config(start)
         if not issubclass(MODELS[model_type(config)][1], LanguageModel):
@@ -202,7 +202,7 @@ class LanguageModelling(Task):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Perplexity of a text, or of the answers of records; of a model that was taught to answer, ROUGE-L too."""
-        from regard.evaluate.perplexity import perplexity, perplexity_of_answers
+        from regard.metrics.perplexity import perplexity, perplexity_of_answers
         from regard.tasks.use import Verdict
 
         trained = group(read_json_if_any(folder / "run.json"), "data").get("context", 0)
@@ -243,7 +243,7 @@ class LanguageModelling(Task):
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         """Bits per byte, which do not depend on how a text is cut into tokens."""
-        from regard.evaluate.compare import Sums
+        from regard.metrics.compare import Sums
 
         bits = [predictor.bits(part) for part in test.inputs]
         return Sums(metric="bits per byte", above=bits, below=test.targets, scale=1.0, lower_is_better=True)
@@ -329,7 +329,7 @@ def scored_text(
 def rouge_of_answers(writer: "Writer", data: str, console: "Console") -> dict[str, float]:
     """ROUGE-L of greedy answers to the prompts of a JSONL file, and as a baseline of the prompts' first sentences."""
     from regard.data.records import Record, read_records
-    from regard.evaluate.rouge import first_sentence, quick
+    from regard.metrics.rouge import first_sentence, quick
 
     records = [record for record in read_records(Path(data)) if isinstance(record, Record)]
     prompts, references = [r.messages[-2]["content"] for r in records], [r.references for r in records]

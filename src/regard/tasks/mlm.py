@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.data.tokenizers.wordpiece import WordPiece
     from regard.tasks.use import Inputs, Options, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 TOKENS = 4096  # of a batch, when a model is scored
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +142,7 @@ class MultiLabelled(Classes):
         return Verdict(on=test.on, detail=detail, values=values, text="\n".join(lines))
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
-        from regard.evaluate.compare import Sums
+        from regard.metrics.compare import Sums
 
         true, predicted = test.targets > 0, self.decisions(predictor, test, console)
         return Sums(metric="micro F1", above=2 * (true & predicted).sum(1), below=true.sum(1) + predicted.sum(1))

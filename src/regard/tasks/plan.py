@@ -13,7 +13,7 @@ from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import read_json
 from regard.models.registry import MODELS
 from regard.tasks.registry import TASKS, get
-from regard.train.run import Run
+from regard.training.run import Run
 
 
 def default_run(task: str = "translate", arch: str = "", size: str = "", data: Any = None, device: str = "cpu") -> Run:

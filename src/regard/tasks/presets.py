@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from regard.train.settings import Optim, Schedule
+from regard.training.settings import Optim, Schedule
 
 Presets = dict[tuple[str, str], "Preset"]
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 UNKNOWN_TARGET = ("target",)  # until the data is read
 
@@ -143,7 +143,7 @@ class Regression(Classes):
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         import numpy as np
 
-        from regard.evaluate.compare import Sums
+        from regard.metrics.compare import Sums
 
         errors = np.abs(self.probabilities(predictor, test, console)[:, 0] - test.targets)
         return Sums(metric="MAE", above=errors, below=np.ones(len(errors)), scale=1.0, lower_is_better=True)

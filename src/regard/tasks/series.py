@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from regard.models.series import SeriesTokens
     from regard.tasks.use import Options, Predictions, TestSet
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 COLUMNS = ("id", "time", "value", "error", "band", "label")
 
@@ -152,7 +152,7 @@ class Series(Classes, FillSeries):
     draws_attention = True
 
     def objective(self, run: "Run", data: Any = None) -> Any:
-        from regard.evaluate.series import balanced_accuracy
+        from regard.metrics.series import balanced_accuracy
         from regard.objectives.classify import ClassifySamples
 
         def more(true: "np.ndarray", predicted: "np.ndarray") -> dict[str, float]:
@@ -163,7 +163,7 @@ class Series(Classes, FillSeries):
 
     def metric(self, run: "Run", data: "SeriesParts", device: str) -> Callable[[Any], dict[str, float]] | None:
         """The loss weighted by class, where `data.weights` says how."""
-        from regard.evaluate.series import weighted_log_loss
+        from regard.metrics.series import weighted_log_loss
 
         if not run.data.weights:
             return None
@@ -245,7 +245,7 @@ class Series(Classes, FillSeries):
 
     def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
         """Balanced accuracy, a weighted loss where weights are set, and nearest neighbours as a baseline."""
-        from regard.evaluate.series import balanced_accuracy, weighted_log_loss
+        from regard.metrics.series import balanced_accuracy, weighted_log_loss
 
         values: dict[str, Any] = {"balanced_accuracy": balanced_accuracy(test.targets, probabilities.argmax(1))}
         lines = [f"balanced     {values['balanced_accuracy']:.2%}, the mean over the classes"]
@@ -329,7 +329,7 @@ class SeriesBaseline:
 def baseline(train: "Curves", test: "Curves") -> SeriesBaseline:
     import numpy as np
 
-    from regard.evaluate.series import balanced_accuracy, nearest
+    from regard.metrics.series import balanced_accuracy, nearest
 
     true, predicted = np.array(test.labels), np.array(nearest(train, test))
     common = max(sorted(set(train.labels)), key=train.labels.count)

@@ -14,7 +14,7 @@ from regard.tasks.presets import presets_of
 if TYPE_CHECKING:
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 INPUTS = 32  # until the table is read
 

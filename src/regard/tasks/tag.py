@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import numpy as np
 
     from regard.data.labelled import PreparedLabels
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 
 class Tag(Labels):
@@ -40,7 +40,7 @@ class Tag(Labels):
         """F1 of entities, where the labels are IOB2."""
         import numpy as np
 
-        from regard.evaluate.labels import entity_score, is_iob
+        from regard.metrics.labels import entity_score, is_iob
 
         labels, marks = data.labels, data.valid["labels"]
         if not is_iob(labels):
@@ -97,7 +97,7 @@ class Tag(Labels):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Accuracy of the words; F1 of entities by strict IOB2 where labels have that form, else of each class."""
-        from regard.evaluate.classes import judge_tags
+        from regard.metrics.classes import judge_tags
         from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)
@@ -105,8 +105,8 @@ class Tag(Labels):
         return Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
-        from regard.evaluate.compare import Sums, counted
-        from regard.evaluate.labels import is_iob
+        from regard.metrics.compare import Sums, counted
+        from regard.metrics.labels import is_iob
 
         entities = is_iob(predictor.labels)
         pairs = zip(test.targets, self.tags(predictor, test, console), strict=True)

@@ -12,7 +12,7 @@ from regard.tasks.audio import audio_inputs, load_files, readable
 from regard.tasks.base import Card, Task
 
 if TYPE_CHECKING:
-    from regard.evaluate.compare import Sums
+    from regard.metrics.compare import Sums
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
 
@@ -71,7 +71,7 @@ class Transcribe(Task):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """The word error rate."""
-        from regard.evaluate.wer import word_errors
+        from regard.metrics.wer import word_errors
         from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)
@@ -82,8 +82,8 @@ class Transcribe(Task):
         return Verdict(on=test.on, detail=detail, values=values, text=str(errors))
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
-        from regard.evaluate.compare import Sums
-        from regard.evaluate.wer import word_errors
+        from regard.metrics.compare import Sums
+        from regard.metrics.wer import word_errors
 
         texts = self.transcripts(predictor, test, options, console)
         clips = [word_errors([said], [heard]) for said, heard in zip(test.targets, texts, strict=True)]

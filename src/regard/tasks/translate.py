@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from regard.data.prepare import PreparedPairs
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
-    from regard.train.run import Run
+    from regard.training.run import Run
 
 LENGTH = 32  # pieces of a sentence, when memory is estimated
 FEW = 50  # validation sentences; of fewer, BLEU is mostly noise, and the validation loss chooses the checkpoint
@@ -104,7 +104,7 @@ class Translate(Task):
 
     def metric(self, run: "Run", data: "PreparedPairs", device: str) -> Callable[[Any], dict[str, float]] | None:
         """BLEU and chrF of greedy translations of the first validation sentences: how the best checkpoint is chosen."""
-        from regard.evaluate.bleu import quick
+        from regard.metrics.bleu import quick
         from regard.predictors import Translator
 
         texts = zip(*data.valid_text(), strict=True)  # those too long for the validation loss are left out here too
@@ -166,7 +166,7 @@ class Translate(Task):
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         """The files of the options, or the test (else validation) set of the data the run was trained on."""
         from regard.data.pairs import read_pairs
-        from regard.evaluate.bleu import check_equal, empty_references
+        from regard.metrics.bleu import check_equal, empty_references
         from regard.tasks.use import TestSet
 
         name, source, target = options.source, options.source, options.target
@@ -203,7 +203,7 @@ class Translate(Task):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """BLEU and chrF by sacreBLEU, with intervals, and BLEU by source length."""
-        from regard.evaluate.bleu import score
+        from regard.metrics.bleu import score
         from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)
@@ -217,7 +217,7 @@ class Translate(Task):
 
     def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
         """BLEU and chrF, by sacreBLEU's paired bootstrap."""
-        from regard.evaluate.compare import compare
+        from regard.metrics.compare import compare
 
         first, second = outcomes
         return list(compare(first, second, test.targets, tokenize=test.extra, samples=samples))
@@ -226,7 +226,7 @@ class Translate(Task):
 def bleu_tokenizer(folder: Path, name: str) -> str:
     """auto: none for a run trained on text that was tokenised already (its scores are only comparable so), else 13a."""
     from regard.config import unknown
-    from regard.evaluate.bleu import TOKENIZERS
+    from regard.metrics.bleu import TOKENIZERS
 
     if name != "auto":
         if name.lower() not in TOKENIZERS:

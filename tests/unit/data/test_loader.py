@@ -13,8 +13,8 @@ from regard.data.loader import FixedSize, Loader, Source, TokenBudget, in_order
 from regard.data.sources import PairSource
 from regard.data.store import Ragged
 from regard.errors import CheckpointError, ConfigError, DataError, WorkFailed
-from regard.train.memory import fitted
-from regard.train.progress import Progress
+from regard.training.memory import fitted
+from regard.training.progress import Progress
 
 EOS, PAD = 0, 999
 

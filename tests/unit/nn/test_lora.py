@@ -13,8 +13,8 @@ from regard.models import GPTConfig, LlamaConfig, TransformerConfig, build
 from regard.models.base import LanguageModel
 from regard.nn.linear import FusedLinear
 from regard.nn.lora import LoraLinear, adapters, add_lora_, merge_, merged_state
-from regard.train import optim
-from regard.train.settings import NAMES
+from regard.training import optim
+from regard.training.settings import NAMES
 
 SOURCE, INPUTS = torch.randint(0, 12, (2, 5)), torch.randint(0, 12, (2, 4))
 TINY = TransformerConfig(

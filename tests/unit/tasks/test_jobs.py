@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.system.cli_toy import regard
-from tests.unit.train.toy import toy_run
+from tests.unit.training.toy import toy_run
 
 from regard.errors import CheckpointError, ConfigError
 from regard.tasks.jobs import read_plan, write_plan

@@ -1,0 +1,129 @@
+"""What happened, three times: a line of JSON, a point for TensorBoard when it is installed, a line for the person.
+
+Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second (with their `unit`, where
+that is not tokens) and skipped; evaluations carry held_out_loss, the task's and the recipe's metrics, and whether they
+are the best so far (better); the closing one (final) says which model was kept.
+"""
+
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from regard.checkpoint import write_atomic, write_failed
+from regard.config import inside
+from regard.jsonfile import parse
+from regard.run_folder import claim_written
+from regard.ticks import PATIENT, say, settle
+from regard.training.overfitting import Curve
+from regard.words import duration, metric_name
+
+Event = dict[str, Any]
+
+
+class Log:
+    def __init__(self, folder: Path, step: int, quiet: bool = False, on_log: Callable[[Event], None] | None = None):
+        """Go on after `step`: what an earlier life of this run wrote beyond it is dropped, and written again."""
+        path = folder / "metrics.jsonl"
+        self.curve = Curve()
+        for event in keep_until(path, step):
+            self.curve.add(event)
+        self.path, self.file = path, open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self.board = _board(folder, step)
+        self.quiet, self.on_log = quiet, on_log
+        self.live = sys.stderr.isatty()
+        self.spoken = 0.0
+        self.warned: set[str] = set()
+
+    def __call__(self, event: Event, text: str = "", passing: bool = False) -> None:
+        """Record an event. `text` is for the person; `passing` progress may be overwritten or left out."""
+        line = json.dumps({name: _plain(value) for name, value in event.items()}) + "\n"
+        try:
+            self.file.write(line.encode())
+        except OSError as e:
+            raise write_failed(self.path, e) from e
+        if self.board:
+            for name, value in event.items():
+                if name != "step" and isinstance(value, int | float):
+                    self.board.add_scalar(name, value, event["step"])
+        self.curve.add(event)
+        if text:
+            self.say(text, passing)
+        if self.on_log:
+            self.on_log(event)
+
+    def say(self, text: str, passing: bool = False) -> None:
+        if self.quiet:
+            return
+        if passing and not self.live:
+            if time.monotonic() - self.spoken < PATIENT:
+                return
+            self.spoken = time.monotonic()
+        say(text, passing and self.live)
+
+    def warn(self, text: str) -> None:
+        """Say it once, whatever the figures in it are the next time."""
+        topic = text.partition(":")[0]
+        if topic and topic not in self.warned:
+            self.say(text)
+            self.warned.add(topic)
+
+    def close(self) -> None:
+        settle()
+        self.file.close()
+        if self.board:
+            self.board.close()
+
+
+def keep_until(path: Path, step: int) -> list[Event]:
+    """Drop the events after `step`, the closing ones, and a last line cut short; those that are kept."""
+    if not os.path.lexists(path):
+        return []
+    kept, events = [], []
+    for line in (path.read_bytes() if path.is_file() else b"").splitlines(keepends=True):
+        try:
+            event = parse(line)
+            if line.endswith(b"\n") and event["step"] <= step and not event.get("final"):
+                kept.append(line)
+                events.append(event)
+        except (ValueError, KeyError, TypeError):
+            continue
+    write_atomic(path, b"".join(kept))
+    return events
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no word for NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _board(folder: Path, step: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    place = inside(folder, "tensorboard", folder)
+    before = set(place.iterdir()) if place.is_dir() else set()
+    board = SummaryWriter(str(place), purge_step=step + 1)
+    claim_written(folder, (f"{place.name}/{path.name}" for path in set(place.iterdir()) - before))
+    return board
+
+
+def train_text(event: Event, steps: int, seconds_per_step: float) -> str:
+    unit = event.get("unit", "tokens")
+    left = f" · {duration((steps - event['step']) * seconds_per_step)} left" if steps else ""
+    used = f" · {event['mfu']:.0%} of the device's peak" if event.get("mfu") else ""
+    skipped = f" · {event['skipped']} skipped" if event["skipped"] else ""
+    return (
+        f"step {event['step']}/{steps or '?'} · loss {event['loss']:.3f} · {event['targets_per_second']:,.0f} {unit}/s"
+        f" · lr {event['lr']:.2e}{used}{left}{skipped}"
+    )
+
+
+def metrics_text(event: Event) -> str:
+    hidden = ("step", "seconds", "final", "best", "kept")
+    return " · ".join(f"{metric_name(k)} {v:.3f}" for k, v in event.items() if k not in hidden and isinstance(v, float))

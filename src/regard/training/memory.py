@@ -1,0 +1,53 @@
+"""Micro-batches that fit. Losses are sums over one count, so a batch may be cut anywhere and nothing else changes."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.errors import WorkFailed
+from regard.limits import exhausted_memory
+from regard.training.progress import Progress
+
+
+def fitted(work: Callable[[Any], Tensor], batches: list[Any], at: Progress, undo: Callable[[], None], say: Callable):
+    """The sum of `work` over the batches, on the device.
+
+    When memory does not suffice it begins again in smaller pieces, after `undo`; later batches are cut as well.
+    """
+    while True:
+        piece: Any = None
+        try:
+            total: Any = 0
+            for piece in pieces(batches, at.limit):
+                total = total + work(piece)
+            return total
+        except RuntimeError as e:
+            if not exhausted_memory(e):
+                raise
+            total = None
+            halves = piece.split()
+            if len(halves) < 2:
+                raise WorkFailed(
+                    f"one example of {size(piece)} padded tokens does not fit into memory; leave such examples out "
+                    "with --set data.max_length=…, or take a smaller model"
+                ) from None
+            at.limit = max(size(half) for half in halves)
+        undo()  # outside of `except`, whose traceback would keep the failed pass alive
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        say(f"step {at.step}: out of memory; from here on batches are cut to {at.limit} padded tokens")
+
+
+def pieces(batches: list[Any], limit: int) -> Iterator[Any]:
+    """The batches, those above `limit` tokens cut into halves until they fit or are a single example."""
+    for batch in batches:
+        parts = batch.split() if 0 < limit < size(batch) else [batch]
+        yield from pieces(parts, limit) if len(parts) > 1 else parts
+
+
+def size(batch: Any) -> int:
+    """How much memory a batch asks for, in entries of its tables of tokens, or of whatever else its rows are."""
+    parts = [x for field in vars(batch).values() for x in (field if isinstance(field, tuple) else (field,))]
+    return sum(x.numel() for x in parts if isinstance(x, Tensor) and x.ndim > 1)

@@ -1,0 +1,128 @@
+"""Optimisers behind one small interface. Adam is torch's fused kernel; Muon is our own."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from regard.errors import CheckpointError
+from regard.training.muon import Muon
+from regard.training.settings import Optim
+
+KEYS = ("step", "exp_avg", "exp_avg_sq")  # of Adam's state, as torch names them
+
+
+class Optimiser:
+    """One or two optimisers that step together. A bad step is known on the device only, so it is skipped there."""
+
+    def __init__(self, model: nn.Module, optim: Optim):
+        self.optim = optim
+        named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        muon = (optim.lr, optim.momentum, optim.weight_decay, optim.iterations, optim.block)
+        self.muon = Muon(model, *muon) if optim.name == "muon" else None
+        hidden = self.muon.named if self.muon else {}
+        self.adam = Adam({name: p for name, p in named.items() if name not in hidden}, optim)
+        self.parameters = list(named.values())
+
+    def set_lr(self, lr: float) -> None:
+        """`lr` of the main optimiser; with Muon, Adam's follows in proportion."""
+        if self.muon:
+            self.muon.lr.fill_(lr)
+            lr *= self.optim.adam_lr / self.optim.lr
+        self.adam.set_lr(lr)
+
+    def clip(self) -> Tensor:
+        """The gradients' norm, before it is brought down to `clip`."""
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        norm = nn.utils.get_total_norm(grads)
+        if self.optim.clip:
+            nn.utils.clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
+        return norm
+
+    def step(self, bad: Tensor | None = None) -> None:
+        """Move the parameters, unless `bad` (a scalar, 0 or 1): then nothing changes at all."""
+        if bad is not None and bad.device.type == "cpu":
+            if bad:
+                return
+            bad = None
+        self.adam.step(bad)
+        if self.muon:
+            self.muon.step(bad)
+
+    def update(self, loss: Tensor) -> tuple[Tensor, Tensor]:
+        """Clip, move, forget the gradients: their norm, and 1 where it or the loss is not finite, so nothing moved."""
+        norm = self.clip()
+        bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
+        self.step(bad)
+        self.zero_grad()
+        return norm, bad
+
+    def zero_grad(self) -> None:
+        for p in self.parameters:
+            p.grad = None
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.adam.state_dict() | (self.muon.state_dict() if self.muon else {})
+
+    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
+        own, stored = ({(name, tuple(t.shape)) for name, t in state.items()} for state in (self.state_dict(), saved))
+        if differing := sorted(own ^ stored):
+            raise CheckpointError(
+                f"the saved optimiser differs in {differing[0][0]!r}; resume with the settings and "
+                "the version of regard that the run was started with, or train anew"
+            )
+        self.adam.load_state_dict(saved)
+        if self.muon:
+            self.muon.load_state_dict(saved)
+
+
+class Adam:
+    """Adam (Kingma and Ba 2015) or AdamW by torch's fused kernels, which also leave all as it is after a bad step.
+
+    Its state goes by the parameters' names and is made at once, so that it can always be saved. The rate is a tensor
+    on a GPU, where a recorded step finds it anew. `torch.optim` is left out, since the first optimiser it makes loads
+    torch's compiler: seconds before the first step.
+    """
+
+    def __init__(self, named: dict[str, nn.Parameter], optim: Optim):
+        self.named, self.optim = named, optim
+        self.kernel: Any = torch._fused_adam_ if optim.name == "adam" else torch._fused_adamw_
+        self.state = {
+            name: dict(
+                step=torch.zeros((), device=p.device), exp_avg=torch.zeros_like(p), exp_avg_sq=torch.zeros_like(p)
+            )
+            for name, p in named.items()
+        }
+        gpu = next((p.device for p in named.values() if p.is_cuda), None)
+        self.lr: Any = optim.lr if gpu is None else torch.tensor(optim.lr, device=gpu)
+
+    def set_lr(self, lr: float) -> None:
+        if isinstance(self.lr, Tensor):
+            self.lr.fill_(lr)
+        else:
+            self.lr = lr
+
+    @torch.no_grad()
+    def step(self, bad: Tensor | None) -> None:
+        groups: dict[Any, list[str]] = {}
+        for name, p in self.named.items():
+            if p.grad is not None:
+                groups.setdefault((p.ndim >= 2, p.dtype), []).append(name)
+        o = self.optim
+        for (matrices, _), names in groups.items():
+            steps, means, squares = ([self.state[name][key] for name in names] for key in KEYS)
+            torch._foreach_add_(steps, 1)
+            self.kernel(
+                [self.named[name] for name in names], [self.named[name].grad for name in names], means, squares, [],
+                steps, lr=self.lr, beta1=o.betas[0], beta2=o.betas[1], eps=o.eps, amsgrad=False, maximize=False,
+                weight_decay=o.weight_decay if matrices else 0.0, grad_scale=None, found_inf=bad,
+            )  # fmt: skip
+            if bad is not None:
+                torch._foreach_sub_(steps, [bad] * len(steps))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {f"adam.{key}.{name}": t for name, state in self.state.items() for key, t in state.items()}
+
+    def load_state_dict(self, saved: dict[str, Tensor]) -> None:
+        for name, tensor in self.state_dict().items():
+            tensor.copy_(saved[name])

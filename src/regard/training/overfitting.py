@@ -1,0 +1,52 @@
+"""Whether a model still learns what carries over: losses of training and validation, compared as they go."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import mean
+from typing import Any
+
+from regard.training.run import Run
+
+RISES = 2  # evaluations after the best one before we say so: one may be noise
+RISEN = 1.02  # how far above the best validation loss the last one is
+
+
+Point = tuple[int, float, float]  # of an evaluation: its step, the mean training loss since the one before, its loss
+
+
+@dataclass
+class Curve:
+    """The best evaluation, the last one, and how many came after the best."""
+
+    best: Point | None = None
+    last: Point | None = None
+    since_best: int = 0
+    losses: list[float] = field(default_factory=list)  # of training, since the last evaluation
+
+    def add(self, event: Mapping[str, Any]) -> None:
+        if event.get("final"):
+            return
+        if isinstance(loss := event.get("loss"), float) and math.isfinite(loss):
+            self.losses.append(loss)
+        if isinstance(valid := event.get("held_out_loss"), float) and math.isfinite(valid) and self.losses:
+            self.last, self.since_best = (event["step"], mean(self.losses), valid), self.since_best + 1
+            self.losses = []
+            if self.best is None or valid < self.best[2]:
+                self.best, self.since_best = self.last, 0
+
+
+def overfitting(curve: Curve, run: Run) -> str:
+    """What to say when the validation loss rises while the training loss falls; "" for a run that does not overfit."""
+    if curve.best is None or curve.last is None:
+        return ""
+    (step, trained, low), (_, training, high) = curve.best, curve.last
+    if curve.since_best < RISES or high < RISEN * abs(low) or training >= trained:
+        return ""
+    dropout = getattr(run.model, "dropout", None)
+    more = "" if dropout is None else f", or --set model.dropout={min(0.5, dropout + 0.1):g}"
+    return (
+        f"OVERFITTING: since step {step} the validation loss rose from {low:.3f} to {high:.3f} while the training loss "
+        f"fell from {trained:.3f} to {training:.3f}; the best model so far is kept. Give more data, or type "
+        f"--set patience=2 to stop sooner{more}"
+    )

@@ -1,0 +1,148 @@
+"""The clock of a run: how fast it goes, how many steps its minutes allow, and when to evaluate."""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from statistics import median
+
+import torch
+
+from regard.training.progress import EVALUATIONS, Progress
+from regard.training.run import TIMED_STEPS, Run
+from regard.words import count, duration
+
+WARMING_UP = 5  # first steps that are slower than the others and are not timed: one of them may be recorded
+REPLAN_SHARE = 0.01  # of `minutes`: how often the steps are planned anew
+RECENT = 9  # stretches between plans whose median is the pace: one that was interrupted does not count
+EVALUATION_MOST = 0.25  # of `minutes`: if eight evaluations would take more, there are fewer of them
+FEWER = 0.95  # of the steps first planned: with fewer than that, a run says so
+
+
+class Pace:
+    """Seconds of this run over all its lives, and with `minutes` the plan that follows from them.
+
+    The clock decides when such a run ends and when it is evaluated. How many steps that will be is an estimate for the
+    learning rate, made anew after every hundredth of the time.
+    """
+
+    def __init__(self, run: Run, at: Progress, device: torch.device):
+        self.run, self.at, self.device = run, at, device
+        self.clocked = run.minutes > 0 and not run.steps
+        self.budget = 60 * run.minutes
+        self.start = time.monotonic() - at.seconds
+        self.each: deque[float] = deque(maxlen=RECENT)  # seconds of a step, in the last stretches
+        self.mark = at.seconds, at.step  # where the stretch that is timed for the plan begins
+        self.planned_at = at.seconds
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new stretch of training."""
+        self.since = time.monotonic(), self.at.step, self.at.targets
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Evaluations and saves are not counted as training."""
+        if self.clocked and self.at.steps:
+            self.time_stretch()
+        yield
+        self.restart()
+        self.mark = self.seconds(), self.at.step
+
+    def seconds(self) -> float:
+        return time.monotonic() - self.start
+
+    def stretch(self) -> tuple[float, float]:
+        """(targets per second, seconds per step) since the last restart."""
+        then, step, targets = self.since
+        passed = max(time.monotonic() - then, 1e-9)
+        return (self.at.targets - targets) / passed, passed / max(1, self.at.step - step)
+
+    # -- with minutes -------------------------------------------------------------------------------------------------
+
+    def plan(self, evaluation: Callable[[], float]) -> bool:
+        """Plan the steps when it is time to; whether this was the first plan. `evaluation`: the seconds one takes."""
+        at, now = self.at, self.seconds()
+        if not self.clocked:
+            return False
+        if at.steps:
+            if now - self.planned_at >= REPLAN_SHARE * self.budget or at.step >= at.steps:
+                self.time_stretch()
+                self.revise()
+            return False
+        if at.step not in (WARMING_UP, TIMED_STEPS) and now < self.budget:
+            return False
+        self.time_stretch()
+        if at.step < TIMED_STEPS and now < self.budget:
+            self.each.clear()
+            return False
+        if now < self.budget:
+            at.evaluation_seconds = evaluation()
+        at.evaluated_at = self.seconds()
+        self.revise()
+        at.planned = at.steps
+        return True
+
+    def time_stretch(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        then, step = self.mark
+        self.mark = self.seconds(), self.at.step
+        if self.at.step > step:
+            self.each.append(max(self.mark[0] - then, 1e-9) / (self.at.step - step))
+
+    def revise(self) -> None:
+        """The steps done, and as many as fit into the time that is left."""
+        at, most = self.at, EVALUATION_MOST * self.budget
+        self.planned_at = self.seconds()
+        costly = EVALUATIONS * at.evaluation_seconds > most
+        at.evaluations = max(1, int(most / at.evaluation_seconds)) if costly else EVALUATIONS
+        if self.each:  # right after a resume the plan of before stands
+            at.steps = at.step + max(0, int(self.left() / median(self.each)))
+
+    def to_come(self) -> int:
+        """Evaluations that are left; one closes every run."""
+        return max(1, self.at.evaluations - self.at.evaluated)
+
+    def left(self) -> float:
+        """Seconds left to train in. Those of the evaluations to come are set aside, half of the minutes at most."""
+        once, rest = self.at.evaluation_seconds, self.budget - self.seconds()
+        several = self.run.average and (self.run.eval_every or self.at.evaluations > 1)  # their mean is evaluated too
+        if self.run.eval_every:
+            share = 1 + once / (median(self.each) * self.run.eval_every) if self.each else 1
+            return (rest - min((1 + several) * once, self.budget / 2)) / share
+        return rest - min((self.to_come() + several) * once, self.budget / 2)
+
+    def evaluation_due(self) -> bool:
+        """After every `eval_every` steps and at the end; with minutes about eight times, evenly over the time."""
+        at, every = self.at, self.run.eval_every
+        if every or not self.clocked or at.step == at.steps:
+            return at.due(every or at.eval_every(self.run))
+        return at.steps > 0 and (self.seconds() - at.evaluated_at) * (self.to_come() - 1) >= self.left() > 0
+
+    def evaluated(self, seconds: float) -> None:
+        """One more evaluation was made, in so many seconds with what is saved after it."""
+        if self.clocked:
+            self.at.evaluated += 1
+            self.at.evaluated_at, self.at.evaluation_seconds = self.seconds(), seconds
+            if self.at.step < self.at.steps:
+                self.revise()
+
+    def plan_text(self) -> str:
+        minutes, number = count(self.run.minutes, "minute"), self.at.evaluations
+        plan = f"{minutes}: about {count(self.at.steps, 'step')} on this machine"
+        if number == EVALUATIONS:
+            return plan
+        each = duration(self.at.evaluation_seconds)
+        return f"{plan}, with {count(number, 'evaluation')} of about {each}: the validation set is large"
+
+    def shortfall(self) -> str:
+        """What a run says that came to fewer steps than it first planned; "" for others."""
+        at = self.at
+        if not self.clocked or at.step >= FEWER * at.planned or at.step < at.steps:
+            return ""
+        minutes = count(self.run.minutes, "minute")
+        return (
+            f"{minutes} allowed {count(at.step, 'step')}, fewer than the {at.planned:,} planned at first: the machine "
+            "became slower; for as many, type --minutes with more, or --steps"
+        )

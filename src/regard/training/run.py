@@ -1,0 +1,82 @@
+"""Run: everything that decides what a training run computes. A recipe returns one; run.json keeps it."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from regard import checkpoint
+from regard.config import MAX_SEED, at_least, fraction, to_dict, unknown
+from regard.errors import ConfigError
+from regard.models.registry import model_type
+from regard.training.settings import Optim, Schedule
+
+PRECISIONS = ("fp32", "bf16")
+TIMED_STEPS = 20  # with `minutes`, the steps before the first plan of how many there will be
+AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
+                save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """`steps`, `minutes` or `epochs` says how long. With `minutes` the clock decides, and `steps` is 0 until the end;
+    with `epochs` it follows when the data is read."""
+
+    task: str = "translate"
+    model: Any  # the config of a model of `models.registry`
+    data: Any  # settings of data/settings.py, of the kind the task reads
+    start: str = ""  # the model folder whose weights training begins with; "": random ones
+    lora: int = 0  # rank of the small matrices trained next to the frozen ones (Hu et al. 2021); 0: all is trained
+    frozen: bool = False  # only the head is trained, on what the model that it starts from makes of the texts
+    optim: Optim = field(default_factory=Optim)
+    schedule: Schedule = field(default_factory=Schedule)
+    steps: int = 0
+    minutes: float = 0.0
+    epochs: float = 0.0
+    tokens: int = 4096  # padded tokens of the larger side of a micro-batch of text
+    batch: int = 64  # samples of a micro-batch, where they are not text
+    accumulate: int = 1  # micro-batches in a step
+    smoothing: float = 0.1
+    consistency: float = 0.0
+    eval_every: int = 0  # 0: eight times in a run, or fewer where that takes more than a quarter of `minutes`
+    save_every: int = 0  # 0: at each evaluation
+    log_every: int = 20
+    patience: int = 0  # evaluations without a better score before stopping; 0: never
+    keep: int = 3  # best evaluations whose weights are kept, and averaged at the end
+    average: bool = True
+    seed: int = 0
+    precision: str = "fp32"
+    compile: bool = False
+
+    def __post_init__(self):
+        if self.steps == 0 and self.minutes == 0 and self.epochs == 0:
+            raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
+        at_least(self, **AT_LEAST)
+        if self.seed > MAX_SEED:
+            raise ConfigError(f"seed is {self.seed}; must be at most {MAX_SEED}")
+        fraction(self, "smoothing")
+        if self.frozen and (self.lora or not self.start):
+            raise ConfigError("frozen needs a model to start from, and no LoRA with it: regard finetune MODEL --probe")
+        if self.precision not in PRECISIONS:
+            raise unknown("precision", self.precision, PRECISIONS)
+        name = "context" if hasattr(self.data, "context") else "max_length"
+        length = getattr(self.data, name, 0)
+        room = getattr(self.model, name, 0) or length
+        if length > room:
+            kept = f"a model that was trained keeps them, so at most {room}"
+            way = kept if self.start else f"add --set model.{name}={length}"
+            raise ConfigError(f"data.{name} is {length}, but the model has {room} positions; {way}")
+        if self.minutes and not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
+            raise ConfigError(
+                f"schedule.warmup is {self.schedule.warmup}; a {self.schedule.kind} schedule over minutes needs at "
+                f"least {TIMED_STEPS}, the steps that are timed before the length of the run is planned"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"arch": model_type(self.model), **to_dict(self)}
+
+
+def write_run(folder: str | Path, run: Run) -> None:
+    """The resolved settings as run.json."""
+    settings = {"format_version": checkpoint.FORMAT_VERSION, "versions": checkpoint.versions(), **run.to_dict()}
+    checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(settings, indent=2) + "\n").encode())

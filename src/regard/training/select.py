@@ -1,0 +1,125 @@
+"""Which weights become the model: the best evaluation, or the mean of the best few if that is better still.
+
+The order of writing makes a crash harmless: first the weights, then the model folder, then the state that names them,
+and only then are weights removed that the state no longer names. What a killed process did beyond its last state is
+done again, with the same result.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from regard.checkpoint import average, load_state, load_weights, save_state, weights
+from regard.objectives.base import Objective, evaluating
+from regard.run_folder import CHECKPOINTS, claim, owned, publish, release
+from regard.training.progress import Progress
+from regard.training.run import Run
+
+Metrics = dict[str, float]
+SCORES = ("bleu", "entity_f1", "accuracy")
+TIMED = 4  # batches whose pace tells how long an evaluation takes
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How a model is judged, and how it is written down when it is the best."""
+
+    objective: Objective
+    valid_batches: Callable[[], Iterable[Any]]
+    metric: Callable[[Any], Metrics] | None
+    save_model: Callable[[Path, Any], None]
+    precision: AbstractContextManager
+
+    def evaluate(self, model: nn.Module) -> Metrics:
+        """The validation loss, and the recipe's own metrics."""
+        with evaluating(model):
+            with self.precision:
+                held_out = self.objective.held_out(model, self.valid_batches())
+            metrics = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
+            if self.metric:
+                metrics |= self.metric(model)
+        return metrics
+
+    @property
+    def warning(self) -> str:
+        """About the model that was evaluated last; "" for none."""
+        return self.objective.warning
+
+    def seconds(self, model: nn.Module) -> float:
+        """How long the validation loss takes, estimated from the first batches; on a CPU."""
+        total = timed = 0
+        passed = 0.0
+        with evaluating(model), self.precision:
+            for number, batch in enumerate(self.valid_batches()):
+                total += self.objective.count(batch)
+                if number < TIMED:
+                    for _ in range(2 if number == 0 else 1):  # the very first pass is slower than the others
+                        start = time.monotonic()
+                        self.objective.loss_sum(model, batch)
+                    passed += time.monotonic() - start
+                    timed += self.objective.count(batch)
+        return passed * total / max(1, timed)
+
+    def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
+        """Keep the weights if they are among the best few; publish them if they are the best. The state comes next."""
+        mine: dict[str, Any] = {"step": at.step, "score": score(metrics), "metrics": metrics}
+        if self.warning:
+            mine["warning"] = self.warning
+        better = not at.best or rank(mine) < rank(at.best[0])
+        at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
+        at.stale = 0 if better else at.stale + 1
+        if mine in at.best:
+            claim(folder, [weights_name(at.step)])
+            save_state(weights_path(folder, at.step), weights(model), {"step": at.step, "metrics": metrics})
+        if better:
+            publish(folder, lambda draft: self.save_model(draft, model))
+        return better
+
+    def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
+        """Leave the best model we can make in `model` and in the folder: which one it is, its metrics, its warning."""
+        paths = [weights_path(folder, kept["step"]) for kept in at.best]
+        best = at.best[0]
+        if run.average and len(paths) > 1:
+            load_weights(model, average(paths), paths[0])
+            metrics = self.evaluate(model)
+            if score(metrics) > best["score"]:
+                publish(folder, lambda draft: self.save_model(draft, model))
+                return f"mean of steps {', '.join(str(kept['step']) for kept in at.best)}", metrics, self.warning
+        load_weights(model, load_state(paths[0])[0], paths[0])
+        publish(folder, lambda draft: self.save_model(draft, model))
+        return f"step {best['step']}", best["metrics"], best.get("warning", "")
+
+
+def score(metrics: Metrics) -> float:
+    """Higher is better: what people will ask for where it is measured, the validation loss otherwise."""
+    name = next((name for name in SCORES if name in metrics), "held_out_loss")
+    value: float | None = metrics[name]
+    if value is None or math.isnan(value):  # None: NaN read back from a log
+        return -math.inf
+    return -value if name == "held_out_loss" else value
+
+
+def rank(kept: dict[str, Any]) -> tuple[float, float]:
+    """Lower is better. Early on BLEU is 0 again and again; then the loss decides."""
+    loss = kept["metrics"]["held_out_loss"]
+    return -kept["score"], math.inf if math.isnan(loss) else loss
+
+
+def weights_name(step: int) -> str:
+    return f"{CHECKPOINTS}/step-{step:07d}.safetensors"
+
+
+def weights_path(folder: Path, step: int) -> Path:
+    return folder / weights_name(step)
+
+
+def prune(folder: Path, at: Progress) -> None:
+    """Remove weights that the saved state does not name."""
+    wanted = {weights_name(kept["step"]) for kept in at.best}
+    release(folder, [n for n in owned(folder) or [] if n.startswith(f"{CHECKPOINTS}/") and n not in wanted])

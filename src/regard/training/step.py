@@ -1,0 +1,51 @@
+"""One optimiser step: gradients of a few micro-batches, cut where memory is short, recorded where that pays."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.training.memory import fitted
+from regard.training.optim import Optimiser
+from regard.training.parallel import World
+from regard.training.parts import Parts
+from regard.training.progress import Progress
+from regard.training.recorded import RecordedStep, Step
+
+
+class Stepper:
+    """Micro-batches and the count of their targets -> loss per target, gradient norm, 1 where either is not finite."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        optimiser: Optimiser,
+        precision: AbstractContextManager,
+        at: Progress,
+        device: torch.device,
+        say: Callable[[str], None],
+    ):
+        self.model, self.loss_sum, self.optimiser = parts.model, parts.objective.loss_sum, optimiser
+        self.precision, self.at, self.device, self.say, self.world = precision, at, device, say, World()
+        self.work: Callable[..., Step] = self.launched
+        marked = getattr(parts.objective, "marked_loss_sum", None)  # of one whose steps are all alike
+        if device.type == "cuda" and marked is not None:
+            self.work = RecordedStep(self.launched, partial(self.launched, loss_sum=marked), device)
+
+    def __call__(self, micros: list[Any], count: int) -> Step:
+        return (self.launched if self.at.limit else self.work)(micros, count)
+
+    def launched(self, micros: list[Any], count: Any, loss_sum: Callable[..., Tensor] | None = None) -> Step:
+        part = partial(self.share, count=count, loss_sum=loss_sum or self.loss_sum)
+        loss = fitted(part, micros, self.at, self.optimiser.zero_grad, self.say)
+        return (loss, *self.optimiser.update(loss))
+
+    def share(self, batch: Any, count: Any, loss_sum: Callable[..., Tensor]) -> Tensor:
+        """A micro-batch's part in the mean loss; its gradients are added to the others'."""
+        with self.precision:
+            loss = loss_sum(self.model, batch.to(self.device)) / count
+        (loss * self.world.size).backward()  # ranks will be averaged over: undo that
+        return loss.detach()
