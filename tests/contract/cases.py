@@ -27,6 +27,7 @@ from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
 from regard.models.transformer import TransformerConfig
 from regard.models.vit import ViTConfig
 from regard.models.whisper import WhisperConfig
+from regard.nn.positions import Stretch
 from regard.nn.recurrent import GATES
 from regard.objectives.base import Objective
 from regard.objectives.caption import CaptionLoss
@@ -168,6 +169,9 @@ LANGUAGE_MODELS = {
     **{f"gpt-{positions}": GPTConfig(**flat, positions=positions) for positions in POSITIONS},
     "llama": LlamaConfig(**flat, kv_heads=2, head_width=6),
     "llama-untied": LlamaConfig(**flat, kv_heads=4, head_width=4, tied=False),
+    "llama-windowed": LlamaConfig(
+        **flat, kv_heads=2, head_width=6, window=8, qkv_bias=True, qk_norm=True, stretch=Stretch(factor=4.0, context=16)
+    ),
     **{cell: RecurrentLMConfig(vocab=VOCAB, cell=cell, embedding=12, width=16, dropout=0.1) for cell in GATES},
     "lstm-deep": RecurrentLMConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, layers=3, dropout=0.1),
 }

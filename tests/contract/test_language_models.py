@@ -50,7 +50,9 @@ def test_parameters_are_counted_by_the_papers_formula(lm_config):
         want = V * D + c.layers * block + 2 * D + c.context * D * (c.positions == "learned")
     elif isinstance(c, LlamaConfig):
         D, q, kv = c.width, c.heads * c.head_width, c.kv_heads * c.head_width
-        want = V * D * (1 if c.tied else 2) + D + c.layers * (2 * D * q + 2 * D * kv + 3 * D * c.ffn + 2 * D)
+        block = 2 * D * q + 2 * D * kv + 3 * D * c.ffn + 2 * D
+        block += (q + 2 * kv) * c.qkv_bias + 2 * c.head_width * c.qk_norm
+        want = V * D * (1 if c.tied else 2) + D + c.layers * block
     else:
         D, gates = c.width, {"rnn": 1, "gru": 3, "lstm": 4}[c.cell]
         cell = lambda inputs: gates * D * (inputs + D + 1)  # noqa: E731

@@ -1,6 +1,9 @@
-"""Llama: the decoder of today (Touvron et al. 2023), with shared keys and values (Ainslie et al. 2023)."""
+"""Llama: the decoder of today (Touvron et al. 2023), with shared keys and values (Ainslie et al. 2023).
 
-from dataclasses import dataclass
+Mistral (a window), Qwen2 (biases of q, k and v) and Qwen3 (norms of q and k) are Llama with one setting more.
+"""
+
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -14,7 +17,7 @@ from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, RMSNorm, SwiGLU, compute_dtype, dropout
 from regard.nn.cache import Past, Step, at_once
 from regard.nn.init import gpt2_
-from regard.nn.positions import Rotary, reach_
+from regard.nn.positions import Rotary, Rotation, Stretch, StretchedRotary, reach_
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +34,13 @@ class LlamaConfig:
     eps: float = 1e-5
     tied: bool = True  # one table for words in and words out
     dropout: float = 0.0
+    window: int = 0  # tokens that a token sees, itself included; 0: all before it
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    stretch: Stretch = field(default_factory=Stretch)
 
     def __post_init__(self):
-        check_model(self, {"head_width": 2}, split="")
+        check_model(self, {"head_width": 2, "window": 0}, split="")
         at_least(self, "model.", theta=1.0)
         if self.heads % self.kv_heads:
             raise ConfigError(
@@ -42,16 +49,34 @@ class LlamaConfig:
             )
         if self.head_width % 2:
             raise ConfigError(f"rotations turn pairs, so model.head_width must be even, got {self.head_width}")
+        at_least(self.stretch, "model.stretch.", factor=1.0, context=1)
+        if not 0 < self.stretch.low < self.stretch.high:
+            raise ConfigError(
+                f"model.stretch.low is {self.stretch.low} and high is {self.stretch.high}; must be 0 < low < high"
+            )
+
+
+class NormedAttention(SelfAttention):
+    """Every head's queries and keys are normed before they turn (Henry et al. 2020; Qwen3)."""
+
+    def __init__(self, c: LlamaConfig):
+        super().__init__(c.width, c.heads, c.head_width, c.head_width, c.kv_heads, bias=c.qkv_bias, out_bias=False)
+        self.q_norm, self.k_norm = RMSNorm(c.head_width, c.eps), RMSNorm(c.head_width, c.eps)
+
+    def placed(self, q: Tensor, k: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
+        return super().placed(self.q_norm(q), self.k_norm(k), rotation)
 
 
 class Llama(Decoder):
-    """RMS norms, rotated queries and keys, SwiGLU, no biases; heads share keys and values in groups."""
+    """RMS norms, rotated queries and keys, SwiGLU; heads share keys and values in groups."""
 
     def __init__(self, c: LlamaConfig):
         super().__init__()
         self.config = c
         self.token = nn.Embedding(padded(c.vocab), c.width)
-        self.rotary = Rotary(c.context, c.head_width, c.theta)
+        stretched = c.stretch.factor > 1
+        where = c.context, c.head_width, c.theta
+        self.rotary = StretchedRotary(*where, c.stretch) if stretched else Rotary(*where)
         self.drop = dropout(c.dropout)
         self.blocks = cast("list[Block]", nn.ModuleList(self.block(c) for _ in range(c.layers)))
         self.norm = RMSNorm(c.width, c.eps)
@@ -61,7 +86,8 @@ class Llama(Decoder):
 
     @staticmethod
     def block(c: LlamaConfig) -> Block:
-        attention = SelfAttention(c.width, c.heads, c.head_width, c.head_width, c.kv_heads, bias=False)
+        size = c.width, c.heads, c.head_width, c.head_width, c.kv_heads
+        attention = NormedAttention(c) if c.qk_norm else SelfAttention(*size, bias=c.qkv_bias, out_bias=False)
         return Block(RMSNorm(c.width, c.eps), attention, RMSNorm(c.width, c.eps), SwiGLU(c.width, c.ffn), c.dropout)
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
@@ -70,9 +96,9 @@ class Llama(Decoder):
             reach_(self, ids.size(1))
             step = at_once(ids, documents, len(self.blocks))
         x = self.drop(compute_dtype(self.token(ids)))  # B T D
-        rotation = self.rotary(step.where)
+        rotation, mask = self.rotary(step.where), step.within(self.config.window)
         for block, cache in zip(self.blocks, step.caches, strict=True):
-            x = block(x, step.mask, cache, rotation)  # B T D
+            x = block(x, mask, cache, rotation)  # B T D
         return self.norm(x)
 
     @property

@@ -69,7 +69,7 @@ def packs(device: torch.device) -> bool:
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of new tokens to the past and to themselves, B H T K, and all keys and values so far, B H S K."""
     slots, one = cache.slots, TRITON and q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
-    if one and mask.bias() is None and isinstance(slots, Tensor) and slots.ndim == 2:
+    if one and not mask.restricts and isinstance(slots, Tensor) and slots.ndim == 2:
         from regard.nn.kernels import look_back
 
         y = look_back(q, k, v, cache.keys, cache.values, slots)
@@ -104,7 +104,8 @@ class SelfAttention(nn.Module):
     """Multi-head attention of a sequence to itself. Key and value widths are free; the usual ones are width/heads.
 
     With `kv_heads` fewer than `heads`, neighbouring heads share keys and values (Ainslie et al. 2023). A `rotation`
-    turns queries and keys by where they stand (`positions.Rotary`).
+    turns queries and keys by where they stand (`positions.Rotary`). The last map has a bias as the others, unless
+    `out_bias` says otherwise.
     """
 
     def __init__(
@@ -116,13 +117,14 @@ class SelfAttention(nn.Module):
         kv_heads: int | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        out_bias: bool | None = None,
     ):
         super().__init__()
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         self.dropout = dropout
         self.widths = [heads * key_width, self.kv_heads * key_width, self.kv_heads * value_width]
         self.qkv = FusedLinear(width, self.widths, bias)
-        self.out = Linear(heads * value_width, width, bias)
+        self.out = Linear(heads * value_width, width, bias if out_bias is None else out_bias)
         self.look = Tap()
 
     def forward(
@@ -134,14 +136,17 @@ class SelfAttention(nn.Module):
         """What every head finds, side by side: queries, keys and values of B T -> B T H·K."""
         q, k, v = qkv.split(self.widths, -1)
         q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)  # B H T K
-        if rotation is not None:
-            q, k = rotate(q, rotation), rotate(k, rotation)
+        q, k = self.placed(q, k, rotation)
         if cache is None:
             y = fast_attention(q, k, v, mask, self.dropout if self.training else 0.0)
         else:
             y, k, v = cached_attention(q, k, v, mask, cache)
         self.look.see(Look(q, k, v, mask))
         return merge_heads(y)
+
+    def placed(self, q: Tensor, k: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
+        """Queries and keys, B H T K, turned by where they stand."""
+        return (q, k) if rotation is None else (rotate(q, rotation), rotate(k, rotation))
 
 
 class CrossAttention(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.nn.masks import Causal, Documents, Everything, Mask, TableMask
+from regard.nn.masks import Causal, Documents, Everything, Mask, TableMask, Window
 from regard.nn.positions import restarting
 
 
@@ -78,6 +78,11 @@ class Step:
     def keys(self) -> Tensor:
         """The places of the keys, S or B S."""
         return torch.arange(self.stop, device=self.where.device) if self.stop else self.where
+
+    def within(self, window: int) -> Mask:
+        """The mask, narrowed to the last `window` tokens; 0: to nothing less than all."""
+        keys = self.stop or self.where.size(-1)
+        return Window(self.mask, self.where, self.keys, window) if 0 < window < keys else self.mask
 
 
 def at_once(ids: Tensor, documents: Tensor | None, layers: int) -> Step:

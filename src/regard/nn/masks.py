@@ -9,6 +9,8 @@ from torch import Tensor
 
 
 class Mask:
+    restricts = False  # whether some of the past is hidden, or has a bias: a kernel that sees all of it will not do
+
     def dense(self) -> Tensor | None:
         """The boolean table, or None when everybody may look at everything."""
         raise NotImplementedError
@@ -115,8 +117,25 @@ def owners(starts: Tensor, size: int) -> Tensor:
     return torch.searchsorted(starts, where, right=True) - 1  # not starts[1:]: compiled, its offset would be forgotten
 
 
+class Window(TableMask):
+    """Another mask, of which only keys less than `size` places away are left (Beltagy et al. 2020).
+
+    Queries and keys are places: T or B T, and S or B S.
+    """
+
+    restricts = True
+
+    def __init__(self, mask: Mask, queries: Tensor, keys: Tensor, size: int):
+        near = (queries[..., :, None] - keys[..., None, :]).abs() < size  # T S or B T S
+        near = near if near.ndim == 2 else near[:, None]
+        table = mask.dense()
+        super().__init__(near if table is None else table & near)
+
+
 class Leaning(TableMask):
     """Another mask, and a `lean` added to the scores: 1 H T S or B H T S."""
+
+    restricts = True
 
     def __init__(self, mask: Mask, lean: Tensor):
         table = mask.dense()

@@ -2,6 +2,7 @@
 time that is a real number."""
 
 import math
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -141,13 +142,42 @@ class Rotary(Waves):
         self.head_width, self.theta = head_width, theta
         self.reach(1)
 
+    def rates(self) -> Tensor:
+        """How far each pair turns from one place to the next, in float64: K/2."""
+        return rates(self.head_width, self.theta)
+
     def rows(self, start: int, stop: int) -> dict[str, Tensor]:
-        sines, cosines = waves(stop, self.head_width, self.theta, start)
+        angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * self.rates()
+        sines, cosines = angle.sin(), angle.cos()
         return {"cosines": torch.cat((cosines, cosines), -1), "sines": torch.cat((-sines, sines), -1)}
 
     def forward(self, where: Tensor) -> Rotation:
         rotation = F.embedding(where, self.cosines), F.embedding(where, self.sines)  # T K
         return rotation if where.ndim == 1 else (rotation[0][:, None], rotation[1][:, None])  # B 1 T K
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """How slow waves are slowed down further, so that a model reads longer texts than it was trained on at first."""
+
+    factor: float = 1.0  # by which waves of fewer than `low` turns are slowed; 1: no wave is
+    low: float = 1.0
+    high: float = 4.0  # waves of more turns than this are left alone; those in between change gradually
+    context: int = 8192  # tokens of the first training, in which the turns are counted
+
+
+class StretchedRotary(Rotary):
+    """Llama 3.1 (Grattafiori et al. 2024): near places differ as before, far ones are drawn together."""
+
+    def __init__(self, places: int, head_width: int, theta: float, stretch: Stretch):
+        self.stretch = stretch
+        super().__init__(places, head_width, theta)
+
+    def rates(self) -> Tensor:
+        s, plain = self.stretch, super().rates()
+        turns = s.context * plain / (2 * math.pi)
+        kept = ((turns - s.low) / (s.high - s.low)).clamp(0, 1)
+        return plain * (kept + (1 - kept) / s.factor)
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
@@ -189,10 +219,13 @@ def restarting(documents: Tensor) -> Tensor:
 
 def waves(places: int, width: int, theta: float = 10000.0, start: int = 0) -> tuple[Tensor, Tensor]:
     """sin(p / θ^(2i/D)) and its cosine, in float64, for p from `start` on: P ⌈D/2⌉ and P ⌊D/2⌋."""
-    position = torch.arange(start, places, dtype=torch.float64)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(theta) / width))
-    angle = position * rate
+    angle = torch.arange(start, places, dtype=torch.float64)[:, None] * rates(width, theta)
     return angle.sin(), angle[:, : width // 2].cos()
+
+
+def rates(width: int, theta: float) -> Tensor:
+    """1 / θ^(2i/D), in float64: ⌈D/2⌉."""
+    return torch.exp(torch.arange(0, width, 2, dtype=torch.float64) * (-math.log(theta) / width))
 
 
 class TimeWaves(nn.Module):

@@ -7,7 +7,7 @@ import torch
 from torch import tensor
 
 from regard.nn.attention import attention_weights, fast_attention, plain_attention
-from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, TableMask
+from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, TableMask, Window
 
 close = torch.testing.assert_close
 T, F = True, False
@@ -34,6 +34,20 @@ def test_documents_by_hand():
     assert table.shape == (2, 1, 4, 4)
     assert table[0, 0].tolist() == [[T, F, F, F], [T, T, F, F], [F, F, T, F], [F, F, F, T]]
     assert torch.equal(table[1, 0], Causal(4).dense())
+
+
+def test_window_by_hand():
+    places = torch.arange(4)
+    assert Window(Causal(4), places, places, 2).dense().tolist() == [
+        [T, F, F, F],
+        [T, T, F, F],
+        [F, T, T, F],
+        [F, F, T, T],
+    ]
+    both = Window(Everything(), places, places, 2).dense()
+    assert both.tolist() == [[T, T, F, F], [T, T, T, F], [F, T, T, T], [F, F, T, T]]
+    rows = Window(Everything(), tensor([[3], [1]]), places, 3).dense()  # each row at its own place
+    assert rows[:, 0, 0].tolist() == [[F, T, T, T], [T, T, T, T]]
 
 
 def test_packed_by_hand():

@@ -15,6 +15,9 @@ from regard.nn.positions import (
     NoPositions,
     Rotary,
     Sinusoidal,
+    Stretch,
+    StretchedRotary,
+    rates,
     rotate,
     slopes,
 )
@@ -84,6 +87,14 @@ def test_rotated_products_know_distances_only():
 
     close(product(3, 1), product(42, 40), rtol=0, atol=1e-5)
     assert (product(3, 1) - product(3, 2)).abs() > 1e-3
+
+
+@pytest.mark.parametrize(("turns", "share"), [(16.0, 1.0), (2.0, 1 / 3 + 2 / 3 / 8), (0.5, 1 / 8)])
+def test_slow_waves_are_stretched(turns, share):
+    """A wave of 16 turns keeps its pace, one of half a turn is 8 times slower, one of 2 turns in between."""
+    tokens = 2 * math.pi * turns / rates(6, 10.0)[1].item()  # in which the second wave makes so many turns
+    stretched = StretchedRotary(8, 6, 10.0, Stretch(factor=8.0, low=1.0, high=4.0, context=tokens))
+    assert stretched.rates()[1].item() == pytest.approx(rates(6, 10.0)[1].item() * share)
 
 
 def test_every_row_may_stand_elsewhere():

@@ -24,7 +24,7 @@ from regard.models.published.bert import BertLayout
 from regard.models.published.captioner import CaptionerLayout
 from regard.models.published.gpt2 import GPT2Layout
 from regard.models.published.layout import Layout, Misfit
-from regard.models.published.llama import LlamaLayout
+from regard.models.published.llama import LlamaLayout, MistralLayout, Qwen2Layout, Qwen3Layout
 from regard.models.published.marian import MarianLayout
 from regard.models.published.vit import ViTLayout
 from regard.models.published.weights import Shapes, read_shapes, read_weights
@@ -38,6 +38,9 @@ PUBLISHED = (
     MarianLayout(),
     GPT2Layout(),
     LlamaLayout(),
+    MistralLayout(),
+    Qwen2Layout(),
+    Qwen3Layout(),
     BertLayout(),
     ViTLayout(),
     CaptionerLayout(),

@@ -1,11 +1,18 @@
-"""The layout of transformers' `LlamaForCausalLM`."""
+"""The layouts of transformers' Llama, Mistral, Qwen2 and Qwen3: our Llama, with a setting or two more."""
 
 from typing import Any
 
 from regard.errors import CheckpointError
 from regard.models.llama import LlamaConfig
 from regard.models.published.layout import COMMON, Layout, with_prefix
+from regard.nn.positions import Stretch
 
+STRETCH = {  # of Llama 3.1: our field -> theirs
+    "factor": "factor",
+    "low": "low_freq_factor",
+    "high": "high_freq_factor",
+    "context": "original_max_position_embeddings",
+}
 LAYER = {
     "norm1": "input_layernorm",
     "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -38,29 +45,32 @@ class LlamaLayout(Layout):
     }
     spare = r"rotary_emb\.inv_freq$"  # kept by old files
 
+    def fits(self, config: Any) -> bool:
+        return super().fits(config) and options(config) == set()
+
     def extra_settings(self, config: LlamaConfig, eos: int | None) -> dict[str, Any]:
-        rope = {"rope_theta": config.theta}
-        return {
-            **rope,
-            "rope_parameters": {"rope_type": "default", **rope},
-            "bos_token_id": eos,
-            "eos_token_id": eos,
-        }
+        rope: dict[str, Any] = {"rope_type": "default"}
+        if config.stretch.factor > 1:
+            rope = {"rope_type": "llama3", **{their: getattr(config.stretch, ours) for ours, their in STRETCH.items()}}
+        theta = {"rope_theta": config.theta}
+        return {**theta, "rope_parameters": rope | theta, "bos_token_id": eos, "eos_token_id": eos}
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         rope = {**(values.get("rope_scaling") or {}), **(values.get("rope_parameters") or {})}
         kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind != "default":
+        if kind not in ("default", "llama3"):
             raise CheckpointError(
-                f"{where}: rotary frequencies are scaled ({kind!r}), and we read only plain ones; choose a model "
-                "without rope_scaling, such as smollm2-135m"
+                f"{where}: rotary frequencies are scaled ({kind!r}), and we read only plain and Llama 3's; choose a "
+                "model without rope_scaling, such as smollm2-135m"
             )
+        stretch = {ours: rope[their] for ours, their in STRETCH.items()} if kind == "llama3" else {}
         heads = values["num_attention_heads"]
         return {
             "kv_heads": values.get("num_key_value_heads") or heads,
             "head_width": values.get("head_dim") or values["hidden_size"] // heads,
             "tied": values.get("tie_word_embeddings", False),
             "theta": float(rope.get("rope_theta", values.get("rope_theta", 10000.0))),
+            "stretch": Stretch(**stretch),
         }
 
     def rows(self, name: str, rows: int, pieces: int, config: LlamaConfig) -> Any:
@@ -71,3 +81,55 @@ class LlamaLayout(Layout):
     def ignored(self, name: str, config: LlamaConfig) -> bool:
         """Some files keep a second copy of the tied table."""
         return super().ignored(name, config) or (config.tied and name == "lm_head.weight")
+
+
+class MistralLayout(LlamaLayout):
+    """Jiang et al. 2023: a token sees the last few thousand."""
+
+    name, architecture = "mistral", "MistralForCausalLM"
+    fixed = {"hidden_act": "silu"}
+
+    def fits(self, config: Any) -> bool:
+        return isinstance(config, LlamaConfig) and options(config) == {"window"}
+
+    def extra_settings(self, config: LlamaConfig, eos: int | None) -> dict[str, Any]:
+        return super().extra_settings(config, eos) | {"sliding_window": config.window}
+
+    def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        return super().extra_fields(values, where) | {"window": values.get("sliding_window") or 0}
+
+
+class Qwen2Layout(LlamaLayout):
+    """Yang et al. 2024: biases of q, k and v."""
+
+    name, architecture = "qwen2", "Qwen2ForCausalLM"
+    fixed = {"hidden_act": "silu", "use_sliding_window": False}
+
+    def fits(self, config: Any) -> bool:
+        return isinstance(config, LlamaConfig) and options(config) == {"qkv_bias"}
+
+    def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        return super().extra_fields(values, where) | {"qkv_bias": True}
+
+
+class Qwen3Layout(LlamaLayout):
+    """Yang et al. 2025: norms of q and k."""
+
+    name, architecture = "qwen3", "Qwen3ForCausalLM"
+    fixed = {"hidden_act": "silu", "use_sliding_window": False, "attention_bias": False}
+    tensors = {
+        **LlamaLayout.tensors,
+        "blocks.*.attention.q_norm": "model.layers.*.self_attn.q_norm",
+        "blocks.*.attention.k_norm": "model.layers.*.self_attn.k_norm",
+    }
+
+    def fits(self, config: Any) -> bool:
+        return isinstance(config, LlamaConfig) and options(config) == {"qk_norm"}
+
+    def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        return super().extra_fields(values, where) | {"qk_norm": True}
+
+
+def options(config: LlamaConfig) -> set[str]:
+    """What a model has that a Llama does not."""
+    return {name for name in ("window", "qkv_bias", "qk_norm") if getattr(config, name)}
