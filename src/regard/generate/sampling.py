@@ -99,6 +99,23 @@ def choose(
     return draw(logits, uniform)
 
 
+def choose_each(logits: Tensor, uniform: Tensor, settings: Tensor) -> Tensor:
+    """`choose` for rows with temperature, top-k, top-p and min-p of their own, B 4: B V, B -> B.
+
+    Nothing is decided on the host, so a captured step serves any settings. Temperature 0 takes the likeliest.
+    """
+    best, logits = likeliest(logits), logits.float() if logits.dtype != torch.float64 else logits
+    temperature, k, p, least = settings.to(logits.dtype).split(1, 1)  # B 1 each
+    logits = cooled(logits, temperature.where(temperature > 0, 1))
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    beyond = (torch.arange(logits.size(-1), device=logits.device) >= k) & (k > 0)
+    probabilities = ordered.masked_fill(beyond, -torch.inf).softmax(-1)
+    before = probabilities.cumsum(-1) - probabilities
+    cut = beyond | ((before >= p) & (before > 0) & (p < 1))
+    logits = logits.masked_fill(torch.zeros_like(cut).scatter(-1, order, cut), -torch.inf)
+    return torch.where(temperature.squeeze(1) > 0, draw(min_p(logits, least), uniform), best)
+
+
 def within_reach(words: Tensor, p: float) -> Tensor:
     """The ids that top-p could keep in some row, few of many: B V log-probabilities -> M.
 

@@ -66,6 +66,22 @@ class State(Protocol):
         """Nothing is read yet, in the same memory."""
         ...
 
+    def part(self, rows: slice) -> "State":
+        """These rows, in the same memory."""
+        ...
+
+    def reserve(self, stop: int) -> None:
+        """Rows may look at the first `stop` tokens of any row, before all of them are read."""
+        ...
+
+    def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
+        """The rows `target` go on from where the rows `source` are; none of them has read more than `stop`."""
+        ...
+
+    def rewind(self, rows: Tensor) -> None:
+        """These rows have read nothing yet."""
+        ...
+
 
 class LanguageModel(nn.Module):
     """Ids to the next id. `forward` returns hidden states; `logits` is the head.

@@ -124,6 +124,24 @@ class RecurrentState:
         for tensor in (*self.cells, self.places):
             tensor.zero_()
 
+    def part(self, rows: slice) -> "RecurrentState":
+        part = RecurrentState(tuple(cell[:, rows] for cell in self.cells))
+        part.places = self.places[rows]
+        return part
+
+    def reserve(self, stop: int) -> None:
+        """A state of fixed size has room for any text."""
+
+    def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
+        for cell in self.cells:
+            cell[:, target] = cell[:, source]
+        self.places[target] = self.places[source]
+
+    def rewind(self, rows: Tensor) -> None:
+        for cell in self.cells:
+            cell[:, rows] = 0.0
+        self.places[rows] = 0
+
     def select(self, rows: Tensor) -> None:
         cells, places = tuple(part[:, rows] for part in self.cells), self.places[rows]
         if len(rows) == len(self.places):  # in place, as a captured step needs it

@@ -47,6 +47,17 @@ class Cache:
         room = [make(shape, dtype=like.dtype, device=like.device) for _ in range(2 * layers)]
         self.keys, self.values = room[:layers], room[layers:]  # one each: a compiled step writes them where they are
 
+    def part(self, rows: slice) -> "Cache":
+        """The share of these rows, in the same memory."""
+        part = object.__new__(Cache)
+        part.keys, part.values = [x[rows] for x in self.keys], [x[rows] for x in self.values]
+        return part
+
+    def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
+        """The first `stop` slots of the rows `source` also in the rows `target`."""
+        for one in (*self.keys, *self.values):
+            one[target, :, :stop] = one[source, :, :stop]
+
     def layer(self, index: int, slots: Tensor | slice, stop: int) -> LayerCache:
         return LayerCache(self.keys[index], self.values[index], slots, stop)
 
@@ -101,14 +112,38 @@ class Past:
     on the host: all steps are alike and can be replayed. On a CPU only what is written is looked at.
     """
 
-    def __init__(self, cache: Cache):
+    def __init__(self, cache: Cache, places: Tensor | None = None):
         self.cache = cache
         keys = cache.keys[0]
         self.capacity = keys.size(2) - 1  # the last slot is for padding that has no other
-        self.places = torch.zeros(keys.size(0), dtype=torch.long, device=keys.device)  # B
         self.fixed = keys.is_cuda
         self.stop = 0  # no row has read more than this; when `fixed`, the capacity as soon as anything is read
         self.level = True  # all rows have read equally many
+        self.clean = 0  # slots up to here hold numbers in every row, whoever has written them: see `reserve`
+        if places is None:
+            self.places = torch.zeros(keys.size(0), dtype=torch.long, device=keys.device)  # B
+        else:
+            self.places, self.stop = places, self.capacity
+            self._look()
+
+    def part(self, rows: slice) -> "Past":
+        """These rows, in the same memory: what is read there is read here. `reserve` the slots first."""
+        return Past(self.cache.part(rows), self.places[rows])
+
+    def reserve(self, stop: int) -> None:
+        """Slots up to `stop` may be looked at in every row, though not every row has written there."""
+        if stop > self.clean and not self.fixed:
+            self.cache.clear(slice(self.clean, stop))
+        self.clean = max(self.clean, stop)
+
+    def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
+        """The rows `target` go on from where the rows `source` are, at most at `stop`."""
+        self.cache.copy(source, target, stop)
+        self.places[target] = self.places[source].clamp(max=stop)
+
+    def rewind(self, rows: Tensor) -> None:
+        """These rows have read nothing."""
+        self.places[rows] = 0
 
     def grow(self, tokens: int, lengths: Tensor | None = None) -> Step:
         """Room for `tokens` more of every row, of which the first `lengths[b]` are real: B, None for all."""

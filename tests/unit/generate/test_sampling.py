@@ -10,6 +10,7 @@ from transformers.generation import logits_process as theirs
 
 from regard.generate.sampling import (
     choose,
+    choose_each,
     draw,
     gumbel,
     likeliest,
@@ -259,3 +260,24 @@ def next_word(model, source, words, temperature, k) -> list[float]:
     least = sorted(odds.tolist())[-k] if k else 0.0
     odds = torch.where(odds >= least, odds, 0.0)
     return (odds / odds.sum()).tolist()
+
+
+def test_rows_with_settings_of_their_own_draw_as_alone():
+    """One pass for all rows, against `choose` for each."""
+    logits = 3 * torch.randn(8, 300, dtype=torch.double)
+    settings = torch.tensor(
+        [
+            [0, 0, 1, 0], [1, 0, 1, 0], [0.7, 5, 1, 0], [1.3, 0, 0.8, 0], [1, 0, 1, 0.1], [0.9, 50, 0.9, 0.02],
+            [2, 1, 1, 0], [0.5, 300, 0.99, 0],
+        ],
+        dtype=torch.double,
+    )  # fmt: skip
+    for step in range(20):
+        uniform = torch.rand(8, dtype=torch.double, generator=torch.Generator().manual_seed(step))
+        together = choose_each(logits, uniform, settings)
+        for row, (temperature, k, p, least) in enumerate(settings.tolist()):
+            one = logits[row : row + 1]
+            alone = (
+                choose(one, uniform[row : row + 1], temperature, int(k), p, least) if temperature else one.argmax(-1)
+            )
+            assert together[row] == alone, (step, row)

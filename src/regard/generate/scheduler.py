@@ -1,0 +1,372 @@
+"""Continuous batching: prompts join a running batch and leave it at every step, each with settings of its own.
+
+Knows ids only, and promises what `generate/engine.py` promises: a continuation depends on the prompt, the settings and
+which of its completions it is, never on what shares the batch. The first rows decode, the next read their prompts a
+part at a time, the last are free; a row that ends is replaced by the last one, so the rows in use stay together. On a
+CPU only those are computed. On a GPU a step is one replayed graph over all rows, of which some are idle.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.errors import LimitError
+from regard.generate.engine import Job, New, Seat, rounded
+from regard.generate.replay import Replay
+from regard.generate.request import Event, Sampling, fitting
+from regard.generate.sampling import choose, choose_each, likeliest, prompt_uniforms, repetition_penalty
+from regard.models.base import LanguageModel
+
+UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
+ON_GPU, ON_CPU = (16, 4_096, 8), (1, 128, 1)  # prompts read together, their ids in a step, ids decoded per step
+
+
+class PromptTooLong(LimitError):
+    """A prompt that the model cannot read, or not with so many tokens after it."""
+
+
+@dataclass
+class BatchRow(Seat):
+    """A prompt on its way: which row of the batch it has is its place in `Scheduler.rows`."""
+
+    settings: Sampling = field(default_factory=Sampling)
+    ends: Collection[int] = ()
+    enough: Callable[[int, int], bool] | None = None
+    cancelled: bool = False
+
+    @property
+    def request(self) -> Job:
+        assert self.job is not None
+        return self.job
+
+    @property
+    def unread(self) -> list[int]:
+        return self.request.prompt[self.place :]
+
+
+class Need(NamedTuple):
+    """What a step has to do for the rows that are there: a graph is captured for each."""
+
+    draws: bool = False
+    penalty: bool = False
+    logprobs: int = 0
+
+
+class FairQueue:
+    """Who waits: owners take turns, each with its own in order, so a large request does not hold up a small one."""
+
+    def __init__(self) -> None:
+        self.owners: OrderedDict[int, deque[BatchRow]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.owners.values()))
+
+    def push(self, owner: int, row: BatchRow) -> None:
+        self.owners.setdefault(owner, deque()).append(row)
+
+    def pop(self) -> BatchRow:
+        owner, line = self.owners.popitem(last=False)
+        row = line.popleft()
+        if line:
+            self.owners[owner] = line
+        return row
+
+    def discard(self, key: int) -> None:
+        for owner, line in list(self.owners.items()):
+            left = deque(c for c in line if c.request.row != key)
+            if left:
+                self.owners[owner] = left
+            else:
+                del self.owners[owner]
+
+
+class Slots:
+    """What R rows need on the device: the model's state, their settings, and what they wrote since the last look."""
+
+    def __init__(self, model: LanguageModel, rows: int, capacity: int, steps: int, logprobs: int):
+        device, words = model.token.weight.device, model.config.vocab
+        self.model, self.top = model, min(logprobs, words)
+        self.state = model.begin(rows, capacity)
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.time = zeros(1)  # the column that is written: 0 for the first id after a prompt
+        self.last, self.active, self.steps = zeros(rows, 1), zeros(rows), zeros(rows)
+        self.settings = zeros(rows, 5, dtype=torch.double)  # temperature, top-k, top-p, min-p, repetition penalty
+        self.uniforms = zeros(rows, capacity, dtype=torch.double)
+        self.seen = zeros(0, words, dtype=torch.bool)  # R V once a row needs it
+        self.ids, self.logprobs = zeros(rows, steps + 1), zeros(rows, steps + 1, dtype=torch.float)
+        self.top_ids = zeros(rows, steps + 1, self.top)
+        self.top_logprobs = zeros(rows, steps + 1, self.top, dtype=torch.float)
+
+    def place(self, row: int, c: BatchRow) -> None:
+        """The settings of a continuation that begins to read in `row`."""
+        s = c.settings
+        numbers = (s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty)
+        self.settings[row] = torch.tensor(numbers, dtype=torch.double).to(self.settings.device, non_blocking=True)
+        self.uniforms[row, : len(c.request.uniforms)] = c.request.uniforms.to(self.uniforms.device, non_blocking=True)
+        self.steps[row] = 0
+        self.state.rewind(torch.tensor([row], device=self.last.device))
+        if s.repetition_penalty != 1 and not len(self.seen):
+            self.seen = self.seen.new_zeros(len(self.last), self.seen.size(1))
+        if len(self.seen):
+            self.seen[row] = False
+            self.seen[row, torch.tensor(c.request.prompt, device=self.seen.device)] = True
+
+    def move(self, sources: list[int], targets: list[int], stop: int) -> None:
+        source, target = (torch.tensor(rows, device=self.last.device) for rows in (sources, targets))
+        self.state.copy(source, target, stop)
+        for x in (self.last, self.steps, self.settings, self.uniforms, self.seen):
+            if len(x):
+                x[target] = x[source]
+
+    def read(self, rows: slice, texts: list[list[int]]) -> Tensor:
+        """The hidden state of each row after its text, R D."""
+        state = self.state.part(rows)
+        sizes = [len(text) for text in texts]
+        ids = torch.tensor([text + [0] * (max(sizes) - len(text)) for text in texts]).to(self.last.device)
+        if min(sizes) == max(sizes):
+            return self.model.read(ids, state)[:, -1]
+        lengths = torch.tensor(sizes).to(self.last.device)
+        return self.model.read(ids, state, lengths)[torch.arange(len(sizes), device=ids.device), lengths - 1]
+
+    def note(self, logits: Tensor, rows: slice, need: Need, settings: Sequence[Sampling] | None) -> None:
+        """Choose one of the words, R V, for each row and write the choice down; `settings` where the host has them."""
+        own = logits
+        if need.penalty:
+            logits = repetition_penalty(logits, self.seen[rows], self.settings[rows, 4:].to(logits.dtype))
+        if not need.draws:
+            new = likeliest(logits)
+        else:
+            step = self.steps[rows, None].clamp(max=self.uniforms.size(1) - 1)
+            uniform = self.uniforms[rows].gather(1, step).squeeze(1)
+            if settings is None:
+                new = choose_each(logits, uniform, self.settings[rows, :4])
+            else:
+                new = choose_in_groups(logits, uniform, settings)
+        new = new[:, None]  # R 1
+        self.last[rows] = new
+        self.steps[rows] += self.active[rows]
+        self.ids[rows].index_copy_(1, self.time, new)
+        if need.penalty:
+            self.seen[rows] |= F.one_hot(new.squeeze(1), self.seen.size(1)).bool() & (self.active[rows, None] > 0)
+        if need.logprobs:
+            words = own.float().log_softmax(-1)
+            best, ids = words.topk(self.top, -1)
+            self.logprobs[rows].index_copy_(1, self.time, words.gather(1, new))
+            self.top_logprobs[rows].index_copy_(1, self.time, best[:, None])
+            self.top_ids[rows].index_copy_(1, self.time, ids[:, None])
+
+    def look(self, rows: int, columns: int, logprobs: bool) -> list[New]:
+        """What the first rows wrote since the last look: the only wait for the device."""
+        self.time.zero_()
+        part = slice(rows), slice(columns)
+        ids = self.ids[part].tolist()
+        if not logprobs:
+            return [New(row, [], []) for row in ids]
+        pairs = zip(self.top_ids[part].tolist(), self.top_logprobs[part].tolist(), strict=True)
+        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
+        return [New(*row) for row in zip(ids, self.logprobs[part].tolist(), tops, strict=True)]
+
+
+class Scheduler:
+    """Continues prompts as they come. `add` them at any time, `step` while there are `active` ones, `cancel` any.
+
+    `slots` rows share the batch, with room for `capacity` tokens each (0: the model's whole context); what comes
+    beyond waits in a fair queue. `logprobs` is the most that `Sampling.logprobs` may be.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        ends: Collection[int] = (),
+        *,
+        slots: int = 16,
+        capacity: int = 0,
+        logprobs: int = 20,
+    ):
+        context = model.config.context or UNLIMITED
+        self.model, self.ends, self.size = model, tuple(ends), slots
+        self.capacity = min(capacity or context, context)
+        cuda = model.token.weight.is_cuda
+        self.together, self.budget, self.steps = ON_GPU if cuda else ON_CPU
+        self.static = cuda and bool(model.config.context)  # recurrent nets wait for the lengths
+        with torch.inference_mode():
+            self.slots = Slots(model, slots, self.capacity, self.steps, logprobs)
+            self.whole = self.slots.state.part(slice(0, slots))
+        self.graphs: dict[Need, Replay] = {}
+        self.waiting = FairQueue()
+        self.rows: list[BatchRow] = []  # by their row: those that decode come first
+        self.decoding = 0
+        self.keys = count(1)
+
+    @property
+    def active(self) -> bool:
+        return bool(self.rows or len(self.waiting))
+
+    def fit(self, prompt: int, max_tokens: int | None = None) -> int:
+        """How many tokens may follow a prompt of so many: `max_tokens`, or as many as there is room for."""
+        if prompt >= self.capacity:
+            what = f"the prompt has {prompt:,} tokens, this model reads at most {self.capacity - 1:,}"
+            raise PromptTooLong(what, "shorten it")
+        room = self.capacity - prompt
+        if max_tokens is not None and max_tokens > room:
+            what = (
+                f"the prompt has {prompt:,} tokens and max_tokens is {max_tokens:,}, together {prompt + max_tokens:,}"
+            )
+            raise PromptTooLong(f"{what}; this model has room for {self.capacity:,}", f"lower max_tokens to {room:,}")
+        return max_tokens or room
+
+    def add(
+        self,
+        prompt: Sequence[int],
+        settings: Sampling,
+        nth: int = 0,
+        enough: Callable[[int, int], bool] | None = None,
+        owner: int = 0,
+    ) -> int:
+        """The key of a new continuation, the `nth` of its prompt; it ends where `enough(key, id)` returns True."""
+        self.fit(max(len(prompt), 1), settings.max_tokens)
+        key, (ids, _) = next(self.keys), fitting(self.model, prompt, "the prompt", self.ends, settings.max_tokens)
+        steps = 0 if settings.temperature == 0 else settings.max_tokens
+        job = Job(key, ids, 0, settings.max_tokens, prompt_uniforms(ids, nth, settings.seed, steps))
+        ends = {*self.ends, *settings.stop_ids}
+        self.waiting.push(owner, BatchRow(job, settings.max_tokens, 0, settings, ends, enough))
+        return key
+
+    def cancel(self, key: int) -> None:
+        """Nothing more comes for this continuation; its row is free at the next step."""
+        self.waiting.discard(key)
+        for c in self.rows:
+            c.cancelled |= c.request.row == key
+
+    @torch.inference_mode()
+    def step(self) -> list[Event]:
+        """Read a part of what waits, and decode one id of every row, on a GPU a few: what each has gained."""
+        self.compact()
+        fresh = self.read_prompts()
+        decoding = self.rows[: self.decoding]
+        if not decoding:
+            return []
+        need, begins = self.need(decoding), [1] * (self.decoding - fresh) + [0] * fresh  # the column of their first id
+        steps = min(self.steps, max(c.left + begin - 1 for c, begin in zip(decoding, begins, strict=True)))
+        self.decode(need, steps)
+        events = []
+        news = self.slots.look(self.decoding, steps + 1, need.logprobs > 0)
+        for c, begin, new in zip(decoding, begins, news, strict=True):
+            event = c.take(New(new.ids[begin:], new.logprobs[begin:], new.top[begin:]), c.ends, c.enough)
+            c.place += steps
+            if event.ids or event.finish:
+                events.append(trimmed(event, c.settings.logprobs))
+        return events
+
+    def need(self, rows: Sequence[BatchRow]) -> Need:
+        settings = [c.settings for c in rows]
+        return Need(
+            any(s.temperature > 0 for s in settings),
+            any(s.repetition_penalty != 1 for s in settings),
+            self.slots.top if any(s.logprobs for s in settings) else 0,
+        )
+
+    def compact(self) -> None:
+        """Rows that ended or were cancelled leave; the last ones that decode take their places."""
+        gone = lambda c: c.cancelled or not c.left  # noqa: E731
+        if not any(map(gone, self.rows)):
+            return
+        order = [i for i in range(self.decoding) if not gone(self.rows[i])]
+        self.decoding = len(order)
+        for hole in [i for i in range(self.decoding) if gone(self.rows[i])]:
+            order.insert(hole, order.pop())
+        order += [i for i in range(len(self.rows)) if i not in order and not gone(self.rows[i])]
+        moved = [(source, target) for target, source in enumerate(order) if source != target]
+        self.rows = [self.rows[i] for i in order]
+        if moved:
+            sources, targets = zip(*moved, strict=True)
+            stop = min(rounded(max(self.rows[t].place for t in targets)), self.capacity)
+            self.slots.move(list(sources), list(targets), stop)
+        self.activate()
+
+    def activate(self) -> None:
+        """Mark the rows that decode on the device."""
+        self.slots.active[: self.decoding] = 1
+        self.slots.active[self.decoding :] = 0
+
+    def read_prompts(self) -> int:
+        """Read up to `budget` ids of prompts; how many rows came to the end of theirs, and chose a first id."""
+        left, fresh = self.budget, 0
+        while left > 0 and (len(self.rows) > self.decoding or (len(self.waiting) and len(self.rows) < self.size)):
+            if len(self.rows) == self.decoding:
+                self.admit()
+            reading = self.rows[self.decoding :]  # the shortest first, so those that end come first
+            size = min(len(reading[-1].unread), max(left // len(reading), 1))
+            rows = slice(self.decoding, len(self.rows))
+            parts = [c.unread[:size] for c in reading]
+            self.slots.state.reserve(max(c.place for c in reading) + size)
+            hidden = self.slots.read(rows, parts)
+            for c, part in zip(reading, parts, strict=True):
+                c.place += len(part)
+            left -= size * len(reading)
+            done = sum(not c.unread for c in reading)
+            if done:
+                ended = slice(self.decoding, self.decoding + done)
+                settings = [c.settings for c in reading[:done]]
+                self.decoding += done
+                fresh += done
+                self.activate()
+                self.slots.note(self.model.logits(hidden[:done]), ended, self.need(reading[:done]), settings)
+        return fresh
+
+    def admit(self) -> None:
+        """The next to read, a few at a time."""
+        free = min(self.together, self.size - len(self.rows), len(self.waiting))
+        for c in sorted((self.waiting.pop() for _ in range(free)), key=lambda c: len(c.request.prompt)):
+            self.slots.place(len(self.rows), c)
+            self.rows.append(c)
+
+    def decode(self, need: Need, steps: int) -> None:
+        if self.static:
+            if need not in self.graphs:
+                everywhere = slice(0, self.size)
+                work = partial(self.once, everywhere, need, None, self.whole)
+                self.graphs[need] = Replay(work, [self.whole, self.slots], True)
+            for _ in range(steps):
+                self.graphs[need]()
+            return
+        rows, settings = slice(0, self.decoding), [c.settings for c in self.rows[: self.decoding]]
+        self.slots.state.reserve(min(max(c.place for c in self.rows[: self.decoding]) + steps, self.capacity))
+        for _ in range(steps):
+            self.once(rows, need, settings, self.slots.state.part(rows))
+
+    def once(self, rows: slice, need: Need, settings: Sequence[Sampling] | None, state: object) -> None:
+        """One more id of each row."""
+        slots = self.slots
+        slots.time += 1
+        lengths = slots.active[rows] if settings is None else None
+        slots.note(self.model.logits(self.model.read(slots.last[rows], state, lengths)[:, -1]), rows, need, settings)
+
+
+def choose_in_groups(logits: Tensor, uniform: Tensor, settings: Sequence[Sampling]) -> Tensor:
+    """`choose` for rows of different settings, those with equal ones together: quicker on a CPU than `choose_each`."""
+    groups: dict[tuple[float, int, float, float], list[int]] = {}
+    for row, s in enumerate(settings):
+        groups.setdefault((s.temperature, s.top_k, s.top_p, s.min_p), []).append(row)
+    new = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    for numbers, rows in groups.items():
+        some = logits if len(rows) == len(logits) else logits[rows]
+        new[rows] = choose(some, uniform[rows], *numbers) if numbers[0] > 0 else likeliest(some)
+    return new
+
+
+def trimmed(event: Event, top: int) -> Event:
+    """The event with as many alternatives as its row asked for."""
+    if not top:
+        return Event(event.row, event.ids, [], [], event.finish, event.cut)
+    return Event(event.row, event.ids, event.logprobs, [place[:top] for place in event.top], event.finish, event.cut)
