@@ -114,7 +114,7 @@ def test_predict_keeps_the_other_columns(place):
         ("x", "a great film, really", "pos"), ("y", "", ""), ("z", "an awful cast", "neg")
     ]  # fmt: skip
     assert float(rows[0]["probability_pos"]) + float(rows[0]["probability_neg"]) == pytest.approx(1.0, abs=1e-5)
-    assert "1 rows without text" in result.err
+    assert "no answer for 1 of 3 rows: line 3: no text (column 'review')" in result.err
     lines = works("predict", "runs/sent", "new.csv", "--json", "--out=-").out.splitlines()
     assert json.loads(lines[2])["label"] == "neg" and len(lines) == 3
     works("predict", "runs/sent", "reviews.csv", "--out=again.tsv")

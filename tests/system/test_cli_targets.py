@@ -81,6 +81,18 @@ def test_evaluate_agrees_with_scikit_learn_on_what_predict_writes(place):
     true, predicted = ([float(row[name]) for row in rows] for name in ("price", "predicted_price"))
     scores = json.loads(works("evaluate", "runs/rows", "--data=houses.csv", "--json").out)
     assert scores["r2"] == pytest.approx(r2_score(true, predicted), abs=1e-6)
+    broken = (place / "houses.csv").read_text().replace("\n", "\n2,Oslo,NA\n2,Oslo,1,1\nmany,Oslo,9\n", 1)
+    (place / "broken.csv").write_text(broken)
+    said = works("evaluate", "runs/rows", "--data=broken.csv", "--json")
+    assert json.loads(said.out)["r2"] == scores["r2"] and "skipped 3 of 203 rows: line 2: no number" in said.err
+    assert regard("evaluate", "runs/rows", "--data=broken.csv", "--strict").code == 2
+    said = works("predict", "runs/rows", "broken.csv", "--out=answered.csv")
+    (first, *marked), answered = read(place / "answered.csv")[:3], read(place / "answered.csv")
+    assert first["predicted_price"] and [row["predicted_price"] for row in marked] == ["", ""]
+    assert [row["price"] for row in answered[3:]] == [row["price"] for row in rows]
+    assert all(row["predicted_price"] for row in answered[3:])
+    assert "no answer for 1 of 203 rows: line 3: 4 columns" in said.err
+    assert "line 4: 'many' is not a number (column 'rooms')" in said.err
     value = json.loads(works("classify", "runs/rows", "rooms=3, city=Oslo", "--json").out)["value"]
     assert value == pytest.approx(3300, abs=500)
 
@@ -94,7 +106,7 @@ def test_two_regressions_are_compared_by_their_error(place):
 
 def test_a_word_among_the_numbers_is_refused_by_name(place):
     said = regard("train", "regress", "--data=houses.csv", "--label=city", "--arch=mlp")
-    assert said.code == 2 and "the target 'Bern' is not a number" in said.err
+    assert said.code == 2 and "'Bern' is not a number (column 'city')" in said.err
 
 
 def test_several_labels_of_a_text_are_learned(place):

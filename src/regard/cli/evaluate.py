@@ -6,7 +6,19 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import Beam, Device, Json, Run, argument, option, pick_device, show, write_lines, write_rows
+from regard.cli.common import (
+    Beam,
+    Device,
+    Json,
+    Run,
+    argument,
+    flag,
+    option,
+    pick_device,
+    show,
+    write_lines,
+    write_rows,
+)
 from regard.cli.info import note
 from regard.errors import ConfigError
 from regard.output import check_output
@@ -97,6 +109,7 @@ def evaluate(
     tokenize: Tokenize = "auto",
     picture: Annotated[str, option("FILE", "For a classifier: draw its calibration.")] = "",
     out: Annotated[Path | None, option("FILE", "Also write the translations or captions.")] = None,
+    strict: Annotated[bool, flag("--strict", "Fail on a row that cannot be used; else it is skipped.")] = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -127,7 +140,7 @@ def evaluate(
         check_output(out, source, target, data)
     options = Options(
         data=data, labels=labels, context=context, stride=stride, source=source, target=target, beam=beam,
-        length_penalty=length_penalty, tokenize=tokenize, picture=picture, out=out,
+        length_penalty=length_penalty, tokenize=tokenize, picture=picture, out=out, strict=strict,
     )  # fmt: skip
     task, model = open_model(run, device=pick_device(device))
     if task.scored:

@@ -11,7 +11,7 @@ from regard.cli.common import flag, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import adjusted, data_config, pick_folder, report, spread, train_all
 from regard.cli.language import Model
-from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare
+from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare, take_data_options
 from regard.errors import ConfigError
 
 MATRICES = "Train small matrices beside the frozen ones (Hu et al. 2021), merged when saved."
@@ -54,7 +54,7 @@ class FinetuneGroup(TaskGroup):
         task = get(name)
 
         def work(ctx: typer.Context, data: str, **values: Any) -> None:
-            own = {option: str(values.pop(option) or "") for option in task.options}
+            own = take_data_options(task, values)
             finetune_to(ctx, name, data, own, **values)
 
         summary = task.summary[0].upper() + task.summary[1:]

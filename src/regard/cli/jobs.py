@@ -23,9 +23,9 @@ def data_config(name: str, data: str, own: dict[str, str]) -> Any:
     from regard.tasks.registry import get
 
     task = get(name)
-    if wrong := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in task.options]:
+    if wrong := [f"--{key.replace('_', '-')}" for key, value in own.items() if value and key not in task.data_options]:
         raise ConfigError(f"{', '.join(wrong)}: not for the task {name}; see: regard train {name} --help")
-    values: dict[str, Any] = {key: own[key] for key in task.options if own.get(key)}
+    values: dict[str, Any] = {key: own[key] for key in task.data_options if own.get(key)}
     if "source" in task.options:
         if data and values:
             raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")

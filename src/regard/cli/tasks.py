@@ -52,13 +52,21 @@ def data_options(task: "Task") -> list[Declared]:
     """`--data`, and an option for each setting that the task declares one for."""
     declared = [declare("data", str, "", option("NAME|FILE", task.data_help, rich_help_panel="Data"))]
     fields = {field.name: field for field in dataclasses.fields(task.settings)}
-    for name in task.options:
+    for name in task.data_options:
         about, default = fields[name].metadata, fields[name].default
+        if isinstance(default, bool):
+            declared.append(declare(name, bool, default, flag(f"--{name}", about["help"], rich_help_panel="Data")))
+            continue
         usual = str(default) if default not in ("", ()) else False
         how = option(about["metavar"], about["help"], default=about["shown"] or usual, rich_help_panel="Data")
         number = isinstance(default, int)
         declared.append(declare(name, int if number else str, 0 if number else "", how))
     return declared
+
+
+def take_data_options(task: "Task", values: dict[str, Any]) -> dict[str, str]:
+    """What was typed for `data_options`, out of the `values` of a command; "" for what was not."""
+    return {name: str(values.pop(name) or "") for name in task.data_options}
 
 
 def model_options(task: "Task") -> list[Declared]:
@@ -84,7 +92,7 @@ class TaskCommand(Command):
             return super().parse_args(ctx, args)
         except Exception as e:  # typer bundles its own click, so its exceptions are recognised by their attributes
             option = getattr(e, "option_name", "")
-            if any(option.removeprefix("--").replace("-", "_") in task.options for task in TASKS.values()):
+            if any(option.removeprefix("--").replace("-", "_") in task.data_options for task in TASKS.values()):
                 raise ConfigError(f"{option}: not for the task {self.name}; see: {ctx.command_path} --help") from None
             raise
 
@@ -136,7 +144,7 @@ class TaskGroup(TyperGroup):
         return args
 
 
-FLAGS = ("--force", "--studio", "--dry-run", "--json", "--lora", "--probe")  # options without a value
+FLAGS = ("--force", "--studio", "--dry-run", "--json", "--lora", "--probe", "--strict")  # options without a value
 
 
 def needs(args: list[str], option: str) -> bool:

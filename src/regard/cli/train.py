@@ -10,7 +10,7 @@ from regard.cli.common import argument, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import adjusted, data_config, pick_folder, report, resume_folder, spread, train_all
 from regard.cli.studio import live
-from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs
+from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs, take_data_options
 from regard.errors import ConfigError
 from regard.ticks import Console
 
@@ -59,7 +59,7 @@ class TrainGroup(TaskGroup):
         task = get(name)
 
         def work(ctx: typer.Context, data: str, arch: str, size: str, **values: Any) -> None:
-            own = {option: str(values.pop(option) or "") for option in task.options}
+            own = take_data_options(task, values)
             chosen = pick_device(values["device"])
             train_runs(ctx, plan(name, data, own, arch, size, chosen), name, data, chosen, **values)
 

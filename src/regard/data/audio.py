@@ -16,6 +16,7 @@ from regard.data.files import AUDIO, TARS, read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import LEGACY_SPLIT, AudioConfig
+from regard.data.skipped import has
 from regard.data.tables import is_table, read_table
 from regard.data.targets import ClassData, check_known
 from regard.data.waveform import HOP, RATE, decode, load_waveform, log_mel, resample
@@ -51,7 +52,7 @@ class Clip:
 def list_clips(path: Path, label: str = "", labelled: bool = True, strict: bool = False) -> list[Clip]:
     """The clips of a folder, an archive or a table, or of one file; in order of their names, or of the table.
 
-    Of a table nothing but the files is read, unless `labelled`.
+    Of a table nothing but the files is read unless `labelled`, and a row that cannot be used is a clip without a file.
     """
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if is_clip(file.name) and file.is_file())
@@ -62,9 +63,11 @@ def list_clips(path: Path, label: str = "", labelled: bool = True, strict: bool 
         return _from_archive(path)
     if not is_table(path):
         return [Clip(str(path))]
-    table = read_table(path, (label,), strict=strict or not labelled)
+    table = read_table(path, (label,), strict=strict)
     if not labelled:
-        return [Clip(str(path.parent / name)) for name in table.names(table.find("", FILES, "file", 0))]
+        column = table.find("", FILES, "file", 0)
+        rows = table.with_gaps({column: has("file")}, to_stderr)
+        return [Clip(str(path.parent / cells[column].strip()) if usable else "") for cells, usable in rows]
     rows = table.labelled(FILES, "file", label, strict=strict)
     return [Clip(str(path.parent / name), label) for name, label, _ in rows]
 

@@ -21,6 +21,7 @@ from regard.data.loader import Source
 from regard.data.pairs import clean
 from regard.data.pixels import Chosen, Pixels, UnreadableImage, decoded
 from regard.data.settings import NONE, CaptionsConfig
+from regard.data.skipped import has
 from regard.data.tables import read_table
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
@@ -102,7 +103,7 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
     rows = read_table(table, strict=config.strict)
     image = rows.find("", PATHS, "image", 0)
     caption = rows.find("", CAPTIONS, "caption", len(rows.columns) - 1)
-    rows = rows.usable({image: "image", caption: "caption"}, config.strict, say)
+    rows = rows.usable({image: has("image"), caption: has("caption")}, config.strict, say)
     captions: dict[str, list[str]] = defaultdict(list)
     for name, text in zip(rows.names(image), rows.text(caption), strict=True):
         if text := clean(text.lower() if config.lower else text):

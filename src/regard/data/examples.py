@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from regard.data.delimited import Delimited
 from regard.data.files import ending
 from regard.data.folders import Say, to_stderr
-from regard.data.json_rows import is_array, read_array, read_object
+from regard.data.json_rows import fault, read_values
 from regard.data.pairs import read_lines
+from regard.data.skipped import HAS_LABEL, BadRow, Check, has, report
 from regard.data.tables import LABELS, SECONDS, TEXTS, DataTable, read_data, read_table
 from regard.errors import DataError
 
@@ -38,17 +39,17 @@ class Tagged:
 
 def read_examples(
     path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True,
-    empty: bool = False, strict: bool = False, say: Say = to_stderr,
+    check: Check = HAS_LABEL, strict: bool = False, say: Say = to_stderr,
 ) -> list[Example]:  # fmt: skip
-    """The rows of a table that have a text and, if they are `labelled`, a label, unless that may be `empty`. The others
-    are skipped and reported, or an error if `strict`."""
+    """The rows of a table that have a text and, if they are `labelled`, a label that passes the `check`. The others are
+    skipped and reported, or an error if `strict`."""
     table = read_table(path, (text, second, label), say=say, strict=strict)
     column, other, target = text_columns(table, text, second, label, pairs, labelled)
-    needed = {column: "text", other: "second text"} | ({} if empty else {target: "label"})
-    table = table.usable({name: what for name, what in needed.items() if name}, strict, say)
+    checks = {column: has("text"), other: has("second text"), target: check}
+    table = table.usable({name: check for name, check in checks.items() if name}, strict, say)
     texts = table.text(column)
     seconds: Sequence[str | None] = table.text(other) if other else [None] * len(table)
-    labels = table.labels(target, empty) if target else [""] * len(table)
+    labels = table.labels(target) if target else [""] * len(table)
     return [Example(*cells) for cells in zip(texts, seconds, labels, table.lines, strict=True)]
 
 
@@ -72,23 +73,43 @@ def text_columns(
     return column, other, target
 
 
-def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = True) -> list[Tagged]:
+def read_tagged(
+    path: Path, text: str = "", label: str = "", labelled: bool = True, strict: bool = False, say: Say = to_stderr,
+    gaps: bool = False,
+) -> list[Tagged]:  # fmt: skip
     """Sentences of words and tags; if they need not be `labelled`, of words alone.
 
     CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
     `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSON, JSONL: lists of words and tags.
+    Broken sentences are skipped and reported, or an error if `strict`; with `gaps` they stay, without words.
     """
     path = Path(path)
-    if ending(path) in (".json", ".jsonl"):
-        return _tagged_objects(path, text, label, labelled)
+    read = _tagged_objects if ending(path) in (".json", ".jsonl") else _tagged_lines
+    sentences, bad = [], []
+    for sentence in read(path, text, label, labelled):
+        if isinstance(sentence, Tagged):
+            sentences.append(sentence)
+            continue
+        bad.append(sentence)
+        if gaps:
+            sentences.append(Tagged((), (), sentence.line))
+    done = "no answer for" if gaps else "skipped"
+    report(path, bad, len(sentences) - len(bad) * gaps, strict, say, what="sentences", done=done)
+    if not sentences:
+        raise DataError(f"{path} holds no sentence; expected a word and its tag on each line")
+    return sentences
+
+
+def _tagged_lines(path: Path, text: str, label: str, labelled: bool) -> Iterator[Tagged | BadRow]:
     universal = ending(path) == ".conllu"
-    sentences: list[Tagged] = []
-    words: list[str] = []
-    tags: list[str] = []
-    width = 0
-    for number, line in enumerate(read_lines(path), 1):
+    words: list[tuple[str, str]] = []
+    width = begin = 0
+    bad: BadRow | None = None
+    for number, line in enumerate(chain(read_lines(path), [""]), 1):
         if not line.strip():
-            _close(sentences, words, tags, number)
+            if words or bad:
+                yield bad or Tagged(tuple(w for w, _ in words), tuple(t for _, t in words), begin)
+            words, begin, bad = [], 0, None
             continue
         if (universal and line.startswith("#")) or line.startswith("-DOCSTART-"):
             continue
@@ -96,29 +117,17 @@ def read_tagged(path: Path, text: str = "", label: str = "", labelled: bool = Tr
         if universal and not cells[0].isdigit():
             if len(cells) == 10 and cells[0].replace("-", "").replace(".", "").isdigit():
                 continue  # 3-4 is two words written as one, 5.1 a word that is not there
-            raise DataError(
-                f"{path} line {number}: expected a CoNLL-U line that opens with a number, got {line[:40]!r}"
-            )
+            bad = bad or BadRow(number, f"expected a CoNLL-U line that opens with a number, got {line[:40]!r}")
+            continue
         width = width or len(cells)
         word, tag = (
             _column(cells, name, i) for name, i in ((text, 1 if universal else 0), (label, 3 if universal else -1))
         )
         if len(cells) != width or width < 1 + labelled or not word or (labelled and not tag):
             expected = f"{width} columns" if width > 1 else "a word and its tag" if labelled else "a word"
-            raise DataError(f"{path} line {number}: broken CoNLL line, expected {expected}, got {line[:40]!r}")
-        words.append(word)
-        tags.append(tag)
-    _close(sentences, words, tags, 0)
-    if not sentences:
-        raise DataError(f"{path} holds no sentence; expected a word and its tag on each line")
-    return sentences
-
-
-def _close(sentences: list[Tagged], words: list[str], tags: list[str], number: int) -> None:
-    if words:
-        sentences.append(Tagged(tuple(words), tuple(tags), number - len(words)))
-        words.clear()
-        tags.clear()
+            bad = bad or BadRow(number, f"broken CoNLL line, expected {expected}, got {line[:40]!r}")
+        words.append((word, tag))
+        begin = begin or number
 
 
 def _column(cells: list[str], asked: str, usual: int) -> str:
@@ -129,31 +138,21 @@ def _column(cells: list[str], asked: str, usual: int) -> str:
     return cells[usual].strip() if usual < len(cells) else ""
 
 
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSON file, an array or one a line, with their lines."""
-    if ending(path) == ".json" and is_array(path, text := Delimited(path, read_data(path))):
-        return read_array(path, text)
-    lines = enumerate(read_lines(path), 1)
-    return ((number, read_object(f"{path} line {number}", line)) for number, line in lines if line.strip())
-
-
-def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> list[Tagged]:
+def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> Iterator[Tagged | BadRow]:
     asked_for = (("text", text, WORDS), ("label", label, TAGS)) if labelled else (("text", text, WORDS),) * 2
-    sentences = []
-    for number, row in _objects(path):
-        lists = []
-        for what, asked, usual in asked_for:
+    for number, row in read_values(path, Delimited(path, read_data(path))):
+        lists, reason = [], fault(row)
+        for what, asked, usual in () if reason else asked_for:
             name = next((n for n in ([asked] if asked else usual) if n in row), None)
             if name is None:
-                there = ", ".join(row)
-                raise DataError(
-                    f"{path} line {number}: which column holds the {what}s? there are: {there}; --{what} NAME"
-                )
+                reason = f"which column holds the {what}s? there are: {', '.join(row)}; --{what} NAME"
+                break
             if not isinstance(row[name], list):
-                raise DataError(f"{path} line {number}: {name!r} expects a list, got {str(row[name])[:40]!r}")
+                reason = f"{name!r} expects a list, got {str(row[name])[:40]!r}"
+                break
             lists.append(tuple(str(x) for x in row[name]))
-        if len(lists[0]) != len(lists[1]):
-            raise DataError(f"{path} line {number}: {len(lists[0])} words but {len(lists[1])} tags")
-        if lists[0]:
-            sentences.append(Tagged(lists[0], lists[1], number))
-    return sentences
+        if not reason and len(lists[0]) != len(lists[1]):
+            reason = f"{len(lists[0])} words but {len(lists[1])} tags"
+        if not reason and not lists[0]:
+            reason = "no words"
+        yield BadRow(number, reason) if reason else Tagged(lists[0], lists[1], number)

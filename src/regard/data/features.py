@@ -85,13 +85,13 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
     targets = TARGETS[config.targets]
     table = labelled_rows(table, label, config)
-    train, train_labels = named_rows(table), table.labels(label, targets.may_be_empty)
+    train, train_labels = named_rows(table), table.labels(label)
     shared, how = 0, targets.how * (not config.valid)
     if config.valid:
         other = read_table(user_path(config.valid), (label,), strict=config.strict)
         column = other.find(label, (), "label")
         other = labelled_rows(other, column, config)
-        valid, valid_labels = named_rows(other), other.labels(column, targets.may_be_empty)
+        valid, valid_labels = named_rows(other), other.labels(column)
         shared = overlap.count([tuple(sorted(r.items())) for r in valid], (tuple(sorted(r.items())) for r in train))
     else:
         digests = [split.digest("\t".join(row.values())) for row in train]
@@ -120,7 +120,7 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
 
 
 def labelled_rows(table: DataTable, label: str, config: TableConfig) -> DataTable:
-    return table.usable({} if TARGETS[config.targets].may_be_empty else {label: "label"}, config.strict)
+    return table.usable({label: TARGETS[config.targets].fault}, config.strict)
 
 
 def named_rows(table: DataTable) -> list[dict[str, str]]:

@@ -9,12 +9,13 @@ import torch
 
 from regard.data import split
 from regard.data.batch import Samples
-from regard.data.cells import usable
+from regard.data.cells import is_missing, is_number, usable
 from regard.data.fetch import get_files
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.series import TIMES
 from regard.data.settings import HistoryConfig
+from regard.data.skipped import number_fault
 from regard.data.tables import DataTable, read_table
 from regard.errors import ConfigError, DataError
 
@@ -25,6 +26,7 @@ NOTES = {
     "undated": "{:,} rows dropped: no time",
     "uneven": "{:,} steps are not of the usual length; rows are taken as equally spaced",
 }
+MOST_WORDS = 0.1  # of the cells of a column of numbers; those rows are skipped
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +58,16 @@ class History:
         return self.times[-1] + ahead * step
 
 
-def read_history(path: Path, config: HistoryConfig) -> History:
-    table = read_table(path, spaces=True)
+def read_history(path: Path, config: HistoryConfig, say: Say = to_stderr) -> History:
+    table = read_table(path, spaces=True, say=say, strict=config.strict)
     clock = table.find(config.time, TIMES, "time", needed=False)
     report: Counter = Counter()
     names = list(config.target) or [name for name in table.columns if name != clock and _numeric(table, name)]
     names = [table.find(name, (), "target") for name in names]
     if not names:
         raise DataError(f"{path} has no column of numbers; there are: {table.listed()}")
+    checks = dict.fromkeys(names, number_fault) | ({clock: table.time_check(clock)} if clock else {})
+    table = table.usable(checks, config.strict, say)
     values = np.stack([table.numbers(name) for name in names], 1)
     times = table.moments(clock) if clock else None
     if times is not None:
@@ -83,10 +87,10 @@ def read_history(path: Path, config: HistoryConfig) -> History:
 
 
 def _numeric(table: DataTable, name: str) -> bool:
-    try:
-        return bool(np.isfinite(table.numbers(name)).any())
-    except DataError:
-        return False
+    """Whether there are numbers in a column, and next to nothing else."""
+    cells = [cell for cell in table.text(name) if not is_missing(cell)]
+    words = 0 if table.is_numeric(name) else sum(not is_number(cell) for cell in cells)
+    return bool(cells) and words <= MOST_WORDS * len(cells)
 
 
 def _filled(values: np.ndarray, path: Path) -> tuple[np.ndarray, int]:
@@ -145,7 +149,7 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
     path = get_files(config.name, "history", say=say).train if config.name else user_path(config.path)
-    history = read_history(path, config)
+    history = read_history(path, config, say)
     for line in history.notes():
         say(line)
     total = len(history)

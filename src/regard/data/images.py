@@ -22,6 +22,7 @@ from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.pixels import Chosen, Decoded, Pixels, decoded, with_channels
 from regard.data.settings import ImagesConfig
+from regard.data.skipped import HAS_LABEL, Check
 from regard.data.tables import read_table
 from regard.data.targets import TARGETS, ClassData
 from regard.errors import ConfigError, DataError
@@ -136,7 +137,7 @@ def own(
 ) -> tuple[dict[str, tuple[Pixels, np.ndarray]], tuple[str, ...], tuple[str, ...], int]:
     """The parts of a user's own images by name, their classes, what there is to report, and a fingerprint."""
     targets = TARGETS[config.targets]
-    column = config.label, targets.may_be_empty, config.strict
+    column = config.label, targets.fault, config.strict
     listed = list_parts(user_path(config.path), *column)
     if config.valid:
         listed["valid"] = list_images(user_path(config.valid), *column)
@@ -172,17 +173,19 @@ def own_pixels(images: Sequence[ImageFile], size: int, channels: int, say: Say) 
     return pixels, kept, skipped
 
 
-def list_parts(path: Path, label: str = "", empty: bool = False, strict: bool = False) -> dict[str, list[ImageFile]]:
+def list_parts(
+    path: Path, label: str = "", check: Check = HAS_LABEL, strict: bool = False
+) -> dict[str, list[ImageFile]]:
     """The images by part, where the folder has a `train` folder; else all of them are to train on."""
     if path.is_dir() and (path / "train").is_dir():
         inside = {part: next((path / n for n in names if (path / n).is_dir()), None) for part, names in PARTS.items()}
         return {
-            part: list_images(folder, label, empty, strict) for part, folder in inside.items() if folder is not None
+            part: list_images(folder, label, check, strict) for part, folder in inside.items() if folder is not None
         }
-    return {"train": list_images(path, label, empty, strict)}
+    return {"train": list_images(path, label, check, strict)}
 
 
-def list_images(path: Path, label: str = "", empty: bool = False, strict: bool = False) -> list[ImageFile]:
+def list_images(path: Path, label: str = "", check: Check = HAS_LABEL, strict: bool = False) -> list[ImageFile]:
     if path.is_dir():
         classes = sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
         listed = [ImageFile(file, folder.name, str(file)) for folder in classes for file in files_of(folder)]
@@ -194,7 +197,7 @@ def list_images(path: Path, label: str = "", empty: bool = False, strict: bool =
         return listed
     if not path.is_file():
         raise DataError(f"no file or folder {path}; {EXPECTED}")
-    rows = read_table(path, (label,), strict=strict).labelled(PATHS, "image", label, empty, strict)
+    rows = read_table(path, (label,), strict=strict).labelled(PATHS, "image", label, check, strict)
     return [ImageFile(path.parent / file, label, where) for file, label, where in rows]
 
 

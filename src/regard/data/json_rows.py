@@ -4,11 +4,12 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from regard import limits
 from regard.data.delimited import Delimited
 from regard.data.files import ending
+from regard.data.skipped import BadRow
 from regard.errors import DataError
 from regard.jsonfile import GROWTH
 
@@ -28,19 +29,56 @@ def is_array(path: Path, text: Delimited) -> bool:
         return True
 
 
-def read_object(where: str, line: str) -> Object:
-    """The JSON object on a line."""
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError) as e:
-        raise DataError(f"{where}: not JSON ({e})") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: expected an object, as {{'text': …, 'label': …}}, got {line[:40]!r}")
-    return row
+class NotJson(NamedTuple):
+    """A line that is not JSON, and why."""
+
+    reason: str
 
 
-def read_array(path: Path, text: Delimited) -> Iterator[tuple[int, Object]]:
-    """The objects of an array, one at a time, each with the line it begins on."""
+def read_objects(path: Path, text: Delimited, flat: bool = False) -> list[tuple[int, Object]]:
+    """The objects of a file, each with its line; of an array they are flat, if requested. What is not such an object is
+    in `text.bad`, or an error where reading is strict."""
+    objects, flat = [], flat and is_array(path, text)
+    for line, value in read_values(path, text):
+        if not (reason := fault(value, flat)):
+            objects.append((line, value))
+        elif text.strict:
+            raise DataError(f"{path} line {line}: {reason}")
+        else:
+            text.bad.append(BadRow(line, reason))
+    return objects
+
+
+def fault(value: Any, flat: bool = False) -> str:
+    """Why a value cannot be a row; "" if it can."""
+    if isinstance(value, NotJson):
+        return f"not JSON ({value.reason})"
+    if not isinstance(value, dict):
+        return f"expected an object, as {{'text': …, 'label': …}}, got {json.dumps(value, ensure_ascii=False)[:40]!r}"
+    for name, cell in value.items() if flat else ():
+        if isinstance(cell, dict | list):
+            holds = f"{name!r} holds {'an object' if isinstance(cell, dict) else 'a list'}"
+            return f"{holds}; expected flat objects, {ARRAY}: text, numbers, true, false or null"
+    return ""
+
+
+def read_values(path: Path, text: Delimited) -> Iterator[tuple[int, Any]]:
+    """The values of an array, or one on each line, each with its line."""
+    return read_array(path, text) if is_array(path, text) else read_lines(text)
+
+
+def read_lines(text: Delimited) -> Iterator[tuple[int, Any]]:
+    """The value on each line that is not blank, or `NotJson`."""
+    for number, line in enumerate(text.lines(), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as e:
+                yield number, NotJson(str(e))
+
+
+def read_array(path: Path, text: Delimited) -> Iterator[tuple[int, Any]]:
+    """The values of an array, one at a time, each with the line it begins on."""
     limits.require(GROWTH * len(text.data), f"reading {path}", "write it as JSONL, an object on each line")
     data = "".join(text.lines())
     place, line, counted = _skip(data, 0), 1, 0
@@ -57,23 +95,11 @@ def read_array(path: Path, text: Delimited) -> Iterator[tuple[int, Object]]:
         except (ValueError, RecursionError) as e:
             reason = getattr(e, "msg", e)  # without the place, which is counted from the file's beginning
             raise DataError(f"{path} line {line}: not a JSON array ({reason})") from None
-        if not isinstance(value, dict):
-            raise DataError(f"{path} line {line}: expected an array of objects, {ARRAY}, got {str(value)[:40]!r} in it")
         yield line, value
         if mark == ",":
             place = _skip(data, place + 1)
     if _skip(data, place + 1) < len(data):
         raise DataError(f"{path}: expected one array of objects, {ARRAY}; there is more after it")
-
-
-def check_flat(path: Path, line: int, row: Object) -> Object:
-    for name, value in row.items():
-        if isinstance(value, dict | list):
-            raise DataError(
-                f"{path} line {line}: {name!r} holds {'an object' if isinstance(value, dict) else 'a list'}; expected "
-                f"flat objects, {ARRAY}: text, numbers, true, false or null"
-            )
-    return row
 
 
 def _skip(data: str, place: int) -> int:

@@ -113,10 +113,10 @@ def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | N
 
 def read_rows(path: Path, config: LabelledConfig, kind: str, say: Say = to_stderr) -> Rows:
     if kind == "tag":
-        return read_tagged(path, config.text, config.label)
-    empty = TARGETS[config.targets].may_be_empty
+        return read_tagged(path, config.text, config.label, strict=config.strict, say=say)
+    check = TARGETS[config.targets].fault
     columns = config.text, config.second, config.label
-    return read_examples(path, *columns, kind == "pair", empty=empty, strict=config.strict, say=say)
+    return read_examples(path, *columns, kind == "pair", check=check, strict=config.strict, say=say)
 
 
 def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple[Rows, Rows, int]:

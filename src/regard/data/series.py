@@ -19,6 +19,7 @@ from regard.data.fetch import DataFiles, get_files
 from regard.data.files import TARS, ending, read_tar
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.settings import LEGACY_SPLIT, SeriesConfig
+from regard.data.skipped import BadRow, has, number_fault, report
 from regard.data.tables import ENDINGS, LABELS, DataTable, parse_table, read_data, read_table, table_of_arrays
 from regard.data.targets import TARGETS
 from regard.errors import ConfigError, DataError
@@ -36,7 +37,6 @@ NOTES = {
     "double": "{:,} points dropped: the same time and band came before",
     "unsorted": "{:,} series sorted by time",
     "empty": "{:,} series skipped: no usable point",
-    "unlabelled": "{:,} series dropped: no label",
     "unknown": "{:,} numbers known of objects are missing; replaced by the training mean",
 }
 
@@ -72,19 +72,22 @@ class Curves:
 
 
 def read_series(
-    path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True, hint: str = UNLABELLED
-) -> Curves:
+    path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True, hint: str = UNLABELLED,
+    say: Say = to_stderr,
+) -> Curves:  # fmt: skip
     """All series of a file or folder. `labelled` drops those without a label, and requires some to be left: `hint` says
     how to give them."""
     path = Path(path)
-    long = (_folder if path.is_dir() or path.name.lower().endswith(TARS) else _read_file)(path, config)
+    whole = path.is_dir() or path.name.lower().endswith(TARS)
+    long, lost = _folder(path, config, say) if whole else (_read_file(path, config, say), [])
     ids = np.full(len(long.times), path.name.split(".")[0]) if long.ids is None else long.ids
     if labelled and long.labels is not None and not (config.labels or labels):
         one_label(ids.tolist(), long.labels.tolist(), path)
     curves = gather(long._replace(ids=ids))
+    curves.listed.extend(lost)
     if not len(curves):
         raise DataError(f"{path}: no usable point in any of its {len(curves.listed):,} series ({curves.notes()[0]})")
-    return with_labels(curves, path, config, labels, labelled, hint)
+    return with_labels(curves, path, config, labels, labelled, hint, say)
 
 
 def one_label(ids: Sequence[Any], labels: Sequence[str], path: Path) -> dict[Any, str]:
@@ -108,22 +111,25 @@ class Long(NamedTuple):
     labels: np.ndarray | None
 
 
-def _read_file(path: Path, config: SeriesConfig) -> Long:
+def _read_file(path: Path, config: SeriesConfig, say: Say) -> Long:
     if ending(path) == ".npz":
         arrays = read_arrays(path, read_data(path))
         stacked = "values" in arrays and arrays["values"].ndim in (2, 3)
-        return _stacked(arrays, path) if stacked else _long(table_of_arrays(path, arrays), config)
-    table = read_table(path, spaces=True)
-    return _wide(table) if len(table.columns) > 3 and all(c.isdigit() for c in table.columns) else _long(table, config)
+        return _stacked(arrays, path) if stacked else _long(table_of_arrays(path, arrays), config, say)
+    table = read_table(path, spaces=True, say=say, strict=config.strict)
+    wide = len(table.columns) > 3 and all(c.isdigit() for c in table.columns)
+    return (_wide if wide else _long)(table, config, say)
 
 
-def _long(table: DataTable, config: SeriesConfig) -> Long:
+def _long(table: DataTable, config: SeriesConfig, say: Say) -> Long:
     """A row for each point."""
     time, value = table.find(config.time, TIMES, "time"), table.find(config.value, VALUES, "value")
     optional = {"id": (config.id, IDS), "error": (config.error, ERRORS), "band": (config.band, BANDS)}
     elsewhere = config.labels or (config.label and not _there(config.label, table))
     optional |= {} if elsewhere else {"label": (config.label, CLASSES)}
     names = {what: table.find(asked, usual, what, needed=False) for what, (asked, usual) in optional.items()}
+    checks = {time: table.time_check(time), value: number_fault}
+    table = table.usable(checks | ({names["error"]: number_fault} if names["error"] else {}), config.strict, say)
     ids, bands, labels = (
         np.array(table.names(names[what])) if names.get(what) else None for what in ("id", "band", "label")
     )
@@ -136,11 +142,16 @@ def _there(asked: str, table: DataTable) -> str:
     return asked if asked.lower() in table.lower else ""
 
 
-def _wide(table: DataTable) -> Long:
-    """A row for each series: its label, then its values (the UCR archive's form)."""
+def _wide(table: DataTable, config: SeriesConfig, say: Say) -> Long:
+    """A row for each series: its label, then its values (the UCR archive's form). A broken row has neither."""
     first, *rest = table.columns
-    values = np.stack([table.numbers(name) for name in rest], 1)[..., None]
-    return _points(values, np.arange(len(rest), dtype=float), table.names(first), table.path)
+    good = table.usable(dict.fromkeys(rest, number_fault), config.strict, say)
+    rows = np.searchsorted(sorted([*table.lines, *(row.line for row in table.skipped)]), good.lines)
+    values = np.full((len(table) + len(table.skipped), len(rest), 1), np.nan)
+    values[rows, :, 0] = np.stack([good.numbers(name) for name in rest], 1)
+    labels = np.full(len(values), "", object)
+    labels[rows] = good.names(first)
+    return _points(values, np.arange(len(rest), dtype=float), labels.tolist(), table.path)
 
 
 def _stacked(arrays: dict[str, np.ndarray], path: Path) -> Long:
@@ -168,24 +179,32 @@ def _points(values: np.ndarray, times: np.ndarray, labels: list[str] | None, pat
     return Long(n + 1, clock, values[keep], errors=None, bands=c if bands > 1 else None, labels=classes)
 
 
-def _folder(path: Path, config: SeriesConfig) -> Long:
+def _folder(path: Path, config: SeriesConfig, say: Say) -> tuple[Long, list[str]]:
     """A file for each series: its name is the id, with its folder's where several are called alike, and its label the
-    folder it lies in, unless a table has them."""
+    folder it lies in, unless a table has them. Also the ids of files that cannot be read."""
     parts: list[Any] = [[] for _ in Long._fields]
     files = list(_files(path))
     alike = Counter(Path(name).name.split(".")[0] for name, _ in files)
+    lost: dict[str, BadRow] = {}
     for name, data in files:
-        long, inside = _long(parse_table(path / name, data, spaces=True), config), Path(name).parent.name
-        stem = Path(name).name.split(".")[0]
-        own = np.full(len(long.times), stem if alike[stem] == 1 else name)
+        stem, inside = Path(name).name.split(".")[0], Path(name).parent.name
+        id = stem if alike[stem] == 1 else name
+        try:
+            table = parse_table(path / name, data, spaces=True, say=say, strict=config.strict)
+            long = _long(table, config, say)
+        except DataError as e:
+            lost[id] = BadRow(0, str(e).removeprefix(f"{path / name}").lstrip(": "), name=name)
+            continue
+        own = np.full(len(long.times), id)
         above = np.full(len(long.times), inside) if inside and not config.labels else None
         ids, labels = own if long.ids is None else long.ids, above if long.labels is None else long.labels
         for part, values in zip(parts, long._replace(ids=ids, labels=labels), strict=True):
             part.append(values)
+    report(path, list(lost.values()), len(files) - len(lost), config.strict, say, "file", what="files")
     if not parts[0]:
         raise DataError(f"{path} holds no series; expected files that end in {', '.join(FILES)}")
     whole: list[Any] = [None if any(v is None for v in part) else np.concatenate(part) for part in parts]
-    return Long(*whole)
+    return Long(*whole), list(lost)
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
@@ -238,15 +257,17 @@ def gather(long: Long) -> Curves:
 
 
 def with_labels(
-    curves: Curves, path: Path, config: SeriesConfig, labels: Path | None, labelled: bool, hint: str
+    curves: Curves, path: Path, config: SeriesConfig, labels: Path | None, labelled: bool, hint: str, say: Say
 ) -> Curves:
     """Labels and known numbers from a table of their own, where there is one."""
     labels_file = user_path(config.labels) if config.labels else labels
     known = None
     names = list(curves.labels)
     if labels_file is not None:
-        table = read_table(labels_file, spaces=True)
-        ids = table.names(table.find(_there(config.id, table), IDS, "id"))
+        table = read_table(labels_file, spaces=True, say=say, strict=config.strict)
+        name = table.find(_there(config.id, table), IDS, "id")
+        table = table.usable({name: has("id")}, config.strict, say)
+        ids = table.names(name)
         row = {name: i for i, name in enumerate(ids)}
         at = [row.get(name, -1) for name in curves.ids]
         asked = config.label if labelled else _there(config.label, table)
@@ -264,8 +285,10 @@ def with_labels(
         return replace(curves, labels=names, known=known)
     if not names or not any(names):
         raise DataError(f"{path}: no labels{f' in a column {config.label!r}' if config.label else ''}; {hint}")
-    rows = [i for i, name in enumerate(names) if name]
-    curves.report["unlabelled"] = len(names) - len(rows)
+    faults = [TARGETS[config.targets].fault(name) for name in names]
+    rows = [i for i, reason in enumerate(faults) if not reason]
+    bad = [BadRow(0, reason, name=id) for id, reason in zip(curves.ids, faults, strict=True) if reason]
+    report(path, bad, len(rows), config.strict, say, "series", what="series", limit=1)
     whole = replace(curves, labels=names, known=known)
     return whole if len(rows) == len(names) else part(whole, rows)
 
@@ -308,14 +331,14 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
     """Both parts, with the bands of the training part; notes are reported. Not `labelled`: series without a class are
     kept, and split as if that were one."""
     files, targets = locate(config, say), TARGETS[config.targets]
-    curves = read_series(files.train, config, files.labels, labelled)
+    curves = read_series(files.train, config, files.labels, labelled, say=say)
     lonely = [label for label, n in Counter(targets.strata(curves.labels)).items() if n == 1 and label]
     notes = curves.notes()
     if lonely:
         notes.append(f"one example only, never in the validation set: {', '.join(sorted(lonely)[:12])}")
     valid = user_path(config.valid) if config.valid else files.valid
     if valid is not None:
-        train, held = curves, with_bands(read_series(valid, config, files.labels, labelled), curves.band_names)
+        train, held = curves, with_bands(read_series(valid, config, files.labels, labelled, say=say), curves.band_names)
         notes += overlap.validation_warning(overlap.count(digests(held), digests(train)), len(held), "series")
     else:
         aside = held_out(curves, config)
@@ -334,7 +357,7 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
 def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
     """The test set of a known set that has one."""
     files = locate(config, say)
-    return read_series(files.test, config, files.labels) if files.test else None
+    return read_series(files.test, config, files.labels, say=say) if files.test else None
 
 
 def held_out(curves: Curves, config: SeriesConfig) -> np.ndarray:

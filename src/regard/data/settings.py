@@ -46,6 +46,11 @@ def label_option(help: str = "The column of the label.", shown: str = "label, se
     return option("", help, metavar="COLUMN", shown=shown)
 
 
+def strict_option(help: str = "Fail on a row, or a file of a folder, that cannot be used.") -> Any:
+    """Whether what cannot be used is an error; otherwise it is skipped and reported."""
+    return option(False, help)
+
+
 def least(default: Any, low: float) -> Any:
     """A number that must be at least `low`."""
     return field(default=default, metadata={"least": low})
@@ -94,7 +99,7 @@ class OwnData(DataConfig):
     valid: str = valid_option()
     held_out: float = share(0.1)
     split_rule: str = SPLIT
-    strict: bool = False  # whether a row, or a file of a folder, that cannot be used is an error
+    strict: bool = strict_option()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +159,7 @@ class MaskedConfig(DataConfig):
     path: str = file_setting()
     valid: str = valid_option()
     held_out: float = share(0.05)  # else that share of the documents; the same text is never on both sides
-    strict: bool = False  # whether a file of a folder that is not text is an error
+    strict: bool = strict_option("Fail on a file of a folder that is not text.")
     documents: str = ""  # where one ends: files, blank (lines) or lines; "": files in a folder, blank in one text
     vocab: int = least(8000, 0)
     lower: bool = True
@@ -286,6 +291,7 @@ class SeriesConfig(LabelColumn):
     balanced: bool = False  # whether rare classes are sampled as often as common ones
     weights: tuple[str, ...] = ()  # class=weight of the weighted loss that is reported; the others weigh 1
     split_rule: str = SPLIT
+    strict: bool = strict_option("Fail on a row that cannot be used, or a series without a label.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -310,6 +316,7 @@ class HistoryConfig(DataConfig):
     horizon: int = option(96, "Rows to forecast.", metavar="N", shown="96", least=1)
     parts: tuple[float, ...] = (0.7, 0.1, 0.2)  # of the rows, in time: to train, to validate, to test; or their numbers
     season: int = least(0, 0)  # period of the seasonal naive forecast, in rows; 0: estimated from the training set
+    strict: bool = strict_option("Fail on a row that cannot be used.")
 
     def __post_init__(self):
         super().__post_init__()

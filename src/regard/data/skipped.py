@@ -1,35 +1,67 @@
 """Rows that cannot be used: they are skipped, counted and listed. Many of them, or strict reading, are an error."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from regard.data.cells import is_missing, to_days, to_number
 from regard.data.folders import Say
 from regard.errors import DataError
 
 LARGEST_SHARE, SHARE = 1 / 3, "a third"  # of the rows that may be skipped
 LISTED = 5
 
+Check = Callable[[str], str]  # why a cell cannot be used; "" if it can
+
 
 class BadRow(NamedTuple):
     line: int
     reason: str
     lines: int = 1  # of the file that it takes: a quote that is never closed swallows many
+    name: str = ""  # where it has one and no line
+
+    def __str__(self) -> str:
+        return f"{self.name or self.line}: {self.reason}"
 
 
-def report(path: Path, rows: Sequence[BadRow], usable: int, strict: bool, say: Say, unit: str = "line") -> None:
+def has(what: str) -> Check:
+    """The check that a cell is not empty: "no text"."""
+    return lambda cell: "" if cell.strip() else f"no {what}"
+
+
+HAS_LABEL = has("label")
+
+
+def number_fault(cell: str) -> str:
+    """A word where a number should be; a missing number is not a fault."""
+    try:
+        to_number(cell)
+    except ValueError:
+        return f"{cell.strip()[:40]!r} is not a number"
+    return ""
+
+
+def date_fault(cell: str) -> str:
+    """A word where a date should be; a missing one is not a fault."""
+    return "" if is_missing(cell) or to_days(cell) is not None else f"{cell.strip()[:40]!r} is not a date"
+
+
+def report(
+    path: Path, rows: Sequence[BadRow], usable: int, strict: bool, say: Say, unit: str = "line", *,
+    what: str = "rows", done: str = "skipped", limit: float = LARGEST_SHARE,
+) -> None:  # fmt: skip
     """Say which rows were skipped, the first of them with their lines; `DataError` if they are too many."""
     if not rows:
         return
-    rows = sorted(rows)
+    rows = sorted(rows, key=lambda row: row.line)
     count, total = len(rows), len(rows) + usable
-    others = "; ".join(f"{unit} {row.line}: {row.reason}" for row in rows[1:LISTED])
+    others = "; ".join(f"{unit} {row}" for row in rows[1:LISTED])
     more = f"; and {count - LISTED:,} more" if count > LISTED else ""
     listed = (f"; {others}" if others else "") + more
-    first = f"{unit} {rows[0].line}: {rows[0].reason}"
+    first = f"{unit} {rows[0]}"
     if strict:
-        raise DataError(f"{path} {first}{listed} (data.strict is set; without it such rows are skipped)")
+        raise DataError(f"{path} {first}{listed} (reading is strict; without --strict such {what} are skipped)")
     lines = sum(row.lines for row in rows)
-    if lines > LARGEST_SHARE * (lines + usable):
-        raise DataError(f"{path} {first}{listed} ({count:,} of {total:,} rows cannot be used, more than {SHARE})")
-    say(f"{path}: skipped {count:,} of {total:,} rows: {first}{listed}")
+    if lines > limit * (lines + usable):
+        raise DataError(f"{path} {first}{listed} ({count:,} of {total:,} {what} cannot be used, more than {SHARE})")
+    say(f"{path}: {done} {count:,} of {total:,} {what}: {first}{listed}")

@@ -6,7 +6,7 @@ times are converted on request.
 
 import json
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,13 +17,14 @@ import numpy as np
 
 from regard import limits
 from regard.data.arrays import read_arrays
-from regard.data.arrow import pa, parquet, pc
+from regard.data.arrow import pa, pc
 from regard.data.cells import DAY, MISSING, is_date, is_missing, is_number, to_days, to_number
+from regard.data.columnar import ARROW, PARQUET, read_columnar
 from regard.data.delimited import TABS, Delimited
 from regard.data.files import AUDIO, IMAGES, ending, open_bytes
 from regard.data.folders import Say, to_stderr
-from regard.data.json_rows import check_flat, is_array, read_array, read_object
-from regard.data.skipped import BadRow, report
+from regard.data.json_rows import read_objects
+from regard.data.skipped import HAS_LABEL, BadRow, Check, date_fault, has, number_fault, report
 from regard.errors import DataError
 
 TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
@@ -32,7 +33,6 @@ LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", 
 LONGEST = 1_000  # characters of a name
 LISTED = 20  # columns named in a message
 COPIES = 4  # of a file's bytes that reading it may take
-PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 ENDINGS = (".csv", *TABS, ".json", ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
 OPTIONS = ("text", "second", "label")  # columns with an option of their own on the command line
 DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
@@ -109,40 +109,67 @@ class DataTable:
             )
         return names
 
-    def labels(self, name: str, empty: bool = False) -> list[str]:
-        """The cells without white space around them; only if `empty` may one be. (`none` or `?` may be a class.)"""
-        labels = [cell.strip() for cell in self.text(name)]
-        if not empty and "" in labels:
-            raise DataError(f"{self.where(labels.index(''))}: no label; fill in the column {name!r}")
-        return labels
+    def labels(self, name: str) -> list[str]:
+        """The cells without white space around them. (`none` or `?` may be a class.)"""
+        return [cell.strip() for cell in self.text(name)]
 
-    def usable(self, needed: Mapping[str, str], strict: bool = False, say: Say = to_stderr) -> "DataTable":
-        """The rows with something in every column of `needed`, which says what each is; the others are reported."""
-        reasons: dict[int, str] = {}
-        for name, what in needed.items():
-            empty = (row for row, cell in enumerate(self.text(name)) if not cell.strip())
-            reasons |= {row: f"no {what} (column {name!r})" for row in empty if row not in reasons}
-        bad = [*self.skipped, *(BadRow(self.lines[row], reason) for row, reason in reasons.items())]
-        report(self.path, bad, len(self) - len(reasons), strict, say, self.unit)
-        if not reasons:
+    def faults(self, checks: Mapping[str, Check]) -> dict[int, BadRow]:
+        """The rows with a cell that does not pass the check of its column, by number."""
+        bad: dict[int, BadRow] = {}
+        for name, check in checks.items():
+            if check is number_fault and self.is_numeric(name):
+                continue
+            for row, cell in enumerate(self.text(name)):
+                if row not in bad and (reason := check(cell)):
+                    bad[row] = BadRow(self.lines[row], f"{reason} (column {name!r})")
+        return bad
+
+    def usable(self, checks: Mapping[str, Check], strict: bool = False, say: Say = to_stderr) -> "DataTable":
+        """The rows whose cells pass the checks of their columns; the others, and broken ones, are reported."""
+        bad = self.faults(checks)
+        report(self.path, [*self.skipped, *bad.values()], len(self) - len(bad), strict, say, self.unit)
+        if not bad:
             return replace(self, skipped=())
-        rows = [row for row in range(len(self)) if row not in reasons]
+        rows = [row for row in range(len(self)) if row not in bad]
         return replace(self, data=self.data.take(rows), lines=[self.lines[row] for row in rows], skipped=())
 
+    def with_gaps(self, checks: Mapping[str, Check], say: Say) -> Iterator[tuple[dict[str, str], bool]]:
+        """The cells of every row of the file by column, and whether it can be used; those of a broken row are empty.
+        The rows that cannot be used are reported."""
+        bad, silent = self.faults(checks), "no answer for"
+        report(self.path, self.skipped, len(self), False, say, self.unit, done=silent)
+        report(self.path, list(bad.values()), len(self) - len(bad), False, say, self.unit, done=silent, limit=1)
+        broken, gap = deque(sorted(row.line for row in self.skipped)), dict.fromkeys(self.columns, "")
+        for row, cells in enumerate(self.rows()):
+            while broken and broken[0] < self.lines[row]:
+                broken.popleft()
+                yield gap, False
+            yield dict(zip(self.columns, cells, strict=True)), row not in bad
+        yield from ((gap, False) for _ in broken)
+
     def labelled(
-        self, usual: Sequence[str], what: str, label: str, empty: bool = False, strict: bool = False
+        self, usual: Sequence[str], what: str, label: str, check: Check = HAS_LABEL, strict: bool = False
     ) -> list[tuple[str, str, str]]:
-        """The names in a column, each with its label and where it stands; rows without either are skipped."""
+        """The names in a column, each with its label and where it stands; rows without a name, or whose label does not
+        pass the `check`, are skipped."""
         column, labels = self.find("", usual, what, 0), self.find(label, LABELS, "label", len(self.columns) - 1)
         if column == labels:
             raise DataError(f"{self.path}: {what} and label are different columns; there are: {self.listed()}")
-        rows = self.usable({column: what} | ({} if empty else {labels: "label"}), strict)
+        rows = self.usable({column: has(what), labels: check}, strict)
         places = map(rows.where, range(len(rows)))
-        return list(zip(rows.names(column), rows.labels(labels, empty), places, strict=True))
+        return list(zip(rows.names(column), rows.labels(labels), places, strict=True))
 
     def rows(self) -> Iterator[list[str]]:
         """The cells of each row as text."""
         return (list(cells) for cells in zip(*map(self.text, self.columns), strict=True))
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether every cell is a plain number or missing."""
+        try:
+            _present(self.data.column(name)).cast(pa.float64(), safe=False)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            return False
+        return True
 
     def numbers(self, name: str) -> np.ndarray:
         """The cells as float64, NaN where one is missing; a word where a number should be is an error."""
@@ -159,6 +186,10 @@ class DataTable:
             return to_number(cell)
         except ValueError:
             raise DataError(f"{self.where(row)}, column {name!r}: {cell.strip()[:40]!r} is not a number") from None
+
+    def time_check(self, name: str) -> Check:
+        """The check of a column of times."""
+        return date_fault if self.is_dated(name) else number_fault
 
     def is_dated(self, name: str) -> bool:
         """Whether these times are dates."""
@@ -252,7 +283,7 @@ def parse_table(
 ) -> DataTable:
     """The table in the bytes of a file called `path`."""
     if ending(path) in (*PARQUET, *ARROW):
-        table = _from_arrow(path, _arrow(path, data))
+        table = _from_arrow(path, read_columnar(path, data))
     elif ending(path) == ".npz":
         table = table_of_arrays(path, read_arrays(path, data))
     else:
@@ -321,17 +352,7 @@ def _unique(path: Path, names: list[str]) -> list[str]:
 
 
 def _from_json(path: Path, text: Delimited) -> DataTable:
-    rows: list[tuple[int, dict[str, Any]]] = []
-    if is_array(path, text):
-        rows = [(line, check_flat(path, line, row)) for line, row in read_array(path, text)]
-    else:
-        for number, line in enumerate(text.lines(), 1):
-            try:
-                rows += [(number, read_object(f"{path} line {number}", line))] if line.strip() else []
-            except DataError as e:
-                if text.strict:
-                    raise
-                text.bad.append(BadRow(number, str(e).removeprefix(f"{path} line {number}: ")))
+    rows = read_objects(path, text, flat=True)
     columns: dict[str, None] = {}
     for _, row in rows:
         columns |= dict.fromkeys(row)
@@ -350,25 +371,6 @@ def _table(path: Path, cells: dict[str, list[str]], lines: Sequence[int]) -> Dat
     except UnicodeEncodeError:
         raise DataError(f"{path} holds half of a surrogate pair; write the file again as UTF-8") from None
     return DataTable(path, pa.table(columns), lines)
-
-
-def _arrow(path: Path, data: bytes) -> Any:
-    kind = "Parquet" if ending(path) in PARQUET else "Arrow"
-    try:
-        if kind == "Parquet":
-            file = parquet.ParquetFile(pa.BufferReader(data))
-            about = file.metadata
-            stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
-            limits.require(max(stored, 8 * about.num_rows * about.num_columns), str(path))
-            return file.read()
-        reader = pa.ipc.open_file(pa.BufferReader(data))
-        batches, size = [], 0
-        for i in range(reader.num_record_batches):
-            batches.append(reader.get_batch(i))
-            limits.require(size := size + batches[-1].nbytes, str(path))
-        return pa.Table.from_batches(batches, reader.schema)
-    except (pa.ArrowException, OSError) as e:
-        raise DataError(f"{path} cannot be read as {kind} ({e})") from None
 
 
 def _from_arrow(path: Path, data: Any) -> DataTable:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from regard.data import split
+from regard.data.cells import is_missing
 from regard.errors import DataError
 
 
@@ -21,7 +22,10 @@ class ClassTargets:
     """One of a few names; the validation set holds some of each."""
 
     how = split.BY_CLASS
-    may_be_empty = False
+
+    def fault(self, cell: str) -> str:
+        """Why a cell cannot be a target; "" if it can."""
+        return "" if cell.strip() else "no label"
 
     def strata(self, cells: Sequence[str]) -> Sequence[str]:
         """What to stratify by, a name for each cell."""
@@ -45,6 +49,15 @@ class NumberTargets(ClassTargets):
 
     how = split.BY_CONTENT
 
+    def fault(self, cell: str) -> str:
+        return (
+            "no number"
+            if is_missing(cell)
+            else ""
+            if math.isfinite(_number(cell))
+            else f"{cell[:40]!r} is not a number"
+        )
+
     def strata(self, cells: Sequence[str]) -> Sequence[str]:
         return [""] * len(cells)
 
@@ -64,7 +77,8 @@ class NumberTargets(ClassTargets):
 class LabelSetTargets(NumberTargets):
     """Any number of labels, separated by `|`, `;` or `,`; an empty cell is an example without any."""
 
-    may_be_empty = True
+    def fault(self, cell: str) -> str:
+        return ""
 
     def codes(self, train: Iterable[str], valid: Sequence[str], file: str, places: Sequence[str] = ()) -> list[str]:
         train = set(train)
@@ -116,13 +130,17 @@ def check_known(labels: Sequence[str], known: Sequence[str], places: Sequence[st
 
 
 def to_number(cell: str, place: str) -> float:
-    try:
-        value = float(cell)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
+    if not math.isfinite(value := _number(cell)):
         raise DataError(f"{place}: the target {cell!r} is not a number; fix it, or name another column: --label NAME")
     return value
+
+
+def _number(cell: str) -> float:
+    """NaN where it is not a number."""
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
 
 
 def labels_in(cell: str) -> list[str]:

@@ -1,7 +1,7 @@
 """A trained classifier of series, or a forecaster, at work."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +32,15 @@ class SeriesClassifier(ClassPredictor):
         columns: Any = {k: str(known[k]) for k in ("id", "time", "value", "error", "band", "label") if known.get(k)}
         self.config = SeriesConfig(max_length=self.max_length, known=model.config.known, **columns)
 
-    def read(self, path: str | Path, labels: str = "", labelled: bool = False) -> Curves:
-        """The series of a file or folder, as `regard train series` reads them; `labels` is a table of their labels."""
+    def read(self, path: str | Path, labels: str = "", labelled: bool = False, **settings: Any) -> Curves:
+        """The series of a file or folder, as `regard train series` reads them; `labels` is a table of their labels.
+        `settings` are those of `SeriesConfig`."""
         table = Path(labels) if labels else None
         if self.config.known and table is None:
             names = ", ".join(self.config.known)
             raise ConfigError(f"this model also reads {names} of each object; give the table: --labels FILE")
         hint = "give a table of them: --labels FILE"
-        return self.fitted(read_series(Path(path), self.config, table, labelled, hint))
+        return self.fitted(read_series(Path(path), replace(self.config, **settings), table, labelled, hint))
 
     def fitted(self, curves: Curves) -> Curves:
         return with_bands(curves, self.model.config.bands)

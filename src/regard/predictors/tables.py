@@ -9,6 +9,7 @@ import torch
 
 from regard.config import unknown
 from regard.data.features import encode, read_columns, unlike_training
+from regard.data.skipped import Check, number_fault
 from regard.predictors.base import Classification, ClassPredictor, Output
 
 
@@ -21,6 +22,10 @@ class TableClassifier(ClassPredictor):
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.output = Output(model.config.labels)
         self.label, self.columns = read_columns(folder)
+
+    def checks(self, names: Sequence[str]) -> dict[str, Check]:
+        """Of those of its columns that are among `names`: the numbers must be numbers, or missing."""
+        return {c.name: number_fault for c in self.columns if c.name in names and not c.values}
 
     def unlike_training(self, rows: Sequence[Mapping[str, str]]) -> list[str]:
         """What of these rows it cannot use as it learned to, in words."""

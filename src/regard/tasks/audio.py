@@ -78,19 +78,19 @@ class Audio(ClassesOfSamples):
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.tasks.use import TestSet
 
-        on, clips = self.clips(folder, options.data, console)
+        on, clips = self.clips(folder, options.data, options.strict, console)
         clips = readable(clips, on, console)
         true = self.targets(predictor, [c.label for c, _ in clips], [c.file for c, _ in clips])
         return TestSet(on=on, inputs=[samples for _, samples in clips], targets=true)
 
-    def clips(self, folder: Path, data: str, console: "Console") -> tuple[str, "list[Clip]"]:
+    def clips(self, folder: Path, data: str, strict: bool, console: "Console") -> tuple[str, "list[Clip]"]:
         """The clips to score on, and what they are called."""
         from regard.data import fetch
         from regard.data.audio import list_clips, parts
 
         if data:
             label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
-            return data, list_clips(user_path(data), label)
+            return data, list_clips(user_path(data), label, strict=strict)
         config = self.own_data(folder)
         if config.name and (test := fetch.get_files(config.name, "audio", say=console.say).test):
             return f"the test set of {config.name}", list_clips(test)
@@ -113,7 +113,7 @@ def with_samples(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple
     """Each clip and its samples; one that cannot be read has none, and is reported."""
     for clip in clips:
         try:
-            yield clip, clip.waveform()
+            yield clip, clip.waveform() if clip.file else None
         except DataError as e:
             console.say(f"skipped: {e}")
             yield clip, None

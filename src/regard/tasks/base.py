@@ -69,6 +69,11 @@ class Task:
     # -- the run ----------------------------------------------------------------------------------------------------
 
     @property
+    def data_options(self) -> tuple[str, ...]:
+        """`options`, and `strict` where its settings have it."""
+        return (*self.options, "strict") if hasattr(self.settings, "strict") else self.options
+
+    @property
     def arch(self) -> str:
         return next(iter(self.archs), "")
 

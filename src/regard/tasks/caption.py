@@ -40,7 +40,7 @@ class Caption(Task):
     purpose = "caption images"
     verbs = ("caption",)
     search = predict_takes = ("beam",)
-    evaluate_takes = ("data", "beam", "out")
+    evaluate_takes = ("data", "beam", "out", "strict")
     compare_takes = ("data", "beam")
     unit = "images"
     draws_attention = True
@@ -159,7 +159,7 @@ class Caption(Task):
         from regard.tasks.use import TestSet
 
         if data := options.data:
-            config = CaptionsConfig(path=data, size=predictor.model.config.shape[1])
+            config = CaptionsConfig(path=data, size=predictor.model.config.shape[1], strict=options.strict)
             part, notes = captioned(Path(data), Path(data).parent, config, console.say)
             for line in notes:
                 console.say(line)

@@ -52,7 +52,7 @@ class Classes(Task):
     """How a model is used that answers with a class, whatever it reads."""
 
     verbs = ("classify",)
-    evaluate_takes: tuple[str, ...] = ("data", "picture")
+    evaluate_takes: tuple[str, ...] = ("data", "picture", "strict")
     compare_takes: tuple[str, ...] = ("data",)
 
     def targets(self, predictor: Any, cells: Sequence[str], places: Sequence[str]) -> "np.ndarray":

@@ -163,9 +163,9 @@ class Labels(Task):
         from regard.tasks.use import TestSet
 
         data, train, rows = options.data, None, []
-        config = LabelledConfig(path=data)
+        config = LabelledConfig(path=data, strict=options.strict)
         if not data or (folder / "run.json").is_file():
-            config = self.own_data(folder)
+            config = dataclasses.replace(self.own_data(folder), strict=options.strict)
             try:
                 train, rows, _ = read_parts(config, self.name, console.say)
             except DataError:
@@ -227,13 +227,14 @@ class Classify(Classes, Labels):
         return inputs
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
-        """Every row of a table; its own columns come before the answer. A row without text gets none."""
+        """Every row of a table; its own columns come before the answer. One without text, or broken, gets none."""
         from regard.data.examples import text_columns
+        from regard.data.skipped import has
         from regard.data.tables import read_table
         from regard.tasks.use import Inputs
 
         trained = group(read_json_if_any(folder / "regard.json"), "data")
-        rows = read_table(file, (options.text, options.second))
+        rows = read_table(file, (options.text, options.second), say=console.say, strict=False)
         columns = {name.lower() for name in rows.columns}
         text, second = (
             getattr(options, name) or (trained[name] if str(trained.get(name, "")).lower() in columns else "")
@@ -243,20 +244,17 @@ class Classify(Classes, Labels):
         names = [name for name in text_columns(rows, text, second, "", pairs, labelled=False) if name]
 
         def examples() -> Iterator[tuple[dict[str, Any], Any]]:
-            empty = cut = 0
-            every = rows.rows()
-            while some := [dict(zip(rows.columns, cells, strict=True)) for cells in islice(every, CHUNK)]:
-                texts = [tuple(cells[name] for name in names) for cells in some]
-                inputs = [(t if pairs else t[0]) if all(x.strip() for x in t) else None for t in texts]
-                empty += inputs.count(None)
+            cut = 0
+            every = rows.with_gaps({name: has("text") for name in names}, console.say)
+            while some := list(islice(every, CHUNK)):
+                texts = [tuple(cells[name] for name in names) if usable else None for cells, usable in some]
+                inputs = [text if pairs or text is None else text[0] for text in texts]
                 cut += predictor.cut([x for x in inputs if x is not None])
-                yield from zip(some, inputs, strict=True)
-            if empty:
-                console.say(f"{empty:,} rows without text got no label")
+                yield from zip((cells for cells, _ in some), inputs, strict=True)
             if cut:
                 console.say(f"{cut:,} texts were cut at {predictor.max_length} pieces")
 
-        return Inputs(examples=examples(), unit="texts", total=len(rows))
+        return Inputs(examples=examples(), unit="texts", total=len(rows) + len(rows.skipped))
 
     def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
         from regard.data.labelled import labels_of, places_of
@@ -295,7 +293,7 @@ def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfi
     same = ending(config.path) == ending(data) or (is_delimited(config.path) and is_delimited(data))
     names = [name for name in (config.text, config.second, config.label) if name]
     if not same and not tagged and names:
-        there = [name.lower() for name in read_table(Path(data), names).columns]
+        there = [name.lower() for name in read_table(Path(data), names, say=lambda _: None, strict=False).columns]
         same = all(name.lower() in there for name in names)
     return config if same else dataclasses.replace(config, text="", second="", label="")
 

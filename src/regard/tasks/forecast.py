@@ -41,6 +41,7 @@ class Forecast(Task):
     reads = "series"
     purpose = "forecast"
     verbs = ("forecast",)
+    evaluate_takes = ("data", "strict")
     compare_takes = ("data",)
     unit = "windows"
 
@@ -174,7 +175,7 @@ class Forecast(Task):
             config = self.own_data(folder)
         if data:
             config = dataclasses.replace(config, name="", path=data, target=c.columns)
-        parts = read_parts(config, console.say)
+        parts = read_parts(dataclasses.replace(config, strict=options.strict), console.say)
         on = f"{data or 'its own table'} (test)"
         return TestSet(on=on, inputs=parts.test, targets=parts.test, extra=(parts, config))
 

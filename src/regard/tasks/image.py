@@ -144,7 +144,7 @@ class Image(ClassesOfSamples):
             cells = [loaded.labels[code] for code in part.labels]
             return TestSet(on=on, inputs=part.pixels, targets=self.targets(predictor, cells, [on] * len(cells)))
         label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
-        images = list_images(user_path(options.data), label, TARGETS[self.target_kind].may_be_empty)
+        images = list_images(user_path(options.data), label, TARGETS[self.target_kind].fault, options.strict)
         true = self.targets(predictor, [x.label for x in images], [x.where for x in images])
         pixels, kept, skipped = own_pixels(images, side, channels, console.say)
         for why, names in skipped:

@@ -47,7 +47,7 @@ class MultiLabelled(Classes):
     """What multi-label tasks share, whatever they read; mixed into the task that classifies the same medium."""
 
     target_kind = "sets"
-    evaluate_takes = ("data",)
+    evaluate_takes = ("data", "strict")
 
     def fit(self, run: "Run", data: Any) -> "Run":
         from regard.data.targets import all_labels

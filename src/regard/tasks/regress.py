@@ -52,7 +52,7 @@ class Regression(Classes):
     """What all regressions share, whatever they read; mixed into the task that classifies the same medium."""
 
     target_kind = "numbers"
-    evaluate_takes = ("data",)
+    evaluate_takes = ("data", "strict")
     draws_attention = False
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class RegressSeries(Regression, Series):
     card = Card(pipeline="time-series", title="A regression on series", use="classify {} curve.csv")
     purpose = "predict a number from series"
     archs = {"series": Series.archs["transformer"]}
-    evaluate_takes = ("data", "labels")
+    evaluate_takes = ("data", "labels", "strict")
 
     def codes(self, data: Any) -> "np.ndarray":
         import numpy as np

@@ -146,7 +146,7 @@ class Series(Classes, FillSeries):
     labelled = True
     purpose = "classify series"
     unit = "series"
-    evaluate_takes = ("data", "labels", "picture")
+    evaluate_takes = ("data", "labels", "picture", "strict")
     compare_takes = ("data", "labels")
     predict_takes = ("second", "labels")
     draws_attention = True
@@ -229,7 +229,7 @@ class Series(Classes, FillSeries):
 
         data, config, parts = options.data, SeriesConfig(), None
         if not data or (folder / "run.json").is_file():
-            config = self.own_data(folder)
+            config = dataclasses.replace(self.own_data(folder), strict=options.strict)
             try:
                 parts = read_parts(config, console.say)
             except DataError:
@@ -237,7 +237,9 @@ class Series(Classes, FillSeries):
                     raise
         train = parts.train if parts else None
         if data:
-            return data, config, train, predictor.read(data, options.labels or config.labels, labelled=True)
+            settings = dict(strict=options.strict, targets=self.target_kind)
+            curves = predictor.read(data, options.labels or config.labels, labelled=True, **settings)
+            return data, config, train, curves
         assert parts is not None
         if (test := read_test(config, console.say)) is not None:
             return f"{config.name} (test)", config, train, test

@@ -93,13 +93,14 @@ class Table(ClassesOfSamples):
             cells = [own.labels[code] for code in own.valid.labels]
             targets = self.targets(predictor, cells, [on] * len(cells))
             return TestSet(on=on, inputs=own.valid.features, targets=targets)
-        table = read_table(Path(data), (predictor.label,), strict=False)
-        column, empty = table.find(predictor.label, (), "label"), TARGETS[self.target_kind].may_be_empty
-        table = table.usable({} if empty else {column: "label"}, say=console.say)
+        table = read_table(Path(data), (predictor.label,), say=console.say, strict=options.strict)
+        column = table.find(predictor.label, (), "label")
+        checks = {column: TARGETS[self.target_kind].fault, **predictor.checks(table.columns)}
+        table = table.usable(checks, options.strict, console.say)
         rows = named_rows(table)
         for line in predictor.unlike_training(rows):
             console.say(line)
-        cells = table.labels(column, empty)
+        cells = table.labels(column)
         places = [table.where(row) for row in range(len(cells))]
         return TestSet(on=data, inputs=rows, targets=self.targets(predictor, cells, places))
 
@@ -120,15 +121,15 @@ class Table(ClassesOfSamples):
         return rows
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
-        """Every row of a table; its own columns come before the answer."""
-        from regard.data.features import named_rows
+        """Every row of a table; its own columns come before the answer. A broken row gets none."""
         from regard.data.tables import read_table
         from regard.tasks.use import Inputs
 
-        rows = named_rows(read_table(file, [c.name for c in predictor.columns]))
-        for line in predictor.unlike_training(rows):
+        table = read_table(file, [c.name for c in predictor.columns], say=console.say, strict=False)
+        rows = list(table.with_gaps(predictor.checks(table.columns), console.say))
+        for line in predictor.unlike_training([cells for cells, usable in rows if usable]):
             console.say(line)
-        return Inputs(examples=((row, row) for row in rows), total=len(rows))
+        return Inputs(examples=((cells, cells if usable else None) for cells, usable in rows), total=len(rows))
 
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
         return class_row(predictor.labels, answer, predictor.label)

@@ -34,6 +34,7 @@ class Tag(Labels):
     verbs = ("tag",)
     writes_lines = True
     unit = "texts"
+    evaluate_takes = ("data", "strict")
     compare_takes = ("data",)
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
@@ -80,8 +81,9 @@ class Tag(Labels):
         from regard.data.pairs import read_lines
         from regard.tasks.use import Inputs
 
-        if ending(file) in (".conll", ".conllu", ".jsonl"):
-            return Inputs(examples=(({}, row.words) for row in read_tagged(file, labelled=False)), unit="texts")
+        if ending(file) in (".conll", ".conllu", ".json", ".jsonl"):
+            rows = read_tagged(file, labelled=False, say=console.say, gaps=True)
+            return Inputs(examples=(({}, row.words or None) for row in rows), unit="texts")
         return Inputs(examples=(({}, line if line.strip() else None) for line in read_lines(file)), unit="texts")
 
     def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:

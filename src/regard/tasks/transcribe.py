@@ -26,7 +26,7 @@ class Transcribe(Task):
     purpose = "transcribe speech"
     verbs = ("transcribe",)
     search = predict_takes = ("beam",)
-    evaluate_takes = compare_takes = ("data", "beam")
+    evaluate_takes, compare_takes = ("data", "beam", "strict"), ("data", "beam")
 
     def serves(self, config: Any) -> bool:
         from regard.models.whisper import WhisperConfig
@@ -62,7 +62,7 @@ class Transcribe(Task):
         if not is_table(data):
             way = f"regard evaluate {folder} --data clips.csv, a table of file and text"
             raise ConfigError(f"score on what? type: {way}")
-        clips = readable(list_clips(user_path(data), label="text"), data, console)
+        clips = readable(list_clips(user_path(data), label="text", strict=options.strict), data, console)
         return TestSet(on=data, inputs=[samples for _, samples in clips], targets=[clip.label for clip, _ in clips])
 
     def transcripts(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:

@@ -26,6 +26,7 @@ class Options:
     tokenize: str = "auto"
     picture: str = ""
     out: Path | None = None
+    strict: bool = False  # whether a row that cannot be used is an error
 
     def refuse_others(self, verb: str, task: str, takes: Iterable[str]) -> None:
         """Raise `ConfigError` for options that were typed and mean nothing to this task."""

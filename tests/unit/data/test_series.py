@@ -151,8 +151,9 @@ def test_a_folder_for_each_class_or_a_table_of_labels(tmp_path):
     assert curves.ids == ["s1", "s2"] and curves.labels == ["ab", "c"]
     assert np.isnan(curves.known[0, 0]) and curves.known[1, 0] == 0.3 and curves.report["unknown"] == 1
     write(table, "Num,Type\ns2,c\n")
-    curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(), table)
-    assert curves.ids == ["s2"] and curves.report["unlabelled"] == 1
+    messages = []
+    curves = read_series(tmp_path / "all.tar.gz", SeriesConfig(), table, say=messages.append)
+    assert curves.ids == ["s2"] and "skipped 1 of 2 series: series s1: no label" in messages[-1]
 
 
 def test_files_called_alike_are_series_of_their_own(tmp_path):
@@ -174,7 +175,7 @@ def test_files_called_alike_are_series_of_their_own(tmp_path):
         ),
         ("id,time,value\n1,2,3\n", {}, r"no labels; name their column \(--label NAME\)"),
         ("id,time,value,class\n1,2,3,a\n", {"label": "kind"}, "no labels in a column 'kind'"),
-        ("id,time,value,label\n1,2,3,a\n1,2,x3,a\n", {}, "line 3, column 'value': 'x3' is not a number"),
+        ("id,time,value,label\n1,2,3,a\n1,2,x3,a\n", {}, "line 3: 'x3' is not a number \\(column 'value'\\)"),
         ("id,time,value,label\n1,2,3,a\n1,2,3\n", {}, "line 3: 3 columns, expected 4"),
         ("id,time,value,label\n", {}, "has no rows"),
         ("id,time,value,label\n1,2,3,a\n", {"value": "flux"}, "no column 'flux'; there are: id, time, value, label"),
@@ -228,7 +229,7 @@ def test_unlabelled_series_are_kept_without_moving_others(tmp_path):
     write(path, "\n".join(line.rsplit(",", 1)[0] for line in row.splitlines()))
     bare = read_parts(config, messages.append, labelled=False)
     assert (len(bare.train), len(bare.valid)) == (54, 6) and not bare.train.labels
-    assert messages == ["40 series dropped: no label"]
+    assert len(messages) == 1 and "skipped 40 of 100 series: series x0: no label; series x1" in messages[0]
 
 
 def test_label_table_is_optional_and_may_lack_labels(tmp_path):

@@ -20,6 +20,7 @@ from regard.data.history import read_history
 from regard.data.images import list_images
 from regard.data.series import read_series
 from regard.data.settings import CaptionsConfig, HistoryConfig, SeriesConfig, TableConfig
+from regard.data.skipped import has
 from regard.data.tables import is_table, parse_table, read_table
 from regard.errors import DataError, LimitError
 
@@ -128,8 +129,8 @@ def test_missing_is_the_same_in_text_and_in_typed_files(tmp_path):
     table = read_table(tmp_path / "x.parquet")
     assert table.text("n") == ["1", "", ""] and np.isnan(table.numbers("n")).tolist() == [False, True, True]
     assert table.names("label") == ["a", "", "b"] and np.isnan(table.moments("day")[0])
-    with pytest.raises(DataError, match=r"x.parquet row 2: no label; fill in the column 'label'"):
-        table.labels("label")
+    with pytest.raises(DataError, match=r"x.parquet row 2: no label \(column 'label'\)"):
+        table.usable({"label": has("label")}, strict=True)
 
 
 def test_typed_columns_become_text_and_days():
@@ -298,7 +299,7 @@ def test_a_json_file_with_an_object_on_each_line_is_read_as_jsonl():
     ("text", "message"),
     [
         ('{\n"data": [{"a": 1}]}', "x.json: expected an array of objects, [{"),
-        ('[{"a": 1},\n 2]', "line 2: expected an array of objects"),
+        ('[{"a": 1},\n 2]', "line 2: expected an object"),
         ('[{"a": 1},\n {"a": {"b": 1}}]', "line 2: 'a' holds an object; expected flat objects"),
         ('[{"a": [1]}]', "line 1: 'a' holds a list; expected flat objects"),
         ('[{"a": 1},\n {"a": 2}', "line 2: not a JSON array (it ends too early)"),

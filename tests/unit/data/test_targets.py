@@ -39,7 +39,7 @@ def test_targets_that_cannot_be_learned_are_refused(kind, train, valid, message)
 def test_label_sets_split_at_every_separator():
     assert labels_in(" b | a;c , a ") == ["a", "b", "c"] and labels_in(" ") == []
     assert all_labels(["b|a", "", "c"]) == ("a", "b", "c")
-    assert TARGETS["sets"].may_be_empty and not TARGETS["classes"].may_be_empty
+    assert not TARGETS["sets"].fault("") and TARGETS["classes"].fault(" ") == "no label"
 
 
 def test_label_sets_count_each_label():
