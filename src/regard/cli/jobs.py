@@ -52,7 +52,8 @@ def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None,
     if minutes and steps:
         raise ConfigError("--minutes or --steps, not both")
     if minutes or steps:
-        run = dataclasses.replace(run, minutes=minutes or 0.0, steps=steps, epochs=0.0)
+        schedule = run.schedule.fitted(steps) if steps else run.schedule
+        run = dataclasses.replace(run, minutes=minutes or 0.0, steps=steps, epochs=0.0, schedule=schedule)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
     first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends

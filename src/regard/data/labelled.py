@@ -20,11 +20,11 @@ from regard.data.tokenizers import load
 from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 from regard.errors import ConfigError, DataError
 
-VERSION = 1  # of what is made of the same settings and files
+VERSION = 2  # of what is made of the same settings and files
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged
-Summary = Callable[[Rows, Rows], list[str]]  # of the examples to train and to validate on, in sentences
+Summary = Callable[[Rows, Rows], dict[str, Any]]  # of the examples to train and to validate on
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ def _build(
         "inputs": hashes,
         "labels": labels,
         "vocab": tokenizer.size,
-        "summary": summary(train, valid) if summary else [],
+        "summary": summary(train, valid) if summary else {},
         "report": {
             "counts": {label: counts[label] for label in labels},
             "notes": notes,

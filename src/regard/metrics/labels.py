@@ -63,8 +63,7 @@ def alarm(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str], balanc
         return ""
     return (
         f"ALARM: all {len(predicted):,} validation examples are labelled {labels[int(predicted[0])]!r}; the model has "
-        "learned nothing yet. If that goes on, try longer training, or a lower --set optim.lr=…"
-        + ("" if balanced else ", or --set data.balanced=true")
+        "learned nothing yet" + ("" if balanced else "; if it is the majority class, --set data.balanced=true may help")
     )
 
 

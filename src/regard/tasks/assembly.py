@@ -35,7 +35,8 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     run = task.fit(run, data)
     model = task.build(run, data, say).to(device)
     loader = task.loader(run, data, device)
-    for remark in task.remarks(run, data, loader):
+    baselines = task.baselines(run, data)
+    for remark in (*task.remarks(run, data, loader), *(f"baseline: {baseline}" for baseline in baselines)):
         say(remark)
     if run.epochs and not run.steps:
         steps = max(1, round(run.epochs * loader.batches_per_epoch / run.accumulate))
@@ -49,17 +50,17 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
         valid_batches=lambda: (batch.to(device) for batch in task.validation(run, data, device)),
         metric=task.metric(run, data, device),
         save_model=lambda folder, model: write_folder(folder, task, run, model, data),
+        baselines=baselines,
         flops_per_target=task.flops_per_target(model, run),
     )
 
 
 def with_min_steps(run: Run, steps: int, say: Say) -> Run:
-    """The run with its steps: fine-tuning takes at least `LEAST`, and warm-up no more than a quarter of them."""
+    """The run with its steps: fine-tuning takes at least `LEAST`, and warm-up no more than a tenth of them."""
     if run.start and steps < LEAST:
         steps = LEAST
         say(f"that is too few to learn from: training takes {steps} (--steps N sets the number)")
-    warmup = min(run.schedule.warmup, max(1, steps // 4))
-    return dataclasses.replace(run, steps=steps, schedule=dataclasses.replace(run.schedule, warmup=warmup))
+    return dataclasses.replace(run, steps=steps, schedule=run.schedule.fitted(steps))
 
 
 def train_run(

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.predictors import Predictor
     from regard.tasks.use import Inputs, Options, Predictions, TestSet, Verdict
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 Say = Callable[[str], None]
@@ -218,8 +219,12 @@ class Task:
         """What is measured by using the model on the validation set, such as BLEU."""
         return None
 
+    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+        """Scores of simple methods on the validation set; they are reported before training and after it."""
+        return ()
+
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
-        """What a person should know before training: the length of an epoch, the baselines."""
+        """What a person should know before training: the length of an epoch, classes that are rare."""
         return [f"an epoch is {count(loader.batches_per_epoch, 'batch')}"]
 
     def flops_per_target(self, model: Any, run: "Run") -> float:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from regard.predictors import Classification
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
+
+RARE = 4  # times fewer examples than the majority class, from where a class is reported as rare
 
 
 @dataclass
@@ -37,6 +40,18 @@ class ClassScores:
 
 def class_scores(run: "Run", labels: tuple[str, ...], more: "Scores" = lambda *_: {}) -> ClassScores | None:
     return ClassScores(labels, run.data.balanced, more) if labels else None
+
+
+def imbalance(labels: Sequence[str], counts: Sequence[int], effect: str) -> Iterable[str]:
+    """What `data.balanced` would change, where a class is rare; `effect` is what it does: weighs, or samples."""
+    by_size = sorted((number, label) for number, label in zip(counts, labels, strict=True) if number)
+    (fewest, rare), (most, common) = by_size[0], by_size[-1]
+    if most >= RARE * fewest:
+        yield (
+            f"IMBALANCED: {rare!r} has {fewest:,} of {sum(counts):,} training examples, {common!r} {most:,}; the model "
+            f"may neglect it. --set data.balanced=true {effect} every {rare!r} {most / fewest:.1f} times as much as "
+            f"every {common!r}: recall of rare classes rises, accuracy may fall"
+        )
 
 
 @dataclass(frozen=True)
@@ -138,10 +153,18 @@ class ClassesOfSamples(Classes):
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
         import numpy as np
 
-        majority = np.bincount(data.train.labels, minlength=len(data.labels)).argmax()
-        share = float((data.valid.labels == majority).mean())
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
-        yield f"baseline: majority class, accuracy {share:.1%}"
+        if not run.data.balanced:
+            counts = np.bincount(data.train.labels, minlength=len(data.labels)).tolist()
+            yield from imbalance(data.labels, counts, "samples")
+
+    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+        import numpy as np
+
+        from regard.training.baseline import Baseline
+
+        majority = np.bincount(data.train.labels, minlength=len(data.labels)).argmax()
+        return [Baseline("majority class", "accuracy", float((data.valid.labels == majority).mean()))]
 
 
 def class_row(labels: Sequence[str], answer: "Classification | None", name: str = "label") -> dict[str, Any]:

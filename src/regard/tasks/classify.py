@@ -11,7 +11,7 @@ from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
-from regard.tasks.classes import Classes, Extras, class_scores
+from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
 from regard.training.settings import Optim, Schedule
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.objectives.classify import Scores
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 CHUNK = 2048  # rows of a table read at a time
@@ -138,7 +139,16 @@ class Labels(Task):
 
     def remarks(self, run: "Run", data: "PreparedLabels", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}, {loader.padding:.1%} padding"
-        yield from data.manifest.get("summary", [])  # prepared by an earlier version, it has none
+        if example := data.manifest["summary"].get("example"):
+            yield f"for example: {example}"
+            if not run.data.balanced:
+                yield from imbalance(data.labels, data.counts, "weighs")
+
+    def baselines(self, run: "Run", data: "PreparedLabels") -> "Sequence[Baseline]":
+        from regard.training.baseline import Baseline
+
+        scores = data.manifest["summary"].get("accuracy", {})
+        return [Baseline(name, "accuracy", value) for name, value in scores.items()]
 
     def example(self, run: "Run") -> Any:
         from regard.data.batch import collate_labelled
@@ -308,11 +318,13 @@ def begin_from_(model: Any, started: Any) -> list[str]:
     return sorted({name.split(".")[0] for name in mine if name not in theirs})
 
 
-def summarise(train: Sequence[Any], valid: Sequence[Any]) -> list[str]:
-    return [
-        f"for example: {train[0].text[:60]!r} is {train[0].label!r}",  # so that a column mistaken is seen
-        f"baselines on the validation set: {baseline(train, valid)}",
-    ]
+def summarise(train: Sequence[Any], valid: Sequence[Any]) -> dict[str, Any]:
+    """Of texts with one class: an example, so that a column mistaken is seen, and the accuracy of the baselines."""
+    scores = baseline(train, valid)
+    return {
+        "example": f"{train[0].text[:60]!r} is {train[0].label!r}",
+        "accuracy": {"bag of words": scores.bag_of_words, "majority class": scores.majority},
+    }
 
 
 @dataclass(frozen=True)
@@ -321,9 +333,6 @@ class TextBaseline:
 
     bag_of_words: float
     majority: float
-
-    def __str__(self) -> str:
-        return f"bag of words, accuracy {self.bag_of_words:.1%}; majority class, accuracy {self.majority:.1%}"
 
 
 def baseline(train: Sequence[Any], test: Sequence[Any]) -> TextBaseline:

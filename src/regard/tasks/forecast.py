@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from regard.predictors import Outlook
     from regard.tasks.use import Options, Predictions, TestSet, Verdict
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 SHOWN = 12  # rows of a forecast that are printed
@@ -88,8 +89,13 @@ class Forecast(Task):
 
     def remarks(self, run: "Run", data: "HistoryParts", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
-        for row in baselines(data, data.valid, run.data, data.spread):
-            yield f"baseline: {row.name}, squared error {row.mse:.4f}, absolute {row.mae:.4f} on the validation windows"
+
+    def baselines(self, run: "Run", data: "HistoryParts") -> "Sequence[Baseline]":
+        """Their squared errors, which the validation loss is too."""
+        from regard.training.baseline import Baseline
+
+        errors = baselines(data, data.valid, run.data, data.spread)
+        return [Baseline(row.name, "held_out_loss", row.mse, lower_is_better=True) for row in errors]
 
     def example(self, run: "Run") -> Any:
         import numpy as np

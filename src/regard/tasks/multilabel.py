@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.metrics.compare import Sums
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 
@@ -68,6 +69,9 @@ class MultiLabelled(Classes):
 
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
+
+    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+        return ()
 
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
         """For each label the threshold of the best F1 on the validation set."""

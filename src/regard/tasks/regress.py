@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from regard.metrics.compare import Sums
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 UNKNOWN_TARGET = ("target",)  # until the data is read
@@ -90,7 +91,12 @@ class Regression(Classes):
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
         mean, std = self.spread(data)
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
-        yield f"baseline: the mean, {mean:.6g}, is {std:.6g} off (root mean square), R² 0"
+        yield f"the targets have mean {mean:.6g} and standard deviation {std:.6g}"
+
+    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+        from regard.training.baseline import Baseline
+
+        return [Baseline("the mean", "r2", 0.0)]
 
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
         mean, std = self.spread(data)

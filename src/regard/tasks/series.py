@@ -12,7 +12,7 @@ from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import group
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
-from regard.tasks.classes import Classes, Extras, class_scores
+from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
 from regard.words import count
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.models.series import SeriesTokens
     from regard.tasks.use import Options, Predictions, TestSet
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 COLUMNS = ("id", "time", "value", "error", "band", "label")
@@ -177,7 +178,15 @@ class Series(Classes, FillSeries):
 
     def remarks(self, run: "Run", data: "SeriesParts", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
-        yield f"baseline on the validation set: {baseline(data.train, data.valid)}"
+        if not run.data.balanced:
+            yield from imbalance(data.labels, [data.train.labels.count(label) for label in data.labels], "samples")
+
+    def baselines(self, run: "Run", data: "SeriesParts") -> "Sequence[Baseline]":
+        from regard.training.baseline import Baseline
+
+        scores = baseline(data.train, data.valid)
+        values = {"nearest neighbours by summary": scores.nearest, "majority class": scores.majority}
+        return [Baseline(name, "accuracy", value) for name, value in values.items()]
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.predictors import SeriesClassifier

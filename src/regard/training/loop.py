@@ -13,9 +13,10 @@ from regard import run_folder
 from regard.checkpoint import alone
 from regard.errors import WorkFailed
 from regard.training import progress
+from regard.training.baseline import compared
 from regard.training.log import Log, metrics_text, train_text
 from regard.training.optim import Optimiser
-from regard.training.overfitting import overfitting
+from regard.training.overfitting import overfitting, what_next
 from regard.training.pace import Pace
 from regard.training.parallel import World
 from regard.training.parts import Parts
@@ -103,7 +104,7 @@ class Training:
         run, at = self.run, self.at
         while at.going(run):
             at.step += 1
-            lr = lr_at(run.schedule, at.step, at.steps, run.model.width, run.optim.lr)
+            lr = lr_at(self.pace.schedule(), at.step, at.steps, run.model.width, run.optim.lr)
             self.step(lr)
             if planned := self.pace.plan(self.evaluation_seconds):
                 self.log.say(self.pace.plan_text())
@@ -184,6 +185,11 @@ class Training:
         seconds, stopped = self.pace.seconds(), "steps" if at.step == at.steps else "patience"
         event = {"step": at.step, "seconds": seconds, "final": True, "kept": kept} | metrics
         self.log(event, f"done: {kept} · {metrics_text(metrics)} · {self.folder}")
-        for remark in filter(None, (warning, overfitting(self.log.curve, run), self.pace.shortfall())):
+        curve = self.log.curve
+        advice = what_next(curve, run, self.folder, seconds)
+        verdict = compared(self.parts.baselines, metrics, advice)
+        if warning and not verdict:
+            warning = f"{warning}. {advice}"
+        for remark in filter(None, (warning, overfitting(curve, run), self.pace.shortfall(), verdict)):
             self.log.say(remark)
         return Result(metrics, kept, at.step, seconds, stopped)

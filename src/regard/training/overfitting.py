@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
@@ -17,8 +18,9 @@ Point = tuple[int, float, float]  # of an evaluation: its step, the mean trainin
 
 @dataclass
 class Curve:
-    """The best evaluation, the last one, and how many came after the best."""
+    """The first evaluation, the best one, the last one, and how many came after the best."""
 
+    first: Point | None = None
     best: Point | None = None
     last: Point | None = None
     since_best: int = 0
@@ -31,9 +33,19 @@ class Curve:
             self.losses.append(loss)
         if isinstance(valid := event.get("held_out_loss"), float) and math.isfinite(valid) and self.losses:
             self.last, self.since_best = (event["step"], mean(self.losses), valid), self.since_best + 1
-            self.losses = []
+            self.losses, self.first = [], self.first or self.last
             if self.best is None or valid < self.best[2]:
                 self.best, self.since_best = self.last, 0
+
+
+def what_next(curve: Curve, run: Run, folder: Path, seconds: float) -> str:
+    """What to type for a model that learned too little: more time where its training loss falls, else another rate."""
+    if curve.first and curve.last and curve.first is not curve.last and curve.last[1] >= curve.first[1]:
+        return f"Its training loss did not fall; train anew with a lower rate: --set optim.lr={run.optim.lr / 4:.2g}"
+    if overfitting(curve, run):
+        return "It overfits: give more data"
+    minutes = max(1, math.ceil(4 * seconds / 60))
+    return f"Its training loss still fell; go on: regard train --resume {folder} --minutes {minutes}"
 
 
 def overfitting(curve: Curve, run: Run) -> str:

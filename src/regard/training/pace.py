@@ -9,10 +9,13 @@ from statistics import median
 import torch
 
 from regard.training.progress import EVALUATIONS, Progress
-from regard.training.run import TIMED_STEPS, Run
+from regard.training.run import Run
+from regard.training.settings import Schedule
 from regard.words import count, duration
 
 WARMING_UP = 5  # first steps that are slower than the others and are not timed: one of them may be recorded
+TIMED_STEPS = 20  # steps before the first plan
+TIMED_SHARE = 0.03  # of `minutes`: slow steps are warm, and then timed, after that share of it instead
 REPLAN_SHARE = 0.01  # of `minutes`: how often the steps are planned anew
 RECENT = 9  # stretches between plans whose median is the pace: one that was interrupted does not count
 EVALUATION_MOST = 0.25  # of `minutes`: if eight evaluations would take more, there are fewer of them
@@ -34,6 +37,7 @@ class Pace:
         self.each: deque[float] = deque(maxlen=RECENT)  # seconds of a step, in the last stretches
         self.mark = at.seconds, at.step  # where the stretch that is timed for the plan begins
         self.planned_at = at.seconds
+        self.timing = False  # whether the steps for the first plan are being timed
         self.restart()
 
     def restart(self) -> None:
@@ -70,10 +74,12 @@ class Pace:
                 self.time_stretch()
                 self.revise()
             return False
-        if at.step not in (WARMING_UP, TIMED_STEPS) and now < self.budget:
+        steps, share = (TIMED_STEPS, 2 * TIMED_SHARE) if self.timing else (WARMING_UP, TIMED_SHARE)
+        if at.step < steps and now < share * self.budget:
             return False
         self.time_stretch()
-        if at.step < TIMED_STEPS and now < self.budget:
+        if not self.timing and now < self.budget:
+            self.timing = True
             self.each.clear()
             return False
         if now < self.budget:
@@ -98,7 +104,13 @@ class Pace:
         costly = EVALUATIONS * at.evaluation_seconds > most
         at.evaluations = max(1, int(most / at.evaluation_seconds)) if costly else EVALUATIONS
         if self.each:  # right after a resume the plan of before stands
-            at.steps = at.step + max(0, int(self.left() / median(self.each)))
+            each = median(self.each)
+            least = TIMED_STEPS if TIMED_STEPS * each < self.budget / 2 else 0  # however long an evaluation takes
+            at.steps = max(least, at.step + max(0, int(self.left() / each)))
+
+    def schedule(self) -> Schedule:
+        """The run's, with a warm-up that suits the steps planned."""
+        return self.run.schedule.fitted(self.at.steps) if self.clocked and self.at.steps else self.run.schedule
 
     def to_come(self) -> int:
         """Evaluations that are left; one closes every run."""

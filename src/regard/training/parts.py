@@ -1,6 +1,6 @@
 """What the loop trains with, made by a task from one Run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from torch import nn
 
 from regard.objectives.base import Objective
+from regard.training.baseline import Baseline
 from regard.training.run import Run
 
 
@@ -30,4 +31,5 @@ class Parts:
     valid_batches: Callable[[], Iterable[Any]]
     metric: Callable[[Any], dict[str, float]] | None = None
     save_model: Callable[[Path, Any], None]
+    baselines: Sequence[Baseline] = ()
     flops_per_target: float = 0.0  # 0: not known, and then the device's utilisation is not reported

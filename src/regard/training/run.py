@@ -12,7 +12,6 @@ from regard.models.registry import model_type
 from regard.training.settings import Optim, Schedule
 
 PRECISIONS = ("fp32", "bf16")
-TIMED_STEPS = 20  # with `minutes`, the steps before the first plan of how many there will be
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
                 save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
@@ -66,11 +65,6 @@ class Run:
             kept = f"a model that was trained keeps them, so at most {room}"
             way = kept if self.start else f"add --set model.{name}={length}"
             raise ConfigError(f"data.{name} is {length}, but the model has {room} positions; {way}")
-        if self.minutes and not self.steps and self.schedule.ends and self.schedule.warmup < TIMED_STEPS:
-            raise ConfigError(
-                f"schedule.warmup is {self.schedule.warmup}; a {self.schedule.kind} schedule over minutes needs at "
-                f"least {TIMED_STEPS}, the steps that are timed before the length of the run is planned"
-            )
 
     def to_dict(self) -> dict[str, Any]:
         return {"arch": model_type(self.model), **to_dict(self)}

@@ -8,8 +8,8 @@ from regard.training.settings import Schedule
 def lr_at(schedule: Schedule, step: int, steps: int, width: int, peak: float) -> float:
     """The learning rate of a step.
 
-    `peak` is the highest rate, except for noam, which it multiplies. `steps` may be 0 (not known yet) during warm-up,
-    which does not depend on it.
+    `peak` is the highest rate, except for noam, which it multiplies. While `steps` is 0 (not known yet), the rate stays
+    at the peak after warm-up.
     """
     warmup = schedule.warmup
     if schedule.kind == "noam":  # section 5.3, equation 3
@@ -18,8 +18,7 @@ def lr_at(schedule: Schedule, step: int, steps: int, width: int, peak: float) ->
         return peak * step / warmup
     if schedule.kind == "inverse_sqrt":
         return peak * math.sqrt(warmup / step)
-    if schedule.kind == "constant" or step == warmup:
+    if schedule.kind == "constant" or step == warmup or not steps:
         return peak
-    assert steps, "only warm-up may run before the number of steps is known"
     done = min(1.0, (step - warmup) / max(1, steps - warmup))
     return peak * (1 - done if schedule.kind == "linear" else (1 + math.cos(math.pi * done)) / 2)

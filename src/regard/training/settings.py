@@ -1,6 +1,6 @@
 """What decides how weights are changed: the optimiser and its learning rate, as data; importable without torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from regard.config import unknown
 from regard.errors import ConfigError
@@ -41,6 +41,7 @@ class Optim:
             )
 
 
+WARMUP_SHARE = 0.1  # of the steps, at most, where their number follows from minutes, epochs or --steps
 KINDS = ("noam", "inverse_sqrt", "cosine", "linear", "constant")
 
 
@@ -58,7 +59,8 @@ class Schedule:
         if self.warmup < least:
             raise ConfigError(f"schedule.warmup is {self.warmup}; {self.kind} needs at least {least}")
 
-    @property
-    def ends(self) -> bool:
-        """Whether the rate depends on how many steps there will be, once warm."""
-        return self.kind in ("cosine", "linear")
+    def fitted(self, steps: int) -> "Schedule":
+        """With a warm-up of a tenth of `steps` at most; noam's stays, since its peak depends on it."""
+        if self.kind == "noam":
+            return self
+        return replace(self, warmup=min(self.warmup, max(1, int(WARMUP_SHARE * steps))))

@@ -46,7 +46,7 @@ def test_the_alarm_is_for_one_guess_where_there_is_more_to_tell():
     assert told.startswith("ALARM: all 3 validation examples are labelled 'c'; ")
     assert not alarm(np.array([0, 1, 1]), np.array([2, 2, 1]), ["a", "b", "c"])
     assert not alarm(np.array([1, 1]), np.array([1, 1]), ["a", "b"]), "all of them are"
-    assert told.endswith("balanced=true") and "balanced" not in alarm(np.array([0, 1]), np.array([1, 1]), "ab", True)
+    assert "balanced=true" in told and "balanced" not in alarm(np.array([0, 1]), np.array([1, 1]), "ab", True)
 
 
 @pytest.mark.parametrize(("right", "count"), [(3, 3), (0, 7), (45, 59), (9_412, 10_000)])

@@ -67,7 +67,7 @@ def test_warnings_come_once_and_again_at_the_end(tmp_path, capsys):
     done = next(i for i, line in enumerate(lines) if line.startswith("done: step 60"))
     topics = [line.partition(":")[0] for line in lines]
     assert sorted(topics[:done].count(topic) for topic in ("ALARM", "OVERFITTING")) == [1, 1]
-    assert lines[done + 1] == "ALARM: evaluation 6", "that of the model that is kept"
+    assert lines[done + 1].startswith("ALARM: evaluation 6. "), "that of the model that is kept"
     assert lines[done + 2].startswith("OVERFITTING: since step 10 the validation loss rose from 1.100 to 1.600")
 
 

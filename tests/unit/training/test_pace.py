@@ -132,6 +132,16 @@ def test_evaluations_that_become_slow_are_paid_for(tmp_path, clock):
     assert len(events(tmp_path, "better")) == 3, "a quarter of the minute is three of them"
 
 
+def test_slow_steps_leave_warm_up_within_the_minutes(tmp_path, clock):
+    """Steps of 2.5 s and a warm-up of 200: the rate peaks in the first tenth of the run and comes down to 0."""
+    result = timed(
+        tmp_path, Timed(clock, lambda step: 2.5, 0.5), schedule=Schedule(kind="linear", warmup=200), log_every=1
+    )
+    rates = [event["lr"] / 0.01 for event in events(tmp_path, "lr")]
+    assert 20 <= result.steps <= 24 and max(rates) > 0.9 and rates.index(max(rates)) < 4
+    assert rates[-1] < 0.05 and result.seconds == pytest.approx(60, rel=0.05)
+
+
 def test_requested_evaluations_are_made_and_paid_for(tmp_path, clock):
     result = timed(tmp_path, Timed(clock, lambda step: 0.2, 1.0), eval_every=10)
     assert [event["step"] for event in events(tmp_path, "better")][:3] == [10 * n for n in (2, 3, 4)]

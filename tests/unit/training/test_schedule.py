@@ -43,6 +43,14 @@ def test_warm_up_is_a_line_to_the_peak_and_does_not_know_the_end(kind: str):
     assert [lr_at(Schedule(kind=kind, warmup=10), step, 0, 512, 2.0) for step in range(1, 11)] == rates(kind)[:10]
 
 
+@pytest.mark.parametrize(("kind", "warmup", "steps", "fits"), [
+    ("linear", 200, 22, 2), ("cosine", 200, 1000, 100), ("linear", 50, 1000, 50), ("constant", 50, 3, 1),
+    ("linear", 0, 100, 0), ("noam", 4000, 100, 4000),
+])  # fmt: skip
+def test_warm_up_is_a_tenth_of_the_steps_at_most(kind: str, warmup: int, steps: int, fits: int):
+    assert Schedule(kind=kind, warmup=warmup).fitted(steps) == Schedule(kind=kind, warmup=fits)
+
+
 def test_where_each_one_ends():
     ends = {kind: rates(kind)[-1] for kind in KINDS}
     assert ends["linear"] == pytest.approx(0) and ends["cosine"] == pytest.approx(0) and ends["constant"] == 2.0

@@ -1,0 +1,37 @@
+"""Whether training was worth it: the score of the kept model compared with those of simple methods."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from regard.words import metric_name
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """What a simple method scores on the validation set, in the metric of that name."""
+
+    name: str
+    metric: str
+    value: float
+    lower_is_better: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.name}, {metric_name(self.metric)} {self.shown(self.value)}"
+
+    def shown(self, value: float) -> str:
+        return f"{value:.1%}" if self.metric.endswith("accuracy") else f"{value:.4f}"
+
+    def beaten_by(self, value: float) -> bool:
+        return value < self.value if self.lower_is_better else value > self.value
+
+
+def compared(baselines: Sequence[Baseline], metrics: Mapping[str, float], what_next: str) -> str:
+    """The model next to the best baseline, with `what_next` where it is not better; "" without a baseline."""
+    measured = [b for b in baselines if b.metric in metrics]
+    if not measured:
+        return ""
+    best = max(measured, key=lambda b: -b.value if b.lower_is_better else b.value)
+    score = f"{metric_name(best.metric)} {best.shown(metrics[best.metric])}"
+    if best.beaten_by(metrics[best.metric]):
+        return f"better than the baseline: {score}; {best}"
+    return f"THE BASELINE WON: {best}; this model: {score}. {what_next}"
