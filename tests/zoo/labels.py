@@ -64,7 +64,7 @@ LABELS = [
     ),
     *bugs(
         "models.published.bert",
-        ("a mean of states passes for [CLS]", "BertLayout.fits", ' and config.pooling == "cls"', "", PROBE),
+        ("a mean of states passes for [CLS]", "BertLayout.writes", ' and config.pooling == "cls"', "", PROBE),
     ),
     *bugs(
         "metrics.compare",

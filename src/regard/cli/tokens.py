@@ -8,7 +8,7 @@ from regard.errors import ConfigError
 from regard.words import table
 
 if TYPE_CHECKING:
-    from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.data.tokenizers.encoder import EncoderTokenizer
 
 PUNCTUATION = re.compile(r"[^\w\s]|_")
 PLAIN = re.compile(r"(?<=[.!?…])\s+")  # where a sentence ends
@@ -32,11 +32,11 @@ def tokens(
     """
     from regard.data.pairs import clean
     from regard.data.tokenizers import load
-    from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.data.tokenizers.encoder import EncoderTokenizer
     from regard.models.fetched import resolve
 
     pieces = load(resolve(run))
-    if isinstance(pieces, WordPiece):
+    if isinstance(pieces, EncoderTokenizer):
         show_pieces(pieces, text, sentences, json)
         return
     if sentences:
@@ -51,7 +51,7 @@ def tokens(
     print(table(rows, right=[0, 2]))
 
 
-def show_pieces(pieces: "WordPiece", text: str, sentences: bool, json: bool) -> None:
+def show_pieces(pieces: "EncoderTokenizer", text: str, sentences: bool, json: bool) -> None:
     """The pieces of a text; with `sentences`, of its first sentence and the rest, next to the lecture's numbers.
 
     The lecture counts words, [CLS] and [SEP] from 1, sentences from 1, and leaves punctuation out. The model counts

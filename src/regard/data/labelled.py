@@ -17,7 +17,8 @@ from regard.data.settings import NONE, LabelledConfig
 from regard.data.store import Column, PartWriter, Store, StoreWriter
 from regard.data.targets import TARGETS
 from regard.data.tokenizers import load
-from regard.data.tokenizers.wordpiece import Encoded, WordPiece
+from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
+from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError, DataError
 
 VERSION = 2  # of what is made of the same settings and files
@@ -31,7 +32,7 @@ Summary = Callable[[Rows, Rows], dict[str, Any]]  # of the examples to train and
 class PreparedLabels(Store):
     """Labelled texts in columns: `ids`, where the `second` text of each begins, and `labels`, one a text or a piece."""
 
-    tokenizer: WordPiece
+    tokenizer: EncoderTokenizer
     train: dict[str, Any]
     valid: dict[str, Any]
 
@@ -71,7 +72,7 @@ def prepare_labels(
         "reading the examples, cutting them into pieces",
     )
     parts = (ready.part(name) for name in ("train", "valid"))
-    prepared = PreparedLabels(ready.folder, ready.manifest, own or WordPiece.load(ready.folder), *parts)
+    prepared = PreparedLabels(ready.folder, ready.manifest, own or load(ready.folder), *parts)
     say(prepared.report())
     return prepared
 
@@ -162,15 +163,15 @@ def places_of(rows: Rows, file: str) -> list[str]:
 # Building
 
 
-def own_tokenizer(folder: str) -> WordPiece:
+def own_tokenizer(folder: str) -> EncoderTokenizer:
     tokenizer = load(user_path(folder))
-    if not isinstance(tokenizer, WordPiece):
-        raise ConfigError(f"{folder} has no WordPiece vocabulary; name a BERT model, as minilm")
+    if not isinstance(tokenizer, EncoderTokenizer):
+        raise ConfigError(f"{folder} has not the tokenizer of an encoder; name a BERT model, as minilm")
     return tokenizer
 
 
 def _build(
-    config: LabelledConfig, kind: str, hashes: dict[str, str], own: WordPiece | None, writer: StoreWriter,
+    config: LabelledConfig, kind: str, hashes: dict[str, str], own: EncoderTokenizer | None, writer: StoreWriter,
     summary: Summary | None,
 ) -> dict[str, Any]:  # fmt: skip
     notes: list[str] = []
@@ -214,7 +215,7 @@ def texts_of(row: Example | Tagged) -> list[str]:
     return [row.text] if row.second is None else [row.text, row.second]
 
 
-def _write(part: PartWriter, rows: Rows, tokenizer: WordPiece, labels: list[str], max_length: int) -> int:
+def _write(part: PartWriter, rows: Rows, tokenizer: EncoderTokenizer, labels: list[str], max_length: int) -> int:
     """How many texts were cut."""
     numbers = {label: i for i, label in enumerate(labels)}
     cut = 0
@@ -228,7 +229,7 @@ def _write(part: PartWriter, rows: Rows, tokenizer: WordPiece, labels: list[str]
     return cut
 
 
-def encode_rows(rows: Sequence[Any], tokenizer: WordPiece, max_length: int) -> list[Encoded]:
+def encode_rows(rows: Sequence[Any], tokenizer: EncoderTokenizer, max_length: int) -> list[Encoded]:
     if rows and isinstance(rows[0], Tagged):
         return [tokenizer.encode_words(row.words, max_length) for row in rows]
     pairs = [row.second for row in rows] if rows and rows[0].second is not None else None

@@ -18,7 +18,8 @@ from regard.data.sentences import Corpus, sentences
 from regard.data.settings import MaskedConfig
 from regard.data.store import Column, Flat, Store, StoreWriter
 from regard.data.text import text_files
-from regard.data.tokenizers.wordpiece import INSIDE, SPECIAL, WordPiece
+from regard.data.tokenizers.encoder import EncoderTokenizer
+from regard.data.tokenizers.wordpiece import SPECIAL, WordPiece
 from regard.errors import DataError
 
 VERSION = 1  # of what is made of the same settings and files
@@ -60,7 +61,7 @@ def _places(lengths: Iterable[int]) -> np.ndarray:
 class PreparedMasked(Store):
     """Documents, ready."""
 
-    tokenizer: WordPiece
+    tokenizer: EncoderTokenizer
     train: SentenceIds
     valid: SentenceIds
 
@@ -89,16 +90,16 @@ class PreparedMasked(Store):
         return "\n".join(lines)
 
 
-def special_ids(tokenizer: WordPiece) -> np.ndarray:
+def special_ids(tokenizer: EncoderTokenizer) -> np.ndarray:
     """V: which ids are [PAD], [UNK], [CLS], [SEP] or [MASK], never hidden and never put in a word's place."""
     special = np.zeros(tokenizer.size, bool)
     special[[tokenizer.pad, tokenizer.unk, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
     return special
 
 
-def inside_ids(tokenizer: WordPiece) -> np.ndarray:
+def inside_ids(tokenizer: EncoderTokenizer) -> np.ndarray:
     """V: which pieces go on within a word."""
-    return np.array([tokenizer.piece(i).startswith(INSIDE) for i in range(tokenizer.size)])
+    return np.array([tokenizer.continues(i) for i in range(tokenizer.size)])
 
 
 def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked:
@@ -124,7 +125,7 @@ def border_of(config: MaskedConfig) -> str:
     return config.documents or ("files" if folder else "blank")
 
 
-def read_sentences(path: str, tokenizer: WordPiece, config: MaskedConfig) -> SentenceIds:
+def read_sentences(path: str, tokenizer: EncoderTokenizer, config: MaskedConfig) -> SentenceIds:
     """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
     config = replace(config, name="", path=path, valid="")
     corpus = Corpus(text_files(config, ENDINGS)["train"], border_of(config))
@@ -220,7 +221,7 @@ def _pieces(length: int, longest: int) -> list[int]:
     return [min(longest, length - start) for start in range(0, length, longest)]
 
 
-def _encoded(documents: _Split, tokenizer: WordPiece) -> Iterator[list[list[int]]]:
+def _encoded(documents: _Split, tokenizer: EncoderTokenizer) -> Iterator[list[list[int]]]:
     """The ids of each document's sentences. What looks like a special token in a text is only text."""
     for group in in_groups(documents, GROUP):
         split_up = [[s for line in document for s in sentences(line)] for document in group]

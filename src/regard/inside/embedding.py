@@ -54,8 +54,9 @@ def embedded(model: Any, ids: Tensor, side: str = "text", sentences: Tensor | No
     token = model.token(ids) * getattr(model, "scale", 1.0)
     position = None if place is None else place(torch.arange(len(ids), device=ids.device))
     total = token if position is None else token + position
-    if hasattr(model, "sentence"):
-        sentence = model.sentence(torch.zeros_like(ids) if sentences is None else sentences)
+    if getattr(model, "sentence", None) is not None:
+        numbered = sentences is not None and model.config.types > 1
+        sentence = model.sentence(sentences if numbered else torch.zeros_like(ids))
         total = total + sentence
         return Embedded(token, total, name, position, sentence, model.norm(total), layout)
     return Embedded(token, total, name, position, layout=layout)

@@ -8,7 +8,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 from torch import Tensor
 
 from regard.data.labelled import NONE, first_pieces
-from regard.data.tokenizers.wordpiece import MASK
+from regard.data.tokenizers.encoder import MASK
 from regard.errors import DataError
 from regard.inside import tokens
 from regard.inside.looked import LONGEST, Check, Looked, Question

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from regard.data.tokenizers.bpe import SPACE
+from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
 from regard.data.tokenizers.pretrained import printable
-from regard.data.tokenizers.wordpiece import Encoded, WordPiece
 
 Token = dict[str, Any]
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how a piece that is a byte is written
@@ -95,7 +95,9 @@ def of_translator(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
     return [token(tokenizer, id, words.get(i, -1), id in ends, spans[i]) for i, id in enumerate(ids)]
 
 
-def of_encoder(tokenizer: WordPiece, encoded: Encoded, spans: Sequence[tuple[int, int]] | None = None) -> list[Token]:
+def of_encoder(
+    tokenizer: EncoderTokenizer, encoded: Encoded, spans: Sequence[tuple[int, int]] | None = None
+) -> list[Token]:
     """Of a text or a pair as BERT reads it; word numbers continue in the second text. `spans` replace its own."""
     first = max(
         (w for w, s in zip(encoded.words, encoded.sentences, strict=True) if w is not None and not s), default=-1

@@ -1,5 +1,9 @@
-"""BERT: an encoder that looks both ways, taught by filling in hidden words (Devlin et al. 2019)."""
+"""BERT: an encoder that looks both ways, taught by filling in hidden words (Devlin et al. 2019).
 
+RoBERTa and XLM-R are the same network, trained longer and on more languages; DistilBERT has no sentence numbers.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -22,6 +26,12 @@ POOLED = ("pooler", "pretraining", "sequence")
 MASKED = ("masked", "pretraining")
 LABELLED = ("sequence", "token")
 POOLINGS = ("mean", "cls", "max")
+FAMILIES: dict[str, Callable[[Tensor], Tensor]] = {  # the layouts a folder may have, and what follows their pooler
+    "bert": torch.tanh,
+    "roberta": torch.tanh,
+    "xlm-roberta": torch.tanh,
+    "distilbert": torch.relu,
+}
 Part = TypeVar("Part", bound=nn.Module)
 
 
@@ -33,7 +43,7 @@ class BertConfig:
     heads: int = 12
     ffn: int = 3072
     max_length: int = 512
-    types: int = 2  # sentence numbers
+    types: int = 2  # sentence numbers; with one or none all texts are alike
     dropout: float = 0.1
     attention_dropout: float = 0.1  # of the weights of attention; packed texts on a GPU are quick without it alone
     activation: str = "gelu"
@@ -41,9 +51,10 @@ class BertConfig:
     head: str = "pooler"
     labels: tuple[str, ...] = ()  # names of the classes, of a sequence or a token
     pooling: str = "cls"  # what a sequence is classified by: [CLS], through the pooler; or all tokens alike
+    family: str = "bert"
 
     def __post_init__(self):
-        check_model(self, activation=ACTIVATIONS, head=HEADS, pooling=POOLINGS)
+        check_model(self, {"types": 0}, activation=ACTIVATIONS, head=HEADS, pooling=POOLINGS, family=FAMILIES)
         if self.pooling != "cls" and self.head != "sequence":
             raise ConfigError(f"pooling {self.pooling!r} with head {self.head!r}; it belongs to: sequence")
         if bool(self.labels) != (self.head in LABELLED):
@@ -74,7 +85,7 @@ class Bert(nn.Module):
         self.config = c
         self.token = nn.Embedding(padded(c.vocab), c.width)
         self.place = Learned(c.max_length, c.width)
-        self.sentence = nn.Embedding(c.types, c.width)
+        self.sentence = nn.Embedding(c.types, c.width) if c.types else None
         self.norm, self.drop = Norm(c.width, c.eps), dropout(c.dropout)
         self.layers = cast("list[PostNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
         self.pooler = nn.Linear(c.width, c.width) if c.head in POOLED and c.pooling == "cls" else None
@@ -106,7 +117,9 @@ class Bert(nn.Module):
         check(ids, "B T")
         where, mask = self.places(ids, lengths, starts)
         x = self.token(ids) + self.place(where)  # B T D
-        x = x + (self.sentence.weight[0] if sentences is None else self.sentence(sentences))
+        if self.sentence is not None:
+            numbered = sentences is not None and self.config.types > 1
+            x = x + (self.sentence(sentences) if numbered else self.sentence.weight[0])
         x = self.drop(self.norm(compute_dtype(x)))
         for layer in self.layers:
             if kept is not None:
@@ -141,7 +154,7 @@ class Bert(nn.Module):
 
     def pooled(self, first: Tensor) -> Tensor:
         """What stands for the whole text: … D of [CLS] -> … D."""
-        return torch.tanh(self.needed(self.pooler, "pooler")(first))
+        return FAMILIES[self.config.family](self.needed(self.pooler, "pooler")(first))
 
     @property
     def head(self) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.checkpoint import FORMAT_VERSION, write_new_folder
 from regard.data.batch import packed as packed_texts
-from regard.data.tokenizers.wordpiece import MASK, WordPiece
+from regard.data.tokenizers.encoder import MASK, EncoderTokenizer
 from regard.errors import ConfigError, DataError
 from regard.models.bert import POOLINGS, Bert
 from regard.models.published import to_published, weights_bytes
@@ -99,7 +99,7 @@ class Embedder:
     def __init__(
         self,
         model: Bert,
-        tokenizer: WordPiece,
+        tokenizer: EncoderTokenizer,
         device: str = "cpu",
         int8: bool = False,
         settings: Sentences = Sentences(),  # noqa: B008 - frozen
@@ -279,7 +279,7 @@ class Filler(Embedder):
         hidden = self.model(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head meets the gaps alone
         likely, order = self.model.logits(hidden).double().softmax(-1).topk(min(top, self.tokenizer.size), dim=-1)
         return [
-            [MaskCandidate(self.tokenizer.piece(id), id, p) for id, p in zip(row, ps, strict=True)]
+            [MaskCandidate(self.tokenizer.piece(id).strip(" "), id, p) for id, p in zip(row, ps, strict=True)]
             for row, ps in zip(order.tolist(), likely.tolist(), strict=True)
         ]
 

@@ -10,7 +10,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from regard.data.batch import collate_labelled, packed
 from regard.data.labelled import NONE, first_pieces, second_from
-from regard.data.tokenizers.wordpiece import Encoded, WordPiece
+from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
 from regard.errors import ConfigError, DataError
 from regard.models.bert import Bert
 from regard.nn.attention import packs
@@ -43,7 +43,7 @@ class Labeller(ClassPredictor):
 
     lower = False  # whether texts are lower-cased before the tokenizer reads them
 
-    def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu"):
+    def __init__(self, model: Any, tokenizer: EncoderTokenizer, device: str = "cpu"):
         self.model = model.to(device).eval()
         self.tokenizer, self.device = tokenizer, torch.device(device)
         self.packs = isinstance(model, Bert) and model.config.pooling == "cls" and packs(self.device)
@@ -89,7 +89,7 @@ class Classifier(Labeller):
 
     family, chunk = "classifier", 2048
 
-    def __init__(self, model: Any, tokenizer: WordPiece, device: str = "cpu", pairs: bool | None = None):
+    def __init__(self, model: Any, tokenizer: EncoderTokenizer, device: str = "cpu", pairs: bool | None = None):
         super().__init__(model, tokenizer, device)
         self.pairs = pairs  # whether it was trained on pairs of texts; None: not known
 

@@ -15,7 +15,7 @@ from regard.words import count, table
 if TYPE_CHECKING:
     from regard.data.masked import PreparedMasked
     from regard.data.masking import Rules
-    from regard.data.tokenizers.wordpiece import WordPiece
+    from regard.data.tokenizers.encoder import EncoderTokenizer
     from regard.tasks.use import Inputs, Options, Verdict
     from regard.ticks import Console
     from regard.training.run import Run
@@ -184,7 +184,7 @@ def head(data: MaskedConfig) -> str:
     return "pretraining" if data.next_sentence else "masked"
 
 
-def make_rules(data: MaskedConfig, tokenizer: "WordPiece") -> "Rules":
+def make_rules(data: MaskedConfig, tokenizer: "EncoderTokenizer") -> "Rules":
     """How examples are made of this data, in the words of this tokenizer."""
     from regard.data.masked import inside_ids, special_ids
     from regard.data.masking import Rules

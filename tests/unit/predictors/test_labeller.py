@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import regard
-from regard.data.tokenizers.wordpiece import Encoded, WordPiece
+from regard.data.tokenizers.encoder import Encoded
+from regard.data.tokenizers.wordpiece import WordPiece
 from regard.models.bert import Bert, BertConfig
 from regard.models.published import to_published, weights_bytes
 from regard.models.rnn_classifier import RecurrentClassifier, RecurrentClassifierConfig

@@ -43,9 +43,10 @@ class TextTokenizer(Protocol):
 
 def load(folder: Path) -> Any:
     """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator, and
-    `WordPiece` for BERT."""
+    an `EncoderTokenizer` for BERT and its relatives."""
     from regard.data.tokenizers.bpe import BPE
     from regard.data.tokenizers.chars import Characters
+    from regard.data.tokenizers.encoder import Subwords
     from regard.data.tokenizers.pretrained import Pretrained
     from regard.data.tokenizers.spm import MarianPieces
     from regard.data.tokenizers.wordpiece import WordPiece
@@ -55,10 +56,13 @@ def load(folder: Path) -> Any:
     try:
         known = read_json(Path(folder) / "tokenizer.json")
         kind, decoder = known["model"]["type"], (known["decoder"] or {}).get("type")
+        masks = {token["content"] for token in known["added_tokens"]} & {"<mask>", "[MASK]"}
     except (OSError, CheckpointError, TypeError, KeyError, AttributeError):
-        kind, decoder = "BPE", ""  # whose `load` says what is wrong
+        kind, decoder, masks = "BPE", "", set()  # whose `load` says what is wrong
     if kind == "WordLevel":
         return Characters.load(folder)
     if kind == "WordPiece" or WordPiece.found_in(folder):
         return WordPiece.load(folder)
+    if masks:
+        return Subwords.load(folder)
     return BPE.load(folder) if kind == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

@@ -42,9 +42,9 @@ class Pretrained:
         pieces = {id: piece for piece, id in tokenizer.get_vocab(with_added_tokens=False).items()}
         self.size = vocabulary_size(tokenizer)
         self._bytes = [
-            added[id].content.encode() if id in added else _to_bytes(pieces.get(id, "")) for id in range(self.size)
+            added[id].content.encode() if id in added else to_bytes(pieces.get(id, "")) for id in range(self.size)
         ]
-        self.special = {name: text for name in config if name.endswith("_token") and (text := _content(config[name]))}
+        self.special = {name: text for name in config if name.endswith("_token") and (text := content(config[name]))}
         eos = tokenizer.token_to_id(self.special.get("eos_token", ""))
         self.ends = tuple(dict.fromkeys([*([] if eos is None else [eos]), *ends]))
         self.eos = self.ends[0] if self.ends else None
@@ -118,7 +118,7 @@ def _in_hex(e: UnicodeError) -> tuple[str, int]:
 codecs.register_error("in_hex", _in_hex)
 
 
-def _to_bytes(piece: str) -> bytes:
+def to_bytes(piece: str) -> bytes:
     """GPT-2's visible characters as the bytes they stand for; a piece with any other character as itself."""
     try:
         return bytes(BYTE_OF[c] for c in piece)
@@ -126,7 +126,7 @@ def _to_bytes(piece: str) -> bytes:
         return piece.encode()
 
 
-def _content(token: Any) -> str:
+def content(token: Any) -> str:
     """A token of tokenizer_config.json is its text, or a dict that holds it."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else ""

@@ -6,14 +6,14 @@ text and `[SEP]` after it, and after a second text of a pair.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size, with_path, write_files
+from regard.data.tokenizers.encoder import EncoderTokenizer
+from regard.data.tokenizers.opened import open_tokenizer, with_path, write_files
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import read_json_if_any
 
@@ -23,30 +23,11 @@ MOST_CHARACTERS = 1_000  # that get a piece of their own; a word with any other 
 VOCABULARY = "vocab.txt"  # one piece a line, in the order of their ids
 
 
-@dataclass(frozen=True)
-class Encoded:
-    """A text, or a pair, as BERT reads it, with [CLS] and [SEP]. All lists are equally long."""
-
-    ids: list[int]
-    sentences: list[int]  # 0, and 1 for the second text of a pair with its [SEP]
-    offsets: list[tuple[int, int]]  # where the piece stands in its text; (0, 0) for [CLS] and [SEP]
-    words: list[int | None]  # the number of the word in its text; None for [CLS] and [SEP]
-    cut: int = 0  # pieces left out for want of room
-
-
-class WordPiece:
+class WordPiece(EncoderTokenizer):
     """Pieces of words. `[MASK]` and the other special tokens are found in a text, as transformers finds them."""
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any] | None = None):
-        self.tokenizer, self.config = tokenizer, config or {}
-        self.size = vocabulary_size(tokenizer)
-        self.pad, self.unk, self.cls, self.sep, self.mask = (self._id(token) for token in SPECIAL)
-
-    def _id(self, token: str) -> int:
-        id = self.tokenizer.token_to_id(token)
-        if id is None:
-            raise CheckpointError(f"expected a WordPiece vocabulary with {' '.join(SPECIAL)}; it has no {token}")
-        return id
+        super().__init__(tokenizer, config or {}, SPECIAL)
 
     # -- making, reading and writing ------------------------------------------------------------------------------
 
@@ -96,56 +77,12 @@ class WordPiece:
         pieces = [self.piece(i) + "\n" for i in range(self.size)]
         (Path(folder) / VOCABULARY).write_text("".join(pieces), "utf-8", newline="\n")
 
-    # -- text and ids ---------------------------------------------------------------------------------------------
-
-    def encode(self, text: str, pair: str | None = None, max_length: int = 0) -> Encoded:
-        """[CLS] text [SEP], or [CLS] text [SEP] pair [SEP]; at most `max_length` tokens (0: all there are)."""
-        return self.encode_batch([text], None if pair is None else [pair], max_length)[0]
-
-    @guarded
-    def encode_batch(
-        self, texts: Sequence[str], pairs: Sequence[str] | None = None, max_length: int = 0
-    ) -> list[Encoded]:
-        """`encode` for many texts, on all cores."""
-        first = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
-        if pairs is None:
-            return [self._assembled([a], max_length) for a in first]
-        second = self.tokenizer.encode_batch(list(pairs), add_special_tokens=False)
-        return [self._assembled([a, b], max_length) for a, b in zip(first, second, strict=True)]
-
-    @guarded
-    def encode_words(self, words: Sequence[str], max_length: int = 0) -> Encoded:
-        """A text that is cut into words already: `Encoded.words` counts these, and offsets are within a word."""
-        encoding = self.tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
-        return self._assembled([encoding], max_length)
-
-    @guarded
-    def encode_ids(self, texts: Sequence[str], max_length: int = 0) -> tuple[list[list[int]], int]:
-        """The ids alone of each text, which is quicker, and how many texts were cut to fit."""
-        every = [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
-        room = max_length - 2 if max_length else max(map(len, every), default=0)
-        return [[self.cls, *ids[:room], self.sep] for ids in every], sum(len(ids) > room for ids in every)
-
-    def _assembled(self, parts: list[Any], max_length: int) -> Encoded:
-        sizes = [len(part.ids) for part in parts]
-        kept = _fitting(sizes, max_length - 1 - len(parts)) if max_length else sizes
-        ids, sentences, offsets = [self.cls], [0], [(0, 0)]
-        words: list[int | None] = [None]
-        for number, (part, n) in enumerate(zip(parts, kept, strict=True)):
-            ids += [*part.ids[:n], self.sep]
-            sentences += [number] * (n + 1)
-            offsets += [*part.offsets[:n], (0, 0)]
-            words += [*part.word_ids[:n], None]
-        return Encoded(ids, sentences, offsets, words, sum(sizes) - sum(kept))
-
-    @guarded
-    def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, lower-cased and spaced as the pieces are; special tokens are left out."""
-        return self.tokenizer.decode(list(ids), skip_special_tokens=True)
-
     def piece(self, id: int) -> str:
         """The piece with this id; one that goes on within a word opens with `##`."""
         return self.tokenizer.id_to_token(id) or f"[unused{id}]"
+
+    def continues(self, id: int) -> bool:
+        return self.piece(id).startswith(INSIDE)
 
 
 def _empty(lower: bool, accents: bool | None, chinese: bool, vocab: dict[str, int]) -> Tokenizer:
@@ -192,15 +129,3 @@ def _characters(lines: Iterable[str], learner: Tokenizer) -> list[str]:
         counts.update(learner.normalizer.normalize_str(line))
     visible = [c for c in counts if not c.isspace()]
     return sorted(sorted(visible, key=lambda c: (-counts[c], c))[:MOST_CHARACTERS])
-
-
-def _fitting(sizes: list[int], room: int) -> list[int]:
-    """How much of one part, or of two, is kept: the longer gives first, as everywhere (`longest_first`)."""
-    if room < len(sizes):
-        raise ConfigError(f"a length of {room + 1 + len(sizes)} leaves no room for text besides [CLS] and [SEP]")
-    if sum(sizes) <= room:
-        return sizes
-    if len(sizes) == 1:
-        return [room]
-    short = min(*sizes, room // 2)
-    return [short, room - short] if sizes[0] <= sizes[1] else [room - short, short]

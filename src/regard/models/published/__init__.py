@@ -20,7 +20,7 @@ from regard.jsonfile import read_json
 from regard.models import MODELS, Model, ModelConfig, build, depth, model_type
 from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
-from regard.models.published.bert import BertLayout
+from regard.models.published.bert import BertLayout, DistilBertLayout, RobertaLayout, XLMRobertaLayout
 from regard.models.published.captioner import CaptionerLayout
 from regard.models.published.gpt2 import GPT2Layout
 from regard.models.published.layout import Layout, Misfit
@@ -42,6 +42,9 @@ PUBLISHED = (
     Qwen2Layout(),
     Qwen3Layout(),
     BertLayout(),
+    RobertaLayout(),
+    XLMRobertaLayout(),
+    DistilBertLayout(),
     ViTLayout(),
     CaptionerLayout(),
     WhisperLayout(),

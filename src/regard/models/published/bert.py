@@ -1,23 +1,26 @@
 """The layouts of transformers' Bert models: one encoder, and the head that `architectures` names."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from regard.errors import CheckpointError
 from regard.models.bert import LABELLED, MASKED, POOLED, BertConfig
 from regard.models.published.layout import COMMON, Layout, label_settings, read_labels
 
-ARCHITECTURES = {
-    "none": "BertModel",
-    "pooler": "BertModel",
-    "masked": "BertForMaskedLM",
-    "pretraining": "BertForPreTraining",
-    "sequence": "BertForSequenceClassification",
-    "token": "BertForTokenClassification",
+BERT = {  # our head -> what a class of theirs is called, after Bert
+    "none": "Model",
+    "pooler": "Model",
+    "masked": "ForMaskedLM",
+    "pretraining": "ForPreTraining",
+    "sequence": "ForSequenceClassification",
+    "token": "ForTokenClassification",
 }
-HEAD_OF = {"": "pooler"} | {architecture: head for head, architecture in ARCHITECTURES.items()}
+ARCHITECTURES = {head: f"Bert{name}" for head, name in BERT.items()}
+HEADS = ("masked.dense", "next", "pooler")  # tensors that tell which head a file holds
 
 
 class BertLayout(Layout):
@@ -60,36 +63,43 @@ class BertLayout(Layout):
         "classifier": "classifier",
     }
     prefix = "bert."
+    heads: tuple[str, ...] = ("cls.", "classifier.")  # how names begin that have no prefix
+    architectures: Mapping[str, str] = ARCHITECTURES  # by head
     spare = r"^embeddings\.position_ids$|^cls\.predictions\.decoder\."  # a buffer of old files; copies of what is tied
 
     def fits(self, config: Any) -> bool:
-        return super().fits(config) and config.pooling == "cls"
+        return super().fits(config) and self.writes(config)
+
+    def writes(self, config: BertConfig) -> bool:
+        return config.family == self.name and config.pooling == "cls" and config.head in self.architectures
 
     def extra_settings(self, config: BertConfig, eos: int | None) -> dict[str, Any]:
         labels = label_settings(config.labels) if config.labels else {}
-        return {"architectures": [ARCHITECTURES[config.head]], **labels}
+        return {"architectures": [self.architectures[config.head]], **labels}
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
-        architecture = (values.get("architectures") or [""])[0]
-        if architecture not in HEAD_OF:
-            names = ", ".join(dict.fromkeys(ARCHITECTURES.values()))
+        head_of = {architecture: head for head, architecture in self.architectures.items()}
+        architecture = (values.get("architectures") or [self.architecture])[0]
+        if architecture not in head_of:
+            names = ", ".join(dict.fromkeys(self.architectures.values()))
             raise CheckpointError(f"{where}: {architecture} is not one we read; there are: {names}")
-        head = HEAD_OF[architecture]
-        return {"head": head, "labels": read_labels(values) if head in LABELLED else ()}
+        head = head_of[architecture]
+        return {"family": self.name, "head": head, "labels": read_labels(values) if head in LABELLED else ()}
 
     def complete(self, config: BertConfig, published: dict[str, Tensor]) -> BertConfig:
         """Whether there is a pooler, and whether a masked-word file (bert-base-uncased) holds all of pre-training."""
         if config.head in LABELLED:
             return config
         names = {self.current(name) for name in published}
-        if "cls.predictions.bias" in names:
-            return replace(config, head="pretraining" if "cls.seq_relationship.weight" in names else "masked")
+        there = {part for part in HEADS if part in self.tensors and f"{self.tensors[part]}.weight" in names}
+        if "masked.dense" in there:
+            return replace(config, head="pretraining" if "next" in there else "masked")
         if config.head in MASKED:
             return config  # whose missing weights will be named
-        return replace(config, head="pooler" if "pooler.dense.weight" in names else "none")
+        return replace(config, head="pooler" if "pooler" in there and "pooler" in self.architectures else "none")
 
     def prefixed(self, name: str, config: BertConfig) -> str:
-        bare = ARCHITECTURES[config.head] == "BertModel" or name.startswith(("cls.", "classifier."))
+        bare = config.head in ("none", "pooler") or name.startswith(self.heads)
         return name if bare else self.prefix + name
 
     def current(self, name: str) -> str:
@@ -100,3 +110,103 @@ class BertLayout(Layout):
     def ignored(self, name: str, config: BertConfig) -> bool:
         """Some files carry a pooler that nothing reads."""
         return super().ignored(name, config) or (config.head not in POOLED and name.startswith("pooler."))
+
+
+class RobertaLayout(BertLayout):
+    """Liu et al. 2019. Positions are counted from the id of padding on: the first rows of their table stay empty."""
+
+    name, architecture = "roberta", "RobertaModel"
+    architectures = {head: f"Roberta{name}" for head, name in BERT.items() if head != "pretraining"}
+    settings = {ours: theirs for ours, theirs in BertLayout.settings.items() if ours != "max_length"}
+    fixed = {**BertLayout.fixed, "hidden_act": "gelu", "pad_token_id": 1}
+    written = {"initializer_range": 0.02, "bos_token_id": 0, "eos_token_id": 2}
+    tensors = {
+        **BertLayout.tensors,
+        "masked": "lm_head",
+        "masked.dense": "lm_head.dense",
+        "masked.norm": "lm_head.layer_norm",
+    }
+    prefix = "roberta."
+    heads = ("lm_head.", "classifier.")
+    spare = r"^embeddings\.position_ids$|^lm_head\.decoder\."
+    sequence = {"pooler": "classifier.dense", "classifier": "classifier.out_proj"}
+    empty = 2  # rows of the table of positions
+
+    def extra_settings(self, config: BertConfig, eos: int | None) -> dict[str, Any]:
+        return super().extra_settings(config, eos) | {"max_position_embeddings": config.max_length + self.empty}
+
+    def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        fields = super().extra_fields(values, where)
+        return fields | {"max_length": values["max_position_embeddings"] - self.empty}
+
+    def names(self, name: str, config: BertConfig) -> tuple[str, ...]:
+        """A classifier of sequences has a pooler of its own."""
+        part, _, which = name.rpartition(".")
+        if config.head == "sequence" and part in self.sequence:
+            return (f"{self.sequence[part]}.{which}",)
+        return super().names(name, config)
+
+    def ignored(self, name: str, config: BertConfig) -> bool:
+        return super().ignored(name, config) or (config.head == "sequence" and name.startswith("pooler."))
+
+    def to_theirs(self, name: str, tensor: Tensor, config: BertConfig) -> Tensor:
+        return F.pad(tensor, (0, 0, self.empty, 0)) if name == "place.table" else tensor
+
+    def to_ours(self, name: str, tensor: Tensor, config: BertConfig) -> Tensor:
+        return tensor[self.empty :] if name == "place.table" else tensor
+
+
+class XLMRobertaLayout(RobertaLayout):
+    """Conneau et al. 2020: RoBERTa in a hundred languages."""
+
+    name, architecture = "xlm-roberta", "XLMRobertaModel"
+    architectures = {head: f"XLM{name}" for head, name in RobertaLayout.architectures.items()}
+
+
+class DistilBertLayout(BertLayout):
+    """Sanh et al. 2019: every second layer of BERT, without sentence numbers."""
+
+    name, architecture = "distilbert", "DistilBertModel"
+    architectures = {head: f"DistilBert{name}" for head, name in BERT.items() if head not in ("pooler", "pretraining")}
+    settings = {
+        "vocab": "vocab_size",
+        "max_length": "max_position_embeddings",
+        "width": "dim",
+        "layers": "n_layers",
+        "heads": "n_heads",
+        "ffn": "hidden_dim",
+        "dropout": "dropout",
+        "attention_dropout": "attention_dropout",
+        "activation": "activation",
+    }
+    optional = ("dropout", "attention_dropout", "activation")
+    fixed = {"tie_word_embeddings": True}
+    written = {"initializer_range": 0.02, "pad_token_id": 0, "sinusoidal_pos_embds": False}
+    tensors = {
+        "token": "embeddings.word_embeddings",
+        "place.table": "embeddings.position_embeddings.weight",
+        "norm": "embeddings.LayerNorm",
+        "layers.*.attention.qkv": tuple(f"transformer.layer.*.attention.{letter}_lin" for letter in "qkv"),
+        "layers.*.attention.out": "transformer.layer.*.attention.out_lin",
+        "layers.*.norm1": "transformer.layer.*.sa_layer_norm",
+        "layers.*.mlp.up": "transformer.layer.*.ffn.lin1",
+        "layers.*.mlp.down": "transformer.layer.*.ffn.lin2",
+        "layers.*.norm2": "transformer.layer.*.output_layer_norm",
+        "pooler": "pre_classifier",
+        "masked": "vocab_projector",
+        "masked.dense": "vocab_transform",
+        "masked.norm": "vocab_layer_norm",
+        "classifier": "classifier",
+    }
+    prefix = "distilbert."
+    heads = ("vocab_", "pre_classifier.", "classifier.")
+    spare = r"^embeddings\.position_ids$|^vocab_projector\.weight$"
+
+    def writes(self, config: BertConfig) -> bool:
+        return super().writes(config) and not config.types and config.eps == 1e-12
+
+    def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
+        return super().extra_fields(values, where) | {"types": 0, "eps": 1e-12}
+
+    def ignored(self, name: str, config: BertConfig) -> bool:
+        return super().ignored(name, config) or (config.head not in POOLED and name.startswith("pre_classifier."))

@@ -87,7 +87,7 @@ class Layout:
         """Our names to theirs."""
         published = {}
         for name, tensor in state.items():
-            names = self.names(name)
+            names = self.names(name, config)
             pieces = tensor.split(self.rows(name, len(tensor), len(names), config)) if len(names) > 1 else [tensor]
             for their, piece in zip(names, pieces, strict=True):
                 published[self.prefixed(their, config)] = self.to_theirs(name, piece, config).contiguous()
@@ -98,7 +98,7 @@ class Layout:
         left = {new: t for name, t in published.items() if not self.ignored(new := self.current(name), config)}
         ours = {}
         for name in expected:
-            names = self.names(name)
+            names = self.names(name, config)
             if missing := [their for their in names if their not in left]:
                 raise Misfit(f"it has no {missing[0]}")
             pieces = [left.pop(their) for their in names]
@@ -107,7 +107,7 @@ class Layout:
             raise Misfit(f"it has more than that: {', '.join(sorted(left)[:3])}")
         return ours
 
-    def names(self, name: str) -> tuple[str, ...]:
+    def names(self, name: str, config: Any) -> tuple[str, ...]:
         """Our name of a tensor -> theirs, without the prefix."""
         index = re.search(r"(?<=\.)\d+(?=\.)", name)
         pattern = f"{name[: index.start()]}*{name[index.end() :]}" if index else name
