@@ -59,6 +59,21 @@ def test_evaluate_scores_only_the_answers_of_records(place):
     assert "leave it out" in regard("evaluate", "runs/ft", "--stride=8").err
 
 
+def test_the_forms_of_others_are_learned_alike(place):
+    alpaca = [{"instruction": "say", "input": str(n), "output": f"ahoy {n}!"} for n in range(60)]
+    shared = [[{"from": "human", "value": f"say\n\n{n}"}, {"from": "gpt", "value": f"ahoy {n}!"}] for n in range(60)]
+    Path("alpaca.json").write_text(json.dumps(alpaca, indent=1))
+    Path("shared.json").write_text(json.dumps([{"conversations": talk} for talk in shared] + [{"id": 7}]))
+    words = ["finetune", "runs/x", "lm", "--data=alpaca.json", "--steps=2", "--name=alpaca", "--device=cpu"]
+    assert "60 records in Alpaca's form: instruction and output" in works(*words).err
+    every = [works("evaluate", "runs/alpaca", f"--data={name}.json", "--json") for name in ("alpaca", "shared")]
+    first, second = (json.loads(result.out) for result in every)
+    assert first["targets"] == sum(len(f"ahoy {n}!") + 1 for n in range(60))
+    assert (first["targets"], first["loss"]) == (second["targets"], second["loss"])
+    assert "skipped 1 of 61 records: line 1: has 'id'" in every[1].err and "ShareGPT's form" in every[1].err
+    assert regard("evaluate", "runs/alpaca", "--data=shared.json", "--strict").code == 2
+
+
 def test_finetuned_run_resumes_without_its_base_model(place, monkeypatch):
     options = ["--lora", "--set=model.dropout=0.1", "--set=eval_every=2"]
     tune("whole", *options)

@@ -62,7 +62,7 @@ def predict(
       regard predict runs/demo in.txt.gz --json > out.jsonl
       regard predict runs/sent new.csv --out scored.csv
 
-    A classifier reads a table (CSV, TSV, JSONL, Parquet, Arrow) and adds label and probabilities after the other
+    A classifier reads a table (CSV, TSV, JSON, Excel, Parquet, …) and adds label and probabilities after the other
     columns. One of images writes a table: file, label, probabilities; one of series: id, label, probabilities. A
     forecaster writes the next rows.
     """

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import Any
 
+from regard.data.cells import MISSING
+
 
 class OnUse:
     """A module that is imported when one of its names is used."""
@@ -17,3 +19,16 @@ class OnUse:
 pa: Any = OnUse("pyarrow")
 pc: Any = OnUse("pyarrow.compute")
 parquet: Any = OnUse("pyarrow.parquet")
+
+
+def is_text(type: Any) -> bool:
+    return pa.types.is_string(type) or pa.types.is_large_string(type)
+
+
+def present(column: Any) -> Any:
+    """Text without white space around it, null where it is missing; other columns as they are."""
+    if not is_text(column.type):
+        return column
+    column = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(MISSING, column.type))
+    return pc.if_else(missing, pa.scalar(None, column.type), column)

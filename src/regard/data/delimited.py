@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.data.arrow import pa
+from regard.data.arrow import pa, pc, present
 from regard.data.skipped import BadRow
 from regard.errors import DataError
 
@@ -26,6 +26,8 @@ CELLS = 1_000_000  # held as Python strings at once
 ENCODINGS = {"utf-8-sig": "", "cp1252": "not UTF-8, read as Latin-1 (Windows-1252)", "latin-1": "read as Latin-1"}
 LIST_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # one that does not stand between digits
 QUOTED = re.compile(r'(?:^|\t)"((?:[^"\t]|"")+)"(?=\t|\r?\n?$)')
+DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
+THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 csv.field_size_limit(1 << 27)
 
 Row = tuple[int, list[str]]  # the line it begins on, and its cells
@@ -141,6 +143,26 @@ class Delimited:
 def _like_the_first(widths: list[int]) -> float:
     """The share of rows as wide as the first; 0 where that is a single cell."""
     return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
+
+
+def with_points(columns: list[Any], notes: list[str]) -> list[Any]:
+    """The columns with decimal points where they have decimal commas, which is noted."""
+    points = _decimal_commas(columns)
+    if any(points):
+        notes.append("decimals written with a comma")
+    return [pc.replace_substring(c, ",", ".") if comma else c for c, comma in zip(columns, points, strict=True)]
+
+
+def _decimal_commas(columns: list[Any]) -> list[bool]:
+    """Which columns hold numbers like 3,5; none where all of them may be thousands, as 1,234 may."""
+    cells = [present(column).drop_null() for column in columns]
+    comma = [
+        bool(pc.any(pc.match_substring(c, ",")).as_py()) and pc.all(pc.match_substring_regex(c, DECIMAL)).as_py()
+        for c in cells
+    ]
+    decimals = (c.filter(pc.match_substring(c, ",")) for c, has in zip(cells, comma, strict=True) if has)
+    sure = any(not pc.all(pc.match_substring_regex(c, THOUSANDS)).as_py() for c in decimals)
+    return [has and sure for has in comma]
 
 
 def encoding_of(path: Path, data: bytes) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from shlex import quote
 
 from regard import limits
-from regard.data.files import ending, open_bytes
-from regard.data.records import read_records
+from regard.data.files import open_bytes
+from regard.data.records import is_records, read_records
 from regard.errors import DataError
 
 READ = 1 << 20  # bytes read at a time
@@ -19,10 +19,6 @@ CLEAN = re.compile(r"(?<=\S\n)(?=\S)")  # no tokenizer joins what is before with
 SPACE = re.compile(r"(?<=\S)(?= \S)")
 
 Flow = Iterable[str | None]  # the text of documents, block by block; None between two documents
-
-
-def is_jsonl(path: Path) -> bool:
-    return ending(path) == ".jsonl"
 
 
 class NotText(DataError):
@@ -129,7 +125,7 @@ class DocumentReader:
 
     def _documents(self) -> Iterator[Iterable[str]]:
         for path in self.paths:
-            if not is_jsonl(path):
+            if not is_records(path):
                 yield read_text(path)
                 continue
             for text in read_records(path):

@@ -1,17 +1,24 @@
-"""Chat and instruction records, one JSON object a line: how they are written as text, and which of it is learned.
+"""Chat and instruction records, JSON objects: how they are written as text, and which of it is learned.
 
-Known forms: `messages` (a list of `role` and `content`), a prompt with its answer under one of the names in `FORMS`,
-or `text` alone, which is plain text to be learned whole.
+Known forms: `messages` (a list of `role` and `content`), `conversations` (ShareGPT's list of `from` and `value`), a
+prompt with its answer under one of the names in `FORMS`, or `text` alone, which is plain text to be learned whole.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from regard.data.chat import Message, conversations
+from regard.data.delimited import Delimited
+from regard.data.files import ending
+from regard.data.folders import Say
+from regard.data.json_rows import NotJson, fault, read_values
 from regard.data.pairs import read_lines
+from regard.data.skipped import BadRow, report
+from regard.data.tables import read_data
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import CheckpointError, ConfigError, DataError
 
@@ -23,7 +30,9 @@ FORMS = (
     ("source", "target"),
     ("text", "summary"),
 )
-ROLES = ("system", "user", "assistant")
+ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant"}
+KEYS = {"messages": ("role", "content"), "conversations": ("from", "value")}  # of the turns of a conversation
+NAMES = {"instruction": "Alpaca's form: ", "conversations": "ShareGPT's form: "}
 PROMPT = "{prompt}"  # its place in a template
 
 
@@ -33,26 +42,56 @@ class Record:
 
     messages: list[Message]
     references: list[str]  # the last answer, and its alternatives
+    form: str = field(default="", compare=False)  # of the object that it was
 
 
-def read_records(path: Path, template: str = "") -> Iterator[str | Record]:
-    """What each line of a JSONL file holds, plain text or a `Record`; `template` says how prompts are worded."""
+def is_records(path: Path) -> bool:
+    """Whether the name of a file says that it holds objects, in an array or one on each line."""
+    return ending(path) in (".json", ".jsonl")
+
+
+def read_records(path: Path, template: str = "", bad: list[BadRow] | None = None) -> Iterator[str | Record]:
+    """What each object of a file holds, plain text or a `Record`; `template` says how prompts are worded. Those that
+    cannot be used are left out, and added to `bad`."""
     if template and PROMPT not in template:
         raise ConfigError(f"data.template is {template!r}; it needs {PROMPT} where the prompt goes")
     first: type | None = None
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        where = f"{path}: line {number}"
+    for number, values in _objects(path):
         try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as e:
-            raise DataError(f'{where} is not JSON ({e}); expected one record a line, as {{"text": "…"}}') from None
-        record = _read(values, template, where)
-        if first is not None and type(record) is not first:
-            raise DataError(f"{where} mixes plain text with prompts and answers; put them in two files")
+            if reason := fault(values):
+                raise DataError(reason)
+            record = _read(values, template)
+            if first is not None and type(record) is not first:
+                raise DataError("mixes plain text with prompts and answers; put them in two files")
+        except DataError as e:
+            if bad is not None:
+                bad.append(BadRow(number, str(e)))
+            continue
         first = type(record)
         yield record
+
+
+def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
+    """Report the form of a file's records, and those that cannot be used."""
+    bad: list[BadRow] = []
+    forms = Counter(record.form if isinstance(record, Record) else "" for record in read_records(path, template, bad))
+    report(path, bad, forms.total(), strict, say, what="records")
+    for form, count in forms.items():
+        if form:
+            say(f"{path}: {count:,} records in {form}; answers are learned, prompts are not")
+
+
+def _objects(path: Path) -> Iterator[tuple[int, Any]]:
+    """The objects of a file with their lines; of JSONL one at a time, never the whole file."""
+    if ending(path) == ".json":
+        yield from read_values(path, Delimited(path, read_data(path)))
+        return
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as e:
+                yield number, NotJson(str(e))
 
 
 def render(messages: Sequence[Message], tokenizer: TextTokenizer, add_generation_prompt: bool = False) -> str:
@@ -105,51 +144,57 @@ def plain(record: Record) -> str:
 # Reading
 
 
-def _read(values: Any, template: str, where: str) -> str | Record:
-    if not isinstance(values, dict):
-        raise DataError(f'{where} is not a record; expected a JSON object, as {{"text": "…"}}')
-    if "messages" in values:
-        return _conversation(values["messages"], where)
+def _read(values: dict[str, Any], template: str) -> str | Record:
+    for name, keys in KEYS.items():
+        if name in values:
+            return _conversation(values, name, *keys)
     for asked, answered in FORMS:
         if asked in values and answered in values:
-            prompt = " ".join(_texts(values[asked], f"{where}: {asked}"))  # a list holds sentences
+            prompt = " ".join(_texts(values[asked], asked))  # a list holds sentences
             if asked == "instruction" and values.get("input"):
-                prompt += "\n\n" + " ".join(_texts(values["input"], f"{where}: input"))
-            answers = _texts(values[answered], f"{where}: {answered}")  # a list holds alternatives
+                prompt += "\n\n" + " ".join(_texts(values["input"], "input"))
+            answers = _texts(values[answered], answered)  # a list holds alternatives
             prompt = template.replace(PROMPT, prompt) if template else prompt
-            return Record([{"role": "user", "content": prompt}, {"role": "assistant", "content": answers[0]}], answers)
+            messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answers[0]}]
+            return Record(messages, answers, f"{NAMES.get(asked, '')}{asked} and {answered}")
     if "text" in values:
-        return _texts(values["text"], f"{where}: text")[0]
+        return _texts(values["text"], "text")[0]
     forms = ", ".join(f"{a} and {b}" for a, b in FORMS)
-    raise DataError(f"{where} has {', '.join(map(repr, values)) or 'nothing'}; expected messages, or text, or {forms}")
+    got = ", ".join(map(repr, values)) or "nothing"
+    raise DataError(f"has {got}; expected messages, conversations, or text, or {forms}")
 
 
-def _conversation(messages: Any, where: str) -> Record:
-    if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
-        raise DataError(f"{where}: messages expects a list of objects with role and content")
-    read = []
-    for message in messages:
-        if message.get("role") not in ROLES:
-            raise DataError(
-                f"{where}: a message has the role {message.get('role')!r}; expected one of {', '.join(ROLES)}"
-            )
-        read.append({"role": message["role"], "content": _texts(message.get("content"), f"{where}: content")[0]})
-    spoken = [m["role"] for m in read if m["role"] != "system"]
+def _conversation(values: dict[str, Any], name: str, role: str, content: str) -> Record:
+    turns = values[name]
+    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+        raise DataError(f"{name} expects a list of objects with {role} and {content}")
+    messages = []
+    if values.get("system"):
+        messages.append({"role": "system", "content": _texts(values["system"], "system")[0]})
+    for turn in turns:
+        by = turn.get(role)
+        if not isinstance(by, str) or by not in ROLES:
+            raise DataError(f"a message has the {role} {by!r}; expected one of {', '.join(ROLES)}")
+        messages.append({"role": ROLES[by], "content": _texts(turn.get(content), content)[0]})
+    if name == "conversations" and messages[:1] and messages[0]["role"] == "assistant":
+        messages = messages[1:]  # an answer to what was not recorded
+    spoken = [m["role"] for m in messages if m["role"] != "system"]
     if "assistant" not in spoken or spoken[0] != "user":
-        raise DataError(f"{where}: expected a user's message first and an assistant's answer after it")
-    return Record(read, [m["content"] for m in read if m["role"] == "assistant"][-1:])
+        raise DataError("expected a user's message first and an assistant's answer after it")
+    answers = [m["content"] for m in messages if m["role"] == "assistant"]
+    return Record(messages, answers[-1:], f"{NAMES.get(name, '')}{name} of {role} and {content}")
 
 
-def _texts(value: Any, where: str) -> list[str]:
+def _texts(value: Any, name: str) -> list[str]:
     """A text, or a list of texts, as a list that is not empty."""
     texts = value if isinstance(value, list) and value else [value]
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"{where} is {json.dumps(value)[:40]}; expected text")
+            raise DataError(f"{name} is {json.dumps(value)[:40]}; expected text")
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise DataError(f"{where} holds half of a surrogate pair; write the file again as UTF-8") from None
+            raise DataError(f"{name} holds half of a surrogate pair; write the file again as UTF-8") from None
     return texts
 
 

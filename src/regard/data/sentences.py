@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.data.documents import is_jsonl, read_text
+from regard.data.documents import read_text
 from regard.data.pairs import clean
-from regard.data.records import Record, read_records
+from regard.data.records import Record, is_records, read_records
 
 END = re.compile(r"""(?<=[.!?…])(["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9ÀÁÂÄÅÇÈÉÊËÍÎÑÓÔÖÚÜÆØ¿¡])""")
 SHORT = re.compile(r"(?:^|[\s(\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|cf|No|Fig|Eq|[A-Z])\.$")  # goes on
@@ -27,7 +27,7 @@ class Corpus:
 
     def __iter__(self) -> Iterator[list[str]]:
         for path in self.paths:
-            if is_jsonl(path):
+            if is_records(path):
                 documents = (_text(record).split("\n") for record in read_records(path))
             elif self.border == "files":
                 documents = iter([list(_lines(path))])

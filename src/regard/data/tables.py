@@ -1,4 +1,4 @@
-"""Tables, read in one way: CSV, TSV, JSON, JSONL, Parquet, Arrow and NPZ, plain or compressed.
+"""Tables, read in one way: CSV, TSV, JSON, JSONL, Excel, Parquet, Arrow and NPZ, plain or compressed.
 
 The cells of a text file stay text, so that the id 007 and the label 1.0 remain what they are; numbers and
 times are converted on request.
@@ -17,14 +17,15 @@ import numpy as np
 
 from regard import limits
 from regard.data.arrays import read_arrays
-from regard.data.arrow import pa, pc
-from regard.data.cells import DAY, MISSING, is_date, is_missing, is_number, to_days, to_number
+from regard.data.arrow import is_text, pa, pc, present
+from regard.data.cells import DAY, is_date, is_missing, is_number, to_days, to_number
 from regard.data.columnar import ARROW, PARQUET, read_columnar
-from regard.data.delimited import TABS, Delimited
+from regard.data.delimited import TABS, Delimited, with_points
 from regard.data.files import AUDIO, IMAGES, ending, open_bytes
 from regard.data.folders import Say, to_stderr
 from regard.data.json_rows import read_objects
 from regard.data.skipped import HAS_LABEL, BadRow, Check, date_fault, has, number_fault, report
+from regard.data.spreadsheet import EXCEL, read_sheet
 from regard.errors import DataError
 
 TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "question1", "first", "content", "comment")
@@ -33,10 +34,16 @@ LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", 
 LONGEST = 1_000  # characters of a name
 LISTED = 20  # columns named in a message
 COPIES = 4  # of a file's bytes that reading it may take
-ENDINGS = (".csv", *TABS, ".json", ".jsonl", *PARQUET, *ARROW)  # of the files that are tables whatever they hold
+ENDINGS = (
+    ".csv",
+    *TABS,
+    ".json",
+    ".jsonl",
+    *EXCEL,
+    *PARQUET,
+    *ARROW,
+)  # of the files that are tables whatever they hold
 OPTIONS = ("text", "second", "label")  # columns with an option of their own on the command line
-DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
-THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 
 
 # A table
@@ -166,14 +173,14 @@ class DataTable:
     def is_numeric(self, name: str) -> bool:
         """Whether every cell is a plain number or missing."""
         try:
-            _present(self.data.column(name)).cast(pa.float64(), safe=False)
+            present(self.data.column(name)).cast(pa.float64(), safe=False)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
             return False
         return True
 
     def numbers(self, name: str) -> np.ndarray:
         """The cells as float64, NaN where one is missing; a word where a number should be is an error."""
-        cells = _present(self.data.column(name))
+        cells = present(self.data.column(name))
         try:
             return _float64(cells.cast(pa.float64(), safe=False))
         except pa.ArrowNotImplementedError:
@@ -195,14 +202,14 @@ class DataTable:
         """Whether these times are dates."""
         column = self.data.column(name)
         return _is_time(column.type) or (
-            _is_text(column.type) and any(is_date(c or "") for c in column[:100].to_pylist())
+            is_text(column.type) and any(is_date(c or "") for c in column[:100].to_pylist())
         )
 
     def moments(self, name: str) -> np.ndarray:
         """Times as float64: numbers as they are, dates in days since 1970."""
         if not self.is_dated(name):
             return self.numbers(name)
-        cells = _present(self.data.column(name))
+        cells = present(self.data.column(name))
         for zone in (None, "UTC"):
             try:
                 times = cells.cast(pa.timestamp("us", zone), safe=False)
@@ -216,21 +223,8 @@ class DataTable:
         return np.array(days, np.float64)
 
 
-def _is_text(type: Any) -> bool:
-    return pa.types.is_string(type) or pa.types.is_large_string(type)
-
-
 def _is_time(type: Any) -> bool:
     return pa.types.is_timestamp(type) or pa.types.is_date(type)
-
-
-def _present(column: Any) -> Any:
-    """Text without white space around it, null where it is missing; other columns as they are."""
-    if not _is_text(column.type):
-        return column
-    column = pc.utf8_trim_whitespace(column)
-    missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(MISSING, column.type))
-    return pc.if_else(missing, pa.scalar(None, column.type), column)
 
 
 def _float64(column: Any) -> np.ndarray:
@@ -238,7 +232,7 @@ def _float64(column: Any) -> np.ndarray:
 
 
 def _as_text(column: Any) -> Any:
-    if _is_text(column.type):
+    if is_text(column.type):
         return column
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -282,10 +276,14 @@ def parse_table(
     path: Path, data: bytes, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr, strict: bool = True
 ) -> DataTable:
     """The table in the bytes of a file called `path`."""
+    named = any(name and not name.isdecimal() for name in asked)  # then there is a header
     if ending(path) in (*PARQUET, *ARROW):
         table = _from_arrow(path, read_columnar(path, data))
     elif ending(path) == ".npz":
         table = table_of_arrays(path, read_arrays(path, data))
+    elif ending(path) in EXCEL:
+        names, columns, lines = _header(*read_sheet(path, data, say), named)
+        table = DataTable(path, pa.table(columns, names=_unique(path, names)), lines, "row")
     else:
         text = Delimited(path, data, strict)
         if ending(path) in (".json", ".jsonl"):
@@ -294,7 +292,7 @@ def parse_table(
             lines = [line.rstrip("\r\n") for line in text.lines()]
             table = _table(path, {"text": lines}, range(1, len(lines) + 1))
         else:
-            table = _from_cells(text, [name for name in asked if name and not name.isdecimal()], spaces)
+            table = _from_cells(text, named, spaces)
         if text.notes:
             say(f"{path}: {', '.join(text.notes)}")
         table = replace(table, skipped=text.bad)
@@ -304,19 +302,23 @@ def parse_table(
     return table
 
 
-def _from_cells(text: Delimited, named: Sequence[str], spaces: bool) -> DataTable:
+def _from_cells(text: Delimited, named: bool, spaces: bool) -> DataTable:
     split = spaces and ending(text.path) == ".txt" and "\t" not in next(iter(text.lines()), "")
     columns, lines = text.columns(text.split_rows()) if split else text.read(ending(text.path) in (*TABS, ".txt"))
-    first = [column[0].as_py().strip() for column in columns]
-    if named or _is_header([c.replace(",", ".") for c in first] if text.delimiter == ";" else first, columns[-1]):
-        names = [name or str(i + 1) for i, name in enumerate(first)]
-        columns, lines = [column.slice(1) for column in columns], lines[1:]
-    else:
-        names = [str(i + 1) for i in range(len(first))]
-    if text.delimiter == ";" and any(points := _decimal_commas(columns)):
-        columns = [pc.replace_substring(c, ",", ".") if comma else c for c, comma in zip(columns, points, strict=True)]
-        text.notes.append("decimals written with a comma")
+    names, columns, lines = _header(columns, lines, named, text.delimiter == ";")
+    if text.delimiter == ";":
+        columns = with_points(columns, text.notes)
     return DataTable(text.path, pa.table(columns, names=_unique(text.path, names)), lines)
+
+
+def _header(
+    columns: list[Any], lines: Sequence[int], named: bool, commas: bool = False
+) -> tuple[list[str], list[Any], Sequence[int]]:
+    """The names of the columns, the cells below them and the lines of those; `commas` may stand for decimal points."""
+    first = [column[0].as_py().strip() for column in columns]
+    if named or _is_header([c.replace(",", ".") for c in first] if commas else first, columns[-1]):
+        return [name or str(i + 1) for i, name in enumerate(first)], [c.slice(1) for c in columns], lines[1:]
+    return [str(i + 1) for i in range(len(first))], columns, lines
 
 
 def _is_header(first: list[str], last: Any) -> bool:
@@ -330,18 +332,6 @@ def _is_header(first: list[str], last: Any) -> bool:
     if not len(below) or pc.any(pc.equal(below, first[-1])).as_py():
         return False
     return 2 * sum(not is_number(cell) and not is_date(cell) for cell in first) >= len(first)
-
-
-def _decimal_commas(columns: list[Any]) -> list[bool]:
-    """Which columns hold numbers like 3,5; none where all of them may be thousands, as 1,234 may."""
-    cells = [_present(column).drop_null() for column in columns]
-    comma = [
-        bool(pc.any(pc.match_substring(c, ",")).as_py()) and pc.all(pc.match_substring_regex(c, DECIMAL)).as_py()
-        for c in cells
-    ]
-    decimals = (c.filter(pc.match_substring(c, ",")) for c, has in zip(cells, comma, strict=True) if has)
-    sure = any(not pc.all(pc.match_substring_regex(c, THOUSANDS)).as_py() for c in decimals)
-    return [has and sure for has in comma]
 
 
 def _unique(path: Path, names: list[str]) -> list[str]:

@@ -14,10 +14,10 @@ import numpy as np
 from regard.config import to_dict
 from regard.data import fetch, overlap, split, store
 from regard.data.catalog import find
-from regard.data.documents import DocumentReader, NotText, convert, is_jsonl, pieces, text_error
+from regard.data.documents import DocumentReader, NotText, convert, pieces, text_error
 from regard.data.files import ending, in_groups
 from regard.data.folders import Say, to_stderr, user_path
-from regard.data.records import Record, encode_record, plain, read_records
+from regard.data.records import Record, check_records, encode_record, is_records, plain, read_records
 from regard.data.settings import LEGACY_SPLIT, MaskedConfig, TextConfig
 from regard.data.skipped import LISTED
 from regard.data.store import Column, Flat, Numbers, PartWriter, Store, StoreWriter
@@ -131,7 +131,7 @@ def seen_in_training(config: TextConfig, scored: Sequence[str], tokenizer: TextT
     try:
         if config.name and fetch.local_files(find(config.name)) is None:
             return None
-        files = text_files(config)
+        files = text_files(config, say=lambda _: None)
         return overlap.count(scored, _corpus(config, files, tokenizer).passages("train"))
     except DataError:
         return None
@@ -160,14 +160,24 @@ def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = END
         train, valid = _files(config.path, endings, config.strict, say), []
     if config.valid:
         valid = _files(config.valid, endings, config.strict, say)
+    for path in [*train, *valid] if config.path else valid * bool(config.valid):
+        if is_records(path):
+            check_records(path, getattr(config, "template", ""), config.strict, say)
     return {"train": train, "valid": valid}
+
+
+def holds_records(path: Path) -> bool:
+    """Whether a file holds records for a language model, or texts, in JSONL; in a .json, records."""
+    if ending(path) != ".json":
+        return is_records(path)
+    return path.is_file() and isinstance(next(read_records(path), None), Record)
 
 
 def _files(name: str, endings: tuple[str, ...], strict: bool, say: Say) -> list[Path]:
     """A file itself; the texts in a folder and its folders, by name, without those that are not text."""
     path = user_path(name)
     if not path.is_dir():
-        if is_table(path) and not is_jsonl(path):
+        if is_table(path) and not holds_records(path):
             raise DataError(
                 f"{path} is a table, not prose; to learn a label from a column, type: regard train classify "
                 f"--data {quote(str(path))} --text COLUMN --label COLUMN; to learn it as plain text all the same, "
@@ -178,7 +188,7 @@ def _files(name: str, endings: tuple[str, ...], strict: bool, say: Say) -> list[
     if not files:
         expected = f"{', '.join(endings[:-1])} or {endings[-1]}"
         raise DataError(f"{path} holds no text; expected files that end in {expected}, or give a file itself")
-    wrong = {file: error for file in files if not is_jsonl(file) and (error := text_error(file))}
+    wrong = {file: error for file in files if not is_records(file) and (error := text_error(file))}
     if wrong:
         _report_wrong(path, wrong, strict or len(wrong) == len(files), len(files), say)
     return [file for file in files if file not in wrong]
@@ -246,7 +256,7 @@ def _corpus(config: TextConfig, files: Files, own: TextTokenizer | None) -> "_Te
 
 
 def _kind(path: Path, template: str) -> str:
-    first = next(read_records(path, template), None) if is_jsonl(path) else None
+    first = next(read_records(path, template), None) if is_records(path) else None
     return "records" if isinstance(first, Record) else "text"
 
 

@@ -32,7 +32,7 @@ class LanguageModelling(Task):
     summary = "the next token of a text"
     settings = TextConfig
     options = ("tokens", "valid")
-    data_help = "A text, a folder of texts, a .jsonl of records or dialogues, or a name."
+    data_help = "A text, a folder of texts, records or dialogues (.jsonl, .json), or a name."
     examples = (
         "regard train lm --data my.txt                  # or a folder, a .jsonl, a name of: regard data list",
         "regard train lm --data my.txt --tokens chars",
@@ -45,7 +45,7 @@ class LanguageModelling(Task):
     example_texts = ("The cat drank the milk because it was hungry.",)
     purpose = "continue text"
     verbs = ("generate", "next", "chat", "summarise")
-    evaluate_takes = ("data", "context", "stride")
+    evaluate_takes = ("data", "context", "stride", "strict")
     compare_takes = ("data",)
     unit = "parts"
     writes_lines = True
@@ -207,7 +207,7 @@ class LanguageModelling(Task):
 
         trained = group(read_json_if_any(folder / "run.json"), "data").get("context", 0)
         context = options.context or trained or predictor.model.config.context or BLOCK
-        on, text, size, words = scored_text(predictor, self, folder, options.data, context)
+        on, text, size, words = scored_text(predictor, self, folder, options, context, console.say)
         console.say(f"reading {len(text):,} tokens of {on}")
         how: dict[str, Any] = dict(device=predictor.device, bytes=size, words=words)
         if text.records:
@@ -289,10 +289,10 @@ def shrink_context(run: "Run", data: "PreparedText") -> "Run":
 
 def cut_records(run: "Run") -> TextConfig:
     """The data settings with the length at which a record is cut: one that is cut in a row may lose its answer."""
-    from regard.data.documents import is_jsonl
+    from regard.data.records import is_records
 
     length = block_length(run)
-    if run.data.max_length and not is_jsonl(Path(run.data.path)):  # no records: as it was when the run was started
+    if run.data.max_length and not is_records(Path(run.data.path)):  # no records: as it was when the run was started
         return run.data
     return dataclasses.replace(run.data, max_length=min(run.data.max_length or length, length))
 
@@ -301,21 +301,26 @@ def cut_records(run: "Run") -> TextConfig:
 
 
 def scored_text(
-    writer: "Writer", task: Task, folder: Path, data: str, context: int
+    writer: "Writer", task: Task, folder: Path, options: "Options", context: int, say: Say
 ) -> tuple[str, "TokenFile", int, int]:
     """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
     text all but its first token."""
-    from regard.data.documents import is_jsonl, read_whole
+    from regard.data.documents import read_whole
+    from regard.data.records import check_records, is_records
     from regard.data.text import TokenFile, prepare_text
 
-    if data and not is_jsonl(Path(data)):
+    data = options.data
+    if data and not is_records(Path(data)):
         text = read_whole(Path(data))
         if not text.strip():
             raise DataError(f"{data} is empty; expected a text")
         tokens, size, words = TokenFile.of(writer.encode(text)), len(text.encode()), len(text.split())
     else:
         config = TextConfig(path=data, valid=data, max_length=context, template=writer.template)
-        config = config if data else task.own_data(folder)
+        if data:
+            check_records(Path(data), writer.template, options.strict, say)
+        else:
+            config = task.own_data(folder)
         if data or config.tokenizer:  # its own copy: the model it was fine-tuned from may be gone
             config = dataclasses.replace(config, tokenizer=str(folder))
         prepared = prepare_text(config, lambda _: None)

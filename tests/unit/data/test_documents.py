@@ -1,5 +1,6 @@
 """Folders with files that are not text, and tables that are not prose."""
 
+import json
 import shutil
 import subprocess
 
@@ -72,5 +73,5 @@ def test_a_table_is_not_prose(notes, name, part):
 
 
 def test_records_are_read_as_before(notes):
-    (notes / "r.jsonl").write_text('{"text": "' + PROSE.strip() + '"}\n' * 20)
+    (notes / "r.jsonl").write_text((json.dumps({"text": PROSE}) + "\n") * 20)
     assert text_files(TextConfig(path=str(notes / "r.jsonl")))["train"] == [notes / "r.jsonl"]

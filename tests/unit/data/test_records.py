@@ -5,7 +5,7 @@ from itertools import groupby
 
 import pytest
 
-from regard.data.records import Record, encode_record, read_records, render
+from regard.data.records import Record, check_records, encode_record, read_records, render
 from regard.data.tokenizers import load
 from regard.data.tokenizers.bytelevel import EOS, ByteLevel
 from regard.data.tokenizers.chars import Characters
@@ -34,6 +34,8 @@ TALK = [
     {"role": "user", "content": "Ça va ?"},
     {"role": "assistant", "content": "Yes,\nvery."},
 ]
+SHARED = [{"from": {"user": "human", "assistant": "gpt"}[m["role"]], "value": m["content"]} for m in TALK]
+BRIEF = {"role": "system", "content": "Be brief."}
 
 
 def chatting(template: str = "", bos: str = "") -> ByteLevel:
@@ -70,10 +72,30 @@ def user(text: str, answer: str, *others: str) -> Record:
         ({"text": "long", "summary": "short"}, user("long", "short")),
         ({"source": ["One.", "Two."], "target": ["both", "two"], "title": "t"}, user("One. Two.", "both", "two")),
         ({"messages": TALK}, Record(TALK, ["Yes,\nvery."])),
+        ({"conversations": SHARED, "id": "7"}, Record(TALK, ["Yes,\nvery."])),
+        ({"conversations": [{"from": "gpt", "value": "Hello!"}, *SHARED]}, Record(TALK, ["Yes,\nvery."])),
+        ({"system": "Be brief.", "conversations": SHARED}, Record([BRIEF, *TALK], ["Yes,\nvery."])),
     ],
 )
 def test_every_form_is_read(tmp_path, line, expected):
     assert list(read_records(write(tmp_path / "a.jsonl", line, "", line))) == [expected] * 2
+    (tmp_path / "a.json").write_text(json.dumps([line, line], indent=2))
+    assert list(read_records(tmp_path / "a.json")) == [expected] * 2
+
+
+@pytest.mark.parametrize(
+    ("record", "form"),
+    [
+        ({"instruction": "Add.", "input": "1 1", "output": "2"}, "Alpaca's form: instruction and output"),
+        ({"conversations": SHARED}, "ShareGPT's form: conversations of from and value"),
+        ({"messages": TALK}, "messages of role and content"),
+    ],
+)  # fmt: skip
+def test_the_form_of_records_is_reported(tmp_path, record, form):
+    messages, path = [], tmp_path / "a.json"
+    path.write_text(json.dumps([record, record, {"other": 1}, record, record]))
+    check_records(path, "", False, messages.append)
+    assert "skipped 1 of 5 records: line 1: has 'other'" in messages[0] and f"4 records in {form};" in messages[1]
 
 
 def test_a_template_words_the_prompts(tmp_path):
@@ -86,18 +108,18 @@ def test_a_template_words_the_prompts(tmp_path):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ('{"text": "a', "line 2 is not JSON"),
-        ("[1]", "line 2 is not a record"),
+        ('{"text": "a', "line 2: not JSON"),
+        ("[1]", "line 2: expected an object"),
         (
             {"title": "t", "body": "b"},
-            "line 2 has 'title', 'body'; expected messages, or text, or prompt and completion",
+            "line 2: has 'title', 'body'; expected messages, conversations, or text, or prompt and completion",
         ),
-        ({}, "line 2 has nothing"),
+        ({}, "line 2: has nothing"),
         ({"text": 3}, "line 2: text is 3; expected text"),
         ({"text": None}, "line 2: text is null"),
         ({"source": [], "target": "a"}, r"line 2: source is \[\]"),
         ({"text": "\ud800"}, "line 2: text holds half of a surrogate pair"),
-        ({"prompt": "a", "completion": "b"}, "line 2 mixes plain text with prompts"),
+        ({"prompt": "a", "completion": "b"}, "line 2: mixes plain text with prompts"),
         ({"messages": "hello"}, "line 2: messages expects a list"),
         (
             {"messages": [{"role": "tool", "content": "x"}]},
@@ -114,8 +136,9 @@ def test_a_template_words_the_prompts(tmp_path):
 def test_a_bad_line_is_named(tmp_path, line, words):
     path = write(tmp_path / "a.jsonl", {"text": "good"}, line)
     with pytest.raises(DataError, match=words) as e:
-        list(read_records(path))
+        check_records(path, "", True, print)
     assert str(path) in str(e.value) and "\n" not in str(e.value)
+    assert list(read_records(path)) == ["good"]
 
 
 # Writing

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from openpyxl import Workbook
 from pyarrow import feather, parquet
 
 from regard.data.audio import list_clips
@@ -24,7 +25,8 @@ from regard.data.skipped import has
 from regard.data.tables import is_table, parse_table, read_table
 from regard.errors import DataError, LimitError
 
-FORMATS = ("csv", "semicolon.csv", "tsv", "jsonl", "parquet", "arrow", "csv.gz", "csv.zst", "jsonl.gz", "parquet.zst")
+FORMATS = ("csv", "semicolon.csv", "tsv", "jsonl", "parquet", "arrow", "csv.gz", "csv.zst", "jsonl.gz", "parquet.zst",
+           "xlsx", "json")  # fmt: skip
 
 
 def write(path, columns):
@@ -36,6 +38,13 @@ def write(path, columns):
         parquet.write_table(pa.table(columns), data)
     elif base.endswith(".arrow"):
         feather.write_feather(pa.table(columns), data)
+    elif base.endswith(".xlsx"):
+        book = Workbook()
+        for row in (list(columns), *rows):
+            book.active.append(row)
+        book.save(data)
+    elif base.endswith(".json"):
+        data.write(json.dumps([dict(zip(columns, row, strict=True)) for row in rows]).encode())
     elif base.endswith(".jsonl"):
         data.write("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows).encode())
     else:
