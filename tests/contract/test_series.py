@@ -1,5 +1,6 @@
 """What is asked of models of series alone, and of the forecaster."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -272,3 +273,40 @@ def test_settings_of_a_forecaster_that_cannot_be_are_refused(forecaster, past):
             ForecasterConfig(**settings)
     with pytest.raises(ShapeError, match="L=13"):
         forecaster(past[:, 1:])
+
+
+def test_gaps_do_not_count_in_the_loss_of_a_forecast(forecaster, past):
+    future = torch.randn(3, 5, 2, generator=torch.Generator().manual_seed(4)).double()
+    gaps = torch.zeros(3, 5, 2, dtype=torch.bool)
+    gaps[0, 1:3] = gaps[2, :, 1] = True
+    whole, task = Samples((past,), future, np.arange(3)), ForecastLoss()
+    holed = Samples((past,), future.masked_fill(gaps, torch.nan), np.arange(3))
+    assert task.count(holed) == 30 - 9
+    perfect = Samples((past,), torch.where(gaps, forecaster(past)[..., 0].detach(), future), np.arange(3))
+    miss = ((future - forecaster(past)[..., 0]) / forecaster.spread)[~gaps].detach()
+    scores = task.held_out(forecaster, [holed])
+    assert scores["loss"] == pytest.approx(float(miss.square().mean()))
+    assert scores["mae"] == pytest.approx(float(miss.abs().mean()))
+    assert task.loss_sum(forecaster, holed) < task.loss_sum(forecaster, whole)
+    assert task.held_out(forecaster, [perfect])["loss"] == pytest.approx(float(miss.square().sum()) / 30)
+    task.loss_sum(forecaster, holed).backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in forecaster.parameters())
+
+
+def test_a_future_covariate_moves_its_own_step_alone(shake, past):
+    model = shake(build(dataclasses.replace(FORECASTER, covariates=("price", "holiday"))), 2.0).double().eval()
+    with torch.no_grad():
+        model.ahead[-1].weight.normal_(generator=torch.Generator().manual_seed(5))
+        model.covariate_mean.copy_(torch.tensor([3.0, 0.1]))
+    beside = torch.randn(3, 18, 2, generator=torch.Generator().manual_seed(6)).double()
+    forecast, other = model(past, beside), beside.clone()
+    other[:, 13 + 2, 1] += 1
+    moved = (model(past, other) - forecast).abs().amax((0, 2, 3))
+    assert moved[2] > 1e-3 and moved[[0, 1, 3, 4]].max() == 0
+    other = beside.clone()
+    other[:, 4, 0] += 1
+    assert ((model(past, other) - forecast).abs().amax((0, 2, 3)) > 0).all(), "a past one moves all of them"
+    missing, mean = beside.clone(), beside.clone()
+    missing[:, 7, 0], mean[:, 7, 0] = torch.nan, 3.0
+    close(model(past, missing), model(past, mean), rtol=0, atol=0)
+    close(model(past.flip(2), beside), forecast.flip(2))

@@ -123,7 +123,7 @@ def test_what_never_moves_is_forecast_as_it_is(place):
         write(place / "const.csv", [["day", "close"], *([day, value] for day in range(200))])
         result = works("train", "forecast", "--data=const.csv", "--target=close", "--horizon=4", "--steps=4", "--force",
                      "--set=data.lookback=16", "--name=const", *FAST)  # fmt: skip
-        assert "a linear map of the past, squared error 0.0000" in result.err
+        assert "a linear map of the past, validation loss 0.0000" in result.err
         assert json.loads(works("evaluate", "runs/const", "--json").out)["mse"] < 0.1
         rows = json.loads(works("forecast", "runs/const", "--json").out)
         assert [row["close"] for row in rows] == pytest.approx([float(value)] * 4, rel=0.05)
@@ -234,3 +234,41 @@ def test_a_dry_run_reads_nothing():
     assert result.out.count("samples per step: 32") == 2
     assert "samples per step" in works("train", "forecast", "--data=prices.csv", "--dry-run").out
     assert "samples per step" in works("train", "fill-series", "--data=curves.csv", "--dry-run").out
+
+
+def test_missing_days_leave_the_peaks_on_their_weekday(place):
+    """39 of 420 days are missing; the week has its peak on Saturday."""
+    rng = np.random.default_rng(0)
+    days = np.arange("2023-01-01", "2024-02-25", dtype="datetime64[D]")
+    weekday = (days.astype(int) + 3) % 7  # Monday is 0
+    visits = 100 + 60 * (weekday == 5) + rng.normal(size=len(days)) * 3
+    kept = np.sort(rng.permutation(len(days))[39:])
+    write(place / "visits.csv", [["date", "visits"], *([str(days[i]), f"{visits[i]:.1f}"] for i in kept)])
+    result = works("train", "forecast", "--data=visits.csv", "--horizon=14", "--set=data.lookback=28", "--steps=60",
+                   "--set=optim.lr=5e-3", "--set=model.patch=7", "--set=model.stride=7", "--name=v", *FAST)  # fmt: skip
+    assert "39 times missing" in result.err and "the last 7 rows again" in result.err
+    rows = json.loads(works("forecast", "runs/v", "--json").out)
+    assert [r["time"] for r in rows[:2]] == ["2024-02-25", "2024-02-26"]
+    peaks = sorted(sorted(rows, key=lambda r: -r["visits"])[:2], key=lambda r: r["time"])
+    assert [r["time"] for r in peaks] == ["2024-03-02", "2024-03-09"], "both are Saturdays"
+
+
+def test_stores_are_forecast_with_what_is_known_in_advance(place):
+    days = np.arange("2023-01-01", "2023-07-15", dtype="datetime64[D]")
+    rows = [["date", "store", "sold", "closed"]]
+    for scale, store in ((1, "north"), (1000, "south")):
+        for i, day in enumerate(days):
+            closed = (i * 7 + scale) % 11 == 0
+            rows.append([day, store, scale * (9 if closed else 10 + i % 2) if i < 188 else "", "yes" if closed else ""])
+    write(place / "stores.csv", rows)
+    result = works("train", "forecast", "--data=stores.csv", "--target=sold", "--series=store", "--covariates=closed",
+                   "--horizon=7", "--set=data.lookback=14", "--steps=3", "--name=stores", *FAST)  # fmt: skip
+    assert "2 series, 188 rows of 1 column" in result.err
+    works("predict", "runs/stores", "stores.csv", "--out=next.csv")
+    answers = list(csv.DictReader((place / "next.csv").read_text().splitlines()))
+    assert [(r["store"], r["time"]) for r in answers[6:8]] == [("north", "2023-07-14"), ("south", "2023-07-08")]
+    assert all(500 < float(r["sold"]) / (1 if r["store"] == "south" else 0.001) < 20000 for r in answers)
+    assert "each series' standard deviation" in works("evaluate", "runs/stores").out
+    write(place / "past.csv", [row for row in rows if row[2] != ""])
+    result = regard("forecast", "runs/stores", "--data=past.csv")
+    assert result.code == 2 and "add up to 7 rows after the last of north, with closed filled in" in result.err

@@ -106,8 +106,8 @@ SERIES = [
         (
             "the last window is dropped",
             "Windows.__init__",
-            "stop - horizon - self.first + 1",
-            "stop - horizon - self.first",
+            "np.arange(a, b - horizon + 1)",
+            "np.arange(a, b - horizon)",
             "unit/data/test_history.py",
         ),
     ),

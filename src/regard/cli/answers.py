@@ -224,13 +224,17 @@ def forecast(
     if out is not None:
         check_output(out, file)
     inputs = task.parse_inputs(model, [str(file)], ctx.obj)
-    (answer,) = model.predict(inputs)
-    answer.check(ctx.obj.say)
+    answers = list(model.predict(inputs))
+    task.check_answers(answers, ctx.obj.say)
     if out is not None:
-        write_rows(Predictions(rows=task.rows(answer)), out, json, ctx.obj)
+        write_rows(Predictions(rows=task.rows(answers)), out, json, ctx.obj)
+    elif json:
+        show(task.rows(answers))
     else:
-        show(task.to_json(answer)) if json else print(task.text(answer))
+        print("\n\n".join(map(task.text, answers[:SHOWN])))
+        if len(answers) > SHOWN:
+            ctx.obj.say(f"and {len(answers) - SHOWN:,} more series; all of them: --out next.csv")
     if plot:
         from regard.explain.series import draw_forecast
 
-        ctx.obj.say(f"picture: {draw_forecast(inputs[0], answer, plot)}")
+        ctx.obj.say(f"picture: {draw_forecast(inputs, answers, plot)}")

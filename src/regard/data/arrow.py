@@ -1,7 +1,11 @@
-"""pyarrow, imported when it is first used: commands that read no table start without it."""
+"""pyarrow, imported when it is first used: commands that read no table start without it; and columns of its tables."""
 
+import json
+import math
 from importlib import import_module
 from typing import Any
+
+import numpy as np
 
 from regard.data.cells import MISSING
 
@@ -25,6 +29,10 @@ def is_text(type: Any) -> bool:
     return pa.types.is_string(type) or pa.types.is_large_string(type)
 
 
+def is_time(type: Any) -> bool:
+    return pa.types.is_timestamp(type) or pa.types.is_date(type)
+
+
 def present(column: Any) -> Any:
     """Text without white space around it, null where it is missing; other columns as they are."""
     if not is_text(column.type):
@@ -32,3 +40,19 @@ def present(column: Any) -> Any:
     column = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(pc.utf8_lower(column), value_set=pa.array(MISSING, column.type))
     return pc.if_else(missing, pa.scalar(None, column.type), column)
+
+
+def float64(column: Any) -> np.ndarray:
+    return column.fill_null(math.nan).to_numpy()
+
+
+def as_text(column: Any) -> Any:
+    """A column of text; NaN becomes null, a list or a struct its JSON."""
+    if is_text(column.type):
+        return column
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    try:
+        return column.cast(pa.large_string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs and bytes
+        return pa.array([None if x is None else json.dumps(x, default=str) for x in column.to_pylist()], pa.string())

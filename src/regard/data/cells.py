@@ -1,12 +1,22 @@
 """One cell of a table: what is missing, what is a number, what is a date. Every task means the same by them."""
 
 import math
+import re
+from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 DATES = ("%m/%d/%Y", "%m/%d/%y", "%d.%m.%Y", "%Y%m%d", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
 DAY = 86_400.0
+CODES = "USD EUR GBP CHF JPY CNY INR AUD CAD NZD SEK NOK DKK PLN CZK HUF BRL MXN ZAR kr zł Kč"
+CURRENCY = rf"[$€£¥₹₩₽₺₫₪฿]|{CODES.replace(' ', '|')}"
+WRITTEN = re.compile(rf"([+−-]?)\s*(?:({CURRENCY})\s*)?([+−-]?)([\d.,'’\s]*\d)\s*({CURRENCY}|%|‰)?")
+DIGITS = {  # by decimal mark, with or without thousands separators
+    ".": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|\d{1,3}([\s'’]\d{3})+(\.\d+)?|\d*(\.\d+)?"),
+    ",": re.compile(r"\d{1,3}(\.\d{3})+(,\d+)?|\d{1,3}([\s'’]\d{3})+(,\d+)?|\d*(,\d+)?"),
+}
 LARGEST = 1e18  # of a number that is of use: the square of a much larger one is infinite in 32 bits
 
 
@@ -14,9 +24,53 @@ def is_missing(cell: str) -> bool:
     return cell.strip().lower() in MISSING
 
 
-def to_number(cell: str) -> float:
-    """NaN where it is missing; `ValueError` where it is not a number."""
-    return math.nan if is_missing(cell) else float(cell)
+def to_number(cell: str, mark: str = ".") -> float:
+    """NaN where it is missing; `ValueError` where it is not a number as people write it, with this decimal mark."""
+    if is_missing(cell):
+        return math.nan
+    if mark == "." and is_number(cell):
+        return float(cell)
+    written = WRITTEN.fullmatch(cell.strip())
+    if written is None or not DIGITS[mark].fullmatch(written[4]):
+        raise ValueError(f"{cell!r} is not a number")
+    number = float(re.sub(rf"[^\d{mark}]", "", written[4]).replace(mark, "."))
+    return number if (written[1] + written[3]) in ("", "+") else -number
+
+
+def decimal_mark(cells: Iterable[str], words: float = 0.0) -> str | None:
+    """The decimal mark of a column of numbers: 12.5, 12,5 %, €1,200 or 1.200,50; None where more than the share `words`
+    of the cells are not numbers, or where their units differ."""
+    counts = Counter(cells)
+    if all(map(is_number, counts)):
+        return "."
+    if len(_units(counts)) > 1:
+        return None
+    faults = {mark: sum(n for c, n in counts.items() if not _is_written(c, mark)) for mark in DIGITS}
+    mark = min(faults, key=faults.__getitem__)
+    return mark if faults[mark] <= words * counts.total() else None
+
+
+def notation(cells: Iterable[str], mark: str) -> str:
+    """How the numbers of a column are written, in words; "" where they are plain."""
+    odd = [cell.strip() for cell in set(cells) if not is_missing(cell) and not is_number(cell)]
+    units = [{"%": "percentages", "‰": "per mille"}.get(unit, f"amounts in {unit}") for unit in _units(odd)]
+    digits = [written[4].strip() for cell in odd if (written := WRITTEN.fullmatch(cell))]
+    grouped = any(re.search(rf"[^\d{mark}]", x) for x in digits)
+    commas = mark == "," and any("," in x for x in digits)
+    return ", ".join([*units, *["thousands separators"] * grouped, *["decimal commas"] * commas])
+
+
+def _units(cells: Iterable[str]) -> set[str]:
+    matches = (WRITTEN.fullmatch(cell.strip()) for cell in cells)
+    return {unit for match in matches if match for unit in (match[2], match[5]) if unit}
+
+
+def _is_written(cell: str, mark: str) -> bool:
+    try:
+        to_number(cell, mark)
+    except ValueError:
+        return False
+    return True
 
 
 def is_number(cell: str) -> bool:

@@ -12,7 +12,7 @@ import torch
 
 from regard.data import overlap, split
 from regard.data.batch import Samples
-from regard.data.cells import is_missing, is_number, to_number, usable
+from regard.data.cells import decimal_mark, is_missing, is_number, notation, to_number, usable
 from regard.data.folders import user_path
 from regard.data.loader import Source
 from regard.data.settings import TableConfig
@@ -33,6 +33,7 @@ class Feature:
     name: str
     values: tuple[str, ...] = ()  # of a category
     usual: float = 0.0  # of a number: the mean, for rows where it is missing
+    decimal: str = "."  # of a number: its decimal mark; percent signs, currencies and thousands separators are left out
 
     @property
     def width(self) -> int:
@@ -48,7 +49,7 @@ class Feature:
 
     def number(self, row: int, cell: str) -> float:
         try:
-            return to_number(cell)
+            return to_number(cell, self.decimal)
         except ValueError:
             raise DataError(f"row {row}: the column {self.name!r} expects a number, got {cell.strip()!r}") from None
 
@@ -84,6 +85,7 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
     table = read_table(path, (config.label,), strict=config.strict)
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
     targets = TARGETS[config.targets]
+    written = [f"{label!r}: {how}, read as numbers"] if targets.numbers and (how := table.notation(label)) else []
     table = labelled_rows(table, label, config)
     train, train_labels = named_rows(table), table.labels(label)
     shared, how = 0, targets.how * (not config.valid)
@@ -102,7 +104,7 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
     labels = tuple(targets.codes(train_labels, valid_labels, str(path)))
     names = [name for name in table.columns if name != label]
     columns, notes = (columns, []) if columns else infer_columns(names, train)
-    notes += overlap.validation_warning(shared, len(valid), "rows")
+    notes += written + overlap.validation_warning(shared, len(valid), "rows")
     if not columns:
         raise DataError(f"{path}: no column can be read as numbers or categories; {'; '.join(notes)}")
     if config.valid:
@@ -120,7 +122,9 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
 
 
 def labelled_rows(table: DataTable, label: str, config: TableConfig) -> DataTable:
-    return table.usable({label: TARGETS[config.targets].fault}, config.strict)
+    targets = TARGETS[config.targets]
+    table = table.with_plain(label) if targets.numbers else table
+    return table.usable({label: targets.fault}, config.strict)
 
 
 def named_rows(table: DataTable) -> list[dict[str, str]]:
@@ -137,10 +141,12 @@ def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tu
         values = sorted(set(present))
         if len(values) < 2:
             notes.append(f"left out {name!r}: it is the same in every row")
-        elif all(is_number(value) for value in values):
+        elif mark := decimal_mark(values):
+            if how := notation(values, mark):
+                notes.append(f"{name!r}: {how}, read as numbers")
             if len(present) < len(cells):
                 notes.append(f"{name!r}: {len(cells) - len(present):,} missing, replaced by the mean")
-            columns.append(Feature(name, usual=float(np.mean([float(cell) for cell in present]))))
+            columns.append(Feature(name, usual=float(np.mean([to_number(c, mark) for c in present])), decimal=mark))
         elif len(values) > MOST:
             notes.append(f"left out {name!r}: {len(values):,} different values are too many for a category")
         else:
@@ -189,7 +195,9 @@ def read_columns(folder: Path) -> tuple[str, tuple[Feature, ...]]:
     """The label's column and the others, as `write_columns` was given them."""
     try:
         values = read_json(folder / FILE)
-        return values["label"], tuple(Feature(c["name"], tuple(c["values"]), c["usual"]) for c in values["columns"])
+        return values["label"], tuple(
+            Feature(c["name"], tuple(c["values"]), c["usual"], c.get("decimal", ".")) for c in values["columns"]
+        )
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has no {FILE}, which describes its inputs") from None
     except (ValueError, KeyError, TypeError) as e:

@@ -1,138 +1,293 @@
-"""A table over time, for forecasting: columns of numbers at equal steps, and every window of it."""
+"""Tables over time, for forecasting: series on a calendar, and every window of them."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from regard import limits
 from regard.data import split
 from regard.data.batch import Samples
-from regard.data.cells import is_missing, is_number, usable
+from regard.data.calendar import Calendar, TimedRows, in_order, on_calendar, resample
+from regard.data.cells import decimal_mark, is_missing, usable
 from regard.data.fetch import get_files
 from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.series import TIMES
 from regard.data.settings import HistoryConfig
-from regard.data.skipped import number_fault
 from regard.data.tables import DataTable, read_table
 from regard.errors import ConfigError, DataError
+from regard.words import count
 
+CATEGORIES = 100  # values of a covariate that is not a number
 NOTES = {
-    "filled": "{:,} numbers missing, not finite or too large; replaced by the one before",
-    "double": "{:,} rows dropped: the same time came before",
-    "unsorted": "{:,} rows were out of order; sorted by time",
-    "undated": "{:,} rows dropped: no time",
-    "uneven": "{:,} steps are not of the usual length; rows are taken as equally spaced",
+    "undated": ("row", "dropped: no time"),
+    "unsorted": ("row", "out of order: sorted by time"),
+    "double": ("row", "dropped: the same time came before"),
+    "partial": ("step", "dropped at the beginning or the end: incomplete"),
+    "gaps": ("time", "missing: left as gaps on the calendar, not trained on or scored"),
+    "uneven": ("step", "not of the usual length: rows are taken as equally spaced (--every 1d resamples them)"),
+    "filled": ("number", "missing, not finite or too large: the model reads the one before instead"),
+    "ahead": ("row", "at the end without a number: left to forecast"),
+    "empty": ("series", "skipped: a column holds no number"),
+    "short": ("series", "too short for one window: not trained on"),
 }
 MOST_WORDS = 0.1  # of the cells of a column of numbers; those rows are skipped
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """T rows of C columns; `times` are None where the rows have none."""
+    """T rows of C columns of one series; `times` are None where the rows have none."""
 
     columns: tuple[str, ...]
-    values: np.ndarray  # T C
+    values: np.ndarray  # T C; what is missing is the number before
     times: np.ndarray | None
     dated: bool = False  # whether times are days since 1970
-    report: Counter = field(default_factory=Counter)
+    name: str = ""  # of the series
+    gaps: np.ndarray | None = None  # T C: which values are missing
+    covariates: np.ndarray | None = None  # T+A K, of rows to forecast too; NaN: missing
+    inputs: tuple[str, ...] = ()  # the K of them, by name
+    calendar: Calendar | None = None  # None: the rows are taken as equally spaced
+    first: int = 0  # place of the first row on the calendar
 
     def __len__(self) -> int:
         return len(self.values)
-
-    def notes(self) -> list[str]:
-        return [NOTES[what].format(count) for what, count in sorted(self.report.items()) if count]
 
     def after(self, steps: int) -> np.ndarray:
         """The times of the next `steps` rows; without times, how many rows after the last."""
         ahead = np.arange(1, steps + 1)
         if self.times is None:
             return ahead.astype(float)
-        step = float(np.median(np.diff(self.times)))
-        days = np.floor(self.times).astype(np.int64)
-        if self.dated and step == 1 and len(days) > 10 and np.is_busday(days.astype("datetime64[D]")).all():
-            later = np.busday_offset(days[-1].astype("datetime64[D]"), ahead)  # a table without weekends goes on so
-            return later.astype(np.int64) + self.times[-1] % 1
-        return self.times[-1] + ahead * step
+        if self.calendar is None:
+            return self.times[-1] + ahead * float(np.median(np.diff(self.times)))
+        last = self.first + len(self) - 1
+        return self.times[-1] + (self.calendar.times(last + ahead) - self.calendar.times(np.array([last])))
 
 
-def read_history(path: Path, config: HistoryConfig, say: Say = to_stderr) -> History:
-    table = read_table(path, spaces=True, say=say, strict=config.strict)
+def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> list[History]:
+    """The series of a table, each on the calendar that all of them share; what was changed is reported."""
+    table, report = read_table(path, spaces=True, say=say, strict=config.strict), Counter()
     clock = table.find(config.time, TIMES, "time", needed=False)
-    report: Counter = Counter()
-    names = list(config.target) or [name for name in table.columns if name != clock and _numeric(table, name)]
+    key = table.find(config.series, (), "series") if config.series else ""
+    others = {
+        clock.lower(),
+        key.lower(),
+        *(c.lower() for name in config.covariates for c in (name, name.partition("=")[0])),
+    }
+    free = (name for name in table.columns if name.lower() not in others)
+    names = list(config.target) or [name for name in free if _numeric(table, name)]
     names = [table.find(name, (), "target") for name in names]
     if not names:
         raise DataError(f"{path} has no column of numbers; there are: {table.listed()}")
-    checks = dict.fromkeys(names, number_fault) | ({clock: table.time_check(clock)} if clock else {})
+    for name in names:
+        if how := table.notation(name):
+            say(f"{name!r}: {how}, read as numbers")
+    checks = {name: table.number_check(name) for name in names} | ({clock: table.time_check(clock)} if clock else {})
     table = table.usable(checks, config.strict, say)
+    inputs, covariates = covariate_inputs(table, config.covariates)
     values = np.stack([table.numbers(name) for name in names], 1)
-    times = table.moments(clock) if clock else None
-    if times is not None:
-        dated = np.isfinite(times)
-        report["undated"] = int((~dated).sum())
-        values, times = values[dated], times[dated]
-        report["unsorted"] = int((np.diff(times) < 0).sum())
-        order = np.argsort(times, kind="stable")
-        values, times = values[order], times[order]
-        again = np.concatenate(([False], np.diff(times) == 0))
-        report["double"] = int(again.sum())
-        values, times = values[~again], times[~again]
-        steps = np.diff(times)
-        report["uneven"] = int((np.abs(steps - np.median(steps)) > 0.01 * np.median(steps)).sum()) if len(steps) else 0
-    values, report["filled"] = _filled(values, path)
-    return History(tuple(names), values, times, bool(clock) and table.is_dated(clock), report)
+    values[~usable(values)] = np.nan
+    labels, series = np.unique(np.array(table.names(key)) if key else np.zeros(len(table), int), return_inverse=True)
+    times, dated = table.moments(clock) if clock else None, bool(clock) and table.is_dated(clock)
+    rows, calendar = in_order(TimedRows(series, np.hstack([values, covariates]), times, series), report), None
+    if config.every and not dated:
+        raise ConfigError("--every resamples by date; name the column of the dates: --set data.time=NAME")
+    if config.every:
+        rows, calendar = resample(rows, len(names), config, report)
+    elif rows.times is not None and config.calendar:
+        rows, calendar = on_calendar(rows, dated, report)
+    histories = []
+    for s, name in enumerate(labels):
+        some = rows.take(np.flatnonzero(rows.series == s)) if key else rows
+        own = History(tuple(names), some.values, None, dated, str(name) * bool(key), inputs=inputs, calendar=calendar)
+        histories += _laid_out(own, some, config, path, report)
+    _say_notes(report, say)
+    if not key and report["double"] > len(table) / 10:
+        say("if the table holds several series, name their column: --series COLUMN")
+    if not histories:
+        raise DataError(f"{path}: a column to forecast holds no number at all")
+    return histories
+
+
+def _say_notes(report: Counter, say: Say) -> None:
+    for key, (what, note) in NOTES.items():
+        if report[key]:
+            say(f"{count(report[key], what, 'series' if what == 'series' else '')} {note}")
+
+
+def read_history(path: Path, config: HistoryConfig, say: Say = to_stderr) -> History:
+    """The one series of a table."""
+    return read_histories(path, config, say)[0]
 
 
 def _numeric(table: DataTable, name: str) -> bool:
     """Whether there are numbers in a column, and next to nothing else."""
     cells = [cell for cell in table.text(name) if not is_missing(cell)]
-    words = 0 if table.is_numeric(name) else sum(not is_number(cell) for cell in cells)
-    return bool(cells) and words <= MOST_WORDS * len(cells)
+    return bool(cells) and (table.is_numeric(name) or decimal_mark(cells, MOST_WORDS) is not None)
 
 
-def _filled(values: np.ndarray, path: Path) -> tuple[np.ndarray, int]:
-    """What is missing takes the number before it; at the very beginning, the first there is."""
-    gone = ~usable(values)
+def covariate_inputs(table: DataTable, names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+    """Columns known in advance as inputs, R K: a number is one, a category `name=value` for each of its values."""
+    inputs: dict[str, np.ndarray] = {}
+    for name in names:
+        column, _, value = (name, "", "") if name.lower() in table.lower else name.partition("=")
+        column = table.find(column, (), "covariates")
+        if not value and _numeric(table, column):
+            inputs[column] = table.numbers(column)
+            continue
+        cells = [cell.strip() for cell in table.text(column)]
+        values = [value] if value else sorted({cell for cell in cells if not is_missing(cell)})
+        if len(values) > CATEGORIES:
+            what = f"{table.path}: the covariate {column!r} has {len(values):,} values"
+            raise DataError(f"{what}; expected numbers, or at most {CATEGORIES} categories")
+        inputs |= {f"{column}={v}": np.array([cell == v for cell in cells], float) for v in values}
+    arrays = list(inputs.values())
+    return tuple(inputs), np.stack(arrays, 1) if arrays else np.zeros((len(table), 0))
+
+
+def _laid_out(own: History, rows: TimedRows, config: HistoryConfig, path: Path, report: Counter) -> list[History]:
+    """The rows of one series at equal steps, gaps filled by the number before; none where there is nothing to
+    forecast. Rows at the end without a number to forecast are left to forecast: they hold covariates alone."""
+    if not len(rows.places):
+        return []
+    columns, first, steps = len(own.columns), int(rows.places[0]), int(np.ptp(rows.places)) + 1
+    what, hint = f"{path}: {steps:,} steps in time", "resample to longer steps (--every 1d)"
+    limits.require(8 * steps * rows.values.shape[1], what, hint)
+    values, at = np.full((steps, rows.values.shape[1]), np.nan), rows.places - first
+    values[at] = rows.values
+    gone = np.isnan(values[:, :columns])
     if gone.all(0).any():
-        raise DataError(f"{path}: a column to forecast holds no number at all")
+        report["empty"] += bool(own.name)
+        return []
+    total = int(np.flatnonzero(np.any(~gone, axis=1))[-1]) + 1 if config.calendar else steps
+    present, gone, times = at[at < total], gone[:total], rows.times
+    report["gaps"] += total - len(present)
+    report["ahead"] += len(at) - len(present)
+    report["filled"] += int(gone[present].sum())
+    if times is not None:
+        exact, times = times, times if own.calendar is None else own.calendar.times(np.arange(first, first + steps))
+        times[at] = exact
+    return [
+        replace(own, values=_filled(values[:total, :columns], gone), gaps=gone, first=first,
+                times=None if times is None else times[:total],
+                covariates=values[:, columns:] if own.inputs else None)
+    ]  # fmt: skip
+
+
+def _filled(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
+    """What is missing takes the number before it; at the very beginning, the first there is."""
     last = np.maximum.accumulate(np.where(gone, -1, np.arange(len(values))[:, None]), 0)
-    first = np.argmin(gone, 0)
-    return np.take_along_axis(values, np.where(last < 0, first, last), 0), int(gone.sum())
+    return np.take_along_axis(values, np.where(last < 0, np.argmin(gone, 0), last), 0)
+
+
+# Windows
 
 
 class Windows(Source):
-    """Every window whose future lies in rows `start` to `stop`: the rows before it, and the future."""
+    """Every window whose future lies in rows `start` to `stop`: the rows before it, and the future, NaN in gaps.
 
-    def __init__(self, values: np.ndarray, start: int, stop: int, lookback: int, horizon: int):
+    `values` may hold several series one after the other: `origins` are their first rows, and `start` and `stop` then
+    have a number for each."""
+
+    def __init__(
+        self,
+        values: np.ndarray,
+        start: int | np.ndarray,
+        stop: int | np.ndarray,
+        lookback: int,
+        horizon: int,
+        origins: np.ndarray | int = 0,
+        gaps: np.ndarray | None = None,
+        covariates: np.ndarray | None = None,
+    ):
         self.values, self.lookback, self.horizon = values.astype(np.float32), lookback, horizon
-        self.first = max(start, lookback)  # the first row forecast
-        self.count = max(0, stop - horizon - self.first + 1)
+        self.gaps = gaps if gaps is not None and gaps.any() else None
+        self.covariates = None if covariates is None else covariates.astype(np.float32)
+        first, stop, origins = np.broadcast_arrays(*map(np.atleast_1d, (start, stop, origins)))
+        first = np.maximum(first, origins + lookback)  # the first row forecast
+        spans = [np.arange(a, b - horizon + 1) for a, b in zip(first, stop, strict=True)]
+        self.first = np.concatenate(spans).astype(np.int64)
+        if self.gaps is not None:  # a window with nothing to learn is not one
+            seen = np.concatenate(([0], np.cumsum((~self.gaps).any(1))))
+            self.first = self.first[seen[self.first + horizon] > seen[self.first]]
 
     def __len__(self) -> int:
-        return self.count
+        return len(self.first)
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
-        at = (self.first - self.lookback + rows)[:, None] + np.arange(self.lookback + self.horizon)
-        both = torch.from_numpy(self.values[at])  # B L+H C
-        return Samples((both[:, : self.lookback],), both[:, self.lookback :], rows)
+        past, future, at = self.cut(rows)
+        if self.gaps is not None:
+            future = future.masked_fill(torch.from_numpy(self.gaps[at[:, self.lookback :]]), torch.nan)
+        beside = () if self.covariates is None else (torch.from_numpy(self.covariates[at]),)  # B L+H K
+        return Samples((past, *beside), future, rows)
+
+    def cut(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
+        """B L C and B H C, gaps filled, and the rows they are, B L+H."""
+        at = (self.first[rows] - self.lookback)[:, None] + np.arange(self.lookback + self.horizon)
+        both = torch.from_numpy(self.values[at])
+        return both[:, : self.lookback], both[:, self.lookback :], at
 
 
 @dataclass(frozen=True)
 class HistoryParts:
-    history: History
+    histories: list[History]
     train: Windows
     valid: Windows
     test: Windows
-    rows: int  # of the training part
+    rows: int  # of the training part, on the calendar that all series share
+    scaled: bool = False  # whether windows are in units of their series' spread, as those of a table of several are
+
+    @property
+    def training(self) -> list[np.ndarray]:
+        """The rows of each series that are trained on."""
+        return [h.values[:stop] for h, stop in zip(self.histories, rows_before(self.histories, self.rows), strict=True)]
 
     @property
     def spread(self) -> np.ndarray:
-        """Of each column over the training part; 1 where it never moves."""
-        rows = self.history.values[: self.rows]
-        return np.where(np.ptp(rows, 0) > 0, rows.std(0), 1.0)  # the spread of 0.1 alone is not quite 0
+        """Of each column over the training part; 1 where windows are in such units already."""
+        return np.ones(len(self.histories[0].columns)) if self.scaled else spread(self.training[0])
+
+    @property
+    def covariate_spread(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each covariate over the training part."""
+        ends = rows_before(self.histories, self.rows)
+        rows = np.concatenate([h.covariates[:stop] for h, stop in zip(self.histories, ends, strict=True)])  # pyrefly: ignore
+        rows = np.where(np.isnan(rows).all(0), 0.0, rows)
+        mean = np.nanmean(rows, 0)
+        return mean, spread(np.where(np.isnan(rows), mean, rows))
+
+
+def spread(rows: np.ndarray) -> np.ndarray:
+    """The standard deviation of each column; 1 where it never moves."""
+    if not len(rows):
+        return np.ones(rows.shape[1])
+    return np.where(np.ptp(rows, 0) > 0, rows.std(0), 1.0)  # the spread of 0.1 alone is not quite 0
+
+
+def rows_before(histories: Sequence[History], place: int) -> np.ndarray:
+    """How many rows of each series come before a place, counted from the first of all."""
+    first = np.array([h.first for h in histories])
+    return np.clip(place - (first - first.min()), 0, [len(h) for h in histories])
+
+
+def _windows(histories: Sequence[History], borders: Sequence[tuple[int, int]], config: HistoryConfig) -> list[Windows]:
+    """Of each part; several series are in units of their spread in training, so that each counts alike."""
+    trained = rows_before(histories, borders[0][1])
+    units = [spread(h.values[:stop]) if config.series else 1.0 for h, stop in zip(histories, trained, strict=True)]
+    values = [h.values / unit for h, unit in zip(histories, units, strict=True)]
+    beside = [h.covariates[: len(h)] for h in histories if h.covariates is not None]
+    origins = np.cumsum([0, *map(len, histories[:-1])])
+    gaps = [np.zeros(h.values.shape, bool) if h.gaps is None else h.gaps for h in histories]
+
+    def windows(first: int, last: int) -> Windows:
+        start, stop = (origins + rows_before(histories, place) for place in (first, last))
+        return Windows(np.concatenate(values), start, stop, config.lookback, config.horizon, origins,
+                       np.concatenate(gaps), np.concatenate(beside) if beside else None)  # fmt: skip
+
+    return [windows(*border) for border in borders]
 
 
 def _shorter(config: HistoryConfig, borders: list[tuple[int, int]]) -> str:
@@ -149,14 +304,12 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
     path = get_files(config.name, "history", say=say).train if config.name else user_path(config.path)
-    history = read_history(path, config, say)
-    for line in history.notes():
-        say(line)
-    total = len(history)
+    histories = read_histories(path, config, say)
+    total = max(h.first + len(h) for h in histories) - min(h.first for h in histories)
     borders = split.in_time(total, config.parts)
     if borders[2][1] > total:
         raise DataError(f"{path} has {total:,} rows; data.parts need {borders[2][1]:,}")
-    parts = [Windows(history.values, *border, config.lookback, config.horizon) for border in borders]
+    parts = _windows(histories, borders, config)
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
         if not len(windows):
             need = config.horizon + (config.lookback if what == "train" else 0)
@@ -164,9 +317,11 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
                 f"{path}: {stop - start:,} rows to {what} on, but one window takes {need:,} (horizon {config.horizon}, "
                 f"look-back {config.lookback}); give more rows{_shorter(config, borders)}"
             )
+    several = f"{len(histories):,} series, " if len(histories) > 1 else ""
+    _say_notes(Counter(short=sum(len(h) < config.lookback + config.horizon for h in histories)), say)
     say(
-        f"{total:,} rows of {len(history.columns)} columns; windows of {config.lookback} rows, "
+        f"{several}{total:,} rows of {count(len(histories[0].columns), 'column')}; windows of {config.lookback} rows, "
         f"{config.horizon} to forecast: "
         + ", ".join(f"{len(p):,} to {w}" for p, w in zip(parts, ("train", "validate", "test"), strict=True))
     )
-    return HistoryParts(history, *parts, rows=borders[0][1])
+    return HistoryParts(histories, *parts, rows=borders[0][1], scaled=bool(config.series))

@@ -18,7 +18,11 @@ BORDERS = ("files", "blank", "lines")
 NEGATIVES = ("random", "swapped")
 SHAPES = ("shear_x", "shear_y", "shift_x", "shift_y", "turn")  # operations of RandAugment
 SPLIT, LEGACY_SPLIT = "v2", "v1"  # rules of `regard.data.split`; older runs name none
+BEFORE = {"split_rule": LEGACY_SPLIT, "calendar": False}  # what the settings of older runs amount to
 TARGETS = ("classes", "numbers", "sets")
+EVERY = r"(\d*)\s*(s|min|h|d|w|mo|q|y)"  # a step in time: seconds to years
+READING = ("time", "series", "every", "aggregate", "calendar")  # of `HistoryConfig`: how a table is read
+AGGREGATES = ("mean", "sum", "last")
 COLOURS = ("brightness", "contrast", "colour", "solarise", "posterise", "sharpness")
 
 
@@ -312,6 +316,13 @@ class HistoryConfig(DataConfig):
     path: str = file_setting()
     time: str = ""  # its column; "": one with a usual name, or else the order of the rows
     target: tuple[str, ...] = option((), "The columns to forecast, by comma.", metavar="COLUMNS", shown="all numbers")
+    series: str = option("", "The column that names the series, of a table of several.", metavar="COLUMN")
+    covariates: tuple[str, ...] = option(
+        (), "Columns known in advance, such as holidays or prices, by comma.", metavar="COLUMNS"
+    )
+    every: str = option("", "Resample to this step: 15min, 1h, 1d, 1w, 1mo, 1y.", metavar="STEP", shown="as it is")
+    aggregate: str = "mean"  # of the numbers of a resampled step: mean, sum or last
+    calendar: bool = True  # whether missing times become gaps; False: rows are taken as equally spaced
     lookback: int = least(336, 2)  # rows the model sees
     horizon: int = option(96, "Rows to forecast.", metavar="N", shown="96", least=1)
     parts: tuple[float, ...] = (0.7, 0.1, 0.2)  # of the rows, in time: to train, to validate, to test; or their numbers
@@ -322,6 +333,10 @@ class HistoryConfig(DataConfig):
         super().__post_init__()
         if len(self.parts) != 3 or min(self.parts) <= 0 or (sum(self.parts) > 1 + 1e-6 and min(self.parts) < 1):
             raise ConfigError(f"data.parts are {self.parts}; three shares that sum to 1, or three numbers of rows")
+        if self.every and not re.fullmatch(EVERY, self.every):
+            raise ConfigError(f"data.every is {self.every!r}; expected a step such as 15min, 1h, 1d, 1w, 1mo or 1y")
+        if self.aggregate not in AGGREGATES:
+            raise unknown("way to aggregate", self.aggregate, AGGREGATES)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,10 +32,10 @@ def has(what: str) -> Check:
 HAS_LABEL = has("label")
 
 
-def number_fault(cell: str) -> str:
+def number_fault(cell: str, mark: str = ".") -> str:
     """A word where a number should be; a missing number is not a fault."""
     try:
-        to_number(cell)
+        to_number(cell, mark)
     except ValueError:
         return f"{cell.strip()[:40]!r} is not a number"
     return ""

@@ -9,7 +9,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 
 from regard import limits
 from regard.data.arrays import read_arrays
-from regard.data.arrow import is_text, pa, pc, present
-from regard.data.cells import DAY, is_date, is_missing, is_number, to_days, to_number
+from regard.data.arrow import as_text, float64, is_text, is_time, pa, pc, present
+from regard.data.cells import DAY, decimal_mark, is_date, is_missing, notation, to_days, to_number
 from regard.data.columnar import ARROW, PARQUET, read_columnar
 from regard.data.delimited import TABS, Delimited, with_points
 from regard.data.files import AUDIO, IMAGES, ending, open_bytes
@@ -104,7 +104,7 @@ class DataTable:
 
     def text(self, name: str) -> list[str]:
         """The cells as text; "" where there is none."""
-        return ["" if cell is None else cell for cell in _as_text(self.data.column(name)).to_pylist()]
+        return ["" if cell is None else cell for cell in as_text(self.data.column(name)).to_pylist()]
 
     def names(self, name: str) -> list[str]:
         """The cells as names: text without white space around it, and not a page of it."""
@@ -182,15 +182,37 @@ class DataTable:
         """The cells as float64, NaN where one is missing; a word where a number should be is an error."""
         cells = present(self.data.column(name))
         try:
-            return _float64(cells.cast(pa.float64(), safe=False))
+            return float64(cells.cast(pa.float64(), safe=False))
         except pa.ArrowNotImplementedError:
             raise DataError(f"{self.path}: the column {name!r} holds {cells.type}, expected numbers") from None
         except pa.ArrowInvalid:
-            return np.array([self._number(row, name, cell) for row, cell in enumerate(self.text(name))])
+            mark = self.mark(name)
+            return np.array([self._number(row, name, cell, mark) for row, cell in enumerate(self.text(name))])
 
-    def _number(self, row: int, name: str, cell: str) -> float:
+    def mark(self, name: str) -> str:
+        """The decimal mark of a column of numbers, some words among them."""
+        return "." if self.is_numeric(name) else decimal_mark(self.text(name), words=1.0) or "."
+
+    def number_check(self, name: str) -> Check:
+        """The check of a column of numbers."""
+        return number_fault if (mark := self.mark(name)) == "." else partial(number_fault, mark=mark)
+
+    def notation(self, name: str) -> str:
+        """How the numbers of a column are written, in words: percentages, thousands separators; "" where plain."""
+        return "" if self.is_numeric(name) else notation(self.text(name), self.mark(name))
+
+    def with_plain(self, name: str) -> "DataTable":
+        """The table with the numbers of a column written plainly; other cells stay as they are."""
+        if not self.notation(name):
+            return self
+        check, mark = self.number_check(name), self.mark(name)
+        cells = [c if is_missing(c) or check(c) else repr(to_number(c, mark)) for c in self.text(name)]
+        column = pa.array(cells, pa.large_string())
+        return replace(self, data=self.data.set_column(self.columns.index(name), name, column))
+
+    def _number(self, row: int, name: str, cell: str, mark: str) -> float:
         try:
-            return to_number(cell)
+            return to_number(cell, mark)
         except ValueError:
             raise DataError(f"{self.where(row)}, column {name!r}: {cell.strip()[:40]!r} is not a number") from None
 
@@ -201,7 +223,7 @@ class DataTable:
     def is_dated(self, name: str) -> bool:
         """Whether these times are dates."""
         column = self.data.column(name)
-        return _is_time(column.type) or (
+        return is_time(column.type) or (
             is_text(column.type) and any(is_date(c or "") for c in column[:100].to_pylist())
         )
 
@@ -213,7 +235,7 @@ class DataTable:
         for zone in (None, "UTC"):
             try:
                 times = cells.cast(pa.timestamp("us", zone), safe=False)
-                return _float64(times.cast(pa.int64()).cast(pa.float64(), safe=False)) / (1e6 * DAY)
+                return float64(times.cast(pa.int64()).cast(pa.float64(), safe=False)) / (1e6 * DAY)
             except pa.ArrowInvalid:
                 continue
         days = [math.nan if is_missing(cell) else to_days(cell) for cell in self.text(name)]
@@ -221,25 +243,6 @@ class DataTable:
             row = days.index(None)
             raise DataError(f"{self.where(row)}, column {name!r}: {self.text(name)[row]!r} is not a date")
         return np.array(days, np.float64)
-
-
-def _is_time(type: Any) -> bool:
-    return pa.types.is_timestamp(type) or pa.types.is_date(type)
-
-
-def _float64(column: Any) -> np.ndarray:
-    return column.fill_null(math.nan).to_numpy()
-
-
-def _as_text(column: Any) -> Any:
-    if is_text(column.type):
-        return column
-    if pa.types.is_floating(column.type):
-        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
-    try:
-        return column.cast(pa.large_string())
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs and bytes
-        return pa.array([None if x is None else json.dumps(x, default=str) for x in column.to_pylist()], pa.string())
 
 
 # Reading
@@ -331,7 +334,7 @@ def _is_header(first: list[str], last: Any) -> bool:
     below = pc.utf8_trim_whitespace(last.slice(1))
     if not len(below) or pc.any(pc.equal(below, first[-1])).as_py():
         return False
-    return 2 * sum(not is_number(cell) and not is_date(cell) for cell in first) >= len(first)
+    return 2 * sum(decimal_mark([cell]) is None and not is_date(cell) for cell in first) >= len(first)
 
 
 def _unique(path: Path, names: list[str]) -> list[str]:

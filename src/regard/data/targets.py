@@ -22,6 +22,7 @@ class ClassTargets:
     """One of a few names; the validation set holds some of each."""
 
     how = split.BY_CLASS
+    numbers = False
 
     def fault(self, cell: str) -> str:
         """Why a cell cannot be a target; "" if it can."""
@@ -48,6 +49,7 @@ class NumberTargets(ClassTargets):
     """A finite number."""
 
     how = split.BY_CONTENT
+    numbers = True
 
     def fault(self, cell: str) -> str:
         return (
@@ -76,6 +78,8 @@ class NumberTargets(ClassTargets):
 
 class LabelSetTargets(NumberTargets):
     """Any number of labels, separated by `|`, `;` or `,`; an empty cell is an example without any."""
+
+    numbers = False
 
     def fault(self, cell: str) -> str:
         return ""

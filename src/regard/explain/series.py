@@ -1,5 +1,6 @@
 """A series and where a classifier looked, or a forecast with its intervals, as a picture."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,24 +42,28 @@ def draw_attention(curves: Curves, row: int, weights: np.ndarray, title: str, pa
     return picture.save(fig, path)
 
 
-def draw_forecast(history: History, outlook: Any, path: str | Path) -> Path:
-    """The last of the past, the mean of the future, and what lies between the quantiles; a row for each column."""
-    columns = outlook.columns[:MOST]
-    fig = picture.figure(7.5, 1.2 + 1.7 * len(columns))
-    rows = np.atleast_1d(fig.subplots(len(columns), 1, sharex=True))
-    past = min(len(history), 2 * len(outlook.times) + 24)
-    before = np.arange(1.0 - past, 1.0) if history.times is None else history.times[-past:]
-    before, after = (as_dates(t) if history.dated else t for t in (before, outlook.times))
-    for c, (name, axes) in enumerate(zip(columns, rows, strict=True)):
-        axes.plot(before, history.values[-past:, c], color=picture.COLOURS[6], linewidth=1, label="past")
+def draw_forecast(histories: Sequence[History], outlooks: Sequence[Any], path: str | Path) -> Path:
+    """The last of the past, the mean of the future, and what lies between the quantiles; a row for each series and
+    column, up to `MOST`."""
+    panels = [(h, o, c) for h, o in zip(histories, outlooks, strict=True) for c in range(len(o.columns))][:MOST]
+    fig = picture.figure(7.5, 1.2 + 1.7 * len(panels))
+    rows = np.atleast_1d(fig.subplots(len(panels), 1, sharex=True))
+    for (history, outlook, c), axes in zip(panels, rows, strict=True):
+        past = min(len(history), 2 * len(outlook.times) + 24)
+        before = np.arange(1.0 - past, 1.0) if history.times is None else history.times[-past:]
+        before, after = (as_dates(t) if history.dated else t for t in (before, outlook.times))
+        values = history.values[-past:, c]
+        if history.gaps is not None:
+            values = np.where(history.gaps[-past:, c], np.nan, values)
+        axes.plot(before, values, color=picture.COLOURS[6], linewidth=1, label="past")
         axes.plot(after, outlook.mean[:, c], color=picture.COLOURS[1], linewidth=1.4, label="predicted mean")
         for i in range(len(outlook.levels) // 2):
             low, high = outlook.quantiles[:, c, i], outlook.quantiles[:, c, -1 - i]
             share = f"{outlook.levels[i]:.0%} to {outlook.levels[-1 - i]:.0%}"
             axes.fill_between(after, low, high, color=picture.COLOURS[0], alpha=0.25, linewidth=0, label=share)
-        axes.set_ylabel(name, fontsize=8)
+        axes.set_ylabel(f"{outlook.name} {outlook.columns[c]}".strip(), fontsize=8)
     rows[0].legend(fontsize=8, ncols=3, frameon=False, loc="upper left")
-    rows[-1].set_xlabel("rows after the last" if history.times is None else "time")
+    rows[-1].set_xlabel("rows after the last" if histories[0].times is None else "time")
     rows[-1].tick_params(axis="x", labelrotation=20)
     return picture.save(fig, path)
 

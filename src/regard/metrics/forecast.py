@@ -49,20 +49,18 @@ class LinearForecast:
         size = windows.lookback
         gram, cross = np.zeros((size, size)), np.zeros((size, windows.horizon))
         for start in range(0, len(rows), 512):
-            batch = windows.batch(rows[start : start + 512])
-            x, y, _ = self.columns(batch, spread)
+            past, future, _ = windows.cut(rows[start : start + 512])
+            x, y = self.differences(past, future, spread)
             gram, cross = gram + x.T @ x, cross + x.T @ y
         gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # of what never moves the last value is told
         self.map = torch.from_numpy(np.linalg.solve(gram, cross)).float()  # L H
 
     @staticmethod
-    def columns(batch: Samples, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        seen = batch.inputs[0]
-        assert seen is not None
-        past, future = (x.double().numpy() / spread for x in (seen, batch.targets))
-        last = past[:, -1:]
-        x, y = ((part - last).transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (past, future))
-        return x, y, last
+    def differences(past: torch.Tensor, future: torch.Tensor, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """To the last value, a row for each window and column."""
+        before, after = (x.double().numpy() / spread for x in (past, future))
+        x, y = ((part - before[:, -1:]).transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (before, after))
+        return x, y
 
     def __call__(self, past: torch.Tensor) -> torch.Tensor:
         last = past[:, -1:]
@@ -73,7 +71,7 @@ def errors_of(name: str, tell, batches: Iterable[Samples], spread: np.ndarray) -
     """`tell` maps B L C to B H C."""
     square, absolute, count, unit = 0.0, 0.0, 0, torch.from_numpy(spread).float()
     for batch in batches:
-        miss = (batch.targets - tell(batch.inputs[0])) / unit
+        miss = ((batch.targets - tell(batch.inputs[0])) / unit)[~batch.targets.isnan()]
         square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
         count += miss.numel()
     return Errors(name, square / count, absolute / count)

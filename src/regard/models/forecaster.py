@@ -21,6 +21,7 @@ FLAT = 1e-5  # of the training part's variance: what a window that never moves i
 @dataclass(frozen=True, kw_only=True)
 class ForecasterConfig:
     columns: tuple[str, ...] = ("value",)  # what is forecast, by name
+    covariates: tuple[str, ...] = ()  # what is known in advance, by name
     lookback: int = 336  # steps it sees
     horizon: int = 96  # steps it forecasts
     patch: int = 16
@@ -50,14 +51,26 @@ class Forecaster(nn.Module):
     Columns share all weights and know nothing of each other (channel independence, section 3.1 of the paper). A linear
     map leads straight from the past to the forecast (TiDE, Das et al. 2023, section 4: a global residual), so that the
     patches learn only what it leaves over; it starts at zero, and the model as PatchTST.
+
+    Covariates are embedded with the patches they belong to. Those of a future step, with what the patches say of the
+    past, add to the forecast of that step (TiDE's temporal decoder, section 4.2), starting at zero too.
     """
 
     spread: Tensor
+    covariate_mean: Tensor
+    covariate_std: Tensor
 
     def __init__(self, c: ForecasterConfig):
         super().__init__()
         self.config = c
         self.register_buffer("spread", torch.ones(len(c.columns)))  # of each column's training part: the loss's unit
+        if c.covariates:
+            self.register_buffer("covariate_mean", torch.zeros(len(c.covariates)))  # in training
+            self.register_buffer("covariate_std", torch.ones(len(c.covariates)))
+            self.embed_covariates = nn.Linear(c.patch * len(c.covariates), c.width, bias=False)
+            self.ahead = nn.Sequential(
+                nn.Linear(len(c.covariates) + c.width, c.ffn), nn.GELU(), nn.Linear(c.ffn, 1 + len(c.quantiles))
+            )
         self.embed = nn.Linear(c.patch, c.width)
         self.place = Learned(c.patches, c.width)
         self.drop = dropout(c.dropout)
@@ -68,25 +81,40 @@ class Forecaster(nn.Module):
         self.straight = nn.Linear(c.lookback, outputs, bias=False)
         glorot_(self)
         nn.init.zeros_(self.straight.weight)
+        if c.covariates:
+            nn.init.zeros_(self.ahead[-1].weight)  # pyrefly: ignore
 
     @staticmethod
     def layer(c: ForecasterConfig) -> PreNormEncoderLayer:
         return PreNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, "gelu")
 
-    def forward(self, past: Tensor) -> Tensor:
-        """B L C, the last L steps of C columns -> B H C 1+Q: the mean, then the quantiles, of the next H steps."""
+    def forward(self, past: Tensor, covariates: Tensor | None = None) -> Tensor:
+        """B L C, the last L steps of C columns, and with covariates B L+H K -> B H C 1+Q: the mean, then the quantiles,
+        of the next H steps."""
         c = self.config
         check(past, "B L C", L=c.lookback, C=len(c.columns))
+        B, _, C = past.shape
         centre = past.mean(1, keepdim=True)  # B 1 C
         scale = (past.var(1, keepdim=True, correction=0) + FLAT * self.spread**2).sqrt()
         seen = ((past - centre) / scale).transpose(1, 2).flatten(0, 1)  # B·C L
         x = self.embed(compute_dtype(self.patches(seen)))  # B·C N P -> B·C N D
+        if covariates is not None:
+            check(covariates, "B S K", B=B, S=c.lookback + c.horizon, K=len(c.covariates))
+            covariates = ((covariates - self.covariate_mean) / self.covariate_std).nan_to_num()  # missing: the mean
+            before = self.patches(covariates[:, : c.lookback].transpose(1, 2).flatten(0, 1))  # B·K N P
+            before = before.unflatten(0, (B, -1)).transpose(1, 2).flatten(2)  # B N K·P
+            x = x + self.embed_covariates(compute_dtype(before)).repeat_interleave(C, 0)
         x = x + self.place(torch.arange(c.patches, device=x.device))
         x = self.drop(compute_dtype(x))
         for layer in self.layers:
             x = layer(x, Everything())
-        forecast = self.head(self.drop(self.norm(x)).flatten(1)) + self.straight(seen)  # B·C H·(1+Q)
-        forecast = forecast.to(past.dtype).view(past.size(0), past.size(2), c.horizon, -1).transpose(1, 2)  # B H C 1+Q
+        x = self.norm(x)
+        forecast = self.head(self.drop(x).flatten(1)) + self.straight(seen)  # B·C H·(1+Q)
+        if covariates is not None:
+            future = covariates[:, c.lookback :].repeat_interleave(C, 0)  # B·C H K
+            state = x.mean(1, keepdim=True).expand(-1, c.horizon, -1)  # B·C H D
+            forecast = forecast + self.ahead(torch.cat([future.to(state.dtype), state], -1)).flatten(1)
+        forecast = forecast.to(past.dtype).view(B, C, c.horizon, -1).transpose(1, 2)  # B H C 1+Q
         return forecast * scale[..., None] + centre[..., None]
 
     def patches(self, x: Tensor) -> Tensor:

@@ -1,4 +1,6 @@
-"""Forecasting: the mean by its squared error, quantiles by the pinball loss, in units of each column's spread."""
+"""Forecasting: the mean by its squared error, quantiles by the pinball loss, in units of each column's spread.
+
+Targets that are NaN are gaps, and do not count."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,13 +17,14 @@ class ForecastLoss(Objective):
     unit = "numbers"
 
     def count(self, batch: Samples) -> int:
-        return batch.targets.numel()
+        return batch.targets.numel() - int(batch.targets.isnan().sum())
 
     def loss_sum(self, model: Any, batch: Samples) -> Tensor:
-        return self.device_loss(model, batch.inputs[0], batch.targets)
+        return self.device_loss(model, batch.targets, *batch.inputs)
 
-    def device_loss(self, model: Any, past: Any, future: Tensor) -> Tensor:
-        miss = (future[..., None] - model(past)) / model.spread[:, None]  # B H C 1+Q
+    def device_loss(self, model: Any, future: Tensor, *inputs: Any) -> Tensor:
+        miss = (future[..., None] - model(*inputs)) / model.spread[:, None]  # B H C 1+Q
+        miss = miss.masked_fill(future.isnan()[..., None], 0.0)
         total = miss[..., 0].square().sum()
         if model.config.quantiles:
             total = total + pinball(miss[..., 1:], model.config.quantiles).sum()
@@ -34,8 +37,8 @@ class ForecastLoss(Objective):
         square, absolute, inside, count = 0.0, 0.0, 0, 0
         with evaluating(model):
             for batch in batches:
-                forecast, future = model(batch.inputs[0]), batch.targets
-                miss, count = (future - forecast[..., 0]) / model.spread, count + future.numel()
+                forecast, future, there = model(*batch.inputs), batch.targets, ~batch.targets.isnan()
+                miss, count = ((future - forecast[..., 0]) / model.spread)[there], count + int(there.sum())
                 square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
                 inside += int(((forecast[..., 1] <= future) & (future <= forecast[..., -1])).sum()) if several else 0
         return {"loss": square / count, "mae": absolute / count} | ({"inside": inside / count} if several else {})

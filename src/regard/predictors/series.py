@@ -1,6 +1,6 @@
 """A trained classifier of series, or a forecaster, at work."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.data.history import History, HistoryConfig, read_history
+from regard.data.folders import Say, to_stderr
+from regard.data.history import History, read_histories, spread
 from regard.data.loader import FixedSize, in_order
 from regard.data.series import Curves, SeriesConfig, read_series, with_bands
 from regard.data.series_batch import SeriesSource
+from regard.data.settings import BEFORE, READING, HistoryConfig
 from regard.errors import ConfigError, DataError
 from regard.explain.series import as_dates
 from regard.nn.attention import Look
@@ -92,6 +94,8 @@ class Outlook:
     quantiles: np.ndarray
     levels: tuple[float, ...]
     dated: bool = False
+    series: str = ""  # the column that names the series, of a table of several
+    name: str = ""  # of this one
 
     def named_times(self) -> list[Any]:
         """Times for reading: dates, where the table has them."""
@@ -100,24 +104,30 @@ class Outlook:
         dates = [str(t).replace("T", " ") for t in as_dates(self.times)]
         return [t[:10] for t in dates] if all(t.endswith(" 00:00:00") for t in dates) else dates
 
-    def check(self, say: Callable[[str], None]) -> None:
-        """Say so where means lie outside their own quantiles."""
+    def outside(self) -> int:
+        """How many means lie outside their own quantiles."""
         band = self.quantiles if self.levels else self.mean[..., None]
-        if outside := int(((self.mean < band[..., 0]) | (self.mean > band[..., -1])).sum()):
-            what = f"{outside:,} of {self.mean.size:,} means lie outside their own quantiles"
-            say(f"{what}: the model was trained on too little data, or for too short a time")
+        return int(((self.mean < band[..., 0]) | (self.mean > band[..., -1])).sum())
 
 
 class ForecastPredictor:
-    """Tables over time to their next rows; an input is a `History`."""
+    """Tables over time to their next rows; an input is a `History`. `trained` is what its folder says of its data."""
 
-    def __init__(self, model: Any, device: str, known: dict[str, Any]):
-        self.model, self.device = model.to(device).eval(), device
-        self.config, self.time = model.config, str(known.get("time", ""))
+    def __init__(self, model: Any, device: str, trained: dict[str, Any]):
+        self.model, self.device, self.config = model.to(device).eval(), device, model.config
+        c, trained = self.config, BEFORE | trained
+        reading: Any = {name: trained[name] for name in READING if name in trained}
+        self.settings = HistoryConfig(
+            target=c.columns, covariates=c.covariates, lookback=c.lookback, horizon=c.horizon, **reading
+        )
 
     def read(self, path: str | Path) -> History:
-        """The columns this model was trained on."""
-        return read_history(Path(path), HistoryConfig(path=str(path), time=self.time, target=self.config.columns))
+        """The columns this model was trained on; of a table of several series the first."""
+        return self.read_all(path)[0]
+
+    def read_all(self, path: str | Path, say: Say = to_stderr) -> list[History]:
+        """All series of a table."""
+        return read_histories(Path(path), self.settings, say)
 
     def predict(self, inputs: Iterable[History]) -> Iterator["Outlook"]:
         yield from map(self.forecast, inputs)
@@ -125,10 +135,34 @@ class ForecastPredictor:
     @torch.inference_mode()
     def forecast(self, history: History) -> Outlook:
         """The `horizon` rows after the last of the table, from its last `lookback`."""
-        c = self.config
+        c, name = self.config, f" of {history.name}" if history.name else ""
         if len(history) < c.lookback:
-            raise DataError(f"the table has {len(history):,} rows, but this model reads {c.lookback:,}; give more")
-        past = torch.from_numpy(history.values[-c.lookback :]).float()[None]
-        rows = self.model(past.to(self.device))[0].double().cpu().numpy()  # H C 1+Q
+            raise DataError(
+                f"the table{name} has {len(history):,} rows, but this model reads {c.lookback:,}; give more"
+            )
+        # A column by itself is normed by its window; the model's unit matters only to one that never moves.
+        unit = spread(history.values) if self.settings.series else 1.0
+        past = torch.from_numpy(history.values[-c.lookback :] / unit).float()[None].to(self.device)
+        inputs, steps = [past], c.horizon
+        if c.covariates:
+            beside, steps = self.beside(history, name)
+            inputs.append(beside.to(self.device))
+        rows = self.model(*inputs)[0, :steps].double().cpu().numpy()  # H C 1+Q
+        rows = rows * (unit if isinstance(unit, float) else unit[:, None])
         quantiles = np.sort(rows[..., 1:], -1)  # they are learned apart and may cross
-        return Outlook(c.columns, history.after(c.horizon), rows[..., 0], quantiles, c.quantiles, history.dated)
+        return Outlook(c.columns, history.after(steps), rows[..., 0], quantiles, c.quantiles, history.dated,
+                       self.settings.series, history.name)  # fmt: skip
+
+    def beside(self, history: History, name: str) -> tuple[torch.Tensor, int]:
+        """The covariates of the look-back and of the rows to forecast, 1 L+H K, and how many of those there are."""
+        c = self.config
+        assert history.covariates is not None
+        rows = history.covariates[len(history) - c.lookback : len(history) + c.horizon]
+        if not (ahead := len(rows) - c.lookback):
+            names = ", ".join(dict.fromkeys(name.partition("=")[0] for name in c.covariates))
+            raise DataError(
+                f"this model also reads {names} of the rows to forecast; add up to {c.horizon} rows after the last"
+                f"{name}, with {names} filled in and {', '.join(c.columns)} empty"
+            )
+        rows = np.concatenate([rows, np.full((c.horizon - ahead, len(c.covariates)), np.nan)])
+        return torch.from_numpy(rows).float()[None], ahead

@@ -1,6 +1,7 @@
 """A trained table classifier at work."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ class TableClassifier(ClassPredictor):
 
     def checks(self, names: Sequence[str]) -> dict[str, Check]:
         """Of those of its columns that are among `names`: the numbers must be numbers, or missing."""
-        return {c.name: number_fault for c in self.columns if c.name in names and not c.values}
+        numbers = [c for c in self.columns if c.name in names and not c.values]
+        return {c.name: number_fault if c.decimal == "." else partial(number_fault, mark=c.decimal) for c in numbers}
 
     def unlike_training(self, rows: Sequence[Mapping[str, str]]) -> list[str]:
         """What of these rows it cannot use as it learned to, in words."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.data.settings import HistoryConfig
+from regard.data.settings import READING, HistoryConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks.base import Arch, Card, Say, Task
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from regard.data.history import History, HistoryParts, Windows
     from regard.metrics.compare import Sums
     from regard.metrics.forecast import Errors
-    from regard.predictors import Outlook
+    from regard.predictors.series import Outlook
     from regard.tasks.use import Options, Predictions, TestSet, Verdict
     from regard.ticks import Console
     from regard.training.baseline import Baseline
@@ -33,9 +33,12 @@ class Forecast(Task):
     name, trains_on = "forecast", "history"
     summary = "the next rows of a table over time"
     settings = HistoryConfig
-    options = ("target", "horizon")
+    options = ("target", "horizon", "series", "covariates", "every")
     data_help = "A table whose rows are in time, or a name."
-    examples = ("regard train forecast --data prices.csv --target close --horizon 96",)
+    examples = (
+        "regard train forecast --data prices.csv --target close --horizon 96",
+        "regard train forecast --data sales.csv --target sold --series store --covariates holiday,price --every 1d",
+    )
     archs = {"transformer": Arch("forecaster")}
     presets = presets_of("forecast")
     card = Card(pipeline="time-series-forecasting", title="A forecaster", use="forecast {} --plot next.png")
@@ -59,14 +62,20 @@ class Forecast(Task):
         return read_parts(run.data, say)
 
     def fit(self, run: "Run", data: "HistoryParts") -> "Run":
-        shape = dict(columns=data.history.columns, lookback=run.data.lookback, horizon=run.data.horizon)
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, **shape))
+        first = data.histories[0]
+        model = dataclasses.replace(run.model, columns=first.columns, covariates=first.inputs,
+                                    lookback=run.data.lookback, horizon=run.data.horizon)  # fmt: skip
+        return dataclasses.replace(run, model=model)
 
     def build(self, run: "Run", data: "HistoryParts", say: Say) -> "nn.Module":
         import torch
 
         model: Any = super().build(run, data, say)
         model.spread.copy_(torch.from_numpy(data.spread))
+        if run.model.covariates:
+            mean, std = data.covariate_spread
+            model.covariate_mean.copy_(torch.from_numpy(mean))
+            model.covariate_std.copy_(torch.from_numpy(std))
         return model
 
     def objective(self, run: "Run", data: Any = None) -> Any:
@@ -85,7 +94,7 @@ class Forecast(Task):
     def fingerprint(self, data: "HistoryParts") -> dict[str, int]:
         import numpy as np
 
-        return {"content": zlib.crc32(np.ascontiguousarray(data.history.values[: data.rows]).tobytes())}
+        return {"content": zlib.crc32(np.ascontiguousarray(np.concatenate(data.training)).tobytes())}
 
     def remarks(self, run: "Run", data: "HistoryParts", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
@@ -105,10 +114,12 @@ class Forecast(Task):
 
         c = run.model
         shape = (run.batch, c.lookback, len(c.columns))
-        return Samples((torch.zeros(shape),), torch.zeros(run.batch, c.horizon, len(c.columns)), np.arange(run.batch))
+        beside = (torch.zeros(run.batch, c.lookback + c.horizon, len(c.covariates)),) if c.covariates else ()
+        future = torch.zeros(run.batch, c.horizon, len(c.columns))
+        return Samples((torch.zeros(shape), *beside), future, np.arange(run.batch))
 
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
-        return {"name": run.data.name, "time": run.data.time}
+        return {"name": run.data.name} | {name: getattr(run.data, name) for name in READING}
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.predictors import ForecastPredictor
@@ -133,31 +144,37 @@ class Forecast(Task):
         return get_files(name, "history").train
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "list[History]":
-        histories = [predictor.read(file) for file in words]
-        for line in (line for history in histories for line in history.notes()):
-            console.say(line)
-        return histories
+        return [history for file in words for history in predictor.read_all(file, console.say)]
 
     def text(self, answer: Any) -> str:
         """The first rows and the last."""
-        rows = self.rows(answer)
+        rows = self.rows([answer])
         cells = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
         shown = cells if len(cells) <= SHOWN + 1 else [*cells[:SHOWN], ["…"] * len(cells[0]), cells[-1]]
         return table(shown, right=range(1, len(cells[0])))
 
     def to_json(self, answer: Any) -> Any:
-        return self.rows(answer)
+        return self.rows([answer])
 
-    def rows(self, outlook: "Outlook") -> list[dict[str, Any]]:
-        """A row for each time: of each column the mean and the quantiles."""
-        groups = [(column, *(f"{column} {q:.0%}" for q in outlook.levels)) for column in outlook.columns]
-        names = [name for group in groups for name in group]
-        rows = []
-        for h, time in enumerate(outlook.named_times()):
-            numbers = [float(f"{x:.6g}") for c in range(len(outlook.columns))
-                       for x in (outlook.mean[h, c], *outlook.quantiles[h, c])]  # fmt: skip
-            rows.append({"time": time, **dict(zip(names, numbers, strict=True))})
+    def rows(self, outlooks: "Iterable[Outlook]") -> list[dict[str, Any]]:
+        """A row for each series and time: of each column the mean and the quantiles."""
+        rows: list[dict[str, Any]] = []
+        for outlook in outlooks:
+            groups = [(column, *(f"{column} {q:.0%}" for q in outlook.levels)) for column in outlook.columns]
+            names = [name for group in groups for name in group]
+            series = {outlook.series: outlook.name} if outlook.series else {}
+            for h, time in enumerate(outlook.named_times()):
+                numbers = [float(f"{x:.6g}") for c in range(len(outlook.columns))
+                           for x in (outlook.mean[h, c], *outlook.quantiles[h, c])]  # fmt: skip
+                rows.append({**series, "time": time, **dict(zip(names, numbers, strict=True))})
         return rows
+
+    def check_answers(self, outlooks: "Sequence[Outlook]", say: Say) -> None:
+        """Report means that lie outside their own quantiles."""
+        outside, total = sum(o.outside() for o in outlooks), sum(o.mean.size for o in outlooks)
+        if outside:
+            what = f"{outside:,} of {total:,} means lie outside their own quantiles"
+            say(f"{what}: the model was trained on too little data, or for too short a time")
 
     def predictions(
         self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
@@ -165,22 +182,19 @@ class Forecast(Task):
         """The rows that follow those of a table."""
         from regard.tasks.use import Predictions
 
-        (outlook,) = predictor.predict(self.parse_inputs(predictor, [str(file)], console))
-        outlook.check(console.say)
-        return Predictions(rows=self.rows(outlook))
+        outlooks = list(predictor.predict(self.parse_inputs(predictor, [str(file)], console)))
+        self.check_answers(outlooks, console.say)
+        return Predictions(rows=self.rows(outlooks))
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.data.history import read_parts
         from regard.tasks.use import TestSet
 
         c, data = predictor.config, options.data
-        if data and not (folder / "run.json").is_file():
-            own = dict(lookback=c.lookback, horizon=c.horizon, time=predictor.time)
-            config = HistoryConfig(path=data, target=c.columns, **own)
-        else:
-            config = self.own_data(folder)
+        config = predictor.settings if data and not (folder / "run.json").is_file() else self.own_data(folder)
+        config = dataclasses.replace(config, target=c.columns, covariates=c.covariates)
         if data:
-            config = dataclasses.replace(config, name="", path=data, target=c.columns)
+            config = dataclasses.replace(config, name="", path=data)
         parts = read_parts(dataclasses.replace(config, strict=options.strict), console.say)
         on = f"{data or 'its own table'} (test)"
         return TestSet(on=on, inputs=parts.test, targets=parts.test, extra=(parts, config))
@@ -214,7 +228,8 @@ class Forecast(Task):
         values |= {"beside": [dataclasses.asdict(row) for row in others]}
         values |= {f"mse of {row.name}": row.mse for row in others}
         size = f"{len(test.inputs):,} windows, look-back {config.lookback}, horizon {config.horizon}"
-        detail = f"{size}; errors in units of each column's standard deviation in training"
+        each = "series'" if parts.scaled else "column's"
+        detail = f"{size}; errors in units of each {each} standard deviation in training"
         return Verdict(on=test.on, detail=detail, values=values, text=text)
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
@@ -224,9 +239,10 @@ class Forecast(Task):
 
         with torch.inference_mode():
             errors = [
-                ((predictor.model(*b.inputs)[..., 0] - b.targets) / predictor.model.spread).square().mean((1, 2)).cpu()
+                ((predictor.model(*b.inputs)[..., 0] - b.targets) / predictor.model.spread)
+                .square().flatten(1).nanmean(1).cpu()
                 for b in self.batches(predictor, test)
-            ]
+            ]  # fmt: skip
         each = torch.cat(errors).numpy()
         return Sums(metric="squared error", above=each, below=[1.0] * len(each), scale=1.0, lower_is_better=True)
 
@@ -235,5 +251,5 @@ def baselines(parts: "HistoryParts", windows: "Windows", data: HistoryConfig, sp
     """The errors of simple forecasts on the same windows, in units of `spread`."""
     from regard.metrics.forecast import season_of, to_beat
 
-    season = data.season or season_of(parts.history.values[: parts.rows], data.lookback)
+    season = data.season or season_of(max(parts.training, key=len), data.lookback)
     return to_beat(parts.train, windows, spread, season)

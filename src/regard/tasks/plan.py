@@ -8,7 +8,7 @@ from typing import Any
 
 from regard import checkpoint
 from regard.config import from_dict, no_run, unknown
-from regard.data.settings import LEGACY_SPLIT
+from regard.data.settings import BEFORE
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import read_json
 from regard.models.registry import MODELS
@@ -70,7 +70,7 @@ def run_from_dict(values: dict[str, Any]) -> Run:
         values["model"] = from_dict(MODELS[arch][0], values["model"], "model.")
     if isinstance(values.get("data"), dict):
         settings: Any = get(str(values.get("task"))).settings
-        before = {"split_rule": LEGACY_SPLIT} if hasattr(settings, "split_rule") else {}  # who names none had this one
+        before = {name: value for name, value in BEFORE.items() if hasattr(settings, name)}
         values["data"] = from_dict(settings, before | values["data"], "data.")
     run = from_dict(Run, values)
     check_run(run)

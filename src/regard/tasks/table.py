@@ -1,6 +1,7 @@
 """Table: a class for each row of numbers and categories, by an MLP."""
 
 import dataclasses
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,7 @@ class Table(ClassesOfSamples):
             return TestSet(on=on, inputs=own.valid.features, targets=targets)
         table = read_table(Path(data), (predictor.label,), say=console.say, strict=options.strict)
         column = table.find(predictor.label, (), "label")
+        table = table.with_plain(column) if TARGETS[self.target_kind].numbers else table
         checks = {column: TARGETS[self.target_kind].fault, **predictor.checks(table.columns)}
         table = table.usable(checks, options.strict, console.say)
         rows = named_rows(table)
@@ -108,7 +110,7 @@ class Table(ClassesOfSamples):
         """`hours=12, school=north`: the columns that are known, the others are missing."""
         rows = []
         for text in words:
-            cells = [part.partition("=") for part in text.split(",")]
+            cells = [part.partition("=") for part in re.split(r",(?=[^,=]*=)", text)]  # 12,5 is a number
             for name, equals, _ in cells:
                 if not equals:
                     names = ", ".join(f"{c.name}=…" for c in predictor.columns[:3])

@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from regard.data.cells import DATES, is_date, is_missing, is_number, to_days, to_number, usable
+from regard.data.cells import (
+    DATES,
+    decimal_mark,
+    is_date,
+    is_missing,
+    is_number,
+    notation,
+    to_days,
+    to_number,
+    usable,
+)
 from regard.data.tables import parse_table
 
 DAY = (datetime(2021, 3, 14, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)).days
@@ -66,3 +76,31 @@ def test_a_number_is_of_use_where_its_square_is_finite():
     actual = usable(np.array([0.0, -1e18, 1e18, 1.1e18, np.inf, -np.inf, np.nan]))
     assert actual.tolist() == [True, True, True, False, False, False, False]
     assert np.isfinite(np.float32(1e18) ** 2)
+
+
+@pytest.mark.parametrize(("cells", "numbers", "words"), [
+    (["12 %", "12,5%", "3"], [12, 12.5, 3], "percentages, decimal commas"),
+    (["€1,200", "€ 950.50"], [1200, 950.5], "amounts in €, thousands separators"),
+    (["1.200,50", "900"], [1200.5, 900], "thousands separators, decimal commas"),
+    (["1,234", "5,678"], [1234, 5678], "thousands separators"),
+    (["12,5", "1,234"], [12.5, 1.234], "decimal commas"),
+    (["-$5.00", "$1,000.25"], [-5, 1000.25], "amounts in $, thousands separators"),
+    (["1 234 567", "1'000", "−12"], [1234567, 1000, -12], "thousands separators"),
+    (["7 USD", "8 USD"], [7, 8], "amounts in USD"),
+    (["1e5", "1.234", "inf"], [1e5, 1.234, float("inf")], ""),
+])  # fmt: skip
+def test_numbers_as_people_write_them(cells, numbers, words):
+    mark = decimal_mark(cells)
+    assert [to_number(cell, mark) for cell in cells] == numbers and notation(cells, mark) == words
+
+
+@pytest.mark.parametrize(
+    "cells", [["$5", "€5"], ["ABC 1"], ["12:30"], ["2020-01-01"], ["1,2,3"], ["1.5", "2,5"], ["%"]]
+)
+def test_other_things_are_not_numbers(cells):
+    assert decimal_mark(cells) is None
+
+
+def test_a_few_words_do_not_hide_the_mark_of_a_column():
+    cells = ["1,5", "2,5", "3,5", "closed"]
+    assert decimal_mark(cells, words=0.3) == "," and decimal_mark(cells, words=0.2) is None

@@ -94,3 +94,26 @@ def test_a_trained_models_columns_decide_what_its_table_becomes(tmp_path):
     data = load_table(config, columns)
     assert data.columns == columns and set(map(tuple, data.train.features[:, :2].tolist())) == {(0, 1), (1, 0)}
     assert "school" not in [column.name for column in load_table(config).columns], "one value is no category"
+
+
+def test_percentages_and_amounts_are_columns_of_numbers(tmp_path):
+    rows = [f'{i},5 %;"{1000 + i:,} €";{"yes" if i % 2 else "no"}' for i in range(40)]
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["rate;price;bought", *rows]))
+    data = load_table(TableConfig(path=str(path), label="bought"))
+    assert data.notes == ("'rate': percentages, decimal commas, read as numbers",
+                          "'price': amounts in €, thousands separators, read as numbers")  # fmt: skip
+    both = np.concatenate([data.train.features, data.valid.features])
+    assert sorted(both[:, 0].tolist()) == [i + 0.5 for i in range(40)]
+    assert sorted(both[:, 1].tolist()) == [1000 + i for i in range(40)]
+    write_columns(tmp_path, data.label, data.columns)
+    assert read_columns(tmp_path) == ("bought", data.columns)
+    assert encode(data.columns, [{"rate": "7,25", "price": "1,200"}]).tolist() == [[7.25, 1200]]
+
+
+def test_amounts_are_targets_of_a_regression(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["size,price", *(f'{i},"${1000 * i:,}.50"' for i in range(1, 41))]))
+    data = load_table(TableConfig(path=str(path), label="price", targets="numbers"))
+    assert "'price': amounts in $, thousands separators, read as numbers" in data.notes
+    assert sorted(map(float, data.labels)) == [1000 * i + 0.5 for i in range(1, 41)]

@@ -187,7 +187,8 @@ def test_broken_rows_over_time_are_skipped(tmp_path):
         "\n".join(["date,load,note", *rows, "2024-01-29,closed,c", "2024-01-30", "soon,3,c", "2024-01-31,,d"])
     )
     history = read_history(path, HistoryConfig(), messages.append)
-    assert history.columns == ("load",) and history.values[:, 0].tolist() == [*range(1, 29), 28]
+    assert history.columns == ("load",) and history.values[:, 0].tolist() == [*range(1, 29)]
+    assert messages[1] == "1 row at the end without a number: left to forecast"
     for part in ("skipped 3 of 32 rows: line 30: 'closed' is not a number", "line 31: 1 col", "'soon' is not a date"):
         assert part in messages[0]
     with pytest.raises(DataError, match="line 31"):
