@@ -20,6 +20,7 @@ from regard.cli.common import (
     write_rows,
 )
 from regard.cli.info import note
+from regard.data.hub import data_file
 from regard.errors import ConfigError
 from regard.output import check_output
 from regard.ticks import Console
@@ -139,7 +140,7 @@ def evaluate(
     if out is not None:
         check_output(out, source, target, data)
     options = Options(
-        data=data, labels=labels, context=context, stride=stride, source=source, target=target, beam=beam,
+        data=data_file(data), labels=labels, context=context, stride=stride, source=source, target=target, beam=beam,
         length_penalty=length_penalty, tokenize=tokenize, picture=picture, out=out, strict=strict,
     )  # fmt: skip
     task, model = open_model(run, device=pick_device(device))
@@ -197,7 +198,7 @@ def compare(
     from regard.tasks.use import Options
 
     options = Options(
-        data=data, labels=labels, source=source, target=target, beam=beam, length_penalty=length_penalty,
+        data=data_file(data), labels=labels, source=source, target=target, beam=beam, length_penalty=length_penalty,
         tokenize=tokenize,
     )  # fmt: skip
     (task, one), (other, two) = (open_model(run, device=pick_device(device)) for run in (first, second))

@@ -20,6 +20,7 @@ def data_config(name: str, data: str, own: dict[str, str]) -> Any:
     from regard.config import from_dict
     from regard.data.catalog import is_known
     from regard.data.folders import user_path
+    from regard.data.hub import data_file
     from regard.tasks.registry import get
 
     task = get(name)
@@ -31,7 +32,7 @@ def data_config(name: str, data: str, own: dict[str, str]) -> Any:
             raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
         return from_dict(task.settings, {"name": data, "vocab": 0, **values})
     if data and not is_known(data):
-        path = user_path(data)
+        path = user_path(data_file(data))
         if not path.exists():
             raise ConfigError(f"--data {data}: no such file or folder, and no data set of that name (regard data list)")
         values["path"] = str(path)
@@ -65,9 +66,10 @@ def adjusted(run: "Run", *, minutes: float | None, steps: int, seed: int | None,
 def anywhere(data: Any) -> Any:
     """The same files, whichever folder they are looked for from."""
     from regard.data.folders import user_path
+    from regard.data.hub import data_file
 
     names = [field.name for field in dataclasses.fields(data) if field.metadata.get("file")]
-    where: Any = {name: str(user_path(value).absolute()) for name in names if (value := getattr(data, name))}
+    where: Any = {name: str(user_path(data_file(value)).absolute()) for name in names if (value := getattr(data, name))}
     return dataclasses.replace(data, **where)
 
 

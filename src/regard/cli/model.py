@@ -1,10 +1,11 @@
 """`regard model`: what can be had, and having it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from regard.cli.common import Command, Group, Json, argument, show
+from regard.cli.common import Command, Group, Json, argument, flag, show
 from regard.ticks import Console
 from regard.words import table
 
@@ -26,19 +27,20 @@ def list_(json: Json = False) -> None:
       regard model list --json
     """
     from regard.data.catalog import MODELS_CATALOG
+    from regard.data.hub import fetched
 
-    models = list(MODELS_CATALOG.values())
+    models = [{k: getattr(m, k) for k in FIELDS} for m in MODELS_CATALOG.values()]
+    for m in fetched():
+        size, about = f"{m.bytes / 1e6:,.0f} MB", f"from the hub, commit {m.commit[:12]}"
+        models.append(dict(zip(FIELDS, (m.name, about, size, size, m.licence, m.name, True), strict=True)))
     if json:
-        show([{k: getattr(m, k) for k in FIELDS} for m in models])
+        show(models)
         return
-    print(
-        table(
-            [
-                ("NAME", "DOWNLOAD", "ON DISK", "LICENCE", "HERE", "WHAT"),
-                *((m.name, m.size, m.stored, m.licence, "yes" if m.here else "no", m.about) for m in models),
-            ]
-        )
-    )
+    head = ("NAME", "DOWNLOAD", "ON DISK", "LICENCE", "HERE", "WHAT")
+    order = ("name", "size", "stored", "licence", "here", "about")
+    shown = {True: "yes", False: "no"}
+    print(table([head, *(tuple(shown.get(m[k], m[k]) for k in order) for m in models)]))
+    print("\nany model of the Hugging Face hub: hf:OWNER/NAME")
 
 
 @app.command(cls=Command)
@@ -46,14 +48,18 @@ def get(
     ctx: typer.Context,
     name: Annotated[
         str,
-        argument("NAME", "A name from `regard model list`, upper or lower case; or a GGUF file."),
+        argument("NAME", "A name from `regard model list`, hf:OWNER/NAME[@REVISION], or a GGUF file."),
     ],
+    yes: Annotated[bool, flag("--yes", "Fetch more than 2 GB without asking.")] = False,
     json: Json = False,
 ) -> None:
     """Fetch a model once, for use without a network.
 
     It becomes a Hugging Face folder in the cache ($REGARD_CACHE or ~/.cache/regard). Verbs that take a model take its
     name, and fetch it themselves; they also take the path of a Hugging Face folder or of a GGUF file.
+
+    `hf:OWNER/NAME` is a model of the Hugging Face hub, kept in that library's own cache at the commit it was fetched
+    from; getting it again looks for a newer one.
 
     \b
     Examples:
@@ -62,12 +68,15 @@ def get(
       regard chat smollm2-135m
       regard model get minilm
       regard model get whisper-tiny
+      regard model get hf:google-bert/bert-base-uncased
     """
     from regard.data.catalog import MODELS_CATALOG, find_model
-    from regard.models.fetched import resolve
+    from regard.data.hub import PREFIX
+    from regard.models.fetched import from_hub, is_hub_name, resolve
 
     flags: Console = ctx.obj
-    folder = resolve(name, flags.say)
+    of_hub = name.startswith(PREFIX) or (not Path(name).exists() and is_hub_name(Path(name)))
+    folder = from_hub(name, flags.say, newer=True, yes=yes) if of_hub else resolve(name, flags.say)
     if not folder.is_dir():
         find_model(name)  # which says that there is none
     model = MODELS_CATALOG.get(name.lower())
@@ -77,5 +86,5 @@ def get(
         show({**about, "folder": str(folder), "files": sorted(p.name for p in folder.iterdir())})
         return
     print(folder)
-    next_ = NEXT.get(model.task if model else "", "regard chat {}")
+    next_ = NEXT.get(model.task if model else "", "regard info {}" if of_hub else "regard chat {}")
     flags.say("next: " + next_.format(model.name if model else name))

