@@ -77,6 +77,10 @@ class Group(TyperGroup):
         first = ("data", "model", "train", "finetune")
         return sorted(self.commands, key=lambda name: first.index(name) if name in first else len(first))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.meta["words"] = list(args)  # as they were typed, for processes that are to do the same
+        return super().parse_args(ctx, args)
+
 
 def option(metavar: str, help: str, *names: str, default: Any = False, **how: Any) -> Any:
     """An option that takes a value; `default` is what the help shows, True the value itself."""

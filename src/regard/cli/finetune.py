@@ -11,6 +11,7 @@ from regard.cli.common import flag, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import adjusted, data_config, pick_folder, report, spread, train_all
 from regard.cli.language import Model
+from regard.cli.processes import PROCESSES, share_between
 from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare, take_data_options
 from regard.errors import ConfigError
 
@@ -22,7 +23,7 @@ LORA = [
 LINEAR = "Freeze the encoder and learn a linear map of its states."
 PROBE = declare("probe", bool, False, flag("--probe", LINEAR, **PANEL))
 RUN = [tasks.STEPS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
-       tasks.DEVICE, tasks.JSON]  # fmt: skip
+       PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 HELP = """Fine-tune a language model on your text, dialogues or summaries, or an encoder on your labels.
 
 Of dialogues, instructions and summaries only the answers are learned. The run folder is a whole model again:
@@ -92,6 +93,7 @@ def finetune_to(
     steps: int,
     seed: int | None,
     set_: list[str] | None,
+    processes: int,
     device: str,
     json: bool,
     dry_run: bool,
@@ -101,23 +103,30 @@ def finetune_to(
     from regard.models.fetched import resolve
     from regard.tasks.plan import finetune_run
     from regard.tasks.registry import get
+    from regard.training.parallel import join
 
     model = ctx.meta["model"]
     if not data:
         raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE")
+    if not dry_run:
+        share_between(processes, ctx)
     chosen = pick_device(device)
-    config = data_config(task, data, own)
-    run = finetune_run(resolve(model, ctx.obj.say), task, config, chosen, lora=rank if lora else 0)
-    if probe:
-        if lora:
-            raise ConfigError(f"--probe goes without --lora: regard finetune {model} {task} --probe")
-        run = get(task).probe(run)
-    run = adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
+
+    def plan() -> Any:
+        config = data_config(task, data, own)
+        run = finetune_run(resolve(model, ctx.obj.say), task, config, chosen, lora=rank if lora else 0)
+        if probe:
+            if lora:
+                raise ConfigError(f"--probe goes without --lora: regard finetune {model} {task} --probe")
+            run = get(task).probe(run)
+        return adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
+
+    run = join(chosen).first(plan)  # one process of each machine fetches the model
     if dry_run:
         plan = describe(task, run, chosen)
         show(plan) if json else print(as_text(plan))
         return
-    folder = pick_folder(name, task, Path(model).stem, [task], force)
+    folder = pick_folder(name, task, Path(model).stem, [task], force, chosen)
     if os.path.realpath(folder) == os.path.realpath(run.start):
         raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
     report(train_all(spread({task: run}, folder, 1), folder, chosen, ctx.obj, force=force), json, ctx.obj)

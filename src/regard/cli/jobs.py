@@ -73,8 +73,18 @@ def anywhere(data: Any) -> Any:
     return dataclasses.replace(data, **where)
 
 
-def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
-    """runs/NAME, which must be free unless forced; a name we made up is numbered until it is."""
+def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool, device: str) -> Path:
+    """runs/NAME, which must be free unless forced; a name we made up is numbered until it is. Rank 0 picks it."""
+    from regard.training.parallel import join
+
+    world, folder = join(device), Path()
+    with world.together():
+        if world.main:
+            folder = free_folder(name, what, data, labels, force)
+    return world.broadcast(folder)
+
+
+def free_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
     from regard.run_folder import check_free
 
     if name:
@@ -114,10 +124,12 @@ def train_all(
     from regard.explain.curves import outcome, read_metrics
     from regard.tasks import train_run
     from regard.tasks.jobs import write_plan
+    from regard.training.parallel import join
 
-    several = len(jobs) > 1
-    if several and not resume:
-        write_plan(folder, jobs, force)
+    several, world = len(jobs) > 1, join(device)
+    with world.together():
+        if several and not resume and world.main:
+            write_plan(folder, jobs, force)
     results = []
     for number, (label, place, run) in enumerate(jobs, 1):
         started = resume and (place / "run.json").is_file()
@@ -135,6 +147,8 @@ def train_all(
                 if several:
                     flags.say(f"and with all that is left of {len(jobs)} runs: regard train --resume {folder}")
                 raise
+            if not world.main:
+                continue
             result = outcome(read_metrics(place))
             assert result is not None, "a run that ends well says so in its metrics"
         results.append({"label": label, "folder": str(place), "seed": run.seed, **result})
@@ -158,6 +172,8 @@ def report(results: dict[str, Any], json: bool, flags: Console) -> None:
     from regard.training.select import score
 
     runs, folder = results["runs"], results["folder"]
+    if not runs:  # rank 0 reports
+        return
     groups: dict[str, list[Any]] = {}
     for run in runs:
         groups.setdefault(run["label"], []).append(run)

@@ -29,6 +29,7 @@ from regard.cli import (
 )
 from regard.cli.common import Command, Group, flags_first
 from regard.cli.memory import memory_message
+from regard.cli.processes import mute_others
 from regard.errors import RegardError
 from regard.ticks import Console
 
@@ -125,6 +126,7 @@ def main(args: Sequence[str] | None = None) -> None:
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
+    mute_others()
     args = flags_first(sys.argv[1:] if args is None else args)
     verbose = "-v" in args[:2]
     try:

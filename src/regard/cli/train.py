@@ -1,5 +1,6 @@
 """`regard train`: one run, or several architectures and seeds side by side."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from regard.cli import tasks
 from regard.cli.common import argument, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import adjusted, data_config, pick_folder, report, resume_folder, spread, train_all
+from regard.cli.processes import PROCESSES, first_process, share_between
 from regard.cli.studio import live
 from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs, take_data_options
 from regard.errors import ConfigError
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
-       tasks.DRY_RUN, tasks.DEVICE, tasks.JSON]  # fmt: skip
+       tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 RECIPE = declare("recipe", str, ..., argument("RECIPE.py", "A Python file with recipe() -> Run."))
 RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder."))
 HELP = """Train a model on your data.
@@ -60,8 +62,7 @@ class TrainGroup(TaskGroup):
 
         def work(ctx: typer.Context, data: str, arch: str, size: str, **values: Any) -> None:
             own = take_data_options(task, values)
-            chosen = pick_device(values["device"])
-            train_runs(ctx, plan(name, data, own, arch, size, chosen), name, data, chosen, **values)
+            train_runs(ctx, lambda device: plan(name, data, own, arch, size, device), name, data, **values)
 
         examples = "\n".join(f"  {line}" for line in task.examples)
         text = f"{task.summary[0].upper()}{task.summary[1:]}.\n\n\b\nExamples:\n{examples}\n"
@@ -75,7 +76,9 @@ class TrainGroup(TaskGroup):
                 train_recipe, cmd_name, "Train the runs of a recipe.", [RECIPE, tasks.minutes("the recipe's"), *RUN]
             )
         if cmd_name == "--resume":
-            return command(resume_run, cmd_name, "Continue a run.", [RESUME, tasks.STUDIO, tasks.DEVICE, tasks.JSON])
+            return command(
+                resume_run, cmd_name, "Continue a run.", [RESUME, tasks.STUDIO, PROCESSES, tasks.DEVICE, tasks.JSON]
+            )
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -97,11 +100,11 @@ def resume_only(args: list[str]) -> tuple[str, list[str]]:
     for i, arg in enumerate(args):
         if skip:
             skip = False
-        elif arg in ("--resume", "--device"):
+        elif arg in ("--resume", "--device", "--processes"):
             skip, run = True, args[i + 1] if arg == "--resume" and i + 1 < len(args) else run
         elif arg.startswith("--resume="):
             run = arg.partition("=")[2]
-        elif not arg.startswith("--device=") and arg not in ("--json", "--studio", "--help", "-h"):
+        elif not arg.startswith(("--device=", "--processes=")) and arg not in ("--json", "--studio", "--help", "-h"):
             others.append(arg)
     return run, others
 
@@ -135,15 +138,14 @@ def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device
 def train_recipe(ctx: typer.Context, recipe: str, **values: Any) -> None:
     from regard.tasks.plan import load_recipe
 
-    train_runs(ctx, load_recipe(recipe), recipe, "", pick_device(values["device"]), **values)
+    train_runs(ctx, lambda _: load_recipe(recipe), recipe, "", **values)
 
 
 def train_runs(
     ctx: typer.Context,
-    runs: dict[str, "Run"],
+    plan: Callable[[str], dict[str, "Run"]],
     what: str,
     data: str,
-    chosen: str,
     *,
     minutes: float | None,
     steps: int,
@@ -154,23 +156,32 @@ def train_runs(
     force: bool,
     studio: bool,
     dry_run: bool,
+    processes: int,
     device: str,
     json: bool,
 ) -> None:
-    """Train the runs as the options say, or show what they would be."""
+    """Train the runs planned for the device, as the options say, or show what they would be."""
+    from regard.training.parallel import join
+
     console: Console = ctx.obj
-    runs = {k: adjusted(r, minutes=minutes, steps=steps, seed=seed, settings=set_ or []) for k, r in runs.items()}
+    if not dry_run:
+        share_between(processes, ctx)
+    chosen = pick_device(device)
+    with join(chosen).together():
+        flags: Any = dict(minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
+        runs = {label: adjusted(run, **flags) for label, run in plan(chosen).items()}
     if dry_run:
         plans = [describe(label, run, chosen) for label, run in runs.items()]
         show(plans) if json else print("\n\n".join(as_text(plan) for plan in plans))
         return
-    folder = pick_folder(name, what, data, list(runs), force)
-    if studio:
+    folder = pick_folder(name, what, data, list(runs), force, chosen)
+    if studio and first_process():
         live(folder.parent, console)
     report(train_all(spread(runs, folder, seeds), folder, chosen, console, force=force), json, console)
 
 
-def resume_run(ctx: typer.Context, resume: str, studio: bool, device: str, json: bool) -> None:
-    if studio:
+def resume_run(ctx: typer.Context, resume: str, studio: bool, processes: int, device: str, json: bool) -> None:
+    share_between(processes, ctx)
+    if studio and first_process():
         live(Path(resume).parent, ctx.obj)
     report(resume_folder(Path(resume), pick_device(device), ctx.obj), json, ctx.obj)

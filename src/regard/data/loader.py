@@ -84,12 +84,15 @@ class Loader:
         return self
 
     def __next__(self) -> Any:
+        self.skip()
+        rng = np.random.default_rng((self.seed, self.epoch, self.position - 1, self.rank, 1))
+        return self._examples.batch(self._batches[self.position - 1], rng)
+
+    def skip(self) -> None:
+        """Go on without loading the next batch."""
         if self.position == len(self._batches):
             self._begin(self.epoch + 1, 0)
-        rows = self._batches[self.position]
-        rng = np.random.default_rng((self.seed, self.epoch, self.position, self.rank, 1))
         self.position += 1
-        return self._examples.batch(rows, rng)
 
     @property
     def batches_per_epoch(self) -> int:

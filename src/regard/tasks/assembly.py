@@ -18,6 +18,7 @@ from regard.tasks.base import Task
 from regard.tasks.plan import check_run, read_run
 from regard.tasks.registry import get
 from regard.training.loop import Result, train
+from regard.training.parallel import join
 from regard.training.parts import Parts
 from regard.training.run import Run
 from regard.training.signals import Interrupts
@@ -75,16 +76,21 @@ def train_run(
     """Train a run into a new or empty folder, which then holds the finished model.
 
     `resume` continues the run found there, as it was started; `force` replaces one that is there: the files that regard
-    wrote, and no others.
+    wrote, and no others. Processes that torchrun started train it together.
     """
-    if not resume:
-        run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
-    run = read_run(folder) if resume else run
-    check_memory(run.model)
-    parts = assemble(relocate(run, Path(folder)) if resume else run, device, _silent if quiet else to_stderr)
+    world = join(device)
+    with world.together():
+        if not resume and world.main:
+            run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
+        run = read_run(folder) if resume else run
+        check_memory(run.model)
+    say = to_stderr if world.main and not quiet else _silent
+    parts = world.first(lambda: assemble(relocate(run, Path(folder)) if resume else run, device, say))
+    versions, data = checkpoint.versions(), parts.loader.state()
+    world.check_same({"settings": parts.run.to_dict(), "data": data, "versions of regard or torch": versions})
     if parts.run.start != run.start:  # the run keeps the name of what it started from
         parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
-    return train(parts, folder, device=device, resume=resume, force=force, quiet=quiet)
+    return train(parts, folder, device=device, resume=resume, force=force, quiet=quiet, world=world)
 
 
 def relocate(run: Run, folder: Path) -> Run:

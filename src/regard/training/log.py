@@ -79,6 +79,25 @@ class Log:
             self.board.close()
 
 
+class NoLog(Log):
+    """Of a rank that writes nothing and talks to nobody."""
+
+    def __init__(self):
+        self.curve = Curve()
+
+    def __call__(self, event: Event, text: str = "", passing: bool = False) -> None:
+        self.curve.add(event)
+
+    def say(self, text: str, passing: bool = False) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def keep_until(path: Path, step: int) -> list[Event]:
     """Drop the events after `step`, the closing ones, and a last line cut short; those that are kept."""
     if not os.path.lexists(path):

@@ -1,9 +1,10 @@
 """The training loop. No callbacks and no trainer to subclass: read it top to bottom, copy it, change it."""
 
+import math
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from regard.checkpoint import alone
 from regard.errors import WorkFailed
 from regard.training import progress
 from regard.training.baseline import compared
-from regard.training.log import Log, metrics_text, train_text
+from regard.training.log import Log, NoLog, metrics_text, train_text
 from regard.training.optim import Optimiser
 from regard.training.overfitting import overfitting, what_next
 from regard.training.pace import Pace
@@ -51,19 +52,26 @@ def train(
     force: bool = False,
     quiet: bool = False,
     on_log: Callable[[dict[str, Any]], None] | None = None,
+    world: World | None = None,
 ) -> Result:
     """Train a model, which is on `device` already, into `folder`: a new or empty one, or with `force` that of another
-    run. `resume` goes on exactly where the folder stopped."""
-    folder, device = Path(folder), torch.device(device)
-    if not resume:
-        run_folder.new_run(folder, force)
-    with alone(folder), Interrupts() as stop:
-        run_folder.adopt(folder)
-        training = Training(parts, folder, device, resume, lambda step: Log(folder, step, quiet, on_log))
+    run. `resume` goes on exactly where the folder stopped. Only rank 0 of `world` writes there."""
+    folder, device, world = Path(folder), torch.device(device), world or World()
+    with ExitStack() as held:
+        with world.together():
+            if world.main:
+                if not resume:
+                    run_folder.new_run(folder, force)
+                held.enter_context(alone(folder))
+                run_folder.adopt(folder)
+            stop = held.enter_context(Interrupts())
+            log = (lambda step: Log(folder, step, quiet, on_log)) if world.main else lambda _: NoLog()
+            training = Training(parts, folder, device, resume, log, world)
         try:
-            training.loop(stop)
-            stop.at_once = True  # all is saved; the rest is quick to repeat
-            return training.finish()
+            with world.watched(lambda: training.at.step):
+                training.loop(stop)
+                stop.at_once = True  # all is saved; the rest is quick to repeat
+                return training.finish()
         except SystemExit:
             training.log.say(f"stopped after step {training.at.step}; go on with: regard train --resume {folder}")
             raise
@@ -74,22 +82,32 @@ def train(
 class Training:
     """A run that is going: what changes, and what is done with it between two steps."""
 
-    def __init__(self, parts: Parts, folder: Path, device: torch.device, resume: bool, open_log: Callable[[int], Log]):
+    def __init__(
+        self,
+        parts: Parts,
+        folder: Path,
+        device: torch.device,
+        resume: bool,
+        open_log: Callable[[int], Log],
+        world: World,
+    ):
         run, model, objective = parts.run, parts.model, parts.objective
-        self.parts, self.run, self.folder, self.device, self.world = parts, run, folder, device, World()
-        torch.manual_seed(run.seed)
+        self.parts, self.run, self.folder, self.device, self.world = parts, run, folder, device, world
+        torch.manual_seed(run.seed + world.rank)  # for dropout; all ranks have the same weights
         model.train()
         self.optimiser, self.tally = Optimiser(model, run.optim), Tally(device)
-        restored = progress.restore(folder, model, self.optimiser, parts.loader, self.tally) if resume else Progress()
-        self.at = at = restored
+        saved = folder, model, self.optimiser, parts.loader, self.tally, world
+        self.at = at = progress.restore(*saved) if resume else Progress()
         at.steps = run.steps or at.steps
-        run_folder.claim(folder, run_folder.OF_A_RUN)
-        run_folder.sweep(folder)
-        write_run(folder, run)
-        prune(folder, at)
+        if world.main:
+            run_folder.claim(folder, run_folder.OF_A_RUN)
+            run_folder.sweep(folder)
+            write_run(folder, run)
+            prune(folder, at)
 
         precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
-        self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision)
+        self.precision = precision
+        self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision, world)
         if run.compile:
             warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
             objective.compile()
@@ -98,35 +116,48 @@ class Training:
         self.saving = 0.0  # seconds that the last save took
         self.pace = Pace(run, at, device)
         self.log = open_log(at.step)
-        self.stepper = Stepper(parts, self.optimiser, precision, at, device, self.log.say)
 
     def loop(self, stop: Interrupts) -> None:
         run, at = self.run, self.at
+        self.stepper = Stepper(self.parts, self.optimiser, self.precision, at, self.device, self.log.say, self.world)
         while at.going(run):
             at.step += 1
             lr = lr_at(self.pace.schedule(), at.step, at.steps, run.model.width, run.optim.lr)
-            self.step(lr)
-            if planned := self.pace.plan(self.evaluation_seconds):
+            self.step(lr, stop)
+            planned, evaluate = self.clock()
+            if planned:
                 self.log.say(self.pace.plan_text())
             if logged := at.step % run.log_every == 0 or at.step == at.steps:
                 self.report(lr)
             if logged or self.device.type == "cpu":
                 self.give_up()
-            if evaluated := self.pace.evaluation_due():
+            if evaluate:
                 self.evaluate()
-            if planned or evaluated or stop.signal or (run.save_every and at.due(run.save_every)):
+            if planned or evaluate or stop.signal or (run.save_every and at.due(run.save_every)):
                 self.save()
             if stop.signal:
                 raise stop.exit()
 
-    def step(self, lr: float) -> None:
-        objective = self.parts.objective
+    def step(self, lr: float, stop: Interrupts) -> None:
+        objective, world = self.parts.objective, self.world
         self.optimiser.set_lr(lr)
-        micros = [next(self.parts.loader) for _ in range(self.run.accumulate)]
-        count = max(1, self.world.sum(sum(map(objective.count, micros))))  # targets in this step, on all ranks
-        loss, norm, bad = self.stepper(micros, count)
+        micros, counted = world.share(self.parts.loader, self.run.accumulate)
+        count, tokens = (sum(map(number, micros)) if counted else 0 for number in (objective.count, objective.tokens))
+        counts, speeds, signals = zip(*world.gather(count, tokens, stop.signal), strict=True)
+        count = max(1, sum(counts))  # targets in this step, on all ranks
+        stop.signal = max(signals) if world.size > 1 else stop.signal  # whoever gets one, all save and stop
+        loss, norm, bad = self.stepper(micros, count if counted else math.inf)  # then it adds nothing
         self.tally.add(loss, norm, bad, count)
-        self.at.targets += self.world.sum(sum(map(objective.tokens, micros)))
+        self.at.targets += sum(speeds)
+
+    def clock(self) -> tuple[bool, bool]:
+        """Whether the steps were planned just now, and whether to evaluate. With minutes, rank 0's clock decides."""
+        if self.world.size == 1 or not self.pace.clocked:
+            return self.pace.plan(self.evaluation_seconds), self.pace.evaluation_due()
+        decided = self.pace.plan(lambda: 0.0), self.pace.evaluation_due()
+        decided, progress = self.world.broadcast((decided, asdict(self.at)))
+        vars(self.at).update(progress)
+        return decided
 
     def report(self, lr: float) -> None:
         speed, each = self.pace.stretch()
@@ -165,6 +196,8 @@ class Training:
             metrics = self.judge.evaluate(model)
             better = self.judge.consider(self.run, self.folder, at, model, metrics)
             self.pace.evaluated(self.pace.seconds() - began + self.saving)
+            if self.pace.clocked and self.world.size > 1:
+                vars(at).update(self.world.broadcast(asdict(at)))
         event = {"step": at.step, "seconds": self.pace.seconds(), "better": better} | metrics
         self.log(event, f"step {at.step}/{at.steps} · {metrics_text(metrics)}{' · best so far' * better}")
         for warning in (self.judge.warning, overfitting(self.log.curve, self.run)):
@@ -174,13 +207,16 @@ class Training:
         with self.pace.paused():
             self.at.seconds = began = self.pace.seconds()
             parts = self.parts
-            progress.save(self.folder, self.at, self.run, parts.model, self.optimiser, parts.loader, self.tally)
-            prune(self.folder, self.at)
+            saved = parts.model, self.optimiser, parts.loader, self.tally, self.world
+            progress.save(self.folder, self.at, self.run, *saved)
+            if self.world.main:
+                prune(self.folder, self.at)
             self.saving = self.pace.seconds() - began
 
     def finish(self) -> Result:
         at, run = self.at, replace(self.run, steps=self.at.steps)
-        write_run(self.folder, run)  # with minutes, how many steps there were
+        if self.world.main:
+            write_run(self.folder, run)  # with minutes, how many steps there were
         kept, metrics, warning = self.judge.finish(run, self.folder, at, self.parts.model)
         seconds, stopped = self.pace.seconds(), "steps" if at.step == at.steps else "patience"
         event = {"step": at.step, "seconds": seconds, "final": True, "kept": kept} | metrics

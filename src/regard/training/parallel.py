@@ -1,11 +1,34 @@
-"""The one place where ranks meet."""
+"""The one place where ranks meet: PyTorch's process groups behind one small object that the loop calls.
 
+A run is the same run on any number of processes. Each step has the same micro-batches; ranks get whole ones where these
+can be dealt out evenly, else some rows of each. Losses are sums over one count, so neither choice changes the result.
+"""
+
+import hashlib
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from datetime import timedelta
+from functools import cache
+from typing import Any, TypeVar
 
-from torch import Tensor
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-Number = TypeVar("Number", int, float, Tensor)
+from regard.errors import ConfigError, RegardError, WorkFailed
+from regard.limits import exhausted_memory
+from regard.objectives.base import Objective
+
+T = TypeVar("T")
+STEP_LIMIT = timedelta(minutes=10)  # for what all ranks do in each step; one that takes longer hangs
+PATIENT = timedelta(days=7)  # for what one rank does while the others wait: preparing data, evaluating
+GRACE = 3.0  # seconds in which the ranks that are left say so, after one was lost
 
 
 @dataclass(frozen=True)
@@ -14,13 +37,220 @@ class World:
 
     rank: int = 0
     size: int = 1
+    local: int = 0  # rank among the processes of this machine
+    patient: Any = None  # a process group on the hosts, without the time limit of a step
+    store: Any = None  # for the last words of a rank that fails
 
     @property
     def main(self) -> bool:
         """Whether this process writes files and talks to the person."""
         return self.rank == 0
 
-    def sum(self, x: Number) -> Number:
+    # -- numbers ------------------------------------------------------------------------------------------------------
+
+    def gather(self, *numbers: int) -> list[list[int]]:
+        """The whole numbers of every rank, on every rank's host: the device is not waited for."""
+        if self.size == 1:
+            return [list(numbers)]
+        rows = [torch.zeros(len(numbers), dtype=torch.int64) for _ in range(self.size)]
+        dist.all_gather(rows, torch.tensor(numbers))
+        return [row.tolist() for row in rows]
+
+    def total(self, x: Tensor) -> Tensor:
         """The sum of `x` over all ranks, on every rank."""
-        assert self.size == 1, "several processes are not built yet"
+        if self.size > 1:
+            dist.all_reduce(x)
         return x
+
+    def broadcast(self, value: T) -> T:
+        """What rank 0 has, on every rank; the others wait for it as long as it takes."""
+        if self.size == 1:
+            return value
+        values: list[Any] = [value]
+        dist.broadcast_object_list(values, src=0, group=self.patient)
+        return values[0]
+
+    def collect(self, tensor: Tensor) -> list[Tensor]:
+        """A tensor of every rank's host, all of one shape, on every rank."""
+        if self.size == 1:
+            return [tensor]
+        tensors = [torch.empty_like(tensor) for _ in range(self.size)]
+        dist.all_gather(tensors, tensor, group=self.patient)
+        return tensors
+
+    # -- work ---------------------------------------------------------------------------------------------------------
+
+    def share(self, loader: Any, number: int) -> tuple[list[Any], bool]:
+        """This rank's part of the next `number` micro-batches, and whether it counts: a batch may have fewer rows than
+        there are ranks, and then some compute a row of it for nothing, since all ranks go through every step."""
+        if self.size == 1:
+            return [next(loader) for _ in range(number)], True
+        if number % self.size == 0:
+            mine = []
+            for turn in range(number):
+                if turn % self.size == self.rank:
+                    mine.append(next(loader))
+                else:
+                    loader.skip()
+            return mine, True
+        batches = [next(loader) for _ in range(number)]
+        parts = [part for batch in batches if len(part := batch.part(self.rows(len(batch))))]
+        return parts or [batches[0].part(slice(0, 1))], bool(parts)
+
+    def rows(self, count: int) -> slice:
+        return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
+
+    def wrap(self, model: nn.Module, objective: Objective) -> DistributedDataParallel:
+        """Model and loss as one module that exchanges gradients. Ranks agree on parameters that a batch does not use,
+        and their buckets stay as they are, so that a resumed run sums in the same order."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the newer name is not in the oldest torch we support
+            loss = LossModule(model, objective)
+            return DistributedDataParallel(loss, find_unused_parameters=True, broadcast_buffers=False)
+
+    # -- failures -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What fails on one rank fails on all of them, with its message."""
+        if self.size == 1:
+            yield
+            return
+        error: Exception | None = None
+        try:
+            yield
+        except Exception as e:
+            error = e
+        errors: list[Any] = [None] * self.size
+        dist.all_gather_object(errors, error and last_words(error), group=self.patient)
+        if self.main and error:
+            raise error
+        for rank, words in enumerate(errors):
+            if words:
+                raise PeerFailed(rank, **words) from error
+
+    def first(self, work: Callable[[], T]) -> T:
+        """`work` by one process of each machine, then by the others: what it prepares is prepared once."""
+        results: list[T] = []
+        for turn in (True, False) if self.size > 1 else (True,):
+            with self.together():
+                if (self.local == 0) == turn:
+                    results.append(work())
+        return results[0]
+
+    def check_same(self, values: dict[str, Any]) -> None:
+        """Raise `ConfigError` on every rank unless all have equal values, by their hashes."""
+        if self.size == 1:
+            return
+        hashes = {
+            name: hashlib.sha256(json.dumps(v, sort_keys=True).encode()).hexdigest() for name, v in values.items()
+        }
+        everyone: list[Any] = [None] * self.size
+        dist.all_gather_object(everyone, hashes, group=self.patient)
+        for rank, others in enumerate(everyone):
+            if different := [name for name in everyone[0] if others[name] != everyone[0][name]]:
+                raise ConfigError(
+                    f"process {rank} has different {' and '.join(different)} from process 0; start all with the same "
+                    "command, files and version of regard"
+                )
+
+    @contextmanager
+    def watched(self, step: Callable[[], int]) -> Iterator[None]:
+        """A failure of any rank ends all of them, and rank 0 says which one it was and in which step."""
+        try:
+            yield
+        except Exception as e:
+            if self.size == 1:
+                raise
+            raise self.explain(e, step()) from e
+
+    def explain(self, error: Exception, step: int) -> Exception:
+        if not lost_contact(error):
+            if isinstance(error, RuntimeError) and exhausted_memory(error):
+                error = WorkFailed(OUT_OF_MEMORY)
+            self.store.set(f"failed/{self.rank}", json.dumps(last_words(error)))
+            return error
+        self.store.set(f"alive/{self.rank}", "")
+        end, ranks = time.monotonic() + GRACE, range(self.size)
+        while time.monotonic() < end:
+            for rank in ranks:
+                if self.store.check([f"failed/{rank}"]):
+                    return PeerFailed(rank, **json.loads(self.store.get(f"failed/{rank}")), step=step)
+            time.sleep(0.05)
+        missing = [str(rank) for rank in ranks if not self.store.check([f"alive/{rank}"])]
+        if not missing:
+            return WorkFailed(f"step {step}: the processes lost contact with each other ({error}); resume the run")
+        several = "processes" if len(missing) > 1 else "process"
+        return WorkFailed(f"step {step}: {several} {', '.join(missing)} ended without a word, or hung; resume the run")
+
+
+OUT_OF_MEMORY = (
+    "out of memory; several processes do not cut batches by themselves, so take smaller ones (--set tokens=… or "
+    "--set batch=…) and for as large a step more of them (--set accumulate=…)"
+)
+
+
+class PeerFailed(RegardError):
+    """Another rank's failure."""
+
+    def __init__(self, rank: int, message: str, code: int, step: int = 0):
+        super().__init__(f"process {rank}{f', step {step}' if step else ''}: {message}")
+        self.exit_code = code
+
+
+def last_words(error: Exception) -> dict[str, Any]:
+    if isinstance(error, RegardError):
+        return {"message": str(error), "code": error.exit_code}
+    return {"message": f"{type(error).__name__}: {error}".splitlines()[0], "code": 1}
+
+
+def lost_contact(error: Exception) -> bool:
+    """Whether it is about the connection between ranks, and not about what this one did."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
+
+
+class LossModule(nn.Module):
+    """Batch -> summed loss, by model and head together: what DDP wraps."""
+
+    def __init__(self, model: nn.Module, objective: Objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.objective.loss_sum(self.model, batch)
+
+
+def join(device: str = "cpu") -> World:
+    """The world that torchrun started this process in, by its environment variables; else a world of one."""
+    size = int(os.environ.get("WORLD_SIZE", 1)) if "RANK" in os.environ else 1
+    if size == 1:
+        return World()
+    if device.startswith("cuda"):
+        if device != "cuda":
+            raise ConfigError(f"--device {device}: each process takes a GPU of its own; type --device cuda")
+        local = int(os.environ.get("LOCAL_RANK", 0))
+        if local >= torch.cuda.device_count():
+            raise ConfigError(f"{local + 1} processes on {torch.cuda.device_count()} GPUs; start as many as there are")
+        torch.cuda.set_device(local)
+    return _join(device)
+
+
+@cache
+def _join(device: str) -> World:
+    try:
+        store, rank, size = next(dist.rendezvous("env://", timeout=STEP_LIMIT))
+        backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP_LIMIT)
+    except (ValueError, RuntimeError) as e:
+        where = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
+        why = str(e).splitlines()[0]
+        raise WorkFailed(f"the processes cannot meet at {where} ({why}); is it in use? torchrun --standalone") from e
+    patient = dist.new_group(backend="gloo", timeout=PATIENT)
+    return World(rank, size, int(os.environ.get("LOCAL_RANK", 0)), patient, dist.PrefixStore("regard", store))
+
+
+def leave() -> None:
+    """Close the connections between ranks, after all went well."""
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
+        _join.cache_clear()

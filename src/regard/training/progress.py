@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.checkpoint import load_state, load_weights, save_state, weights
 from regard.errors import CheckpointError
 from regard.training.optim import Optimiser
+from regard.training.parallel import World
 from regard.training.run import Run
 
 STATE = "state.safetensors"
@@ -82,17 +83,35 @@ class Tally:
         self.sums[5:] = 0
 
 
-def save(folder: Path, at: Progress, run: Run, model: nn.Module, optimiser: Optimiser, loader: Any, tally: Tally):
+def save(
+    folder: Path,
+    at: Progress,
+    run: Run,
+    model: nn.Module,
+    optimiser: Optimiser,
+    loader: Any,
+    tally: Tally,
+    world: World,
+) -> None:
+    """Rank 0 writes; every rank has random numbers of its own."""
+    rng = {f"rng.cpu{of_rank(k)}": state for k, state in enumerate(world.collect(torch.get_rng_state()))}
+    if tally.sums.is_cuda:
+        states = world.collect(torch.cuda.get_rng_state(tally.sums.device))
+        rng |= {f"rng.cuda{of_rank(k)}": state for k, state in enumerate(states)}
+    if not world.main:
+        return
     tensors = {f"model.{name}": t for name, t in weights(model).items()}
     tensors |= {f"optim.{name}": t for name, t in optimiser.state_dict().items()}
-    tensors |= {"tally": tally.sums, "rng.cpu": torch.get_rng_state()}
-    if tally.sums.is_cuda:
-        tensors["rng.cuda"] = torch.cuda.get_rng_state(tally.sums.device)
+    tensors |= {"tally": tally.sums} | rng
     meta = {"progress": dataclasses.asdict(at), "loader": loader.state(), "run": run.to_dict()}
     save_state(folder / STATE, tensors, meta)
 
 
-def restore(folder: Path, model: nn.Module, optimiser: Optimiser, loader: Any, tally: Tally) -> Progress:
+def of_rank(rank: int) -> str:
+    return f".{rank}" if rank else ""
+
+
+def restore(folder: Path, model: nn.Module, optimiser: Optimiser, loader: Any, tally: Tally, world: World) -> Progress:
     """Put everything back as it was saved; a run that never came to its first save begins at the beginning."""
     path = folder / STATE
     if not path.exists():
@@ -108,9 +127,11 @@ def restore(folder: Path, model: nn.Module, optimiser: Optimiser, loader: Any, t
         optimiser.load_state_dict(parts["optim"])
         loader.restore(meta["loader"])
         tally.sums.copy_(tensors["tally"])
-        torch.set_rng_state(parts["rng"]["cpu"])
-        if tally.sums.is_cuda and "cuda" in parts["rng"]:  # a run may move from a CPU to a GPU, then not bit for bit
-            torch.cuda.set_rng_state(parts["rng"]["cuda"], tally.sums.device)
+        cpu, cuda = (parts["rng"].get(f"{where}{of_rank(world.rank)}") for where in ("cpu", "cuda"))
+        if cpu is not None:  # there may be more ranks than before
+            torch.set_rng_state(cpu)
+        if tally.sums.is_cuda and cuda is not None:  # a run may move from a CPU to a GPU, then not bit for bit
+            torch.cuda.set_rng_state(cuda, tally.sums.device)
         return Progress(**meta["progress"])
     except (KeyError, TypeError, ValueError, RuntimeError) as e:
         raise CheckpointError(

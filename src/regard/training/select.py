@@ -18,6 +18,7 @@ from torch import nn
 from regard.checkpoint import average, load_state, load_weights, save_state, weights
 from regard.objectives.base import Objective, evaluating
 from regard.run_folder import CHECKPOINTS, claim, owned, publish, release
+from regard.training.parallel import World
 from regard.training.progress import Progress
 from regard.training.run import Run
 
@@ -35,9 +36,15 @@ class Judge:
     metric: Callable[[Any], Metrics] | None
     save_model: Callable[[Path, Any], None]
     precision: AbstractContextManager
+    world: World
 
     def evaluate(self, model: nn.Module) -> Metrics:
-        """The validation loss, and the recipe's own metrics."""
+        """The validation loss, and the recipe's own metrics: rank 0's, on all ranks."""
+        metrics = self.measure(model) if self.world.main else {}
+        metrics, self.objective.warning = self.world.broadcast((metrics, self.objective.warning))
+        return metrics
+
+    def measure(self, model: nn.Module) -> Metrics:
         with evaluating(model):
             with self.precision:
                 held_out = self.objective.held_out(model, self.valid_batches())
@@ -74,6 +81,8 @@ class Judge:
         better = not at.best or rank(mine) < rank(at.best[0])
         at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
         at.stale = 0 if better else at.stale + 1
+        if not self.world.main:
+            return better
         if mine in at.best:
             claim(folder, [weights_name(at.step)])
             save_state(weights_path(folder, at.step), weights(model), {"step": at.step, "metrics": metrics})
@@ -83,11 +92,14 @@ class Judge:
 
     def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
         """Leave the best model we can make in `model` and in the folder: which one it is, its metrics, its warning."""
+        return self.world.broadcast(self.publish_best(run, folder, at, model) if self.world.main else ("", {}, ""))
+
+    def publish_best(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
         paths = [weights_path(folder, kept["step"]) for kept in at.best]
         best = at.best[0]
         if run.average and len(paths) > 1:
             load_weights(model, average(paths), paths[0])
-            metrics = self.evaluate(model)
+            metrics = self.measure(model)
             if score(metrics) > best["score"]:
                 publish(folder, lambda draft: self.save_model(draft, model))
                 return f"mean of steps {', '.join(str(kept['step']) for kept in at.best)}", metrics, self.warning

@@ -1,11 +1,14 @@
 """Ctrl-C, SIGTERM and SIGHUP: first a flag that the loop reads between steps, the second time at once."""
 
+import os
 import signal
 import threading
+import time
 from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+ECHO = 5.0  # seconds in which a signal to the whole group may come once more, passed on by torchrun
 
 
 class Interrupts:
@@ -14,6 +17,7 @@ class Interrupts:
     def __init__(self):
         self.signal = 0
         self.at_once = False
+        self.came = 0.0
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -28,6 +32,9 @@ class Interrupts:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
+        if self.signal and "TORCHELASTIC_RUN_ID" in os.environ and time.monotonic() - self.came < ECHO:
+            return
+        self.came = time.monotonic()
         if self.signal or self.at_once:
             self.signal = number
             raise self.exit()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.training.memory import fitted
+from regard.training.memory import fitted, pieces
 from regard.training.optim import Optimiser
 from regard.training.parallel import World
 from regard.training.parts import Parts
@@ -27,20 +27,34 @@ class Stepper:
         at: Progress,
         device: torch.device,
         say: Callable[[str], None],
+        world: World,
     ):
         self.model, self.loss_sum, self.optimiser = parts.model, parts.objective.loss_sum, optimiser
-        self.precision, self.at, self.device, self.say, self.world = precision, at, device, say, World()
+        self.precision, self.at, self.device, self.say, self.world = precision, at, device, say, world
         self.work: Callable[..., Step] = self.launched
+        if world.size > 1:
+            self.wrapped = world.wrap(parts.model, parts.objective)
+            self.work = self.exchanged
+            return
         marked = getattr(parts.objective, "marked_loss_sum", None)  # of one whose steps are all alike
         if device.type == "cuda" and marked is not None:
             self.work = RecordedStep(self.launched, partial(self.launched, loss_sum=marked), device)
 
-    def __call__(self, micros: list[Any], count: int) -> Step:
-        return (self.launched if self.at.limit else self.work)(micros, count)
+    def __call__(self, micros: list[Any], count: float) -> Step:
+        return (self.launched if self.at.limit and self.world.size == 1 else self.work)(micros, count)
 
     def launched(self, micros: list[Any], count: Any, loss_sum: Callable[..., Tensor] | None = None) -> Step:
         part = partial(self.share, count=count, loss_sum=loss_sum or self.loss_sum)
         loss = fitted(part, micros, self.at, self.optimiser.zero_grad, self.say)
+        return (loss, *self.optimiser.update(loss))
+
+    def exchanged(self, micros: list[Any], count: Any) -> Step:
+        """The same with other ranks: each computes its part, and gradients are exchanged once, with the last piece."""
+        *before, last = pieces(micros, self.at.limit)
+        part = partial(self.share, count=count, loss_sum=lambda _, batch: self.wrapped(batch))
+        with self.wrapped.no_sync():
+            loss = sum(map(part, before))
+        loss = self.world.total(loss + part(last))
         return (loss, *self.optimiser.update(loss))
 
     def share(self, batch: Any, count: Any, loss_sum: Callable[..., Tensor]) -> Tensor:

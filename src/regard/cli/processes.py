@@ -1,0 +1,66 @@
+"""Several processes on one machine: `--processes N` is torchrun's launcher with this very command line."""
+
+import logging
+import os
+import sys
+from typing import Any, NoReturn
+
+from regard.cli.common import option
+from regard.cli.tasks import PANEL, Declared, declare
+from regard.errors import ConfigError
+
+HELP = "Share the work between that many processes on this machine; on several machines: torchrun -m regard train …"
+PROCESSES: Declared = declare("processes", int, 1, option("N", HELP, default=True, min=1, **PANEL))
+
+
+def started_by_torchrun() -> bool:
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def first_process() -> bool:
+    return not started_by_torchrun() or os.environ["RANK"] == "0"
+
+
+def mute_others() -> None:
+    """Of the processes of a torchrun only the first one talks."""
+    if started_by_torchrun():
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # what torch remarks on says nothing to a user
+    if not first_process():
+        sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
+
+
+def share_between(processes: int, ctx: Any) -> None:
+    """Start this command line in so many processes and leave with their exit code; in one of them, go on."""
+    if started_by_torchrun():
+        if processes not in (1, size := int(os.environ["WORLD_SIZE"])):
+            raise ConfigError(f"--processes {processes}, but torchrun started {size}; leave out --processes")
+    elif processes > 1:
+        launch(processes, ctx.meta["words"])
+
+
+def launch(processes: int, words: list[str]) -> NoReturn:
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the first process says what failed
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
+    once: Any = dict(
+        run_id=f"regard-{os.getpid()}",
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=processes,
+        max_restarts=0,
+        monitor_interval=0.1,
+    )
+    config = LaunchConfig(**once, rdzv_backend="c10d", rdzv_endpoint="localhost:0", signals_to_handle=SIGNALS)
+    try:
+        elastic_launch(config, sys.executable)("-m", "regard", *words)
+    except ChildFailedError as e:
+        sys.exit(min(failure.exitcode for failure in e.failures.values()) % 256)
+    except SignalException as e:
+        sys.exit(128 + e.sigval)
+    sys.exit(0)
+
+
+SIGNALS = "SIGTERM,SIGINT,SIGHUP"  # passed on to all, which save and stop

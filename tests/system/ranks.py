@@ -1,0 +1,272 @@
+"""Groups of processes as torchrun starts them, forked from one that has imported everything.
+
+`python -m tests.system.ranks FOLDER` runs every scenario in a copy of the fixtures at FOLDER: each rank's exit code and
+what it printed are in FOLDER/ranks.json, the runs under FOLDER/SCENARIO.
+"""
+
+import copy
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # now, and not in every fork
+
+from regard.cli.main import main
+from regard.config import override
+from regard.data.loader import Loader
+from regard.models import LlamaConfig
+from regard.objectives import next_token, translate
+from regard.objectives.losses import plain_cross_entropy_sum
+from regard.tasks import assemble
+from regard.tasks.plan import read_run
+from regard.training import log, parallel
+from regard.training.loop import train
+from regard.training.parallel import join
+from regard.training.parts import Parts
+
+STEPS = 20
+RUNS = {
+    "gpt": "lm-gpt",
+    "llama": "lm-gpt",
+    "bert": "mlm",
+    "transformer": "translate-transformer",
+    "seq2seq": "translate-lstm",
+    "vit": "image-vit",
+    "series": "series",
+}
+OFTEN = [f"steps={STEPS}", "log_every=1", f"eval_every={STEPS}", "save_every=0", "schedule.warmup=5", "keep=1"]
+LLAMA = LlamaConfig(vocab=298, width=16, layers=1, heads=4, kv_heads=2, ffn=16, context=48)
+
+
+def parts_of(name: str, *settings: str) -> Parts:
+    """A fixture's run without dropout, BERT's rows packed."""
+    run = override(read_run(f"runs/{RUNS[name]}"), OFTEN)
+    if name == "llama":
+        run = dataclasses.replace(run, model=LLAMA)
+    if hasattr(run.model, "dropout"):
+        run = override(run, ["model.dropout=0"])
+    run = override(run, settings)
+    parts = assemble(run, say=lambda _: None)
+    if name == "bert":
+        source = dataclasses.replace(parts.loader.source, packed=True)
+        parts = dataclasses.replace(parts, loader=Loader(source, source.plan, run.seed, **parts.loader.fingerprint))
+    return parts
+
+
+class Double:
+    """Batches whose fractions have 64 bits."""
+
+    def __init__(self, loader: Any):
+        self.loader = loader
+        self.skip, self.state, self.restore = loader.skip, loader.state, loader.restore
+
+    def __next__(self) -> Any:
+        return double(next(self.loader))
+
+
+def double(batch: Any) -> Any:
+    return batch._changed("moves", lambda x, _: x.double() if x.is_floating_point() else x)
+
+
+def every_model(folder: Path) -> None:
+    """All models with both optimisers, in float64; what the product rounds to 32 bits stays as it is.
+
+    Adam divides gradients by their size, so that near zero their rounding would be all there is: not with this `eps`.
+    """
+    torch.set_default_dtype(torch.float64)
+    torch.Tensor.float = torch.Tensor.double
+    for objective in (next_token, translate):
+        objective.chunked_cross_entropy_sum = plain_cross_entropy_sum  # the other one sums in 32 bits
+    world = join()
+    for name, parts in PARTS.items():
+        start = parts.loader.state()
+        for optim in ("adamw", "muon"):
+            accumulate = 6 if (name, optim) == ("gpt", "muon") else 1  # whole micro-batches for 2 and for 3 ranks
+            run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}"])
+            model = copy.deepcopy(parts.model).double()
+            parts.loader.restore(start)
+            mine = dataclasses.replace(parts, run=run, model=model, loader=Double(parts.loader))
+            train(mine, folder / f"{name}-{optim}", quiet=True, world=world)
+
+
+PARTS: dict[str, Parts] = {}  # assembled once, for every fork
+
+
+def assemble_all() -> None:
+    for name in RUNS:
+        parts = parts_of(name, "optim.weight_decay=0.01", "optim.eps=1e-4")
+        valid = [double(batch) for batch in parts.valid_batches()]
+        PARTS[name] = dataclasses.replace(parts, valid_batches=partial(list, valid), metric=None)
+
+
+class Signalled(Double):
+    """One rank is sent a signal during a step."""
+
+    def __init__(self, loader: Any, at: int):
+        super().__init__(loader)
+        self.at = at
+
+    def __next__(self) -> Any:
+        self.at -= 1
+        if self.at == 0 and join().rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return next(self.loader)
+
+
+DROPOUT = ["model.dropout=0.2", "save_every=4", "eval_every=5", "keep=3"]
+
+
+def stopped(folder: Path) -> None:
+    parts = parts_of("transformer", *DROPOUT)
+    train(dataclasses.replace(parts, loader=Signalled(parts.loader, 8)), folder, quiet=True, world=join())
+
+
+def whole(folder: Path) -> None:
+    train(parts_of("transformer", *DROPOUT), folder, quiet=True, world=join())
+
+
+def resumed(folder: Path) -> None:
+    main(["train", "--resume", str(folder), "-q", "--device=cpu"])
+
+
+WORDS = ["train", "lm", "--data=data/story.txt", "--tokens=bytes", "--set=model.width=16", "--set=model.layers=1",
+         "--set=model.heads=2", "--set=tokens=384", "--set=model.context=96", "--device=cpu", "--steps=30",
+         "--set=log_every=1", "--set=schedule.warmup=3"]  # fmt: skip
+
+
+def command(folder: Path) -> None:
+    main([*WORDS, f"--name={folder}"])
+
+
+def minutes(folder: Path) -> None:
+    words = [word for word in WORDS if word != "--steps=30" and "warmup" not in word]
+    main([*words, "--minutes=0.02", "--set=schedule.warmup=20", f"--name={folder}"])
+
+
+def different(folder: Path) -> None:
+    main([*WORDS, f"--name={folder}", f"--set=optim.lr=0.0{1 + join().rank}"])
+
+
+def missing(folder: Path) -> None:
+    data = Path("data/story.txt" if join().rank == 0 else "absent.txt")
+    main([*WORDS[:2], f"--data={data}", *WORDS[3:], f"--name={folder}"])
+
+
+def broken(folder: Path) -> None:
+    """A rank fails in a step of its own."""
+    parts = parts_of("gpt")
+
+    class Broken(Double):
+        def __next__(self) -> Any:
+            if join().rank == 1 and self.loader.position == 3:
+                raise OSError(5, "Input/output error", "data.bin")
+            return next(self.loader)
+
+    speaking(lambda: train(dataclasses.replace(parts, loader=Broken(parts.loader)), folder, world=join()))
+
+
+def killed(folder: Path) -> None:
+    parts = parts_of("gpt")
+
+    class Killed(Double):
+        def __next__(self) -> Any:
+            if join().rank == 2 and self.loader.position == 3:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return next(self.loader)
+
+    speaking(lambda: train(dataclasses.replace(parts, loader=Killed(parts.loader)), folder, world=join()))
+
+
+def speaking(work: Callable[[], Any]) -> None:
+    """As the command line does it."""
+    import typer
+
+    from regard.cli import main as cli
+
+    app = typer.Typer()
+    app.command()(lambda: work() and None)
+    cli.app = app
+    main([])
+
+
+SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
+    "models/1": (1, every_model),
+    "models/2": (2, every_model),
+    "models/3": (3, every_model),
+    "whole": (2, whole),
+    "stopped": (2, stopped),
+    "command": (2, command),
+    "minutes": (2, minutes),
+    "different": (2, different),
+    "missing": (3, missing),
+    "broken": (2, broken),
+    "killed": (3, killed),
+}
+
+
+def fork(folder: Path, size: int, work: Callable[[Path], None], log: Path) -> list[dict[str, Any]]:
+    """Exit code and output of each rank."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    log.mkdir(parents=True, exist_ok=True)
+    children = [child(folder, rank, size, port, work, log / str(rank)) for rank in range(size)]
+    codes = [os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) for process in children]
+    return [{"code": code, "text": (log / str(rank)).read_text()} for rank, code in enumerate(codes)]
+
+
+def child(folder: Path, rank: int, size: int, port: int, work: Callable[[Path], None], log: Path) -> int:
+    process = os.fork()
+    if process:
+        return process
+    try:
+        for stream in (1, 2):
+            os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
+        where = dict(MASTER_ADDR="127.0.0.1", MASTER_PORT=port, RANK=rank, LOCAL_RANK=rank, WORLD_SIZE=size)
+        os.environ |= {name: str(value) for name, value in where.items()}
+        work(folder)
+        code = 0
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        code = 99
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def run_all(folder: Path) -> None:
+    os.chdir(folder)
+    torch.set_num_threads(1)
+    os.fsync = lambda file: None
+    log._board = lambda folder, step: None
+    parallel.GRACE = 0.5
+    assemble_all()
+    results, seconds = {}, {}
+    for name, (size, work) in SCENARIOS.items():
+        start = time.monotonic()
+        results[name] = fork(folder / name, size, work, folder / "logs" / name)
+        seconds[name] = time.monotonic() - start
+    for size in (1, 2, 3):
+        place = folder / f"resumed-{size}"
+        shutil.copytree(folder / "stopped", place)
+        start = time.monotonic()
+        results[place.name] = fork(place, size, resumed, folder / "logs" / place.name)
+        seconds[place.name] = time.monotonic() - start
+    (folder / "ranks.json").write_text(json.dumps({"ranks": results, "seconds": seconds}))
+
+
+if __name__ == "__main__":
+    run_all(Path(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""Several processes train what one does: the same losses and weights, one model, one voice, one exit code."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.slow.test_kills import outcome
+from tests.system.ranks import DROPOUT, RUNS, STEPS
+from tests.system.test_old_runs import FIXTURES
+
+import regard
+from regard.checkpoint import load_state
+from regard.tasks.plan import read_run
+
+CASES = [f"{name}-{optim}" for name in RUNS for optim in ("adamw", "muon")]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """The folder in which groups of processes have done all that is asked about below."""
+    folder = tmp_path_factory.mktemp("ranks")
+    for name in ("data", "runs"):
+        shutil.copytree(FIXTURES / name, folder / name)
+    settings = dict(OMP_NUM_THREADS="1", REGARD_CACHE=str(folder / "cache"), TORCH_CPP_LOG_LEVEL="ERROR")
+    command = [sys.executable, "-m", "tests.system.ranks", str(folder)]
+    environment = os.environ | settings | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run(command, env=environment, check=True, timeout=300)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def ranks(place) -> dict[str, list[dict]]:
+    return json.loads((place / "ranks.json").read_text())["ranks"]
+
+
+def codes(ranks: list[dict]) -> list[int]:
+    return [rank["code"] for rank in ranks]
+
+
+def losses(folder: Path) -> torch.Tensor:
+    events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return torch.tensor([event["loss"] for event in events if "lr" in event], dtype=torch.float64)
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    state, _ = load_state(folder / "state.safetensors")
+    return {name: tensor for name, tensor in state.items() if name.startswith("model.")}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("size", [2, 3])
+def test_processes_train_what_one_does(place, ranks, case, size):
+    assert codes(ranks[f"models/{size}"]) == [0] * size, ranks[f"models/{size}"]
+    one, several = place / "models/1" / case, place / f"models/{size}" / case
+    assert len(losses(one)) == STEPS
+    torch.testing.assert_close(losses(several), losses(one), rtol=1e-9, atol=1e-12)
+    for name, tensor in weights(one).items():
+        torch.testing.assert_close(weights(several)[name], tensor, rtol=1e-9, atol=1e-12)
+
+
+def test_a_signal_to_one_rank_saves_and_stops_all(ranks, place):
+    assert codes(ranks["stopped"]) == [143, 143], ranks["stopped"]
+    assert 8 <= load_state(place / "stopped" / "state.safetensors")[1]["progress"]["step"] < STEPS
+
+
+def test_as_many_processes_resume_bit_for_bit(ranks, place):
+    assert codes(ranks["resumed-2"]) == codes(ranks["whole"]) == [0, 0], (ranks["resumed-2"], ranks["whole"])
+    assert outcome(place / "resumed-2") == outcome(place / "whole")
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_another_number_of_processes_resumes(ranks, place, size):
+    """Dropout differs then; order of the data, targets and steps go on as they would have."""
+    assert codes(ranks[f"resumed-{size}"]) == [0] * size, ranks[f"resumed-{size}"]
+    now, then = (load_state(place / run / "state.safetensors")[1] for run in (f"resumed-{size}", "whole"))
+    assert now["loader"] == then["loader"]
+    assert all(now["progress"][name] == then["progress"][name] for name in ("step", "targets"))
+    torch.testing.assert_close(losses(place / f"resumed-{size}"), losses(place / "whole"), rtol=0.05, atol=0)
+    assert "model.dropout=0.2" in DROPOUT
+
+
+def test_only_the_first_process_talks_and_its_model_loads(ranks, place):
+    first, second = ranks["command"]
+    assert first["code"] == second["code"] == 0, ranks["command"]
+    assert "regard generate" in first["text"] and not second["text"]
+    assert len(losses(place / "command")) == 30
+    assert regard.load(place / "command").generate(["the"], max_tokens=3)
+
+
+def test_minutes_are_those_of_the_first_process(ranks, place):
+    assert codes(ranks["minutes"]) == [0, 0], ranks["minutes"]
+    final = json.loads((place / "minutes" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert final["final"] and read_run(place / "minutes").steps == final["step"] > 0
+
+
+ENDS = {
+    "different": (2, "process 1 has different settings from process 0"),
+    "missing": (2, "process 1: --data absent.txt: no such file"),
+    "broken": (1, "process 1, step 4: OSError: [Errno 5] Input/output error"),
+    "killed": (1, "step 4: process 2 ended without a word, or hung"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_one_failure_is_one_line_and_ends_all(ranks, place, name):
+    code, message = ENDS[name]
+    lines = ranks[name][0]["text"].splitlines()
+    assert [line for line in lines if line.startswith("regard: ")] == lines[-1:], lines
+    assert message in lines[-1]
+    assert ranks[name][0]["code"] == code and all(codes(ranks[name])), ranks[name]
+    assert not any("Traceback" in rank["text"] or (n and rank["text"]) for n, rank in enumerate(ranks[name]))
+    if code == 2:
+        assert not (place / name).exists()
