@@ -5,7 +5,7 @@ python bench/labels.py sst2 --lr 2e-4 --epochs 2  # one of them, with other sett
 python bench/labels.py --jobs 9                   # so many at a time on one GPU (as it is, 6; on a CPU 1)
 python bench/labels.py --steps 4 --seeds 1        # to see that it runs
 
-The data is yours, under $REGARD_DATA (`regard data list`), the settings those of recipes/*_minilm.py. Both take as
+The data is fetched when it is first used (`regard data list`), the settings those of recipes/*_minilm.py. Both take as
 many steps of the same mean size, at the same rates; the last weights are judged by the same code on the held-out part.
 """
 

@@ -1,6 +1,5 @@
 """ETTh1, horizons 96, 192, 336 and 720: a small PatchTST whose patches are days, on a CPU.
 
-    export REGARD_DATA=...     # a folder that holds ett/ETTh1.csv.gz
     regard train recipes/etth1.py --name etth1
     regard evaluate runs/etth1/h96-seed0                  # and h192, h336, h720
 

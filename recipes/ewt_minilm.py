@@ -1,6 +1,5 @@
 """Parts of speech: MiniLM fine-tuned on the 12,544 sentences of the English Web Treebank. For a GPU.
 
-    export REGARD_DATA=...     # a folder that holds ewt/en_ewt-ud-train.conllu.gz and ewt/en_ewt-ud-dev.conllu.gz
     regard train recipes/ewt_minilm.py --seeds 3 --name ewt
     regard evaluate runs/ewt/ewt_minilm-seed0
     regard tag runs/ewt/ewt_minilm-seed0 "Be alert! BERT will hurt!"

@@ -1,6 +1,5 @@
 """Multi30k English to German, text only, tiny Transformer on the tokenised text: 40.99 ± 0.24 BLEU on test2016.
 
-    export REGARD_DATA=...     # a folder that holds multi30k/, see: regard data get multi30k-en-de-tok
     regard train recipes/multi30k_en_de.py --name m30k --device cuda
     regard evaluate runs/m30k --beam 5 --length-penalty 1.4
 

@@ -1,6 +1,5 @@
 """recipes/multi30k_en_de.py with the consistency loss of R-Drop (Liang et al. 2021): 42.06 ± 0.27 BLEU on test2016.
 
-    export REGARD_DATA=...     # a folder that holds multi30k/
     regard train recipes/multi30k_en_de_consistent.py --name m30k-consistent --device cuda
     regard compare runs/m30k runs/m30k-consistent --length-penalty 1.4
 

@@ -1,6 +1,5 @@
 """Multi30k English to German, LSTM with Bahdanau attention, tokenised text: 38.24 ± 0.52 BLEU on test2016.
 
-    export REGARD_DATA=...     # a folder that holds multi30k/
     regard train recipes/multi30k_en_de_lstm.py --name m30k-lstm --device cuda
     regard evaluate runs/m30k-lstm --beam 5 --length-penalty 1.0
 

@@ -1,6 +1,5 @@
 """Six positional encodings: the same small GPT on the same text, on two CPU cores.
 
-    export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
     regard train recipes/positions.py --name positions
 
 Validation loss after 600 steps of 1,024 characters, one seed each, on one thread of a CPU (2026-11-15): rotary 1.685,

@@ -1,6 +1,5 @@
 """Character GPT on Shakespeare, for one GPU.
 
-    export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
     regard train recipes/shakespeare_char.py --name chars --device cuda
     regard generate runs/chars "ROMEO:" --stop "\\n\\n" --stream
 

@@ -1,6 +1,5 @@
 """Character GPT on Shakespeare, for two CPU cores: validation loss 1.814 in 47 seconds, start and evaluations included.
 
-    export REGARD_DATA=...     # a folder that holds shakespeare/input.txt, see: regard data get shakespeare
     regard train recipes/shakespeare_char_cpu.py --name chars-cpu
 
 The loss is over the whole of nanoGPT's validation set (the last tenth, 111,539 characters, in windows of 64). One

@@ -1,6 +1,5 @@
 """Sentiment from scratch: an LSTM on the 6,920 sentences of SST-2, to compare with sst2_minilm.py.
 
-    export REGARD_DATA=...     # a folder that holds sst2/train.tsv and sst2/dev.tsv
     regard train recipes/sst2_lstm.py --seeds 3 --name sst2-lstm
     regard evaluate runs/sst2-lstm/sst2_lstm-seed0
 

@@ -1,6 +1,5 @@
 """Sentiment: MiniLM fine-tuned on the 6,920 sentences of SST-2. For a GPU; on two CPU cores about a quarter of an hour.
 
-    export REGARD_DATA=...     # a folder that holds sst2/train.tsv and sst2/dev.tsv
     regard train recipes/sst2_minilm.py --seeds 3 --name sst2
     regard evaluate runs/sst2/sst2_minilm-seed0
     regard classify runs/sst2/sst2_minilm-seed0 "A stirring, funny film."

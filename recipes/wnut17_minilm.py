@@ -1,6 +1,5 @@
 """Names in posts: MiniLM fine-tuned on the 3,394 posts of WNUT-17, whose names are mostly new in dev. For a GPU.
 
-    export REGARD_DATA=...     # a folder that holds wnut17/train.conll and wnut17/dev.conll
     regard train recipes/wnut17_minilm.py --seeds 3 --name wnut17
     regard evaluate runs/wnut17/wnut17_minilm-seed0
     regard tag runs/wnut17/wnut17_minilm-seed0 "Ada met Grace in Paris."

