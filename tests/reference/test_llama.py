@@ -1,6 +1,7 @@
 """Our Llama is transformers' Llama, Mistral, Qwen2 and Qwen3: same folder, same logits, same gradients."""
 
 import json
+import re
 from functools import partial
 
 import pytest
@@ -200,3 +201,24 @@ def test_published_sizes_have_the_published_number_of_parameters():
     }
     with torch.device("meta"), skip_init():  # to count, no numbers are needed
         assert {(s, v): build(config_for("llama", s, v, task="lm")).size() for s, v in counts} == counts
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (
+            {"model_type": "qwen3_moe", "architectures": ["Qwen3MoeForCausalLM"]},
+            "nearest is qwen3 (models/",
+        ),
+        ({"model_type": "phi", "architectures": ["PhiForCausalLM"]}, "nearest is llama (models/published/llama.py)"),
+        (
+            {"model_type": "electra", "architectures": ["ElectraForMaskedLM"]},
+            "nearest is bert (models/",
+        ),
+        ({"model_type": "x"}, "model_type 'x' is not one we read; there are: "),
+    ],
+    ids=["by name", "by its class", "by its head", "none"],
+)
+def test_an_unknown_layout_names_the_nearest(values, says):
+    with pytest.raises(CheckpointError, match=re.escape(says)):
+        from_published(values)

@@ -108,7 +108,7 @@ def open_for(verb: str, run: str, device: str, int8: bool = False) -> tuple[Any,
     from regard.tasks.load import open_model
     from regard.tasks.registry import TASKS
 
-    task, model = open_model(run, pick_device(device), int8)
+    task, model = open_model(run, pick_device(device), int8, verb)
     if verb in task.verbs:
         return task, model
     use = f"regard {verb} is not for {run}, a model to {task.purpose}; type: regard {task.card.use.format(run)}"

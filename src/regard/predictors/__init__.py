@@ -5,7 +5,7 @@ from regard.predictors.base import Classification, Predictor
 from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.embedder import Embedder, Filler
 from regard.predictors.images import ImageClassifier
-from regard.predictors.labeller import Classifier, Labeller, Tagger
+from regard.predictors.labeller import Classifier, Labeller, NextSentencePredictor, Tagger
 from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
 from regard.predictors.tables import TableClassifier
 from regard.predictors.transcriber import Transcriber
@@ -23,6 +23,7 @@ __all__ = [
     "ImageCaptioner",
     "ImageClassifier",
     "Labeller",
+    "NextSentencePredictor",
     "Outlook",
     "Predictor",
     "SeriesClassifier",

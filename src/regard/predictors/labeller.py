@@ -51,6 +51,10 @@ class Labeller(ClassPredictor):
         limits = (tokenizer.config.get("model_max_length"), getattr(model.config, "max_length", None))
         self.max_length = min([int(n) for n in limits if n], default=512)
 
+    def scores(self, states: Any) -> Any:
+        """Of the classes: … D -> … L."""
+        return self.model.scores(states)
+
     @torch.inference_mode()
     def _states(self, texts: Sequence[Encoded], tokens: int = 4096) -> list[np.ndarray]:
         """For each text the probabilities of its labels: L, or T L. Texts of like length are read together."""
@@ -71,7 +75,7 @@ class Labeller(ClassPredictor):
         each = [(t.ids, second_from(t), [NONE] * len(t.ids)) for t in texts]
         batch = collate_labelled(each, self.tokenizer.pad, per_piece).to(self.device)
         hidden = self.model(batch.ids, batch.lengths, batch.sentences)
-        scores = self.model.scores(hidden if per_piece else self.model.summary(hidden, batch.lengths))
+        scores = self.scores(hidden if per_piece else self.model.summary(hidden, batch.lengths))
         return [row[: len(t.ids)] if per_piece else row for row, t in zip(self.values(scores), texts, strict=True)]
 
     def _packed(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
@@ -80,7 +84,7 @@ class Labeller(ClassPredictor):
         sentences = torch.tensor([[s for t in texts for s in t.sentences]], device=self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
             hidden = self.model(ids, sentences=sentences, starts=starts)[0]  # T D
-            scores = self.model.scores(hidden if per_piece else hidden[starts[:-1]])
+            scores = self.scores(hidden if per_piece else hidden[starts[:-1]])
         return np.split(self.values(scores), starts[1:-1].cpu().numpy()) if per_piece else list(self.values(scores))
 
 
@@ -109,6 +113,19 @@ class Classifier(Labeller):
     def cut(self, inputs: Sequence[Any]) -> int:
         """How many of the inputs are over the length limit."""
         return sum(x.cut > 0 for x in self.tokenizer.encode_batch(*split_pairs(inputs), self.max_length))
+
+
+class NextSentencePredictor(Classifier):
+    """Pairs of texts, to whether the second follows the first: the other head of BERT's pre-training."""
+
+    family = "pair"
+
+    def __init__(self, model: Bert, tokenizer: EncoderTokenizer, device: str = "cpu"):
+        super().__init__(model, tokenizer, device, pairs=True)
+        self.output = Output(("is next", "not next"))
+
+    def scores(self, states: Any) -> Any:
+        return self.model.follows(states)
 
 
 def split_pairs(inputs: Sequence[Any]) -> tuple[Sequence[str], Sequence[str] | None]:

@@ -18,14 +18,14 @@ def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Any:
     return open_model(path, device, int8)[1]
 
 
-def open_model(path: str | Path, device: str = "cpu", int8: bool = False) -> tuple[Task, Any]:
-    """The task a model does, and its predictor."""
+def open_model(path: str | Path, device: str = "cpu", int8: bool = False, verb: str = "") -> tuple[Task, Any]:
+    """The task a model does, and its predictor; of several tasks one that `regard VERB` uses."""
     folder = resolve(path)
     if not (folder / "config.json").is_file():
         raise no_run(folder)
     about = read_about(folder)
     model: Any = load_model(folder)
-    task = task_of(model.config, about, folder)
+    task = task_of(model.config, about, folder, verb)
     try:
         return task, task.predictor(model, folder, about, device, int8)
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:  # from settings of another type
@@ -41,12 +41,13 @@ def read_about(folder: Path) -> dict[str, Any]:
     return about
 
 
-def task_of(config: Any, about: dict[str, Any], folder: Path) -> Task:
-    """The task the folder names, if its model can do it; else the first that such a model does."""
+def task_of(config: Any, about: dict[str, Any], folder: Path, verb: str = "") -> Task:
+    """The task the folder names, if its model can do it; else the first that such a model does.
+
+    With a `verb`, one that it uses comes before any other.
+    """
     named = TASKS.get(str(about.get("task")))
-    if named is not None and named.serves(config):
-        return named
-    for task in TASKS.values():
-        if task.serves(config):
-            return task
+    able = [task for task in (named, *TASKS.values()) if task is not None and task.serves(config)]
+    if able:
+        return next((task for task in able if verb in task.verbs), able[0])
     raise CheckpointError(f"{folder}: no task is known for a {type(config).__name__}; train or fine-tune it first")

@@ -11,6 +11,7 @@ from regard.tasks.image import Image
 from regard.tasks.lm import LanguageModelling, Summarise
 from regard.tasks.mlm import MaskedLanguageModelling
 from regard.tasks.multilabel import MultiLabel, MultiLabelImage
+from regard.tasks.next_sentence import NextSentence
 from regard.tasks.regress import Regress, RegressImage, RegressSeries, RegressTable
 from regard.tasks.series import FillSeries, Series
 from regard.tasks.table import Table
@@ -42,6 +43,7 @@ TASKS: dict[str, Task] = {
         RegressImage(),
         RegressSeries(),
         Embed(),
+        NextSentence(),
         Transcribe(),
     )
 }

@@ -47,6 +47,7 @@ def load(folder: Path) -> Any:
     from regard.data.tokenizers.bpe import BPE
     from regard.data.tokenizers.chars import Characters
     from regard.data.tokenizers.encoder import Subwords
+    from regard.data.tokenizers.llama import LlamaPieces
     from regard.data.tokenizers.pretrained import Pretrained
     from regard.data.tokenizers.spm import MarianPieces
     from regard.data.tokenizers.wordpiece import WordPiece
@@ -56,13 +57,16 @@ def load(folder: Path) -> Any:
     try:
         known = read_json(Path(folder) / "tokenizer.json")
         kind, decoder = known["model"]["type"], (known["decoder"] or {}).get("type")
-        masks = {token["content"] for token in known["added_tokens"]} & {"<mask>", "[MASK]"}
+        fallback = LlamaPieces.found_in(known)
+        masks = {token["content"] for token in known.get("added_tokens") or []} & {"<mask>", "[MASK]"}
     except (OSError, CheckpointError, TypeError, KeyError, AttributeError):
-        kind, decoder, masks = "BPE", "", set()  # whose `load` says what is wrong
+        kind, decoder, fallback, masks = "BPE", "", False, set()  # whose `load` says what is wrong
     if kind == "WordLevel":
         return Characters.load(folder)
     if kind == "WordPiece" or WordPiece.found_in(folder):
         return WordPiece.load(folder)
+    if fallback:
+        return LlamaPieces.load(folder)
     if masks:
         return Subwords.load(folder)
     return BPE.load(folder) if kind == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

@@ -33,8 +33,7 @@ class Pretrained:
     """
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any], ends: Sequence[int] = (), chat_template: str = ""):
-        if not isinstance(tokenizer.decoder, decoders.ByteLevel):
-            raise CheckpointError("expected a byte-level tokenizer, as gpt2, Llama 3 and SmolLM2 have; this one is not")
+        self.check(tokenizer)
         self.tokenizer, self.config, self.chat_template = tokenizer, config, chat_template
         tokenizer.encode_special_tokens = True
         added = tokenizer.get_added_tokens_decoder()
@@ -42,13 +41,25 @@ class Pretrained:
         pieces = {id: piece for piece, id in tokenizer.get_vocab(with_added_tokens=False).items()}
         self.size = vocabulary_size(tokenizer)
         self._bytes = [
-            added[id].content.encode() if id in added else to_bytes(pieces.get(id, "")) for id in range(self.size)
+            added[id].content.encode() if id in added else self.to_bytes(pieces.get(id, "")) for id in range(self.size)
         ]
         self.special = {name: text for name in config if name.endswith("_token") and (text := content(config[name]))}
         eos = tokenizer.token_to_id(self.special.get("eos_token", ""))
         self.ends = tuple(dict.fromkeys([*([] if eos is None else [eos]), *ends]))
         self.eos = self.ends[0] if self.ends else None
         self.bos = self._before()
+
+    def check(self, tokenizer: Tokenizer) -> None:
+        if not isinstance(tokenizer.decoder, decoders.ByteLevel):
+            model, decoder = type(tokenizer.model).__name__, type(tokenizer.decoder).__name__
+            raise CheckpointError(
+                f"a {model} tokenizer with the decoder {decoder}; expected a byte-level tokenizer, as gpt2 and Llama 3 "
+                "have, or SentencePiece's BPE, as Llama 2 and Mistral have"
+            )
+
+    def to_bytes(self, piece: str) -> bytes:
+        """What a piece adds to a text."""
+        return to_bytes(piece)
 
     @guarded
     def _before(self) -> int | None:

@@ -4,7 +4,9 @@ Where transformers has the same model, its names are used and both read each oth
 published counterpart keep our own names under `model_type: regard-…`; transformers cannot open those.
 """
 
+import difflib
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +73,8 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     name = str(values.get("model_type", ""))
     ours = name.removeprefix(OURS)
     if name not in LAYOUTS and (ours == name or ours not in MODELS):
-        names = ", ".join([*LAYOUTS, *(OURS + name for name in MODELS)])
-        raise CheckpointError(f"{where}: model_type {name!r:.80} is not one we read; there are: {names}")
+        near, names = nearest_layout(values), ", ".join([*LAYOUTS, *(OURS + name for name in MODELS)])
+        raise CheckpointError(f"{where}: model_type {name!r:.80} is not one we read; {near}there are: {names}")
     try:
         if name in LAYOUTS:
             config = LAYOUTS[name].from_config(values, where)
@@ -86,6 +88,18 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     except (AttributeError, TypeError, ValueError, ArithmeticError, IndexError) as e:
         raise CheckpointError(f"{where}: not the settings of a model ({type(e).__name__}: {e})") from None
     return config
+
+
+def nearest_layout(values: dict[str, Any]) -> str:
+    """The layout nearest to one that we do not read, and its file, for whoever adds it; "" where none is near."""
+    close = difflib.get_close_matches(str(values.get("model_type", "")), LAYOUTS, n=1, cutoff=0.5)
+    task = re.search(r"For[A-Z]\w+$", str(next(iter(values.get("architectures") or []), "")))
+    alike = [n for n, layout in LAYOUTS.items() if task and any(c.endswith(task[0]) for c in layout.classes())]
+    if not (close or alike):
+        return ""
+    name = (close or alike)[0]
+    module = type(LAYOUTS[name]).__module__.removeprefix("regard.").replace(".", "/")
+    return f"the nearest is {name} ({module}.py); "
 
 
 def rows_of(model: nn.Module, name: str) -> int | None:

@@ -67,6 +67,9 @@ class BertLayout(Layout):
     architectures: Mapping[str, str] = ARCHITECTURES  # by head
     spare = r"^embeddings\.position_ids$|^cls\.predictions\.decoder\."  # a buffer of old files; copies of what is tied
 
+    def classes(self) -> tuple[str, ...]:
+        return tuple(self.architectures.values())
+
     def fits(self, config: Any) -> bool:
         return super().fits(config) and self.writes(config)
 

@@ -41,6 +41,10 @@ class Layout:
     prefix = ""  # of their names, which some files leave out
     spare = "(?!)"  # a regular expression for tensors that are not read, such as second copies of tied ones
 
+    def classes(self) -> tuple[str, ...]:
+        """The classes of transformers that it stands for."""
+        return (self.architecture,)
+
     def fits(self, config: Any) -> bool:
         """Whether this model of ours can be written in this layout."""
         return isinstance(config, self.config)
