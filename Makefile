@@ -48,7 +48,8 @@ demo: .venv/.core
 	elif [ -e $(RUN)/state.safetensors ]; then \
 		echo '$(RUN) was left half-way; going on from there'; $(BIN)/regard train --resume $(RUN); \
 	else \
-		$(BIN)/regard train translate --data tatoeba-en-fr --set data.max_words=10 --minutes 4 --name demo --force; \
+		$(BIN)/regard train translate --data tatoeba-en-fr --set data.max_words=10 --set data.repeat_short=6 \
+			--minutes 4 --name demo --force; \
 	fi
 	@touch $(RUN)/.finished
 	@echo; echo 'Score on 1,000 sentences it has never seen:'

@@ -21,7 +21,7 @@ from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError, DataError
 
-VERSION = 2  # of what is made of the same settings and files
+VERSION = 1  # of what is made of the same settings and files
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged

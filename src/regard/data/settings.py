@@ -123,6 +123,7 @@ class PairsConfig(DataConfig):
     max_ratio: float = least(4.0, 1)  # longer side over shorter side
     max_words: int = least(0, 0)  # source words of a training pair; 0 is no limit
     bpe_dropout: float = 0.0
+    repeat_short: int = least(1, 1)  # how often an epoch has each pair of at most three source pieces, as greetings are
     split_rule: str = SPLIT
 
     def __post_init__(self):

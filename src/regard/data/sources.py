@@ -1,7 +1,7 @@
 """Prepared sentence pairs and labelled texts as sources of batches."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,13 +11,15 @@ from regard.data.store import Flat, Ragged
 from regard.errors import ConfigError
 
 Dropout = Callable[[Sequence[np.ndarray], np.ndarray, int, int], list[np.ndarray]]  # sentences, rows, epoch, side
+SHORT = 3  # pieces of a source that counts as short
 LABELLED_TOGETHER = 20  # batches: texts meet new company each epoch, at the price of a little padding
 
 
 @dataclass(frozen=True, eq=False)
 class PairSource(Source):
     """Pairs, their lengths padded up to a `multiple`. With `dropout` the sentences of training are segmented anew each
-    time, and grow somewhat beyond what was planned."""
+    time, and grow somewhat beyond what was planned. Those of at most `SHORT` source pieces come `repeat_short` times.
+    """
 
     source: Ragged  # ids without end marks
     target: Ragged
@@ -25,18 +27,23 @@ class PairSource(Source):
     pad: int
     multiple: int = 1
     dropout: Dropout | None = None
+    repeat_short: int = 1
     epoch: int = 0
     unit = "pairs"
+    rows: np.ndarray = field(init=False)
 
     def __post_init__(self):
         if self.multiple < 1:
             raise ConfigError(f"lengths are padded to a multiple of at least 1, got multiple={self.multiple}")
-        lengths = np.stack([self.source.lengths, self.target.lengths], 1) + 1  # with the end mark
+        times = np.where(self.source.lengths <= SHORT, self.repeat_short, 1)
+        rows = np.repeat(np.arange(len(self.source)), times)
+        lengths = np.stack([self.source.lengths, self.target.lengths], 1)[rows] + 1  # with the end mark
+        object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "lengths", lengths)
         object.__setattr__(self, "widths", -(-lengths // self.multiple) * self.multiple)
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.rows)
 
     def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator) -> "PairSource":
         return replace(self, epoch=epoch)
@@ -45,6 +52,7 @@ class PairSource(Source):
         return {"pairs": len(self), "multiple": self.multiple}
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Pairs:
+        rows = self.rows[rows]
         source, target = ([side[i] for i in rows.tolist()] for side in (self.source, self.target))
         if self.dropout is not None and rng is not None:
             source, target = (self.dropout(side, rows, self.epoch, i) for i, side in enumerate((source, target)))

@@ -1,5 +1,7 @@
 """Cross-entropy of a linear head, summed. Plain beside chunked: the chunked one never holds all logits at once."""
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,6 +18,24 @@ def plain_cross_entropy_sum(
     """
     logits = F.linear(x, weight, bias)[:, : vocab or None].float()  # M V
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
+
+
+def sampled_cross_entropy_sum(
+    x: Tensor, weight: Tensor, targets: Tensor, sampled: int, smoothing: float = 0.0
+) -> Tensor:
+    """As `plain_cross_entropy_sum`, over the targets of the batch and `sampled` other words (Jean et al. 2015).
+
+    The others are drawn uniformly and weighted up to stand for all that were not, so the expected partition function is
+    that of all words.
+    """
+    words, places = targets.unique(return_inverse=True)
+    absent = torch.ones(weight.size(0), dtype=torch.bool, device=x.device)
+    absent[words] = False
+    others = absent.nonzero()[:, 0]
+    drawn = others[torch.randperm(len(others), device=x.device)[:sampled]]
+    logits = F.linear(x, weight[torch.cat((words, drawn))]).float()  # M, targets and drawn
+    logits[:, len(words) :] += math.log(len(others) / max(1, len(drawn)))
+    return F.cross_entropy(logits, places, reduction="sum", label_smoothing=smoothing)
 
 
 def picked(x: Tensor, chosen: Tensor | None) -> Tensor:

@@ -9,16 +9,24 @@ from torch import Tensor
 from regard.data.batch import Pairs
 from regard.models.base import EncoderDecoder
 from regard.objectives.base import Objective, evaluating, word_metrics
-from regard.objectives.losses import chunked_cross_entropy_sum, picked, plain_cross_entropy_sum
+from regard.objectives.losses import (
+    chunked_cross_entropy_sum,
+    picked,
+    plain_cross_entropy_sum,
+    sampled_cross_entropy_sum,
+)
 
 
 class TranslateLoss(Objective):
-    """Label-smoothed cross-entropy over the real target positions; padding never reaches the head."""
+    """Label-smoothed cross-entropy over the real target positions; padding never reaches the head.
+
+    With `sampled`, training normalises over the words of the batch and so many others; validation over all.
+    """
 
     name = "translate"
 
-    def __init__(self, smoothing: float = 0.1):
-        self.smoothing = smoothing
+    def __init__(self, smoothing: float = 0.1, sampled: int = 0):
+        self.smoothing, self.sampled = smoothing, sampled
 
     def count(self, batch: Any) -> int:
         return batch.targets_count
@@ -41,6 +49,8 @@ class TranslateLoss(Objective):
         targets: Tensor,
     ) -> Tensor:
         x = picked(model(source, lengths, inputs), chosen)  # M D
+        if self.sampled:
+            return sampled_cross_entropy_sum(x, model.head, targets, self.sampled, self.smoothing)
         if model.bias is not None:
             return plain_cross_entropy_sum(x, model.head, targets, self.smoothing, model.bias)
         return chunked_cross_entropy_sum(x, model.head, targets, self.smoothing)

@@ -139,7 +139,7 @@ class Labels(Task):
 
     def remarks(self, run: "Run", data: "PreparedLabels", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}, {loader.padding:.1%} padding"
-        if example := data.manifest["summary"].get("example"):
+        if example := summary_of(data).get("example"):
             yield f"for example: {example}"
             if not run.data.balanced:
                 yield from imbalance(data.labels, data.counts, "weighs")
@@ -147,7 +147,7 @@ class Labels(Task):
     def baselines(self, run: "Run", data: "PreparedLabels") -> "Sequence[Baseline]":
         from regard.training.baseline import Baseline
 
-        scores = data.manifest["summary"].get("accuracy", {})
+        scores = summary_of(data).get("accuracy", {})
         return [Baseline(name, "accuracy", value) for name, value in scores.items()]
 
     def example(self, run: "Run") -> Any:
@@ -316,6 +316,12 @@ def begin_from_(model: Any, started: Any) -> list[str]:
     mine = model.state_dict()
     model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in mine.items()})
     return sorted({name.split(".")[0] for name in mine if name not in theirs})
+
+
+def summary_of(data: "PreparedLabels") -> dict[str, Any]:
+    """What `summarise` returned when the data was prepared; an earlier version kept sentences, or nothing."""
+    summary = data.manifest.get("summary")
+    return summary if isinstance(summary, dict) else {}
 
 
 def summarise(train: Sequence[Any], valid: Sequence[Any]) -> dict[str, Any]:

@@ -64,6 +64,15 @@ class Translate(Task):
             data = dataclasses.replace(data, name=pairs.name, split=pairs.split)
         return super().complete(data, preset)
 
+    def check(self, run: "Run", device: str) -> None:
+        others = (
+            ("consistency", run.consistency),
+            ("compile", run.compile),
+            ("model.output_bias", vars(run.model).get("output_bias")),
+        )
+        if run.sampled and (other := next((name for name, value in others if value), "")):
+            raise ConfigError(f"sampled is {run.sampled}, which goes without {other}; type: --set sampled=0")
+
     def read(self, run: "Run", say: Say) -> "PreparedPairs":
         from regard.data.prepare import prepare
 
@@ -78,7 +87,7 @@ class Translate(Task):
 
         if run.consistency:
             return ConsistentTranslate(run.smoothing, run.consistency)
-        return Objective(run.smoothing)
+        return Objective(run.smoothing, 0 if data is None else run.sampled)  # what a sample costs depends on the data
 
     def fingerprint(self, data: "PreparedPairs") -> dict[str, int]:
         return {"content": data.content}
@@ -92,7 +101,8 @@ class Translate(Task):
             return PairSource(**data.valid, eos=bpe.eos, pad=bpe.pad)
         dropout = Dropout(bpe, c.bpe_dropout, run.seed, c.max_length) if c.bpe_dropout else None
         multiple = 8 if run.compile else 1  # few different shapes, so few compilations
-        return PairSource(**data.train, eos=bpe.eos, pad=bpe.pad, multiple=multiple, dropout=dropout)
+        marks = dict(eos=bpe.eos, pad=bpe.pad)
+        return PairSource(**data.train, **marks, multiple=multiple, dropout=dropout, repeat_short=c.repeat_short)
 
     def plan(self, run: "Run", data: "PreparedPairs", part: str, source: Any) -> Any:
         from regard.data.loader import TokenBudget

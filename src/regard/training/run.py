@@ -13,7 +13,7 @@ from regard.training.settings import Optim, Schedule
 
 PRECISIONS = ("fp32", "bf16")
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
-                save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
+                sampled=0, save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,7 @@ class Run:
     batch: int = 64  # samples of a micro-batch, where they are not text
     accumulate: int = 1  # micro-batches in a step
     smoothing: float = 0.1
+    sampled: int = 0  # words besides those of the batch in the softmax of a translator's step (Jean 2015); 0: all words
     consistency: float = 0.0
     eval_every: int = 0  # 0: eight times in a run, or fewer where that takes more than a quarter of `minutes`
     save_every: int = 0  # 0: at each evaluation

@@ -309,3 +309,10 @@ def test_chance_is_another_one_for_every_seed_epoch_batch_and_rank():
     assert len(first) == 3 * 2 * 3 * 2 and len(set(first.values())) == len(first)
     assert thrown() == first
     assert not any(batch.inputs[0].any() for batch in in_order(Dice(), FixedSize(3))), "validation throws none"
+
+
+def test_short_pairs_come_as_often_as_requested():
+    toy = Toy(200, longest=8)
+    pairs = PairSource(**toy.columns(), eos=EOS, pad=PAD, repeat_short=3)
+    rows = [row for batch in epoch(Loader(pairs, TokenBudget(60), 0)) for row in batch.rows]
+    assert [rows.count(row) for row in range(200)] == [3 if size <= 3 else 1 for size in toy.sizes[:, 0]]
