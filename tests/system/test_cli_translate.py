@@ -185,7 +185,7 @@ def test_every_head_can_be_had(toy, tmp_path):
         "translate", "runs/demo", "the dog sees the cat .", "--heads", "--json", f"--picture={tmp_path}/h.png"
     )
     seen = json.loads(result.out)["attention"]
-    assert (len(seen["weights"]), len(seen["weights"][0])) == (2, 4)
+    assert (len(seen["weights"]), len(seen["weights"][0])) == (2, 2)
     assert len(seen["weights"][0][0]) == len(seen["target"]) and len(seen["weights"][0][0][0]) == len(seen["source"])
     assert (tmp_path / "h.png").stat().st_size > 1000
 
