@@ -1,6 +1,6 @@
 """How numbers, durations and tables are written for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def count(number: float, what: str, plural: str = "") -> str:
@@ -8,6 +8,12 @@ def count(number: float, what: str, plural: str = "") -> str:
     plural = plural or what + ("es" if what.endswith(("s", "x", "ch", "sh")) else "s")
     shown = f"{number:g}" if isinstance(number, float) else f"{number:,}"
     return f"{shown} {what if number == 1 else plural}"
+
+
+def some(items: Iterable[str], most: int = 24, between: str = " ") -> str:
+    """The first of many words; how many there are where some are left out."""
+    items = list(items)
+    return between.join(items[:most]) + (f" … ({len(items):,})" if len(items) > most else "")
 
 
 def metric_name(key: str) -> str:

@@ -89,6 +89,7 @@ def test_held_out_clips_and_others_are_scored(place):
     assert scores["accuracy"] == 1.0 and scores["clips"] == 5 and scores["majority"] == 0.6
     result = works("evaluate", "runs/tones", "--data=clips", "--device=cpu")
     assert "60 clips" in result.out and "skipped: " in result.err and "broken.wav" in result.err
+    assert "warning: 55 of these 60 clips were in the training data" in result.out
     (place / "other.csv").write_text("file,label\nclips/low/1.wav,middle\n")
     result = regard("evaluate", "runs/tones", "--data=other.csv", "--device=cpu")
     assert result.code == 2 and "'middle' is not among those trained on" in result.err

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,6 +64,10 @@ def test_evaluate_tells_right_images_from_others():
     assert "BLEU-4" in works("evaluate", "runs/cap", "--device=cpu").out
     (metric,) = json.loads(works("compare", "runs/cap", "runs/cap", "--json", "--device=cpu").out)["metrics"]
     assert metric["metric"] == "CIDEr" and metric["first"] == pytest.approx(scores["cider"])
+    header, *rows = Path("captions.tsv").read_text().splitlines()
+    Path("again.tsv").write_text("\n".join([header, *(f"images/{row}" for row in rows)]) + "\n")
+    again = json.loads(works("evaluate", "runs/cap", "--data=again.tsv", "--json", "--device=cpu").out)
+    assert again["seen_in_training"] == again["images"] - 6
 
 
 def test_predict_captions_a_folder_and_loses_nothing(tmp_path):

@@ -85,6 +85,7 @@ def test_evaluate_scores_what_was_held_out_or_a_folder(place):
     assert own["images"] == 12 and own["accuracy"] == 1.0 and own["on"] == "its own validation set"
     result = works("evaluate", "runs/vit", "--data=photos", "--device=cpu", "--picture=sure.png")
     assert "120 images" in result.out and "majority class, accuracy 50.00%" in result.out and "skipped 1" in result.err
+    assert "warning: 108 of these 120 images were in the training data; the score flatters" in result.out
     assert (place / "sure.png").is_file()
     assert "scored on photos" in works("info", "runs/vit").out
 
@@ -161,7 +162,8 @@ def test_rows_are_classified_scored_and_labelled(place):
     assert works("classify", "runs/pass", "hours=1,school=south", "--device=cpu").lines[0] == "no"
     scores = json.loads(works("evaluate", "runs/pass", "--json", "--device=cpu").out)
     assert scores["accuracy"] >= 0.9 and scores["rows"] == 19
-    assert "200 rows" in works("evaluate", "runs/pass", "--data=students.csv", "--device=cpu").out
+    output = works("evaluate", "runs/pass", "--data=students.csv", "--device=cpu").out
+    assert "200 rows" in output and "warning: 181 of these 200 rows were in the training data" in output
     works("predict", "runs/pass", "students.csv", "--out=marked.csv", "--device=cpu")
     with open("marked.csv", newline="") as file:
         rows = list(csv.DictReader(file))

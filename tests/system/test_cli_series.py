@@ -135,6 +135,7 @@ def test_scores_stand_beside_the_nearest_and_say_how_sure(place):
     assert (place / "sure.png").is_file() and "nearest" in scores and "ece" in scores
     result = works("evaluate", "runs/s", "--data=curves.csv")
     assert "120 series" in result.out and "balanced" in result.out and "baselines" in result.out
+    assert "warning: 108 of these 120 series were in the training data" in result.out
     assert "a series to classify series" in works("info", "runs/s").out
 
 
@@ -173,6 +174,16 @@ def test_every_test_window_is_scored_beside_simple_forecasts():
     names = [row["name"] for row in scores["beside"]]
     assert names == ["the last 24 rows again", "a linear map of the past"] and 0 < scores["mse"] < 1
     assert "look-back 48" in works("evaluate", "runs/f").out
+
+
+def test_forecasting_rows_that_were_trained_on_is_pointed_out(place):
+    with open(place / "prices.csv") as file:
+        header, *rows = csv.reader(file)
+    write(place / "early.csv", [header, *rows[:400]])  # 420 of 600 were trained on
+    assert (
+        "warning: 80 of these 80 rows were in the training data" in works("evaluate", "runs/f", "--data=early.csv").out
+    )
+    assert "were in the training" not in works("evaluate", "runs/f", "--data=prices.csv").out
 
 
 def test_all_rows_of_a_score_on_another_table_have_one_unit(place):
@@ -229,10 +240,14 @@ def test_what_went_wrong_is_one_sentence(words, says):
     assert result.err.strip().splitlines()[-1].startswith("regard: ")
 
 
-def test_a_dry_run_reads_nothing():
+def test_a_dry_run_shows_every_plan_and_its_data():
     result = works("train", "series", "--data=curves.csv", "--arch=transformer,lstm", "--dry-run")
     assert result.out.count("samples per step: 32") == 2
-    assert "samples per step" in works("train", "forecast", "--data=prices.csv", "--dry-run").out
+    assert "examples, as the model sees them\n  0: " in result.out and "2 labels: flat 72" in result.out
+    output = works("train", "forecast", "--data=prices.csv", "--horizon=12", "--set=data.lookback=48", "--dry-run").out
+    assert "samples per step" in output and "columns: date, close" in output
+    result = regard("train", "forecast", "--data=prices.csv", "--dry-run")
+    assert result.code == 2 and "one window takes 432" in result.err, "as training would"
     assert "samples per step" in works("train", "fill-series", "--data=curves.csv", "--dry-run").out
 
 

@@ -70,6 +70,7 @@ def test_a_number_is_learned_from_every_medium(place, medium):
     run, words = f"runs/{medium}", REGRESSIONS[medium]
     said = works("train", "regress", *words, f"--name={medium}", *FAST)
     assert "targets from" in said.err and "baseline: the mean" in said.err
+    assert ("baseline: gradient-boosted trees, r2" in said.err) == (medium == "rows")
     scores = json.loads(works("evaluate", run, "--json").out)
     assert scores["r2"] > 0.7 and scores["mean_r2"] <= 0 and scores["mae"] < scores["mean_mae"]
     assert "(the training mean" in works("evaluate", run).out
@@ -81,6 +82,7 @@ def test_evaluate_agrees_with_scikit_learn_on_what_predict_writes(place):
     true, predicted = ([float(row[name]) for row in rows] for name in ("price", "predicted_price"))
     scores = json.loads(works("evaluate", "runs/rows", "--data=houses.csv", "--json").out)
     assert scores["r2"] == pytest.approx(r2_score(true, predicted), abs=1e-6)
+    assert 0 < scores["seen_in_training"] < len(rows)
     broken = (place / "houses.csv").read_text().replace("\n", "\n2,Oslo,NA\n2,Oslo,1,1\nmany,Oslo,9\n", 1)
     (place / "broken.csv").write_text(broken)
     said = works("evaluate", "runs/rows", "--data=broken.csv", "--json")

@@ -1,4 +1,4 @@
-"""`--dry-run`: what a run would be, from its settings alone."""
+"""`--dry-run`: what a run would be, from its settings and the head of its data."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -10,13 +10,16 @@ if TYPE_CHECKING:
 
 
 def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
-    """What a run would be: settings, parameters by part, tokens a step, memory. Nothing is read or written."""
+    """What a run would be: settings, parameters by part, tokens a step, memory; and what of its data was understood.
+    Nothing is written."""
     from regard.tasks import cost
+    from regard.tasks.preview import preview
 
     parameters, memory = cost(run)
     return {
         "label": label,
         "device": device,
+        "data": dataclasses.asdict(preview(run)),
         "settings": run.to_dict(),
         "parameters": parameters,
         **({"tokens_per_step": run.tokens * run.accumulate} if hasattr(run.data, "vocab") else {}),
@@ -35,6 +38,7 @@ def as_text(plan: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"{plan['label']} on {plan['device']}: dry run, nothing is trained or written",
+            *data_text(plan["data"]),
             "\nsettings (change with --set name=value)",
             table(rows),
             "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
@@ -46,6 +50,13 @@ def as_text(plan: dict[str, Any]) -> str:
             table(bytes_, right=[1]),
         ]
     )
+
+
+def data_text(data: dict[str, Any]) -> list[str]:
+    lines = ["\ndata" + " (its head)" * (not data["whole"]), *(f"  {note}" for note in data["notes"])]
+    if data["examples"]:
+        lines += ["\nexamples, as the model sees them", *(f"  {example}" for example in data["examples"])]
+    return lines
 
 
 def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -42,7 +42,7 @@ NAME = declare("name", str, "", option("NAME", INTO, "--name", default="made fro
 REPLACE = "Replace the run that is there; files that regard did not write stay."
 FORCE = declare("force", bool, False, flag("--force", REPLACE, **PANEL))
 STUDIO = declare("studio", bool, False, flag("--studio", "Watch the curves in the browser.", **PANEL))
-PLAN = "Show settings, parameters and memory; train and write nothing."
+PLAN = "Show what is understood of the data, settings, parameters and memory; train and write nothing."
 DRY_RUN = declare("dry_run", bool, False, flag("--dry-run", PLAN))
 DEVICE: Declared = ("device", Device, "auto")
 JSON: Declared = ("json", Json, False)

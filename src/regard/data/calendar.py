@@ -13,6 +13,7 @@ DAYS = {"s": 1 / 86_400, "min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}
 MONTHS = {"mo": 1, "q": 3, "y": 12}
 EVEN = 0.01  # of a step: how far two times may be from a whole number of steps apart
 MONDAY = 4.0  # the first one after 1970-01-01
+MOST = 2**52  # places of a calendar
 FEWEST = 11  # days that show that a table has no weekends
 
 
@@ -84,7 +85,7 @@ def infer_calendar(times: np.ndarray, dated: bool) -> tuple[Calendar, np.ndarray
     if dated and usual == 1 and len(times) >= FEWEST and np.is_busday(days := _days(times)).all():
         return Calendar(float(times[0]), 1, "business days"), np.busday_count(days[0], days)
     whole = np.round(steps / usual)
-    if (np.abs(steps / usual - whole) > EVEN).any() or (whole < 1).any():
+    if (np.abs(steps / usual - whole) > EVEN).any() or (whole < 1).any() or whole.sum() > MOST:
         return None
     return Calendar(float(times[0]), usual), np.concatenate(([0], np.cumsum(whole))).astype(np.int64)
 

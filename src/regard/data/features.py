@@ -13,7 +13,7 @@ import torch
 from regard.data import overlap, split
 from regard.data.batch import Samples
 from regard.data.cells import decimal_mark, is_missing, is_number, notation, to_number, usable
-from regard.data.folders import user_path
+from regard.data.folders import Say, to_stderr, user_path
 from regard.data.loader import Source
 from regard.data.settings import TableConfig
 from regard.data.tables import LABELS, DataTable, read_table
@@ -77,22 +77,22 @@ class TableData(ClassData):
         return tuple(x.mean(0).tolist()), tuple(np.where(x.std(0) > 0, x.std(0), 1.0).tolist())
 
 
-def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableData:
+def load_table(config: TableConfig, columns: Sequence[Feature] = (), say: Say = to_stderr) -> TableData:
     """Both parts of a table, in the `columns` of a trained model or in those that the training rows suggest."""
     if not config.path:
         raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
     path = user_path(config.path)
-    table = read_table(path, (config.label,), strict=config.strict)
+    table = read_table(path, (config.label,), say=say, strict=config.strict)
     label = table.find(config.label, LABELS, "label", len(table.columns) - 1)
     targets = TARGETS[config.targets]
     written = [f"{label!r}: {how}, read as numbers"] if targets.numbers and (how := table.notation(label)) else []
-    table = labelled_rows(table, label, config)
+    table = labelled_rows(table, label, config, say)
     train, train_labels = named_rows(table), table.labels(label)
     shared, how = 0, targets.how * (not config.valid)
     if config.valid:
-        other = read_table(user_path(config.valid), (label,), strict=config.strict)
+        other = read_table(user_path(config.valid), (label,), say=say, strict=config.strict)
         column = other.find(label, (), "label")
-        other = labelled_rows(other, column, config)
+        other = labelled_rows(other, column, config, say)
         valid, valid_labels = named_rows(other), other.labels(column)
         shared = overlap.count([tuple(sorted(r.items())) for r in valid], (tuple(sorted(r.items())) for r in train))
     else:
@@ -121,10 +121,10 @@ def load_table(config: TableConfig, columns: Sequence[Feature] = ()) -> TableDat
                      classes=f"classes of {label!r}", label=label, columns=tuple(columns), content=content)  # fmt: skip
 
 
-def labelled_rows(table: DataTable, label: str, config: TableConfig) -> DataTable:
+def labelled_rows(table: DataTable, label: str, config: TableConfig, say: Say) -> DataTable:
     targets = TARGETS[config.targets]
     table = table.with_plain(label) if targets.numbers else table
-    return table.usable({label: targets.fault}, config.strict)
+    return table.usable({label: targets.fault}, config.strict, say)
 
 
 def named_rows(table: DataTable) -> list[dict[str, str]]:

@@ -20,6 +20,10 @@ def to_stderr(line: str) -> None:
     say(line)
 
 
+def silent(_: str) -> None:
+    """The `say` of work that nobody watches."""
+
+
 def user_path(path: str | Path) -> Path:
     """A path as the user typed it: `~` is their home, `~name` that of a user, or a file if there is no such user."""
     try:

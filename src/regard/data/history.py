@@ -1,5 +1,6 @@
 """Tables over time, for forecasting: series on a calendar, and every window of them."""
 
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ import torch
 from regard import limits
 from regard.data import split
 from regard.data.batch import Samples
-from regard.data.calendar import Calendar, TimedRows, in_order, on_calendar, resample
+from regard.data.calendar import Calendar, TimedRows, in_order, infer_calendar, on_calendar, resample
 from regard.data.cells import decimal_mark, is_missing, usable
 from regard.data.fetch import get_files
 from regard.data.folders import Say, to_stderr, user_path
@@ -61,10 +62,12 @@ class History:
         ahead = np.arange(1, steps + 1)
         if self.times is None:
             return ahead.astype(float)
-        if self.calendar is None:
+        calendar, last = self.calendar, self.first + len(self) - 1
+        if calendar is None and (inferred := infer_calendar(self.times, self.dated)):
+            calendar, last = inferred[0], int(inferred[1][-1])
+        if calendar is None:
             return self.times[-1] + ahead * float(np.median(np.diff(self.times)))
-        last = self.first + len(self) - 1
-        return self.times[-1] + (self.calendar.times(last + ahead) - self.calendar.times(np.array([last])))
+        return self.times[-1] + (calendar.times(last + ahead) - calendar.times(np.array([last])))
 
 
 def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> list[History]:
@@ -72,12 +75,8 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
     table, report = read_table(path, spaces=True, say=say, strict=config.strict), Counter()
     clock = table.find(config.time, TIMES, "time", needed=False)
     key = table.find(config.series, (), "series") if config.series else ""
-    others = {
-        clock.lower(),
-        key.lower(),
-        *(c.lower() for name in config.covariates for c in (name, name.partition("=")[0])),
-    }
-    free = (name for name in table.columns if name.lower() not in others)
+    beside = {part.lower() for name in config.covariates for part in (name, name.partition("=")[0])}
+    free = (name for name in table.columns if name not in (clock, key) and name.lower() not in beside)
     names = list(config.target) or [name for name in free if _numeric(table, name)]
     names = [table.find(name, (), "target") for name in names]
     if not names:
@@ -99,9 +98,9 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
         rows, calendar = resample(rows, len(names), config, report)
     elif rows.times is not None and config.calendar:
         rows, calendar = on_calendar(rows, dated, report)
-    histories = []
-    for s, name in enumerate(labels):
-        some = rows.take(np.flatnonzero(rows.series == s)) if key else rows
+    histories, borders = [], np.searchsorted(rows.series, np.arange(len(labels) + 1))
+    for name, start, stop in zip(labels, borders[:-1], borders[1:], strict=True):
+        some = rows.take(np.arange(start, stop))
         own = History(tuple(names), some.values, None, dated, str(name) * bool(key), inputs=inputs, calendar=calendar)
         histories += _laid_out(own, some, config, path, report)
     _say_notes(report, say)
@@ -238,6 +237,7 @@ class HistoryParts:
     valid: Windows
     test: Windows
     rows: int  # of the training part, on the calendar that all series share
+    tested: int = 0  # where the test part begins
     scaled: bool = False  # whether windows are in units of their series' spread, as those of a table of several are
 
     @property
@@ -249,6 +249,16 @@ class HistoryParts:
     def spread(self) -> np.ndarray:
         """Of each column over the training part; 1 where windows are in such units already."""
         return np.ones(len(self.histories[0].columns)) if self.scaled else spread(self.training[0])
+
+    def contents(self, first: int, last: int | None = None) -> list[bytes]:
+        """What identifies each row between two places: its series, its time and its numbers."""
+        ends = [rows_before(self.histories, place).tolist() for place in (first, sys.maxsize if last is None else last)]
+        return [
+            f"{h.name} {h.times[i]}".encode() + h.values[i].tobytes()
+            for h, start, stop in zip(self.histories, *ends, strict=True)
+            if h.times is not None
+            for i in range(start, stop)
+        ]
 
     @property
     def covariate_spread(self) -> tuple[np.ndarray, np.ndarray]:
@@ -324,4 +334,4 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
         f"{config.horizon} to forecast: "
         + ", ".join(f"{len(p):,} to {w}" for p, w in zip(parts, ("train", "validate", "test"), strict=True))
     )
-    return HistoryParts(histories, *parts, rows=borders[0][1], scaled=bool(config.series))
+    return HistoryParts(histories, *parts, rows=borders[0][1], tested=borders[2][0], scaled=bool(config.series))

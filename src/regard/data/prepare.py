@@ -2,14 +2,14 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from regard.config import to_dict
-from regard.data import fetch, overlap, split, store
+from regard.data import fetch, split, store
 from regard.data.catalog import find
 from regard.data.files import in_groups
 from regard.data.folders import Say, to_stderr, user_path
@@ -115,17 +115,13 @@ def describe(ready: Store) -> str:
     return "\n".join(lines)
 
 
-def seen_in_training(config: PairsConfig, sources: Sequence[str]) -> int | None:
-    """How many of these sentences the run with these settings was trained to translate; None: its data is gone."""
-    try:
-        if config.name and fetch.local_pairs(find(config.name)) is None:
-            return None
-        files = locate(config)
-        _, held_out = _survey(files, config.split_rule)
-        trained = (source for _, source, _ in _Reader(files, config.max_words, held_out))
-        return overlap.count([clean(source) for source in sources], trained)
-    except DataError:
-        return None
+def training_sources(config: PairsConfig) -> Iterator[str]:
+    """The source sentences a run with these settings was trained on; `DataError` where its data is gone."""
+    if config.name and fetch.local_pairs(find(config.name)) is None:
+        raise DataError(f"{config.name} is not on this machine; type: regard data get {config.name}")
+    files = locate(config)
+    _, held_out = _survey(files, config.split_rule)
+    return (source for _, source, _ in _Reader(files, config.max_words, held_out))
 
 
 # Building

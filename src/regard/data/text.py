@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -126,19 +126,15 @@ def describe(ready: Store) -> str:
     return "\n".join([*lines, *overlap.validation_warning(shared, compared, "records" if records else "passages")])
 
 
-def seen_in_training(config: TextConfig, scored: Sequence[str], tokenizer: TextTokenizer) -> int | None:
-    """How many passages or records of `scored` the run with these settings was trained on; None: its data is gone."""
-    try:
-        if config.name and fetch.local_files(find(config.name)) is None:
-            return None
-        files = text_files(config, say=lambda _: None)
-        return overlap.count(scored, _corpus(config, files, tokenizer).passages("train"))
-    except DataError:
-        return None
+def training_passages(config: TextConfig, tokenizer: TextTokenizer) -> Iterator[str]:
+    """The passages or records a run with these settings was trained on; `DataError` where its data is gone."""
+    if config.name and fetch.local_files(find(config.name)) is None:
+        raise DataError(f"{config.name} is not on this machine; type: regard data get {config.name}")
+    return _corpus(config, text_files(config), tokenizer).passages("train")
 
 
 def scored_passages(path: Path, template: str) -> list[str]:
-    """A text or a JSONL file as `seen_in_training` compares it."""
+    """A text or a JSONL file as `training_passages` has them."""
     if _kind(path, template) == "records":
         return [plain(record) for record in read_records(path, template) if isinstance(record, Record)]
     return list(overlap.passages(DocumentReader([path])))

@@ -9,7 +9,7 @@ from typing import Any
 from torch import nn
 
 from regard import checkpoint, run_folder
-from regard.data.folders import Say, to_stderr
+from regard.data.folders import Say, silent, to_stderr
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.models.published import to_published, weights_bytes
 from regard.models.registry import build, check_memory, model_type, outline
@@ -84,7 +84,7 @@ def train_run(
             run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
         run = read_run(folder) if resume else run
         check_memory(run.model)
-    say = to_stderr if world.main and not quiet else _silent
+    say = to_stderr if world.main and not quiet else silent
     parts = world.first(lambda: assemble(relocate(run, Path(folder)) if resume else run, device, say))
     versions, data = checkpoint.versions(), parts.loader.state()
     world.check_same({"settings": parts.run.to_dict(), "data": data, "versions of regard or torch": versions})
@@ -104,10 +104,6 @@ def relocate(run: Run, folder: Path) -> Run:
 def _from(run: Run, start: str) -> Run:
     own: Any = {"tokenizer": start} if hasattr(run.data, "tokenizer") else {}
     return dataclasses.replace(run, start=start, data=dataclasses.replace(run.data, **own))
-
-
-def _silent(_: str) -> None:
-    pass
 
 
 def cost(run: Run) -> tuple[dict[str, int], Memory]:

@@ -1,11 +1,11 @@
 """Audio: a class for each short clip."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.data.folders import user_path
+from regard.data.folders import silent, user_path
 from regard.data.settings import AudioConfig
 from regard.errors import DataError
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
@@ -71,17 +71,25 @@ class Audio(ClassesOfSamples):
 
         return AudioClassifier(model, device)
 
-    reads = "audio"
+    reads, measured = "audio", "bands and frames"
     purpose = "classify audio"
     unit = "clips"
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        from regard.data.audio import digests
         from regard.tasks.use import TestSet
 
         on, clips = self.clips(folder, options.data, options.strict, console)
         clips = readable(clips, on, console)
         true = self.targets(predictor, [c.label for c, _ in clips], [c.file for c, _ in clips])
-        return TestSet(on=on, inputs=[samples for _, samples in clips], targets=true)
+        inputs = [samples for _, samples in clips]
+        contents = digests([clip for clip, _ in clips], AudioConfig(path=options.data)) if options.data else []
+        return TestSet(on=on, inputs=inputs, targets=true, contents=contents)
+
+    def training_contents(self, predictor: Any, data: AudioConfig) -> Iterable[str]:
+        from regard.data.audio import digests, parts
+
+        return digests(parts(data, silent)[0], data)
 
     def clips(self, folder: Path, data: str, strict: bool, console: "Console") -> tuple[str, "list[Clip]"]:
         """The clips to score on, and what they are called."""

@@ -5,7 +5,7 @@ module and the files of the tasks import without torch, so that help is instant:
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,6 +235,10 @@ class Task:
         """A batch as large as training's, to estimate memory with."""
         raise NotImplementedError
 
+    def show(self, run: "Run", data: Any, batch: Any, row: int) -> str:
+        """An example of a training batch as the model sees it, for reading."""
+        raise NotImplementedError
+
     # -- the model folder -------------------------------------------------------------------------------------------
 
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
@@ -348,6 +352,10 @@ class Task:
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         """What to score on."""
         raise NotImplementedError
+
+    def training_contents(self, predictor: Any, data: Any) -> Iterable[Hashable]:
+        """What identifies each training example of a run with these data settings, as `TestSet.contents` does."""
+        return ()
 
     compare_takes: tuple[str, ...] = ()  # empty: there is nothing to compare example by example
 

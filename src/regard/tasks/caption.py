@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import silent
 from regard.data.settings import Augment, CaptionsConfig
 from regard.tasks.base import Arch, Card, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import presets_of
-from regard.words import count, table
+from regard.words import count, some, table
 
 if TYPE_CHECKING:
     from regard.metrics.compare import Sums
@@ -82,6 +83,11 @@ class Caption(Task):
 
         augment = run.data.augment if part == "train" else None
         return CaptionSource(getattr(data, part), data.tokenizer, run.data.max_length, augment, device)
+
+    def show(self, run: "Run", data: Any, batch: Any, row: int) -> str:
+        image, ids = batch.inputs[0][row], batch.targets[row]
+        pieces = some(map(data.tokenizer.piece, ids[ids >= 0].tolist()))
+        return f"{' × '.join(map(str, image.shape))} pixels → {pieces}"
 
     def metric(self, run: "Run", data: Any, device: str) -> Callable[[Any], dict[str, float]]:
         """BLEU-4 and CIDEr of greedy captions of validation images."""
@@ -156,6 +162,7 @@ class Caption(Task):
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         from regard.data.captions import captioned, load_captions
+        from regard.data.images import pixel_digests
         from regard.tasks.use import TestSet
 
         if data := options.data:
@@ -165,7 +172,16 @@ class Caption(Task):
                 console.say(line)
         else:
             part = load_captions(self.own_data(folder), console.say).valid
-        return TestSet(on=data or "its own validation set", inputs=part.pixels, targets=part.captions)
+        contents = pixel_digests(part.pixels) if data else []
+        return TestSet(
+            on=data or "its own validation set", inputs=part.pixels, targets=part.captions, contents=contents
+        )
+
+    def training_contents(self, predictor: Any, data: CaptionsConfig) -> Iterable[bytes]:
+        from regard.data.captions import load_captions
+        from regard.data.images import pixel_digests
+
+        return pixel_digests(load_captions(data, silent).train.pixels)
 
     def captions(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
         console.say(f"captioning {len(test.targets):,} images of {test.on}")
@@ -175,7 +191,7 @@ class Caption(Task):
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """BLEU-4 and CIDEr, next to those of the same captions given to other images."""
         from regard.metrics.captions import score_captions
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         captions, side = self.captions(predictor, test, options, console), predictor.model.config.shape[1]
@@ -185,7 +201,8 @@ class Caption(Task):
         values |= {"bleu_of_other_images": other.bleu, "cider_of_other_images": other.cider}
         text = f"{scores}\nbaseline, given to other images: BLEU-4 {other.bleu:.1f}, CIDEr {other.cider:.3f}"
         detail = f"{len(captions):,} images of {side} x {side} pixels, beam {options.beam}"
-        return Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions)
+        verdict = Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions)
+        return with_overlap(self, verdict, predictor, folder, test.contents, "images")
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         from regard.metrics.captions import ciders

@@ -107,7 +107,7 @@ class Classes(Task):
         from regard.explain.reliability import draw
         from regard.metrics.classes import judge_classes
         from regard.metrics.labels import Bin
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         probabilities = self.probabilities(predictor, test, console)
@@ -119,7 +119,8 @@ class Classes(Task):
             bins = [Bin(**b) for b in scores["reliability"]]
             console.say(f"picture: {draw(bins, scores['ece'], options.picture)}")
         detail = f"{len(test.targets):,} {self.unit}"
-        return Verdict(on=test.on, detail=detail, values=extras.values | scores, text=text)
+        verdict = Verdict(on=test.on, detail=detail, values=extras.values | scores, text=text)
+        return with_overlap(self, verdict, predictor, folder, test.contents)
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         import numpy as np
@@ -149,6 +150,23 @@ class ClassesOfSamples(Classes):
         if part == "valid":
             return FixedSize(self.valid_batch)
         return FixedSize(run.batch, class_odds(data.train.labels) if run.data.balanced else None)
+
+    def show(self, run: "Run", data: Any, batch: Any, row: int) -> str:
+        target = batch.targets[row]
+        label = data.labels[
+            int(target if target.ndim == 0 else target.argmax())
+        ]  # mixed images have a share of several
+        return f"{self.show_input(data, batch, row)} → {label}"
+
+    def show_input(self, data: Any, batch: Any, row: int) -> str:
+        """The input of `show`: its shape and range."""
+        x = batch.inputs[0][row]
+        shape = " × ".join(map(str, x.shape))
+        return (
+            f"{shape} {self.measured}, {float(x.min()):.4g} to {float(x.max()):.4g}, mean {float(x.float().mean()):.4g}"
+        )
+
+    measured = "numbers"  # what an input consists of
 
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
         import numpy as np

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import silent
 from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
@@ -15,7 +16,7 @@ from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
 from regard.training.settings import Optim, Schedule
-from regard.words import count
+from regard.words import count, some
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,6 +159,14 @@ class Labels(Task):
         rows = max(1, run.tokens // length)
         return collate_labelled([([0] * length, length, marks)] * rows, 0, per_piece=self.per_piece)
 
+    def show(self, run: "Run", data: "PreparedLabels", batch: Any, row: int) -> str:
+        ids, labels = batch.ids[row, : batch.host_lengths[row]].tolist(), batch.host_labels[row]
+        pieces = [data.tokenizer.piece(i) for i in ids]
+        if not self.per_piece:
+            return f"{some(pieces)} → {data.labels[int(labels)]}"
+        marks = ("" if code < 0 else f"/{data.labels[code]}" for code in labels)
+        return some(piece + mark for piece, mark in zip(pieces, marks, strict=False))
+
     def about(self, run: "Run", data: "PreparedLabels") -> dict[str, Any]:
         columns = {name: value for name in ("text", "second", "label") if (value := getattr(run.data, name))}
         return {"name": run.data.name, "inputs": data.manifest["inputs"], **columns}
@@ -188,11 +197,14 @@ class Labels(Task):
             console.say(f"skipped {len(rows) - len(full):,}: empty")
         if not full:
             raise DataError(f"{data or folder}: no examples to score on")
-        learned = {content(row) for row in train or ()}
-        if shared := sum(content(row) in learned for row in full):
-            console.say(f"{shared:,} of them are in its training data; the score is too high")
         inputs, targets = self.inputs_and_targets(full, predictor, data or config.valid or config.path)
-        return TestSet(on=data or "its own validation set", inputs=inputs, targets=targets, train=train, extra=full)
+        on, contents = data or "its own validation set", [content(row) for row in full]
+        return TestSet(on=on, inputs=inputs, targets=targets, train=train, extra=full, contents=contents)
+
+    def training_contents(self, predictor: Any, data: LabelledConfig) -> Iterable[str]:
+        from regard.data.labelled import content, read_parts
+
+        return map(content, read_parts(data, self.name, silent)[0])
 
     def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
         raise NotImplementedError

@@ -1,17 +1,19 @@
 """Forecast: the next rows of a table over time."""
 
 import dataclasses
+import math
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import silent
 from regard.data.settings import READING, HistoryConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks.base import Arch, Card, Say, Task
 from regard.tasks.presets import presets_of
-from regard.words import count, table
+from regard.words import count, some, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +87,15 @@ class Forecast(Task):
 
     def source(self, run: "Run", data: "HistoryParts", part: str, device: str) -> Any:
         return getattr(data, part)
+
+    def show(self, run: "Run", data: "HistoryParts", batch: Any, row: int) -> str:
+        sides = []
+        for c, name in enumerate(run.model.columns[:4]):
+            past, future = (x[row, :, c].tolist() for x in (batch.inputs[0], batch.targets))
+            last = f"… {some((f'{x:.5g}' for x in past[-6:]), 6, ', ')}"
+            ahead = ("gap" if math.isnan(x) else f"{x:.5g}" for x in future)
+            sides.append(f"{name} {last} → {some(ahead, 6, ', ')}")
+        return "; ".join(sides)
 
     def plan(self, run: "Run", data: "HistoryParts", part: str, source: Any) -> Any:
         from regard.data.loader import FixedSize
@@ -196,8 +207,15 @@ class Forecast(Task):
         if data:
             config = dataclasses.replace(config, name="", path=data)
         parts = read_parts(dataclasses.replace(config, strict=options.strict), console.say)
-        on = f"{data or 'its own table'} (test)"
-        return TestSet(on=on, inputs=parts.test, targets=parts.test, extra=(parts, config))
+        on, contents = f"{data or 'its own table'} (test)", parts.contents(parts.tested) if data else []
+        return TestSet(on=on, inputs=parts.test, targets=parts.test, extra=(parts, config), contents=contents)
+
+    def training_contents(self, predictor: Any, data: HistoryConfig) -> Iterable[Any]:
+        from regard.data.history import read_parts
+
+        own = dataclasses.replace(data, target=predictor.config.columns, covariates=predictor.config.covariates)
+        parts = read_parts(own, silent)
+        return parts.contents(0, parts.rows)
 
     def batches(self, predictor: Any, test: "TestSet") -> Iterator[Any]:
         from regard.data.loader import FixedSize, in_order
@@ -209,7 +227,7 @@ class Forecast(Task):
         import torch
 
         from regard.objectives.forecast import ForecastLoss as Objective
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         parts, config = test.extra
@@ -230,7 +248,8 @@ class Forecast(Task):
         size = f"{len(test.inputs):,} windows, look-back {config.lookback}, horizon {config.horizon}"
         each = "series'" if parts.scaled else "column's"
         detail = f"{size}; errors in units of each {each} standard deviation in training"
-        return Verdict(on=test.on, detail=detail, values=values, text=text)
+        verdict = Verdict(on=test.on, detail=detail, values=values, text=text)
+        return with_overlap(self, verdict, predictor, folder, test.contents, "rows")
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         import torch

@@ -2,11 +2,11 @@
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.data.folders import user_path
+from regard.data.folders import silent, user_path
 from regard.data.settings import Augment, ImagesConfig
 from regard.errors import ConfigError, DataError
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
@@ -121,13 +121,13 @@ class Image(ClassesOfSamples):
 
         return ImageClassifier(model, device, folder)
 
-    reads = "images"
+    reads, measured = "images", "pixels"
     purpose = "classify images"
     unit = "images"
     draws_attention = True
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        from regard.data.images import list_images, load_images, own_pixels
+        from regard.data.images import list_images, load_images, own_pixels, pixel_digests
         from regard.data.pixels import with_channels
         from regard.data.targets import TARGETS
         from regard.tasks.use import TestSet
@@ -149,7 +149,13 @@ class Image(ClassesOfSamples):
         pixels, kept, skipped = own_pixels(images, side, channels, console.say)
         for why, names in skipped:
             console.say(f"skipped {len(names):,}: {why}; the first is {names[0]}")
-        return TestSet(on=options.data, inputs=with_channels(pixels, channels), targets=true[kept])
+        pixels = with_channels(pixels, channels)
+        return TestSet(on=options.data, inputs=pixels, targets=true[kept], contents=pixel_digests(pixels))
+
+    def training_contents(self, predictor: Any, data: ImagesConfig) -> Iterable[bytes]:
+        from regard.data.images import load_images, pixel_digests
+
+        return pixel_digests(load_images(data, silent).train.pixels)
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
         return predictor.read(words)

@@ -1,7 +1,7 @@
 """Language modelling: a model that continues your text, trained from nothing or from a published one."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Say, Task, recurrent
 from regard.tasks.presets import presets_of
 from regard.training.settings import Optim, Schedule
-from regard.words import count
+from regard.words import count, some
 
 if TYPE_CHECKING:
     from torch import nn
@@ -126,6 +126,15 @@ class LanguageModelling(Task):
 
         return TextRows(getattr(data, part), block_length(run), run.tokens)
 
+    def show(self, run: "Run", data: "PreparedText", batch: Any, row: int) -> str:
+        """The pieces of a row; of records, those that are learned after an arrow."""
+        ids, counts = batch.ids[row].tolist(), None if batch.host_counts is None else batch.host_counts[row]
+        if counts is None or counts.all() or not counts.any():
+            return some(map(data.tokenizer.piece, ids))
+        first = int(counts.argmax()) + 1
+        last = first + int((~counts[first - 1 :]).argmax() or len(counts))
+        return f"{some(map(data.tokenizer.piece, ids[:first]))} → {some(map(data.tokenizer.piece, ids[first:last]))}"
+
     def plan(self, run: "Run", data: "PreparedText", part: str, source: Any) -> Any:
         return source.plan
 
@@ -202,8 +211,9 @@ class LanguageModelling(Task):
 
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Perplexity of a text, or of the answers of records; of a model that was taught to answer, ROUGE-L too."""
+        from regard.data.text import scored_passages
         from regard.metrics.perplexity import perplexity, perplexity_of_answers
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         trained = group(read_json_if_any(folder / "run.json"), "data").get("context", 0)
         context = options.context or trained or predictor.model.config.context or BLOCK
@@ -227,9 +237,16 @@ class LanguageModelling(Task):
             values |= rouge
             lines += [f"{name}: ROUGE-L {rouge[key]:.1f}" for key, name in ROUGE.items()]
         unit = "records" if text.records else "passages"
-        seen, warning = seen_passages(folder, options.data, unit, predictor.tokenizer)
-        values["seen_in_training"] = seen
-        return Verdict(on=on, values=values, text="\n".join([*lines, *filter(None, [warning])]))
+        verdict = Verdict(on=on, values=values, text="\n".join(lines))
+        contents: Sequence[str] = ()
+        if options.data and (folder / "run.json").is_file():
+            contents = scored_passages(Path(options.data), self.own_data(folder).template)
+        return with_overlap(self, verdict, predictor, folder, contents, unit)
+
+    def training_contents(self, predictor: Any, data: Any) -> "Iterable[str]":
+        from regard.data.text import training_passages
+
+        return training_passages(data, predictor.tokenizer)
 
     def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         """Parts of a text, with their sizes in bytes."""
@@ -343,20 +360,6 @@ def rouge_of_answers(writer: "Writer", data: str, console: "Console") -> dict[st
         answers = writer.answer(prompts, temperature=0.0, max_tokens=80)
     first = [first_sentence(prompt) for prompt in prompts]
     return {"rouge_l": quick(answers, references)["rougeL"], "rouge_l_first": quick(first, references)["rougeL"]}
-
-
-def seen_passages(folder: Path, data: str, unit: str, tokenizer: Any) -> tuple[int | None, str]:
-    """How many passages of a text, or records, the run was trained on, and that in words; None: not known."""
-    from regard.data.overlap import evaluation_warning
-    from regard.data.text import scored_passages, seen_in_training
-    from regard.tasks.plan import read_run
-
-    if not data or not (folder / "run.json").is_file():
-        return None, ""
-    config = read_run(folder).data
-    passages = scored_passages(Path(data), config.template)
-    seen = seen_in_training(config, passages, tokenizer)
-    return seen, evaluation_warning(seen, len(passages), unit)
 
 
 def cut_text(text: str, size: int = 400) -> list[str]:

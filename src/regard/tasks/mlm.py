@@ -1,19 +1,21 @@
 """Masked language modelling: BERT from raw text, hidden words and next sentences."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import silent
 from regard.data.settings import MaskedConfig
 from regard.errors import ConfigError
 from regard.tasks.base import Arch, Card, Say, Task
 from regard.tasks.embed import no_answers
 from regard.tasks.presets import presets_of
-from regard.words import count, table
+from regard.words import count, some, table
 
 if TYPE_CHECKING:
-    from regard.data.masked import PreparedMasked
+    from regard.data.masked import PreparedMasked, SentenceIds
     from regard.data.masking import Rules
     from regard.data.tokenizers.encoder import EncoderTokenizer
     from regard.tasks.use import Inputs, Options, Verdict
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 TOKENS = 4096  # of a batch, when a model is scored
+SHORT = 6  # tokens; a shorter sentence may repeat by coincidence
 
 
 class MaskedLanguageModelling(Task):
@@ -78,6 +81,14 @@ class MaskedLanguageModelling(Task):
 
         rules = make_rules(run.data, data.tokenizer)
         return MaskedRows(getattr(data, part), rules, run.tokens, packed=run.compile and part == "train")
+
+    def show(self, run: "Run", data: "PreparedMasked", batch: Any, row: int) -> str:
+        length, targets = int(batch.host_lengths[row]), batch.host_targets[row]
+        pieces = some(map(data.tokenizer.piece, batch.ids[row, :length].tolist()))
+        follows = (
+            "" if batch.follows is None else ("; B follows A", "; B does not follow A", "")[int(batch.follows[row])]
+        )
+        return f"{pieces} → {some(map(data.tokenizer.piece, targets[targets >= 0].tolist()))}{follows}"
 
     def plan(self, run: "Run", data: "PreparedMasked", part: str, source: Any) -> Any:
         return source.plan
@@ -159,7 +170,7 @@ class MaskedLanguageModelling(Task):
         from regard.data.masked import prepare_masked, read_sentences
         from regard.data.masking import MaskedRows
         from regard.objectives.masked_token import MaskedToken
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         data, bert, entropy = options.data, predictor.model, 0.0
         config = MaskedConfig() if data and not (folder / "run.json").is_file() else self.own_data(folder)
@@ -177,7 +188,21 @@ class MaskedLanguageModelling(Task):
         scores = MaskedToken(entropy=entropy).held_out(bert, batches)
         rows = [(name.replace("_", " "), f"{value:.4f}") for name, value in scores.items()]
         detail = f"{config.masked:.0%} of the tokens masked"
-        return Verdict(on=on, detail=detail, values=scores, text=table(rows, right=[1]))
+        verdict = Verdict(on=on, detail=detail, values=scores, text=table(rows, right=[1]))
+        return with_overlap(self, verdict, predictor, folder, sentence_contents(text) if data else (), "sentences")
+
+    def training_contents(self, predictor: Any, data: MaskedConfig) -> Iterable[bytes]:
+        from regard.data.masked import prepare_masked
+
+        return sentence_contents(prepare_masked(data, silent).train)
+
+
+def sentence_contents(text: "SentenceIds") -> list[bytes]:
+    """The sentences of a text, but for short ones, which may repeat by coincidence."""
+    import numpy as np
+
+    ids, ends = np.asarray(text.ids[:], np.int64), text.sentences.tolist()
+    return [ids[a:b].tobytes() for a, b in itertools.pairwise(ends) if b - a >= SHORT]
 
 
 def head(data: MaskedConfig) -> str:

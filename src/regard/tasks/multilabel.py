@@ -123,7 +123,7 @@ class MultiLabelled(Classes):
         from sklearn.metrics import precision_recall_fscore_support
 
         from regard.objectives.multilabel import f1_scores
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         true, predicted = test.targets > 0, self.decisions(predictor, test, console)
@@ -143,7 +143,8 @@ class MultiLabelled(Classes):
             label_table(values["by_label"]),
         ]
         detail = f"{len(true):,} {self.unit}"
-        return Verdict(on=test.on, detail=detail, values=values, text="\n".join(lines))
+        verdict = Verdict(on=test.on, detail=detail, values=values, text="\n".join(lines))
+        return with_overlap(self, verdict, predictor, folder, test.contents)
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         from regard.metrics.compare import Sums

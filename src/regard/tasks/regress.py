@@ -11,7 +11,7 @@ from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
 from regard.tasks.series import Series
-from regard.tasks.table import Table
+from regard.tasks.table import Table, learned
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class Regression(Classes):
         """R² and errors, next to a constant: the mean of the training targets."""
         from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         if len(test.targets) < 2:
@@ -144,7 +144,8 @@ class Regression(Classes):
             f"RMSE         {values['rmse']:.6g}   (the training mean: {constant['mean_rmse']:.6g})",
         ]
         detail = f"{len(test.targets):,} {self.unit}"
-        return Verdict(on=test.on, detail=detail, values=values | constant, text="\n".join(lines))
+        verdict = Verdict(on=test.on, detail=detail, values=values | constant, text="\n".join(lines))
+        return with_overlap(self, verdict, predictor, folder, test.contents)
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         import numpy as np
@@ -161,6 +162,13 @@ class RegressTable(Regression, Table):
     examples = ("regard train regress-table --data houses.csv --label price",)
     card = Card(pipeline="tabular-regression", title="A regression on rows", use='classify {} "column=value, …"')
     purpose = "predict a number from rows"
+
+    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+        import numpy as np
+
+        values = np.array(data.labels, float)
+        parts = ((part.features, values[part.labels]) for part in (data.train, data.valid))
+        return [*super().baselines(run, data), *learned("r2", *parts)]
 
 
 class RegressImage(Regression, Image):

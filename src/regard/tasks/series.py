@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import silent
 from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import group
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
-from regard.words import count
+from regard.words import count, some
 
 if TYPE_CHECKING:
     import numpy as np
@@ -101,6 +102,14 @@ class FillSeries(Task):
         c, kind = run.data, SeriesSource if self.labelled else HiddenSource
         change = (c.window, c.jitter, c.hide, c.thin) if part == "train" else ()
         return kind(getattr(data, part), data.labels, c.max_length, *change)
+
+    def show(self, run: "Run", data: "SeriesParts", batch: Any, row: int) -> str:
+        times, values, _, _, lengths, *_ = batch.inputs
+        length = times.size(1) if lengths is None else int(lengths[row])
+        points = zip(times[row, :length].tolist(), values[row, :length].tolist(), strict=True)
+        shown = some((f"{time:.4g}: {value:.4g}" for time, value in points), 6, ", ")
+        target = int(batch.targets[row])
+        return f"{shown} → {data.labels[target] if self.labelled else f'{target} hidden'}"
 
     def plan(self, run: "Run", data: "SeriesParts", part: str, source: Any) -> Any:
         from regard.data.loader import FixedSize, class_odds
@@ -222,13 +231,19 @@ class Series(Classes, FillSeries):
         return Predictions(rows=rows, unit="series", total=len(curves.listed))
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        from regard.data.series import with_bands
+        from regard.data.series import digests, with_bands
         from regard.tasks.use import TestSet
 
         on, config, train, curves = self.scored_curves(predictor, folder, options, console)
         curves = with_bands(curves, predictor.model.config.bands)
         targets = self.targets(predictor, curves.labels, curves.ids)
-        return TestSet(on=on, inputs=curves, targets=targets, train=train, extra=config)
+        contents = digests(curves) if options.data else []
+        return TestSet(on=on, inputs=curves, targets=targets, train=train, extra=config, contents=contents)
+
+    def training_contents(self, predictor: Any, data: SeriesConfig) -> Iterable[bytes]:
+        from regard.data.series import digests, read_parts, with_bands
+
+        return digests(with_bands(read_parts(data, silent).train, predictor.model.config.bands))
 
     def scored_curves(
         self, predictor: Any, folder: Path, options: "Options", console: "Console"

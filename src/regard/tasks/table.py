@@ -2,19 +2,24 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.folders import silent
 from regard.data.settings import TableConfig
 from regard.errors import ConfigError
 from regard.tasks.base import Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples, class_row
 from regard.tasks.presets import presets_of
+from regard.words import some
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
+    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 INPUTS = 32  # until the table is read
@@ -38,7 +43,7 @@ class Table(ClassesOfSamples):
     def read(self, run: "Run", say: Say) -> Any:
         from regard.data.features import load_table
 
-        data = load_table(run.data)
+        data = load_table(run.data, say=say)
         say(data.report())
         return data
 
@@ -53,6 +58,15 @@ class Table(ClassesOfSamples):
 
         return TableSource(getattr(data, part))
 
+    def show_input(self, data: Any, batch: Any, row: int) -> str:
+        cells, at = [], 0
+        for column in data.columns:
+            values = batch.inputs[0][row, at : at + column.width].tolist()
+            at += column.width
+            chosen = column.values[values.index(1.0)] if 1.0 in values else "(none)"
+            cells.append(f"{column.name}={chosen if column.values else format(values[0], '.6g')}")
+        return some(cells, 12, ", ")
+
     def example(self, run: "Run") -> Any:
         import numpy as np
         import torch
@@ -61,6 +75,10 @@ class Table(ClassesOfSamples):
 
         features = torch.zeros(run.batch, *run.model.shape)
         return Samples((features,), torch.zeros(run.batch).long(), np.arange(run.batch))
+
+    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+        parts = ((part.features, part.labels) for part in (data.train, data.valid))
+        return [*super().baselines(run, data), *learned("accuracy", *parts)]
 
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
         return {"label": data.label}
@@ -83,7 +101,7 @@ class Table(ClassesOfSamples):
     unit = "rows"
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        from regard.data.features import load_table, named_rows
+        from regard.data.features import encode, load_table, named_rows
         from regard.data.tables import read_table
         from regard.data.targets import TARGETS
         from regard.tasks.use import TestSet
@@ -104,7 +122,14 @@ class Table(ClassesOfSamples):
             console.say(line)
         cells = table.labels(column)
         places = [table.where(row) for row in range(len(cells))]
-        return TestSet(on=data, inputs=rows, targets=self.targets(predictor, cells, places))
+        inputs, targets = encode(predictor.columns, rows), self.targets(predictor, cells, places)
+        return TestSet(on=data, inputs=inputs, targets=targets, contents=row_contents(inputs, cells))
+
+    def training_contents(self, predictor: Any, data: TableConfig) -> "Iterable[bytes]":
+        from regard.data.features import load_table
+
+        own = load_table(data, predictor.columns, silent)
+        return row_contents(own.train.features, [own.labels[code] for code in own.train.labels])
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
         """`hours=12, school=north`: the columns that are known, the others are missing."""
@@ -135,3 +160,17 @@ class Table(ClassesOfSamples):
 
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
         return class_row(predictor.labels, answer, predictor.label)
+
+
+def row_contents(features: "np.ndarray", labels: Sequence[str]) -> list[bytes]:
+    """A row as the model sees it, and its label."""
+    return [row.tobytes() + label.encode() for row, label in zip(features, labels, strict=True)]
+
+
+def learned(metric: str, train: Any, valid: Any) -> "list[Baseline]":
+    """A linear model and gradient-boosted trees, by accuracy or R² on the validation set; features and targets."""
+    from regard.metrics.tables import learned_baselines
+    from regard.training.baseline import Baseline
+
+    scores = learned_baselines(train, valid, numbers=metric == "r2")
+    return [Baseline(name, metric, score) for name, score in scores.items()]

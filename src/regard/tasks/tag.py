@@ -100,11 +100,12 @@ class Tag(Labels):
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """Accuracy of the words; F1 of entities by strict IOB2 where labels have that form, else of each class."""
         from regard.metrics.classes import judge_tags
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         values, text = judge_tags(test.targets, self.tags(predictor, test, console), predictor.labels)
-        return Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
+        verdict = Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
+        return with_overlap(self, verdict, predictor, folder, test.contents, "texts")
 
     def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
         from regard.metrics.compare import Sums, counted

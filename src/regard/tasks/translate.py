@@ -11,7 +11,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task
 from regard.tasks.presets import presets_of
-from regard.words import count
+from regard.words import count, some
 
 if TYPE_CHECKING:
     from regard.data.prepare import PreparedPairs
@@ -104,6 +104,10 @@ class Translate(Task):
         marks = dict(eos=bpe.eos, pad=bpe.pad)
         return PairSource(**data.train, **marks, multiple=multiple, dropout=dropout, repeat_short=c.repeat_short)
 
+    def show(self, run: "Run", data: "PreparedPairs", batch: Any, row: int) -> str:
+        sides = zip((batch.source, batch.target), batch.host_lengths[row], strict=True)
+        return " → ".join(some(map(data.tokenizer.piece, ids[row, :length].tolist())) for ids, length in sides)
+
     def plan(self, run: "Run", data: "PreparedPairs", part: str, source: Any) -> Any:
         from regard.data.loader import TokenBudget
 
@@ -175,7 +179,7 @@ class Translate(Task):
 
     def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
         """The files of the options, or the test (else validation) set of the data the run was trained on."""
-        from regard.data.pairs import read_pairs
+        from regard.data.pairs import clean, read_pairs
         from regard.metrics.bleu import check_equal, empty_references
         from regard.tasks.use import TestSet
 
@@ -189,7 +193,8 @@ class Translate(Task):
         check_equal(sources, references)
         if empty := empty_references(references):
             console.say(f"{empty:,} of {len(references):,} references are empty; no translation scores anything there")
-        return TestSet(on=name, inputs=sources, targets=references, extra=bleu_tokenizer(folder, options.tokenize))
+        contents, tokenizer = [clean(source) for source in sources], bleu_tokenizer(folder, options.tokenize)
+        return TestSet(on=name, inputs=sources, targets=references, extra=tokenizer, contents=contents)
 
     def own_test_set(self, folder: Path) -> tuple[str, str, str]:
         data = group(read_json_if_any(folder / "run.json"), "data")
@@ -214,16 +219,20 @@ class Translate(Task):
     def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
         """BLEU and chrF by sacreBLEU, with intervals, and BLEU by source length."""
         from regard.metrics.bleu import score
-        from regard.tasks.use import Verdict
+        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         texts = self.outcomes(predictor, test, options, console)
         result = score(texts, test.targets, sources=test.inputs, tokenize=test.extra)
-        seen, warning = seen_sentences(folder, test.inputs)
         search = {"beam": options.beam, "length_penalty": options.length_penalty}
-        values = search | dataclasses.asdict(result) | {"seen_in_training": seen}
-        text = "\n".join(filter(None, [str(result), warning]))
-        return Verdict(on=test.on, detail=f"beam {options.beam}", values=values, text=text, outputs=texts)
+        values, detail = search | dataclasses.asdict(result), f"beam {options.beam}"
+        verdict = Verdict(on=test.on, detail=detail, values=values, text=str(result), outputs=texts)
+        return with_overlap(self, verdict, predictor, folder, test.contents, "sentences")
+
+    def training_contents(self, predictor: Any, data: Any) -> "Iterable[str]":
+        from regard.data.prepare import training_sources
+
+        return training_sources(data)
 
     def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
         """BLEU and chrF, by sacreBLEU's paired bootstrap."""
@@ -244,15 +253,3 @@ def bleu_tokenizer(folder: Path, name: str) -> str:
         return name.lower()
     data = group(read_json_if_any(folder / "run.json"), "data")
     return "none" if data.get("split") == "spaces" else "13a"
-
-
-def seen_sentences(folder: Path, sources: list[str]) -> tuple[int | None, str]:
-    """How many sentences the run was trained on, and that in words; None: not known."""
-    from regard.data.overlap import evaluation_warning
-    from regard.data.prepare import seen_in_training
-    from regard.tasks.plan import read_run
-
-    if not (folder / "run.json").is_file():
-        return None, ""
-    seen = seen_in_training(read_run(folder).data, sources)
-    return seen, evaluation_warning(seen, len(sources), "sentences")

@@ -1,12 +1,15 @@
 """How a trained model is used, whatever its task: what the verbs hand in, and what they get back."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from regard.tasks.base import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,7 @@ class TestSet:
     targets: Any
     train: Any = None  # the training examples, for baselines; None: not available
     extra: Any = None  # whatever else the task needs to score them
+    contents: Sequence[Hashable] = ()  # what identifies each example, to find it in the training set
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +70,23 @@ class Verdict:
     def noted(self) -> dict[str, Any]:
         """What the run's scores.jsonl keeps: plain numbers and words."""
         return {"on": self.on} | {k: v for k, v in self.values.items() if isinstance(v, int | float | str)}
+
+
+def with_overlap(
+    task: "Task", verdict: Verdict, predictor: Any, folder: Path, contents: Sequence[Hashable], unit: str = ""
+) -> Verdict:
+    """The verdict, with how many of the examples it is about the model was trained on."""
+    from regard.data.overlap import count, evaluation_warning
+
+    if not contents or not (folder / "run.json").is_file():
+        return verdict
+    try:
+        seen = count(contents, task.training_contents(predictor, task.own_data(folder)))
+    except DataError:
+        seen = None
+    warning = evaluation_warning(seen, len(contents), unit or task.unit)
+    values, text = verdict.values | {"seen_in_training": seen}, "\n".join(filter(None, [verdict.text, warning]))
+    return replace(verdict, values=values, text=text)
 
 
 @dataclass(frozen=True, kw_only=True)

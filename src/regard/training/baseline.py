@@ -26,12 +26,14 @@ class Baseline:
 
 
 def compared(baselines: Sequence[Baseline], metrics: Mapping[str, float], what_next: str) -> str:
-    """The model next to the best baseline, with `what_next` where it is not better; "" without a baseline."""
+    """The model next to the baselines, the best first, with `what_next` where it is not better; "" without any."""
     measured = [b for b in baselines if b.metric in metrics]
     if not measured:
         return ""
-    best = max(measured, key=lambda b: -b.value if b.lower_is_better else b.value)
+    best, *others = sorted(measured, key=lambda b: b.value if b.lower_is_better else -b.value)
+    more = "; ".join(f"{b.name} {b.shown(b.value)}" for b in others)
+    listed = f"{best} ({more})" if more else str(best)
     score = f"{metric_name(best.metric)} {best.shown(metrics[best.metric])}"
     if best.beaten_by(metrics[best.metric]):
-        return f"better than the baseline: {score}; {best}"
-    return f"THE BASELINE WON: {best}; this model: {score}. {what_next}"
+        return f"better than the baseline: {score}; {listed}"
+    return f"THE BASELINE WON: {listed}; this model: {score}. {what_next}"

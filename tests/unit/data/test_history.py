@@ -98,8 +98,10 @@ def test_a_handful_of_rows_is_too_few(tmp_path):
 def test_a_table_of_weekdays_goes_on_with_weekdays(tmp_path):
     days = [d for d in np.arange("2024-03-01", "2024-05-01", dtype="datetime64[D]") if np.is_busday(d)]
     path = write(tmp_path / "week.csv", "date,close\n" + "\n".join(f"{d},1" for d in days))
-    week = read_history(path, HistoryConfig(path=str(path))).after(4)
-    assert [str(d) for d in week.astype("datetime64[D]")] == ["2024-05-01", "2024-05-02", "2024-05-03", "2024-05-06"]
+    for calendar in (True, False):
+        week = read_history(path, HistoryConfig(calendar=calendar)).after(4)
+        expected = ["2024-05-01", "2024-05-02", "2024-05-03", "2024-05-06"]
+        assert [str(d) for d in week.astype("datetime64[D]")] == expected
     every = write(tmp_path / "all.csv", "date,close\n" + "\n".join(f"2024-04-{d:02d},1" for d in range(1, 27)))
     assert np.diff(read_history(every, HistoryConfig(path=str(every))).after(4)).tolist() == [1, 1, 1]
 

@@ -14,8 +14,10 @@ from regard.data import overlap, prepare, text
 from regard.data.audio import load_audio
 from regard.data.features import load_table
 from regard.data.images import load_images
+from regard.data.pairs import clean
 from regard.data.series import read_parts
 from regard.data.settings import AudioConfig, ImagesConfig, PairsConfig, SeriesConfig, TableConfig, TextConfig
+from regard.errors import DataError
 
 LINES = [f"this is line number {i} of a text that nobody wrote twice" for i in range(60)]
 
@@ -27,6 +29,14 @@ def quiet(_: str) -> None:
 def lines(path: Path, some) -> str:
     path.write_text("".join(x + "\n" for x in some))
     return str(path)
+
+
+def sources_seen(config: PairsConfig, sources: list[str]) -> int:
+    return overlap.count([clean(source) for source in sources], prepare.training_sources(config))
+
+
+def passages_seen(config: TextConfig, scored: list[str], tokenizer) -> int:
+    return overlap.count(scored, text.training_passages(config, tokenizer))
 
 
 def test_count_is_of_what_is_scored_each_time_it_comes():
@@ -58,13 +68,15 @@ def test_sentences_a_translator_was_trained_on_are_counted(tmp_path):
     files = dict(source=lines(tmp_path / "a.en", LINES), target=lines(tmp_path / "a.fr", LINES))
     config = PairsConfig(**files, vocab=320)
     held = len(prepare.prepare(config, quiet).valid_text()[0])
-    assert held > 0 and prepare.seen_in_training(config, LINES) == 60 - held
-    assert prepare.seen_in_training(config, ["  ".join(x.split()) + " " for x in LINES] + ["new"]) == 60 - held
+    assert held > 0 and sources_seen(config, LINES) == 60 - held
+    assert sources_seen(config, ["  ".join(x.split()) + " " for x in LINES] + ["new"]) == 60 - held
     own = PairsConfig(**files, valid_source=files["source"], valid_target=files["target"], max_words=5)
-    assert prepare.seen_in_training(own, LINES) == 0
+    assert sources_seen(own, LINES) == 0
     (tmp_path / "a.en").unlink()
-    assert prepare.seen_in_training(config, LINES) is None
-    assert prepare.seen_in_training(PairsConfig(name="tatoeba-en-fr"), LINES) is None, "nothing is downloaded for it"
+    with pytest.raises(DataError):
+        sources_seen(config, LINES)
+    with pytest.raises(DataError, match="regard data get tatoeba-en-fr"):  # nothing is downloaded for it
+        sources_seen(PairsConfig(name="tatoeba-en-fr"), LINES)
 
 
 # -- language models -----------------------------------------------------------------------------------------------
@@ -75,14 +87,16 @@ def test_passages_a_language_model_was_trained_on_are_counted(tmp_path):
     config = TextConfig(path=lines(tmp_path / "a.txt", LINES), vocab=320, held_out=0.1)
     tokenizer = text.prepare_text(config, quiet).tokenizer
     scored = text.scored_passages(tmp_path / "a.txt", "")
-    assert scored == LINES and text.seen_in_training(config, scored, tokenizer) == 54
+    assert scored == LINES and passages_seen(config, scored, tokenizer) == 54
     other = text.scored_passages(
         Path(lines(tmp_path / "b.txt", [*LINES[:3], "a line of its own, and long enough"])), ""
     )
-    assert text.seen_in_training(config, other, tokenizer) == 3
+    assert passages_seen(config, other, tokenizer) == 3
     (tmp_path / "a.txt").unlink()
-    assert text.seen_in_training(config, other, tokenizer) is None
-    assert text.seen_in_training(TextConfig(name="shakespeare"), other, tokenizer) is None
+    with pytest.raises(DataError):
+        passages_seen(config, other, tokenizer)
+    with pytest.raises(DataError):
+        passages_seen(TextConfig(name="shakespeare"), other, tokenizer)
 
 
 def test_records_a_language_model_was_trained_on_are_counted(tmp_path):
@@ -91,7 +105,7 @@ def test_records_a_language_model_was_trained_on_are_counted(tmp_path):
     made = text.prepare_text(config, quiet)
     again = [*records, json.dumps({"prompt": "what is 1?", "response": "one"})]
     scored = text.scored_passages(Path(lines(tmp_path / "b.jsonl", again)), "")
-    assert len(scored) == 21 and text.seen_in_training(config, scored, made.tokenizer) == made.train.records < 20
+    assert len(scored) == 21 and passages_seen(config, scored, made.tokenizer) == made.train.records < 20
 
 
 @pytest.mark.parametrize("kind", ["txt", "jsonl"])

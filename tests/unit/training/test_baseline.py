@@ -18,9 +18,18 @@ NAIVE = Baseline("naive", "held_out_loss", 0.3, lower_is_better=True)
 @pytest.mark.parametrize(
     ("metrics", "expected"),
     [
-        ({"accuracy": 0.8}, "better than the baseline: accuracy 80.0%; bag of words, accuracy 71.0%"),
-        ({"accuracy": 0.6}, "THE BASELINE WON: bag of words, accuracy 71.0%; this model: accuracy 60.0%. Go on."),
-        ({"accuracy": 0.71}, "THE BASELINE WON: bag of words, accuracy 71.0%; this model: accuracy 71.0%. Go on."),
+        (
+            {"accuracy": 0.8},
+            "better than the baseline: accuracy 80.0%; bag of words, accuracy 71.0% (majority class 50.0%)",
+        ),
+        (
+            {"accuracy": 0.6},
+            "THE BASELINE WON: bag of words, accuracy 71.0% (majority class 50.0%); this model: accuracy 60.0%. Go on.",
+        ),
+        (
+            {"accuracy": 0.71},
+            "THE BASELINE WON: bag of words, accuracy 71.0% (majority class 50.0%); this model: accuracy 71.0%. Go on.",
+        ),
         ({"r2": 0.5}, ""),
     ],
 )
