@@ -197,7 +197,17 @@ def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -
             raise CheckpointError(f"{path}: another model, {name} has shape {got}, expected {expected}")
     with torch.no_grad():
         for name, tensor in own.items():
-            tensor.copy_(saved[name])
+            fill(tensor, saved[name])
+
+
+def fill(tensor: Any, whole: Tensor) -> None:
+    """Copy `whole` into `tensor`; where that is sharded, the rows that are here."""
+    if hasattr(tensor, "placements"):
+        from torch.distributed.tensor import distribute_tensor
+
+        how: Any = dict(src_data_rank=None)  # every process has the whole
+        whole = distribute_tensor(whole.to(tensor.device), tensor.device_mesh, tensor.placements, **how)
+    tensor.copy_(whole)
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:

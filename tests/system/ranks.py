@@ -78,8 +78,13 @@ def double(batch: Any) -> Any:
     return batch._changed("moves", lambda x, _: x.double() if x.is_floating_point() else x)
 
 
-def every_model(folder: Path) -> None:
-    """All models with both optimisers, in float64; what the product rounds to 32 bits stays as it is.
+CASES = [f"{name}-{optim}" for name in RUNS for optim in ("adamw", "muon")]
+SHARDED = ["gpt-muon", "bert-adamw", "gpt-adamw", "llama-muon", "transformer-muon", "seq2seq-muon", "vit-adamw",
+           "series-muon"]  # fmt: skip
+
+
+def train_cases(folder: Path, cases: list[str] = CASES, settings: tuple[str, ...] = ()) -> None:
+    """Models with optimisers, in float64; what the product rounds to 32 bits stays as it is.
 
     Adam divides gradients by their size, so that near zero their rounding would be all there is: not with this `eps`.
     """
@@ -88,15 +93,16 @@ def every_model(folder: Path) -> None:
     for objective in (next_token, translate):
         objective.chunked_cross_entropy_sum = plain_cross_entropy_sum  # the other one sums in 32 bits
     world = join()
-    for name, parts in PARTS.items():
-        start = parts.loader.state()
-        for optim in ("adamw", "muon"):
-            accumulate = 6 if (name, optim) == ("gpt", "muon") else 1  # whole micro-batches for 2 and for 3 ranks
-            run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}"])
-            model = copy.deepcopy(parts.model).double()
-            parts.loader.restore(start)
-            mine = dataclasses.replace(parts, run=run, model=model, loader=Double(parts.loader))
-            train(mine, folder / f"{name}-{optim}", quiet=True, world=world)
+    starts = {name: parts.loader.state() for name, parts in PARTS.items()}
+    for case in cases:
+        name, optim = case.split("-")
+        parts = PARTS[name]
+        accumulate = 6 if case == "gpt-muon" else 1  # whole micro-batches for 2 and for 3 ranks
+        run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}", *settings])
+        parts.loader.restore(starts[name])
+        model = copy.deepcopy(parts.model).double()
+        mine = dataclasses.replace(parts, run=run, model=model, loader=Double(parts.loader))
+        train(mine, folder / case, quiet=True, world=world)
 
 
 PARTS: dict[str, Parts] = {}  # assembled once, for every fork
@@ -199,10 +205,26 @@ def speaking(work: Callable[[], Any]) -> None:
     main([])
 
 
+FSDP = ("parallel.kind=fsdp",)
+HSDP = ("parallel.kind=hsdp", "parallel.shard=2", "parallel.checkpoint=true")
+
+
+def stopped_sharded(folder: Path) -> None:
+    parts = parts_of("transformer", *DROPOUT, *FSDP)
+    train(dataclasses.replace(parts, loader=Signalled(parts.loader, 8)), folder, quiet=True, world=join())
+
+
+def whole_sharded(folder: Path) -> None:
+    train(parts_of("transformer", *DROPOUT, *FSDP), folder, quiet=True, world=join())
+
+
 SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
-    "models/1": (1, every_model),
-    "models/2": (2, every_model),
-    "models/3": (3, every_model),
+    "models/1": (1, train_cases),
+    "models/2": (2, train_cases),
+    "models/3": (3, train_cases),
+    "fsdp/2": (2, partial(train_cases, cases=SHARDED[:2], settings=FSDP)),
+    "whole-sharded": (2, whole_sharded),
+    "stopped-sharded": (2, stopped_sharded),
     "whole": (2, whole),
     "stopped": (2, stopped),
     "command": (2, command),
@@ -211,6 +233,13 @@ SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
     "missing": (3, missing),
     "broken": (2, broken),
     "killed": (3, killed),
+}
+SLOW = {
+    "models/1": (1, train_cases),
+    "fsdp/3": (3, partial(train_cases, cases=SHARDED, settings=FSDP)),
+    "hsdp/4": (4, partial(train_cases, cases=SHARDED, settings=HSDP)),
+    "whole-sharded": (4, whole_sharded),
+    "stopped-sharded": (4, stopped_sharded),
 }
 
 
@@ -247,7 +276,11 @@ def child(folder: Path, rank: int, size: int, port: int, work: Callable[[Path], 
     os._exit(code)
 
 
-def run_all(folder: Path) -> None:
+RESUMED = {"resumed": ("stopped", (1, 2, 3)), "damaged": ("damaged", (2,))}  # from which run, with how many ranks
+RESUMED_SLOWLY = {"resumed": ("stopped-sharded", (1, 2, 3, 4))}
+
+
+def run_all(folder: Path, slow: bool) -> None:
     os.chdir(folder)
     torch.set_num_threads(1)
     os.fsync = lambda file: None
@@ -255,18 +288,26 @@ def run_all(folder: Path) -> None:
     parallel.GRACE = 0.5
     assemble_all()
     results, seconds = {}, {}
-    for name, (size, work) in SCENARIOS.items():
+    for name, (size, work) in (SLOW if slow else SCENARIOS).items():
         start = time.monotonic()
         results[name] = fork(folder / name, size, work, folder / "logs" / name)
         seconds[name] = time.monotonic() - start
-    for size in (1, 2, 3):
-        place = folder / f"resumed-{size}"
-        shutil.copytree(folder / "stopped", place)
-        start = time.monotonic()
-        results[place.name] = fork(place, size, resumed, folder / "logs" / place.name)
-        seconds[place.name] = time.monotonic() - start
+    damage(folder)
+    for name, (source, sizes) in (RESUMED_SLOWLY if slow else RESUMED).items():
+        for size in sizes:
+            place, start = folder / f"{name}-{size}", time.monotonic()
+            shutil.copytree(folder / source, place)
+            results[place.name] = fork(place, size, resumed, folder / "logs" / place.name)
+            seconds[place.name] = time.monotonic() - start
     (folder / "ranks.json").write_text(json.dumps({"ranks": results, "seconds": seconds}))
 
 
+def damage(folder: Path) -> None:
+    """A copy of the sharded run whose last shard was cut short."""
+    shutil.copytree(folder / "stopped-sharded", folder / "damaged")
+    shard = sorted((folder / "damaged" / "shards").glob("step-*/__1_0.distcp"))[-1]
+    os.truncate(shard, shard.stat().st_size // 2)
+
+
 if __name__ == "__main__":
-    run_all(Path(sys.argv[1]))
+    run_all(Path(sys.argv[1]), slow="slow" in sys.argv[2:])

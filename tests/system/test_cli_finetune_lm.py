@@ -16,7 +16,7 @@ from regard.checkpoint import load_state
 from regard.data.text import TextConfig
 from regard.tasks import finetune_run, train_run
 from regard.tasks.plan import read_run
-from regard.training import progress
+from regard.training.progress import SavedState
 
 SMALL = ["--set=model.width=32", "--set=model.layers=1", "--set=model.heads=2", "--set=model.ffn=32", "--device=cpu"]
 
@@ -80,14 +80,14 @@ def test_finetuned_run_resumes_without_its_base_model(place, monkeypatch):
     shutil.copytree("runs/x", "runs/base")
     run = read_run("runs/whole")
     start = str(Path("runs/base").absolute())
-    run, save = replace(run, start=start, data=replace(run.data, tokenizer=start)), progress.save
+    run, save = replace(run, start=start, data=replace(run.data, tokenizer=start)), SavedState.save
 
     def save_and_stop(*args):
         save(*args)
         raise InterruptedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "save", save_and_stop)
+        patch.setattr(SavedState, "save", save_and_stop)
         with pytest.raises(InterruptedError):
             train_run(run, "runs/half", quiet=True)
     shutil.rmtree("runs/base")

@@ -9,28 +9,31 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.slow.test_kills import outcome
-from tests.system.ranks import DROPOUT, RUNS, STEPS
+from tests.system.ranks import CASES, DROPOUT, SHARDED, STEPS
 from tests.system.test_old_runs import FIXTURES
 
 import regard
 from regard.checkpoint import load_state
+from regard.run_folder import WEIGHTS
 from regard.tasks.plan import read_run
 
-CASES = [f"{name}-{optim}" for name in RUNS for optim in ("adamw", "muon")]
+
+def scenarios(folder: Path, *words: str) -> Path:
+    """The folder, in which groups of processes have done all that tests ask about."""
+    for name in ("data", "runs"):
+        shutil.copytree(FIXTURES / name, folder / name)
+    settings = dict(OMP_NUM_THREADS="1", REGARD_CACHE=str(folder / "cache"), TORCH_CPP_LOG_LEVEL="ERROR")
+    command = [sys.executable, "-m", "tests.system.ranks", str(folder), *words]
+    environment = os.environ | settings | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run(command, env=environment, check=True, timeout=600)
+    return folder
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    """The folder in which groups of processes have done all that is asked about below."""
-    folder = tmp_path_factory.mktemp("ranks")
-    for name in ("data", "runs"):
-        shutil.copytree(FIXTURES / name, folder / name)
-    settings = dict(OMP_NUM_THREADS="1", REGARD_CACHE=str(folder / "cache"), TORCH_CPP_LOG_LEVEL="ERROR")
-    command = [sys.executable, "-m", "tests.system.ranks", str(folder)]
-    environment = os.environ | settings | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    subprocess.run(command, env=environment, check=True, timeout=300)
-    return folder
+    return scenarios(tmp_path_factory.mktemp("ranks"))
 
 
 @pytest.fixture(scope="module")
@@ -47,20 +50,34 @@ def losses(folder: Path) -> torch.Tensor:
     return torch.tensor([event["loss"] for event in events if "lr" in event], dtype=torch.float64)
 
 
-def weights(folder: Path) -> dict[str, torch.Tensor]:
-    state, _ = load_state(folder / "state.safetensors")
-    return {name: tensor for name, tensor in state.items() if name.startswith("model.")}
+def same_run(one: Path, several: Path) -> None:
+    """Loss of every step, and the weights after the last one."""
+    assert len(losses(one)) == STEPS
+    torch.testing.assert_close(losses(several), losses(one), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(load_file(several / WEIGHTS), load_file(one / WEIGHTS), rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [2, 3])
 def test_processes_train_what_one_does(place, ranks, case, size):
     assert codes(ranks[f"models/{size}"]) == [0] * size, ranks[f"models/{size}"]
-    one, several = place / "models/1" / case, place / f"models/{size}" / case
-    assert len(losses(one)) == STEPS
-    torch.testing.assert_close(losses(several), losses(one), rtol=1e-9, atol=1e-12)
-    for name, tensor in weights(one).items():
-        torch.testing.assert_close(weights(several)[name], tensor, rtol=1e-9, atol=1e-12)
+    same_run(place / "models/1" / case, place / f"models/{size}" / case)
+
+
+@pytest.mark.parametrize("case", SHARDED[:2])
+def test_shards_train_what_one_process_does(place, ranks, case):
+    assert codes(ranks["fsdp/2"]) == [0, 0], ranks["fsdp/2"]
+    same_run(place / "models/1" / case, place / "fsdp/2" / case)
+
+
+def test_a_damaged_shard_means_the_save_before_it(place, ranks):
+    """What that one lacks is done again, and comes out the same."""
+    assert codes(ranks["stopped-sharded"]) == [143, 143], ranks["stopped-sharded"]
+    assert codes(ranks["damaged-2"]) == codes(ranks["whole-sharded"]) == [0, 0], ranks["damaged-2"]
+    assert "__1_0.distcp is damaged; going on from step 5" in ranks["damaged-2"][0]["text"]
+    whole, damaged = place / "whole-sharded", place / "damaged-2"
+    assert (damaged / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
+    assert losses(damaged).equal(losses(whole))
 
 
 def test_a_signal_to_one_rank_saves_and_stops_all(ranks, place):

@@ -19,8 +19,8 @@ TRAINING = [
     *bugs(
         "training.progress",
         ("a resume forgets the optimiser", "restore", 'optimiser.load_state_dict(parts["optim"])', "pass", RESUME),
-        ("a resume forgets the random state", "restore", "torch.set_rng_state(cpu)", "pass", RESUME),
-        ("a resume begins the data anew", "restore", 'loader.restore(meta["loader"])', "pass", RESUME),
+        ("a resume forgets the random state", "SavedState.restore", "torch.set_rng_state(cpu)", "pass", RESUME),
+        ("a resume begins the data anew", "SavedState.restore", 'self.loader.restore(meta["loader"])', "pass", RESUME),
     ),
     *bugs(
         "training.pace",

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoint import fill
+
 # rows are words, places, classes
 OUTER = ("embedding", "token", "place", "table", "head", "output", "W_hy", "next", "classifier")
 GATES: dict[Any, int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
@@ -48,29 +50,36 @@ class Muon:
         for name, p in self.named.items():
             for piece in pieces(p, hidden[name], block):
                 stacks.setdefault(piece.shape, []).append(piece)
-        self.stacks = [Stack(shape, members) for shape, members in stacks.items()]
+        stack: Any = Stack
+        if any(hasattr(p, "placements") for p in self.named.values()):
+            from regard.training.shard import ShardedStack as stack
+        self.stacks: list[Stack] = [stack(shape, members) for shape, members in stacks.items()]
 
     @torch.no_grad()
     def step(self, bad: Tensor | None) -> None:
         moves: Tensor | float = 1.0 if bad is None else 1.0 - bad  # on a device a bad step moves by 0: no wait
         if self.decay:
             shrink: Any = 1.0 - moves * (self.lr * self.decay)
-            torch._foreach_mul_([p.detach() for p in self.named.values()], shrink)
+            torch._foreach_mul_([local(p.detach()) for p in self.named.values()], shrink)
         for stack in self.stacks:
-            grad = torch.cat([piece.grad() for piece in stack.pieces]).float()
+            grad, momentum = stack.grad().float(), local(stack.momentum)
             if bad is not None:
                 grad.masked_fill_(bad.bool(), 0.0)
-            stack.momentum.lerp_(grad, (1 - self.momentum) * moves)
-            update = grad.lerp_(stack.momentum, self.momentum)  # Nesterov: look one step ahead
-            update = orthogonal(update, self.iterations) * (stack.scale * moves * -self.lr)
-            torch._foreach_add_(stack.maps, list(update.split(stack.counts)))
+            momentum.lerp_(grad, (1 - self.momentum) * moves)
+            update = grad.lerp_(momentum, self.momentum)  # Nesterov: look one step ahead
+            stack.add(orthogonal(update, self.iterations) * (stack.scale * moves * -self.lr))
 
     def state_dict(self) -> dict[str, Tensor]:
         return {f"muon.{'x'.join(map(str, stack.shape))}": stack.momentum for stack in self.stacks}
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         for name, momentum in self.state_dict().items():
-            momentum.copy_(saved[name])
+            fill(momentum, saved[name])
+
+
+def local(x: Any) -> Tensor:
+    """The rows of a sharded tensor that are here; all of another."""
+    return x.to_local() if hasattr(x, "to_local") else x
 
 
 @dataclass(frozen=True)
@@ -95,13 +104,10 @@ class Piece:
         """So that a tall map's outputs move as far as a square one's."""
         return max(1.0, self.rows / self.p.size(1)) ** 0.5
 
-    def maps(self) -> Tensor:
-        return self._lay(self.p.detach())
+    def grad(self) -> Any:
+        return torch.zeros_like(self.p) if self.p.grad is None else self.p.grad
 
-    def grad(self) -> Tensor:
-        return self._lay(torch.zeros_like(self.p) if self.p.grad is None else self.p.grad)
-
-    def _lay(self, x: Tensor) -> Tensor:
+    def lay(self, x: Tensor) -> Tensor:
         x = x[self.start : self.stop].unflatten(0, (self.count, self.rows))  # N R C
         return x.mT if self.rows > self.p.size(1) else x
 
@@ -123,10 +129,19 @@ class Stack:
     def __init__(self, shape: tuple[int, int], pieces: list[Piece]):
         self.shape, self.pieces = shape, pieces
         self.counts = [piece.count for piece in pieces]
-        self.maps = [piece.maps() for piece in pieces]  # views: adding to them moves the parameters
+        self.maps = [piece.lay(piece.p.detach()) for piece in pieces]  # views: adding to them moves the parameters
         self.momentum = torch.zeros(sum(self.counts), *shape, device=pieces[0].p.device)
-        scales = [piece.scale for piece in pieces for _ in range(piece.count)]
-        self.scale = self.momentum.new_tensor(scales)[:, None, None]
+        self.scale = self.scales()
+
+    def scales(self) -> Tensor:
+        scales = [piece.scale for piece in self.pieces for _ in range(piece.count)]
+        return self.momentum.new_tensor(scales)[:, None, None]
+
+    def grad(self) -> Tensor:
+        return torch.cat([piece.lay(piece.grad()) for piece in self.pieces])
+
+    def add(self, update: Tensor) -> None:
+        torch._foreach_add_(self.maps, list(update.split(self.counts)))
 
 
 # Odd quintics a·s + b·s³ + c·s⁵, applied one after another, bring the singular values s of a matrix of norm 1 near 1.

@@ -5,8 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from regard.checkpoint import fill
 from regard.errors import CheckpointError
-from regard.training.muon import Muon
+from regard.training.muon import Muon, local
 from regard.training.settings import Optim
 
 KEYS = ("step", "exp_avg", "exp_avg_sq")  # of Adam's state, as torch names them
@@ -34,7 +35,8 @@ class Optimiser:
     def clip(self) -> Tensor:
         """The gradients' norm, before it is brought down to `clip`."""
         grads = [p.grad for p in self.parameters if p.grad is not None]
-        norm = nn.utils.get_total_norm(grads)
+        norm: Any = nn.utils.get_total_norm(grads)
+        norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of shards, over all processes
         if self.optim.clip:
             nn.utils.clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
         return norm
@@ -110,12 +112,14 @@ class Adam:
                 groups.setdefault((p.ndim >= 2, p.dtype), []).append(name)
         o = self.optim
         for (matrices, _), names in groups.items():
-            steps, means, squares = ([self.state[name][key] for name in names] for key in KEYS)
+            steps, means, squares = ([local(self.state[name][key]) for name in names] for key in KEYS)
             torch._foreach_add_(steps, 1)
+            parameters = [self.named[name] for name in names]
+            weights, grads = [local(p) for p in parameters], [local(p.grad) for p in parameters]
             self.kernel(
-                [self.named[name] for name in names], [self.named[name].grad for name in names], means, squares, [],
-                steps, lr=self.lr, beta1=o.betas[0], beta2=o.betas[1], eps=o.eps, amsgrad=False, maximize=False,
-                weight_decay=o.weight_decay if matrices else 0.0, grad_scale=None, found_inf=bad,
+                weights, grads, means, squares, [], steps, lr=self.lr, beta1=o.betas[0], beta2=o.betas[1], eps=o.eps,
+                amsgrad=False, maximize=False, weight_decay=o.weight_decay if matrices else 0.0, grad_scale=None,
+                found_inf=bad,
             )  # fmt: skip
             if bad is not None:
                 torch._foreach_sub_(steps, [bad] * len(steps))
@@ -125,4 +129,4 @@ class Adam:
 
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         for name, tensor in self.state_dict().items():
-            tensor.copy_(saved[name])
+            fill(tensor, saved[name])

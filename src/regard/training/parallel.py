@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,12 +17,10 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
 from regard.errors import ConfigError, RegardError, WorkFailed
 from regard.limits import exhausted_memory
-from regard.objectives.base import Objective
 
 T = TypeVar("T")
 STEP_LIMIT = timedelta(minutes=10)  # for what all ranks do in each step; one that takes longer hangs
@@ -99,14 +96,6 @@ class World:
 
     def rows(self, count: int) -> slice:
         return slice(count * self.rank // self.size, count * (self.rank + 1) // self.size)
-
-    def wrap(self, model: nn.Module, objective: Objective) -> DistributedDataParallel:
-        """Model and loss as one module that exchanges gradients. Ranks agree on parameters that a batch does not use,
-        and their buckets stay as they are, so that a resumed run sums in the same order."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # the newer name is not in the oldest torch we support
-            loss = LossModule(model, objective)
-            return DistributedDataParallel(loss, find_unused_parameters=True, broadcast_buffers=False)
 
     # -- failures -----------------------------------------------------------------------------------------------------
 
@@ -207,17 +196,6 @@ def last_words(error: Exception) -> dict[str, Any]:
 def lost_contact(error: Exception) -> bool:
     """Whether it is about the connection between ranks, and not about what this one did."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
-
-
-class LossModule(nn.Module):
-    """Batch -> summed loss, by model and head together: what DDP wraps."""
-
-    def __init__(self, model: nn.Module, objective: Objective):
-        super().__init__()
-        self.model, self.objective = model, objective
-
-    def forward(self, batch: Any) -> Tensor:
-        return self.objective.loss_sum(self.model, batch)
 
 
 def join(device: str = "cpu") -> World:

@@ -83,57 +83,75 @@ class Tally:
         self.sums[5:] = 0
 
 
-def save(
-    folder: Path,
-    at: Progress,
-    run: Run,
-    model: nn.Module,
-    optimiser: Optimiser,
-    loader: Any,
-    tally: Tally,
-    world: World,
-) -> None:
-    """Rank 0 writes; every rank has random numbers of its own."""
-    rng = {f"rng.cpu{of_rank(k)}": state for k, state in enumerate(world.collect(torch.get_rng_state()))}
-    if tally.sums.is_cuda:
-        states = world.collect(torch.cuda.get_rng_state(tally.sums.device))
-        rng |= {f"rng.cuda{of_rank(k)}": state for k, state in enumerate(states)}
-    if not world.main:
-        return
-    tensors = {f"model.{name}": t for name, t in weights(model).items()}
-    tensors |= {f"optim.{name}": t for name, t in optimiser.state_dict().items()}
-    tensors |= {"tally": tally.sums} | rng
-    meta = {"progress": dataclasses.asdict(at), "loader": loader.state(), "run": run.to_dict()}
-    save_state(folder / STATE, tensors, meta)
+@dataclass(frozen=True)
+class SavedState:
+    """All that changes in a run, and how it is written down and put back. Rank 0 writes; where the model is sharded,
+    each rank writes its shards first, and the file names them."""
+
+    model: nn.Module
+    optimiser: Optimiser
+    loader: Any
+    tally: Tally
+    world: World
+    sharded: bool = False
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights and momenta, the live ones."""
+        named = {f"model.{name}": t for name, t in weights(self.model).items()}
+        return named | {f"optim.{name}": t for name, t in self.optimiser.state_dict().items()}
+
+    def save(self, folder: Path, at: Progress, run: Run) -> None:
+        tensors = {"tally": self.tally.sums} | self.random_numbers()
+        meta = {"progress": dataclasses.asdict(at), "loader": self.loader.state(), "run": run.to_dict()}
+        if self.sharded:
+            from regard.training.shard import write_shards
+
+            write_shards(folder, at.step, self.tensors(), tensors, meta, self.world)
+        if self.world.main:
+            save_state(folder / STATE, tensors if self.sharded else self.tensors() | tensors, meta)
+
+    def random_numbers(self) -> dict[str, Tensor]:
+        """Every rank has some of its own."""
+        device = self.tally.sums.device
+        states = {"cpu": torch.get_rng_state()}
+        if device.type == "cuda":
+            states["cuda"] = torch.cuda.get_rng_state(device)
+        collected = {name: self.world.collect(state) for name, state in states.items()}
+        return {f"rng.{name}{of_rank(k)}": x for name, all_ in collected.items() for k, x in enumerate(all_)}
+
+    def restore(self, folder: Path) -> Progress:
+        """Put everything back as it was saved; a run that never came to its first save begins at the beginning."""
+        path = folder / STATE
+        if not path.exists():
+            return Progress()
+        tensors, meta = load_state(path)
+        if "shards" in meta:
+            from regard.training.shard import read_shards
+
+            tensors, meta = read_shards(folder, self.tensors(), tensors, meta, self.world)
+        parts: dict[str, dict[str, Tensor]] = {"model": {}, "optim": {}, "rng": {}}
+        for name, tensor in tensors.items():
+            part, _, rest = name.partition(".")
+            if part in parts:
+                parts[part][rest] = tensor
+        if "shards" not in meta:
+            load_weights(self.model, parts["model"], path)
+        try:
+            if "shards" not in meta:
+                self.optimiser.load_state_dict(parts["optim"])
+            self.loader.restore(meta["loader"])
+            self.tally.sums.copy_(tensors["tally"])
+            cpu, cuda = (parts["rng"].get(f"{where}{of_rank(self.world.rank)}") for where in ("cpu", "cuda"))
+            if cpu is not None:  # there may be more ranks than before
+                torch.set_rng_state(cpu)
+            if self.tally.sums.is_cuda and cuda is not None:  # a run may move to a GPU, then not bit for bit
+                torch.cuda.set_rng_state(cuda, self.tally.sums.device)
+            return Progress(**meta["progress"])
+        except (KeyError, TypeError, ValueError, RuntimeError) as e:
+            raise CheckpointError(
+                f"{path}: not a state of this run ({type(e).__name__}: {e}); take an older copy"
+            ) from None
 
 
 def of_rank(rank: int) -> str:
     return f".{rank}" if rank else ""
-
-
-def restore(folder: Path, model: nn.Module, optimiser: Optimiser, loader: Any, tally: Tally, world: World) -> Progress:
-    """Put everything back as it was saved; a run that never came to its first save begins at the beginning."""
-    path = folder / STATE
-    if not path.exists():
-        return Progress()
-    tensors, meta = load_state(path)
-    parts: dict[str, dict[str, Tensor]] = {"model": {}, "optim": {}, "rng": {}}
-    for name, tensor in tensors.items():
-        part, _, rest = name.partition(".")
-        if part in parts:
-            parts[part][rest] = tensor
-    load_weights(model, parts["model"], path)
-    try:
-        optimiser.load_state_dict(parts["optim"])
-        loader.restore(meta["loader"])
-        tally.sums.copy_(tensors["tally"])
-        cpu, cuda = (parts["rng"].get(f"{where}{of_rank(world.rank)}") for where in ("cpu", "cuda"))
-        if cpu is not None:  # there may be more ranks than before
-            torch.set_rng_state(cpu)
-        if tally.sums.is_cuda and cuda is not None:  # a run may move from a CPU to a GPU, then not bit for bit
-            torch.cuda.set_rng_state(cuda, tally.sums.device)
-        return Progress(**meta["progress"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as e:
-        raise CheckpointError(
-            f"{path}: not a state of this run ({type(e).__name__}: {e}); take an older copy"
-        ) from None

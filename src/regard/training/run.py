@@ -9,7 +9,7 @@ from regard import checkpoint
 from regard.config import MAX_SEED, at_least, fraction, to_dict, unknown
 from regard.errors import ConfigError
 from regard.models.registry import model_type
-from regard.training.settings import Optim, Schedule
+from regard.training.settings import Optim, Parallel, Schedule
 
 PRECISIONS = ("fp32", "bf16")
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
@@ -47,6 +47,7 @@ class Run:
     seed: int = 0
     precision: str = "fp32"
     compile: bool = False
+    parallel: Parallel = field(default_factory=Parallel)
 
     def __post_init__(self):
         if self.steps == 0 and self.minutes == 0 and self.epochs == 0:

@@ -15,9 +15,10 @@ from typing import Any
 
 from torch import nn
 
-from regard.checkpoint import average, load_state, load_weights, save_state, weights
+from regard.checkpoint import average, load_state, load_weights, save_state
 from regard.objectives.base import Objective, evaluating
 from regard.run_folder import CHECKPOINTS, claim, owned, publish, release
+from regard.training.layout import Layout
 from regard.training.parallel import World
 from regard.training.progress import Progress
 from regard.training.run import Run
@@ -37,20 +38,24 @@ class Judge:
     save_model: Callable[[Path, Any], None]
     precision: AbstractContextManager
     world: World
+    layout: Layout
 
     def evaluate(self, model: nn.Module) -> Metrics:
         """The validation loss, and the recipe's own metrics: rank 0's, on all ranks."""
-        metrics = self.measure(model) if self.world.main else {}
+        metrics = self.measure(model) if self.world.main or self.layout.sharded else {}
         metrics, self.objective.warning = self.world.broadcast((metrics, self.objective.warning))
         return metrics
 
     def measure(self, model: nn.Module) -> Metrics:
         with evaluating(model):
             with self.precision:
-                held_out = self.objective.held_out(model, self.valid_batches())
+                batches = self.valid_batches()
+                sharded = self.layout.sharded
+                held_out = self.layout.held_out(batches) if sharded else self.objective.held_out(model, batches)
             metrics = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
             if self.metric:
-                metrics |= self.metric(model)
+                with self.layout.whole(model) as one:
+                    metrics |= self.metric(one) if one is not None else {}
         return metrics
 
     @property
@@ -81,18 +86,24 @@ class Judge:
         better = not at.best or rank(mine) < rank(at.best[0])
         at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
         at.stale = 0 if better else at.stale + 1
-        if not self.world.main:
-            return better
         if mine in at.best:
-            claim(folder, [weights_name(at.step)])
-            save_state(weights_path(folder, at.step), weights(model), {"step": at.step, "metrics": metrics})
+            tensors = self.layout.weights(model)
+            if self.world.main:
+                claim(folder, [weights_name(at.step)])
+                save_state(weights_path(folder, at.step), tensors, {"step": at.step, "metrics": metrics})
         if better:
-            publish(folder, lambda draft: self.save_model(draft, model))
+            self.publish(folder, model)
         return better
+
+    def publish(self, folder: Path, model: nn.Module) -> None:
+        with self.layout.whole(model) as one:
+            if self.world.main:
+                publish(folder, lambda draft: self.save_model(draft, one))
 
     def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
         """Leave the best model we can make in `model` and in the folder: which one it is, its metrics, its warning."""
-        return self.world.broadcast(self.publish_best(run, folder, at, model) if self.world.main else ("", {}, ""))
+        takes_part = self.world.main or self.layout.sharded
+        return self.world.broadcast(self.publish_best(run, folder, at, model) if takes_part else ("", {}, ""))
 
     def publish_best(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
         paths = [weights_path(folder, kept["step"]) for kept in at.best]
@@ -101,10 +112,10 @@ class Judge:
             load_weights(model, average(paths), paths[0])
             metrics = self.measure(model)
             if score(metrics) > best["score"]:
-                publish(folder, lambda draft: self.save_model(draft, model))
+                self.publish(folder, model)
                 return f"mean of steps {', '.join(str(kept['step']) for kept in at.best)}", metrics, self.warning
         load_weights(model, load_state(paths[0])[0], paths[0])
-        publish(folder, lambda draft: self.save_model(draft, model))
+        self.publish(folder, model)
         return f"step {best['step']}", best["metrics"], best.get("warning", "")
 
 

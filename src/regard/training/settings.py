@@ -41,6 +41,25 @@ class Optim:
             )
 
 
+LAYOUTS = ("", "ddp", "fsdp", "hsdp")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parallel:
+    """How several processes hold the model: `ddp` all of it in each; `fsdp` a shard in each; `hsdp` copies, each in
+    `shard` shards. An empty kind is chosen by the memory of the device."""
+
+    kind: str = ""
+    shard: int = 0  # of hsdp: processes that hold one copy together; 0: those of one machine
+    checkpoint: bool = False  # recompute each block for its gradients instead of keeping its activations
+
+    def __post_init__(self):
+        if self.kind not in LAYOUTS:
+            raise unknown("layout", self.kind, LAYOUTS[1:])
+        if self.shard and self.kind != "hsdp":
+            raise ConfigError("parallel.shard is for copies in shards; add --set parallel.kind=hsdp, or leave it out")
+
+
 WARMUP_SHARE = 0.1  # of the steps, at most, where their number follows from minutes, epochs or --steps
 KINDS = ("noam", "inverse_sqrt", "cosine", "linear", "constant")
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.training.layout import Layout
 from regard.training.memory import fitted, pieces
 from regard.training.optim import Optimiser
 from regard.training.parallel import World
@@ -28,12 +29,13 @@ class Stepper:
         device: torch.device,
         say: Callable[[str], None],
         world: World,
+        layout: Layout,
     ):
         self.model, self.loss_sum, self.optimiser = parts.model, parts.objective.loss_sum, optimiser
         self.precision, self.at, self.device, self.say, self.world = precision, at, device, say, world
         self.work: Callable[..., Step] = self.launched
+        self.layout = layout
         if world.size > 1:
-            self.wrapped = world.wrap(parts.model, parts.objective)
             self.work = self.exchanged
             return
         marked = getattr(parts.objective, "marked_loss_sum", None)  # of one whose steps are all alike
@@ -51,8 +53,8 @@ class Stepper:
     def exchanged(self, micros: list[Any], count: Any) -> Step:
         """The same with other ranks: each computes its part, and gradients are exchanged once, with the last piece."""
         *before, last = pieces(micros, self.at.limit)
-        part = partial(self.share, count=count, loss_sum=lambda _, batch: self.wrapped(batch))
-        with self.wrapped.no_sync():
+        part = partial(self.share, count=count, loss_sum=lambda _, batch: self.layout(batch))
+        with self.layout.no_sync():
             loss = sum(map(part, before))
         loss = self.world.total(loss + part(last))
         return (loss, *self.optimiser.update(loss))

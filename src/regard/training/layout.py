@@ -1,0 +1,125 @@
+"""How several processes hold one model: all of it in each (DDP), or shards of it (FSDP, HSDP)."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.checkpoint import checkpoint
+
+from regard.checkpoint import weights
+from regard.errors import ConfigError
+from regard.nn.blocks import Block, DecoderLayer, EncoderLayer
+from regard.objectives.base import Objective
+from regard.training.parallel import World
+from regard.training.parts import Parts
+from regard.training.run import Run
+
+
+def place(parts: Parts, world: World, device: torch.device) -> "Layout":
+    """The model laid out over the processes as `run.parallel` says, or as its size suggests."""
+    run, model = parts.run, parts.model
+    if run.parallel.checkpoint:
+        checkpoint_blocks(model)
+    if world.size == 1:
+        return Layout()
+    shape, loss = mesh_shape(run, world, model, device), LossModule(model, parts.objective)
+    if not shape:
+        return Replicated(loss)
+    from regard.training.shard import Sharded
+
+    return Sharded(loss, world, device, shape, bf16=run.precision == "bf16")
+
+
+class LossModule(nn.Module):
+    """Batch -> summed loss, by model and head together: what DDP and FSDP wrap."""
+
+    def __init__(self, model: nn.Module, objective: Objective):
+        super().__init__()
+        self.model, self.objective = model, objective
+
+    def forward(self, batch: Any) -> Tensor:
+        return self.objective.loss_sum(self.model, batch)
+
+    def held_out(self, batches: Any) -> dict[str, float]:
+        return self.objective.held_out(self.model, batches)
+
+
+class Layout:
+    """How the processes hold the model: here, one has all of it."""
+
+    sharded = False
+    text = ""  # for the person, before the first step
+
+    def __call__(self, batch: Any) -> Tensor:
+        """The summed loss of this process's batch; its backward pass exchanges gradients, outside of `no_sync`."""
+        raise NotImplementedError
+
+    def no_sync(self) -> AbstractContextManager:
+        return nullcontext()
+
+    def held_out(self, batches: Any) -> dict[str, float]:
+        """The validation metrics of a sharded model, by all processes together."""
+        raise NotImplementedError
+
+    def weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """All of them, on rank 0."""
+        return weights(model)
+
+    @contextmanager
+    def whole(self, model: nn.Module) -> Iterator[Any]:
+        """On rank 0, the model as one process would have it."""
+        yield model
+
+
+class Replicated(Layout):
+    """DDP: each process has all of the model. They agree on parameters that a batch does not use, and their buckets
+    stay as they are, so that a resumed run sums in the same order."""
+
+    text = "the whole model in each process (DDP)"
+
+    def __init__(self, loss: LossModule):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # the newer name is not in the oldest torch we support
+            self.module = DistributedDataParallel(loss, find_unused_parameters=True, broadcast_buffers=False)
+
+    def __call__(self, batch: Any) -> Tensor:
+        return self.module(batch)
+
+    def no_sync(self) -> AbstractContextManager:
+        return self.module.no_sync()
+
+
+def checkpoint_blocks(model: nn.Module) -> None:
+    """From now on blocks keep their inputs only, and are computed again in the backward pass."""
+    for block in model.modules():
+        if isinstance(block, Block | EncoderLayer | DecoderLayer):
+            block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+
+
+# Bytes of a parameter in training: fp32 weight, gradient, its copy in DDP's buckets, and the optimiser's momenta.
+PARAMETER_BYTES = 4 + 4 + 4 + 8
+ROOM = 0.7  # of a device's memory for them; the rest is for activations
+
+
+def mesh_shape(run: Run, world: World, model: nn.Module, device: torch.device) -> tuple[int, ...]:
+    """() for DDP, (shards,) for FSDP, (copies, shards) for HSDP."""
+    chosen, machine = run.parallel.kind, int(os.environ.get("LOCAL_WORLD_SIZE", world.size))
+    if not chosen and device.type == "cuda":
+        size = PARAMETER_BYTES * sum(p.numel() for p in model.parameters())
+        room = ROOM * torch.cuda.get_device_properties(device).total_memory
+        chosen = "ddp" if size <= room else "hsdp" if size <= machine * room and machine < world.size else "fsdp"
+    if chosen == "hsdp":
+        shards = run.parallel.shard or machine
+        if world.size % shards or shards in (1, world.size):
+            raise ConfigError(
+                f"hsdp: {world.size} processes cannot hold copies of {shards} shards each; "
+                f"type --set parallel.shard=N, where N divides {world.size}, or --set parallel.kind=fsdp"
+            )
+        return world.size // shards, shards
+    return (world.size,) if chosen == "fsdp" else ()

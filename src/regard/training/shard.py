@@ -1,0 +1,184 @@
+"""A model too large for one device: its weights, gradients and optimiser state in shards, by PyTorch's FSDP2.
+
+A shard is a `DTensor`: a tensor that knows which of its rows are here. Optimisers work on the rows, the finished model
+is whole, and a saved state is read by any number of processes. A run of one process does not import this module.
+"""
+
+import copy
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from regard.checkpoint import load_state, load_weights, save_state, weights
+from regard.errors import CheckpointError
+from regard.nn.blocks import Block, EncoderLayer
+from regard.run_folder import claim, owned, release
+from regard.ticks import say
+from regard.training.layout import Layout, LossModule
+from regard.training.muon import Piece, Stack, local
+from regard.training.parallel import World
+from regard.training.progress import STATE
+
+Tensors = dict[str, Tensor]
+SHARDS = "shards"  # in the run folder: one folder for each of the last two saves
+
+
+class Sharded(Layout):
+    """Every process holds some rows of each tensor. The first one also has room for the whole model, on its host."""
+
+    sharded = True
+
+    def __init__(self, loss: LossModule, world: World, device: torch.device, shape: tuple[int, ...], bf16: bool):
+        """`shape`: the shards, or the copies and the shards of each. bf16: blocks compute in it, while weights and
+        gradients, and the sums of these over processes, stay in fp32."""
+        self.world, self.device = world, device
+        copies = f"{shape[0]} copies of the model in {shape[-1]} shards each (HSDP)"
+        self.text = copies if len(shape) > 1 else "a shard of the model in each process (FSDP)"
+        self.one = copy.deepcopy(loss.model).cpu() if world.main else None
+        names = ("copies", "shards")[-len(shape) :]
+        halves: Any = dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
+        policy = MixedPrecisionPolicy(**halves if bf16 else {})
+        how: Any = dict(mesh=init_device_mesh(device.type, shape, mesh_dim_names=names), mp_policy=policy)
+        for block in loss.modules():
+            if isinstance(block, Block | EncoderLayer):  # all they have is used in their `forward`
+                fully_shard(block, **how)
+        self.module: Any = fully_shard(loss, **how)
+        register_fsdp_forward_method(loss, "held_out")
+
+    def __call__(self, batch: Any) -> Tensor:
+        return self.module(batch)
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        self.module.set_requires_gradient_sync(False)
+        yield
+        self.module.set_requires_gradient_sync(True)
+
+    def held_out(self, batches: Any) -> dict[str, float]:
+        metrics = self.module.held_out(batches)
+        self.module.reshard()
+        return metrics
+
+    def weights(self, model: nn.Module) -> Tensors:
+        """On the host of the first process; the others take part and get nothing."""
+        whole = ((name, full(tensor)) for name, tensor in weights(model).items())
+        return {name: tensor.cpu() for name, tensor in whole if self.world.main}
+
+    @contextmanager
+    def whole(self, model: nn.Module) -> Iterator[Any]:
+        tensors = self.weights(model)
+        if self.one is None:
+            yield None
+            return
+        load_weights(self.one, tensors, "the sharded model")
+        yield self.one.to(self.device)
+        self.one.cpu()
+
+
+def full(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+# -- Muon ---------------------------------------------------------------------------------------------------------
+
+
+class ShardedStack(Stack):
+    """Maps of sharded matrices. Each process has whole ones of its own: it orthogonalises these, with their momentum,
+    and gives the others the rows that they hold."""
+
+    def __init__(self, shape: tuple[int, int], pieces: list[Piece]):
+        self.shape, self.pieces, self.counts = shape, pieces, [piece.count for piece in pieces]
+        self.like: Any = pieces[0].p
+        self.momentum = torch.zeros(sum(self.counts), *shape, device=self.like.device)
+        self.scale = self.mine(self.scales()).to_local()
+        self.momentum = self.mine(self.momentum)
+
+    def mine(self, whole: Tensor) -> Any:
+        return distribute_tensor(whole, self.like.device_mesh, self.like.placements, src_data_rank=None)
+
+    def grad(self) -> Tensor:
+        return self.mine(torch.cat([piece.lay(full(piece.grad())) for piece in self.pieces])).to_local()
+
+    def add(self, update: Tensor) -> None:
+        shape: Any = self.momentum.shape
+        where = self.like.device_mesh, self.like.placements
+        whole = DTensor.from_local(update, *where, shape=shape, stride=self.momentum.stride()).full_tensor()
+        for piece, part in zip(self.pieces, whole.split(self.counts), strict=True):
+            rows = whole.new_zeros(piece.p.shape)
+            piece.lay(rows).add_(part)
+            local(piece.p.detach()).add_(local(self.mine(rows)))
+
+
+# -- saved states -------------------------------------------------------------------------------------------------
+
+
+def write_shards(folder: Path, step: int, state: Tensors, rest: Tensors, meta: dict[str, Any], world: World) -> None:
+    """Each process writes what it holds of `state` to a folder that `meta` then names; `rest` and `meta` are there too.
+
+    The folder of the save before stays, in case this one is damaged.
+    """
+    name = f"{SHARDS}/step-{step:07d}"
+    files = [f"{name}/{file}" for file in (".metadata", STATE, *(f"__{rank}_0.distcp" for rank in range(world.size)))]
+    if world.main:
+        listed = owned(folder) or []
+        older = sorted({str(Path(file).parent) for file in listed if file.startswith(f"{SHARDS}/")} - {name})
+        release(folder, [file for file in listed if str(Path(file).parent) in older[:-1]])
+        claim(folder, files)
+    with world.together():
+        pass
+    dcp.save(dict(state), checkpoint_id=folder / name)
+    sums = {file: checksum(folder / file) for file in files if f"__{world.rank}_" in file and (folder / file).exists()}
+    everyone: list[Any] = [None] * world.size
+    dist.all_gather_object(everyone, sums, group=world.patient)
+    meta |= {"shards": name, "checksums": {file: total for some in everyone for file, total in some.items()}}
+    if world.main:
+        save_state(folder / name / STATE, rest, meta)
+
+
+def read_shards(
+    folder: Path, state: Tensors, rest: Tensors, meta: dict[str, Any], world: World
+) -> tuple[Tensors, dict[str, Any]]:
+    """Fill `state` from the shards that `meta` names, however many processes wrote them; from those of the save before
+    where they are damaged. Returns what was saved with them."""
+    older = sorted((folder / SHARDS).glob(f"step-*/{STATE}"), reverse=True)
+    saves = [(rest, meta), *(load_state(path) for path in older if path.parent.name not in meta["shards"])]
+    damage = ""
+    for rest, meta in saves:
+        damage = damage or broken(folder, meta)
+        if not broken(folder, meta):
+            if damage and world.main:
+                say(f"{damage} is damaged; going on from step {meta['progress']['step']}, the save before it")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that one process reads what several wrote
+                dcp.load(dict(state), checkpoint_id=folder / meta["shards"], no_dist=world.size == 1)
+            return rest, meta
+    raise CheckpointError(f"{damage}: missing or damaged, and so is every earlier save; train anew, or take a copy")
+
+
+def broken(folder: Path, meta: dict[str, Any]) -> str:
+    """The first file of a save that is not as it was written."""
+    sums = {folder / file: total for file, total in meta["checksums"].items()}
+    sums[folder / meta["shards"] / ".metadata"] = None
+    for file, total in sums.items():
+        if not file.is_file() or (total is not None and checksum(file) != total):
+            return str(file)
+    return ""
+
+
+def checksum(path: Path) -> int:
+    total = 0
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 24):
+            total = zlib.crc32(chunk, total)
+    return total
