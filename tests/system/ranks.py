@@ -14,6 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,33 @@ def killed(folder: Path) -> None:
     speaking(lambda: train(dataclasses.replace(parts, loader=Killed(parts.loader)), folder, world=join()))
 
 
+def hung(folder: Path) -> None:
+    parallel.STEP_LIMIT = timedelta(seconds=2)
+    parts = parts_of("gpt")
+
+    class Hung(Double):
+        def __next__(self) -> Any:
+            if join().rank == 1 and self.loader.position == 3:
+                time.sleep(4)
+            return next(self.loader)
+
+    speaking(lambda: train(dataclasses.replace(parts, loader=Hung(parts.loader)), folder, world=join()))
+
+
+def launched(folder: Path, restarts: int) -> None:
+    """What torchrun starts, and starts again: the same command line. The first time a rank is killed."""
+    os.environ |= {"TORCHELASTIC_RUN_ID": "launch", "TORCHELASTIC_RESTART_COUNT": str(restarts)}
+    step = Loader.skip
+
+    def skip(loader: Loader) -> None:
+        if join().rank == 1 and not restarts and (loader.epoch, loader.position) == (1, 4):
+            os.kill(os.getpid(), signal.SIGKILL)
+        step(loader)
+
+    Loader.skip = skip
+    main([*WORDS, f"--name={folder.parent / 'launched'}", "--set=save_every=3"])
+
+
 def speaking(work: Callable[[], Any]) -> None:
     """As the command line does it."""
     import typer
@@ -233,6 +261,9 @@ SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
     "missing": (3, missing),
     "broken": (2, broken),
     "killed": (3, killed),
+    "hung": (2, hung),
+    "launched": (2, partial(launched, restarts=0)),
+    "relaunched": (2, partial(launched, restarts=1)),
 }
 SLOW = {
     "models/1": (1, train_cases),

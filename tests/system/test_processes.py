@@ -115,11 +115,19 @@ def test_minutes_are_those_of_the_first_process(ranks, place):
     assert final["final"] and read_run(place / "minutes").steps == final["step"] > 0
 
 
+def test_a_restarted_launch_goes_on_by_itself(ranks, place):
+    assert codes(ranks["launched"]) == [1, -9] and codes(ranks["relaunched"]) == [0, 0], ranks["relaunched"]
+    assert "step 16/30" in ranks["relaunched"][0]["text"] and "step 12/30" not in ranks["relaunched"][0]["text"]
+    assert losses(place / "launched").equal(losses(place / "command"))
+    assert (place / "launched" / WEIGHTS).read_bytes() == (place / "command" / WEIGHTS).read_bytes()
+
+
 ENDS = {
     "different": (2, "process 1 has different settings from process 0"),
     "missing": (2, "process 1: --data absent.txt: no such file"),
     "broken": (1, "process 1, step 4: OSError: [Errno 5] Input/output error"),
     "killed": (1, "step 4: process 2 ended without a word, or hung"),
+    "hung": (1, "step 4: process 1 ended without a word, or hung"),
 }
 
 

@@ -18,7 +18,13 @@ TRAINING = [
     ),
     *bugs(
         "training.progress",
-        ("a resume forgets the optimiser", "restore", 'optimiser.load_state_dict(parts["optim"])', "pass", RESUME),
+        (
+            "a resume forgets the optimiser",
+            "SavedState.restore",
+            'self.optimiser.load_state_dict(parts["optim"])',
+            "pass",
+            RESUME,
+        ),
         ("a resume forgets the random state", "SavedState.restore", "torch.set_rng_state(cpu)", "pass", RESUME),
         ("a resume begins the data anew", "SavedState.restore", 'self.loader.restore(meta["loader"])', "pass", RESUME),
     ),

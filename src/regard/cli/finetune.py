@@ -9,7 +9,7 @@ import typer
 from regard.cli import tasks
 from regard.cli.common import flag, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
-from regard.cli.jobs import adjusted, data_config, pick_folder, report, spread, train_all
+from regard.cli.jobs import adjusted, data_config, pick_folder, report, resume_folder, spread, train_all
 from regard.cli.language import Model
 from regard.cli.processes import PROCESSES, share_between
 from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare, take_data_options
@@ -126,7 +126,10 @@ def finetune_to(
         plan = describe(task, run, chosen)
         show(plan) if json else print(as_text(plan))
         return
-    folder = pick_folder(name, task, Path(model).stem, [task], force, chosen)
+    folder, resume = pick_folder(name, task, Path(model).stem, [task], force, chosen)
     if os.path.realpath(folder) == os.path.realpath(run.start):
         raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
+    if resume:
+        report(resume_folder(folder, chosen, ctx.obj), json, ctx.obj)
+        return
     report(train_all(spread({task: run}, folder, 1), folder, chosen, ctx.obj, force=force), json, ctx.obj)

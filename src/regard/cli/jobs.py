@@ -2,6 +2,8 @@
 
 import dataclasses
 import itertools
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,32 +75,43 @@ def anywhere(data: Any) -> Any:
     return dataclasses.replace(data, **where)
 
 
-def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool, device: str) -> Path:
-    """runs/NAME, which must be free unless forced; a name we made up is numbered until it is. Rank 0 picks it."""
+def pick_folder(name: str, what: str, data: str, labels: list[str], force: bool, device: str) -> tuple[Path, bool]:
+    """runs/NAME, which must be free unless forced; a name we made up is numbered until it is. Rank 0 picks it. And
+    whether to resume what is there: a process that torchrun has restarted goes on with the run that it had begun."""
+    from regard.run_folder import check_free
     from regard.training.parallel import join
 
-    world, folder = join(device), Path()
+    world, folder, resume = join(device), Path(), False
     with world.together():
         if world.main:
-            folder = free_folder(name, what, data, labels, force)
-    return world.broadcast(folder)
+            begun: list[Path] = []
+            if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)):
+                there = itertools.takewhile(Path.exists, candidates(name, what, data, labels))
+                begun = [place for place in there if begun_by_this_launch(place)]
+            free = (p for p in candidates(name, what, data, labels) if name or force or not p.exists())
+            folder, resume = (begun[0], True) if begun else (next(free), False)
+            if name and not resume:
+                check_free(folder, force)
+    return world.broadcast((folder, resume))
 
 
-def free_folder(name: str, what: str, data: str, labels: list[str], force: bool) -> Path:
-    from regard.run_folder import check_free
-
+def candidates(name: str, what: str, data: str, labels: list[str]) -> Iterator[Path]:
     if name:
         check_text("--name", name)  # weights are stored under no other
-        folder = Path(name) if "/" in name else Path("runs") / name
-        check_free(folder, force)
-        return folder
+        yield Path(name) if "/" in name else Path("runs") / name
+        return
     recipe = Path(what).stem if what.endswith(".py") else ""
     base = SURROGATES.sub("_", recipe or "-".join([Path(data).stem.lower() or what.lower(), *labels]))
     for number in itertools.count(1):
-        folder = Path("runs") / (base if number == 1 else f"{base}-{number}")
-        if force or not folder.exists():
-            return folder
-    raise AssertionError("unreachable: counting does not end")
+        yield Path("runs") / (base if number == 1 else f"{base}-{number}")
+
+
+def begun_by_this_launch(folder: Path) -> bool:
+    """Whether a run in the folder, or one of its several, was begun by the torchrun that started this process."""
+    from regard.training.run import launch_id
+
+    runs = [folder / "run.json", *folder.glob("*/run.json")]
+    return any(group(read_json_if_any(run), "versions").get("launch") == launch_id() for run in runs)
 
 
 def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:

@@ -174,9 +174,12 @@ def train_runs(
         plans = [describe(label, run, chosen) for label, run in runs.items()]
         show(plans) if json else print("\n\n".join(as_text(plan) for plan in plans))
         return
-    folder = pick_folder(name, what, data, list(runs), force, chosen)
+    folder, resume = pick_folder(name, what, data, list(runs), force, chosen)
     if studio and first_process():
         live(folder.parent, console)
+    if resume:
+        report(resume_folder(folder, chosen, console), json, console)
+        return
     report(train_all(spread(runs, folder, seeds), folder, chosen, console, force=force), json, console)
 
 

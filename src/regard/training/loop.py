@@ -14,7 +14,6 @@ from regard import run_folder
 from regard.checkpoint import alone
 from regard.errors import WorkFailed
 from regard.training.baseline import compared
-from regard.training.layout import Layout, place
 from regard.training.log import Log, NoLog, metrics_text, train_text
 from regard.training.optim import Optimiser
 from regard.training.overfitting import overfitting, what_next
@@ -22,6 +21,7 @@ from regard.training.pace import Pace
 from regard.training.parallel import World
 from regard.training.parts import Parts
 from regard.training.peaks import utilisation
+from regard.training.placement import Placement, place
 from regard.training.progress import Progress, SavedState, Tally
 from regard.training.run import write_run
 from regard.training.schedule import lr_at
@@ -64,11 +64,11 @@ def train(
                     run_folder.new_run(folder, force)
                 held.enter_context(alone(folder))
                 run_folder.adopt(folder)
-        layout = place(parts, world, device)
+        placement = place(parts, world, device)
         with world.together():
             stop = held.enter_context(Interrupts())
             log = (lambda step: Log(folder, step, quiet, on_log)) if world.main else lambda _: NoLog()
-            training = Training(parts, folder, device, resume, log, world, layout)
+            training = Training(parts, folder, device, resume, log, world, placement)
         try:
             with world.watched(lambda: training.at.step):
                 training.loop(stop)
@@ -92,15 +92,15 @@ class Training:
         resume: bool,
         open_log: Callable[[int], Log],
         world: World,
-        layout: Layout,
+        placement: Placement,
     ):
         run, model, objective = parts.run, parts.model, parts.objective
         self.parts, self.run, self.folder, self.device, self.world = parts, run, folder, device, world
-        self.layout = layout
+        self.placement = placement
         torch.manual_seed(run.seed + world.rank)  # for dropout; all ranks have the same weights
         model.train()
         self.optimiser, self.tally = Optimiser(model, run.optim), Tally(device)
-        state = SavedState(model, self.optimiser, parts.loader, self.tally, world, layout.sharded)
+        state = SavedState(model, self.optimiser, parts.loader, self.tally, world, placement.sharded)
         self.state, self.at = state, state.restore(folder) if resume else Progress()
         at = self.at
         at.steps = run.steps or at.steps
@@ -112,7 +112,7 @@ class Training:
 
         precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
         self.precision = precision
-        self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision, world, layout)
+        self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision, world, placement)
         if run.compile:
             warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
             objective.compile()
@@ -124,10 +124,10 @@ class Training:
 
     def loop(self, stop: Interrupts) -> None:
         run, at = self.run, self.at
-        how = self.precision, at, self.device, self.log.say, self.world, self.layout
+        how = self.precision, at, self.device, self.log.say, self.world, self.placement
         self.stepper = Stepper(self.parts, self.optimiser, *how)
-        if self.layout.text:
-            self.log.say(f"{self.world.size} processes: {self.layout.text}")
+        if self.placement.text:
+            self.log.say(f"{self.world.size} processes: {self.placement.text}")
         while at.going(run):
             at.step += 1
             lr = lr_at(self.pace.schedule(), at.step, at.steps, run.model.width, run.optim.lr)

@@ -1,6 +1,8 @@
 """Run: everything that decides what a training run computes. A recipe returns one; run.json keeps it."""
 
 import json
+import os
+import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,13 @@ class Run:
 
 
 def write_run(folder: str | Path, run: Run) -> None:
-    """The resolved settings as run.json."""
-    settings = {"format_version": checkpoint.FORMAT_VERSION, "versions": checkpoint.versions(), **run.to_dict()}
+    """The resolved settings as run.json, and which torchrun it was."""
+    versions = checkpoint.versions() | ({"launch": launch_id()} if launch_id() else {})
+    settings = {"format_version": checkpoint.FORMAT_VERSION, "versions": versions, **run.to_dict()}
     checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(settings, indent=2) + "\n").encode())
+
+
+def launch_id() -> str:
+    """The torchrun that started this process, the same after a restart; "" without one."""
+    name = os.environ.get("TORCHELASTIC_RUN_ID", "")
+    return f"{socket.gethostname()}-{os.getppid()}" if name == "none" else name

@@ -18,8 +18,8 @@ from torch import nn
 from regard.checkpoint import average, load_state, load_weights, save_state
 from regard.objectives.base import Objective, evaluating
 from regard.run_folder import CHECKPOINTS, claim, owned, publish, release
-from regard.training.layout import Layout
 from regard.training.parallel import World
+from regard.training.placement import Placement
 from regard.training.progress import Progress
 from regard.training.run import Run
 
@@ -38,11 +38,11 @@ class Judge:
     save_model: Callable[[Path, Any], None]
     precision: AbstractContextManager
     world: World
-    layout: Layout
+    placement: Placement
 
     def evaluate(self, model: nn.Module) -> Metrics:
         """The validation loss, and the recipe's own metrics: rank 0's, on all ranks."""
-        metrics = self.measure(model) if self.world.main or self.layout.sharded else {}
+        metrics = self.measure(model) if self.world.main or self.placement.sharded else {}
         metrics, self.objective.warning = self.world.broadcast((metrics, self.objective.warning))
         return metrics
 
@@ -50,11 +50,11 @@ class Judge:
         with evaluating(model):
             with self.precision:
                 batches = self.valid_batches()
-                sharded = self.layout.sharded
-                held_out = self.layout.held_out(batches) if sharded else self.objective.held_out(model, batches)
+                sharded = self.placement.sharded
+                held_out = self.placement.held_out(batches) if sharded else self.objective.held_out(model, batches)
             metrics = {"held_out_loss" if name == "loss" else name: value for name, value in held_out.items()}
             if self.metric:
-                with self.layout.whole(model) as one:
+                with self.placement.whole(model) as one:
                     metrics |= self.metric(one) if one is not None else {}
         return metrics
 
@@ -87,7 +87,7 @@ class Judge:
         at.best = sorted([*at.best, mine], key=rank)[: run.keep]  # of equals, the earlier first
         at.stale = 0 if better else at.stale + 1
         if mine in at.best:
-            tensors = self.layout.weights(model)
+            tensors = self.placement.weights(model)
             if self.world.main:
                 claim(folder, [weights_name(at.step)])
                 save_state(weights_path(folder, at.step), tensors, {"step": at.step, "metrics": metrics})
@@ -96,13 +96,13 @@ class Judge:
         return better
 
     def publish(self, folder: Path, model: nn.Module) -> None:
-        with self.layout.whole(model) as one:
+        with self.placement.whole(model) as one:
             if self.world.main:
                 publish(folder, lambda draft: self.save_model(draft, one))
 
     def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
         """Leave the best model we can make in `model` and in the folder: which one it is, its metrics, its warning."""
-        takes_part = self.world.main or self.layout.sharded
+        takes_part = self.world.main or self.placement.sharded
         return self.world.broadcast(self.publish_best(run, folder, at, model) if takes_part else ("", {}, ""))
 
     def publish_best(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:

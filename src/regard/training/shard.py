@@ -25,16 +25,16 @@ from regard.errors import CheckpointError
 from regard.nn.blocks import Block, EncoderLayer
 from regard.run_folder import claim, owned, release
 from regard.ticks import say
-from regard.training.layout import Layout, LossModule
 from regard.training.muon import Piece, Stack, local
 from regard.training.parallel import World
+from regard.training.placement import LossModule, Placement
 from regard.training.progress import STATE
 
 Tensors = dict[str, Tensor]
 SHARDS = "shards"  # in the run folder: one folder for each of the last two saves
 
 
-class Sharded(Layout):
+class Sharded(Placement):
     """Every process holds some rows of each tensor. The first one also has room for the whole model, on its host."""
 
     sharded = True

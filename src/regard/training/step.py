@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.training.layout import Layout
 from regard.training.memory import fitted, pieces
 from regard.training.optim import Optimiser
 from regard.training.parallel import World
 from regard.training.parts import Parts
+from regard.training.placement import Placement
 from regard.training.progress import Progress
 from regard.training.recorded import RecordedStep, Step
 
@@ -29,12 +29,12 @@ class Stepper:
         device: torch.device,
         say: Callable[[str], None],
         world: World,
-        layout: Layout,
+        placement: Placement,
     ):
         self.model, self.loss_sum, self.optimiser = parts.model, parts.objective.loss_sum, optimiser
         self.precision, self.at, self.device, self.say, self.world = precision, at, device, say, world
         self.work: Callable[..., Step] = self.launched
-        self.layout = layout
+        self.placement = placement
         if world.size > 1:
             self.work = self.exchanged
             return
@@ -53,8 +53,8 @@ class Stepper:
     def exchanged(self, micros: list[Any], count: Any) -> Step:
         """The same with other ranks: each computes its part, and gradients are exchanged once, with the last piece."""
         *before, last = pieces(micros, self.at.limit)
-        part = partial(self.share, count=count, loss_sum=lambda _, batch: self.layout(batch))
-        with self.layout.no_sync():
+        part = partial(self.share, count=count, loss_sum=lambda _, batch: self.placement(batch))
+        with self.placement.no_sync():
             loss = sum(map(part, before))
         loss = self.world.total(loss + part(last))
         return (loss, *self.optimiser.update(loss))

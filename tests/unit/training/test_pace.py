@@ -11,9 +11,9 @@ from tests.unit.training.toy import Model, Task, save_model, toy_run, toy_train,
 
 from regard import checkpoint
 from regard.tasks.plan import read_run
-from regard.training.layout import Layout
 from regard.training.loop import Result
 from regard.training.parallel import World
+from regard.training.placement import Placement
 from regard.training.select import TIMED, Judge
 from regard.training.settings import Schedule
 
@@ -202,7 +202,7 @@ def test_how_long_an_evaluation_takes_is_found_out_without_a_trace(clock):
 
     batches = valid_batches() * 50
     model, state = Model(), torch.get_rng_state()
-    judge = Judge(Slow(), lambda: iter(batches), None, save_model, nullcontext(), World(), Layout())
+    judge = Judge(Slow(), lambda: iter(batches), None, save_model, nullcontext(), World(), Placement())
     assert judge.seconds(model) == pytest.approx(0.02 * sum(map(Slow().count, batches)))
     assert len(calls) == TIMED + 1 and model.training and torch.equal(torch.get_rng_state(), state)
 

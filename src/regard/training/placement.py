@@ -21,13 +21,13 @@ from regard.training.parts import Parts
 from regard.training.run import Run
 
 
-def place(parts: Parts, world: World, device: torch.device) -> "Layout":
+def place(parts: Parts, world: World, device: torch.device) -> "Placement":
     """The model laid out over the processes as `run.parallel` says, or as its size suggests."""
     run, model = parts.run, parts.model
     if run.parallel.checkpoint:
         checkpoint_blocks(model)
     if world.size == 1:
-        return Layout()
+        return Placement()
     shape, loss = mesh_shape(run, world, model, device), LossModule(model, parts.objective)
     if not shape:
         return Replicated(loss)
@@ -50,7 +50,7 @@ class LossModule(nn.Module):
         return self.objective.held_out(self.model, batches)
 
 
-class Layout:
+class Placement:
     """How the processes hold the model: here, one has all of it."""
 
     sharded = False
@@ -77,7 +77,7 @@ class Layout:
         yield model
 
 
-class Replicated(Layout):
+class Replicated(Placement):
     """DDP: each process has all of the model. They agree on parameters that a batch does not use, and their buckets
     stay as they are, so that a resumed run sums in the same order."""
 
