@@ -18,7 +18,7 @@ BORDERS = ("files", "blank", "lines")
 NEGATIVES = ("random", "swapped")
 SHAPES = ("shear_x", "shear_y", "shift_x", "shift_y", "turn")  # operations of RandAugment
 SPLIT, LEGACY_SPLIT = "v2", "v1"  # rules of `regard.data.split`; older runs name none
-BEFORE = {"split_rule": LEGACY_SPLIT, "calendar": False}  # what the settings of older runs amount to
+BEFORE = {"split_rule": LEGACY_SPLIT, "calendar": False, "as_text": True}  # what the settings of older runs amount to
 TARGETS = ("classes", "numbers", "sets")
 EVERY = r"(\d*)\s*(s|min|h|d|w|mo|q|y)"  # a step in time: seconds to years
 READING = ("time", "series", "every", "aggregate", "calendar")  # of `HistoryConfig`: how a table is read
@@ -149,6 +149,7 @@ class TextConfig(OwnData):
     context: int = least(0, 0)  # tokens of a row; 0 is all that the model can see
     max_length: int = least(0, 0)  # tokens of a record, the rest is cut; 0 is no limit
     template: str = ""  # how the prompts of records are worded, as in "Summarise: {prompt}"
+    as_text: bool = False  # whether a CSV or TSV file is learned as it is written
 
     def __post_init__(self):
         super().__post_init__()
@@ -165,6 +166,7 @@ class MaskedConfig(DataConfig):
     valid: str = valid_option()
     held_out: float = share(0.05)  # else that share of the documents; the same text is never on both sides
     strict: bool = strict_option("Fail on a file of a folder that is not text.")
+    as_text: bool = False  # whether a CSV or TSV file is learned as it is written
     documents: str = ""  # where one ends: files, blank (lines) or lines; "": files in a folder, blank in one text
     vocab: int = least(8000, 0)
     lower: bool = True

@@ -21,7 +21,7 @@ from regard.data.records import Record, check_records, encode_record, is_records
 from regard.data.settings import LEGACY_SPLIT, MaskedConfig, TextConfig
 from regard.data.skipped import LISTED
 from regard.data.store import Column, Flat, Numbers, PartWriter, Store, StoreWriter
-from regard.data.tables import is_table
+from regard.data.tables import is_delimited, is_table
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
 from regard.data.tokenizers.chars import Characters
@@ -153,9 +153,9 @@ def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = END
         files = fetch.get_files(config.name, "text", say=say)
         train, valid = [files.train], [files.valid] if files.valid else []
     else:
-        train, valid = _files(config.path, endings, config.strict, say), []
+        train, valid = _files(config.path, endings, config, say), []
     if config.valid:
-        valid = _files(config.valid, endings, config.strict, say)
+        valid = _files(config.valid, endings, config, say)
     for path in [*train, *valid] if config.path else valid * bool(config.valid):
         if is_records(path):
             check_records(path, getattr(config, "template", ""), config.strict, say)
@@ -169,15 +169,15 @@ def holds_records(path: Path) -> bool:
     return path.is_file() and isinstance(next(read_records(path), None), Record)
 
 
-def _files(name: str, endings: tuple[str, ...], strict: bool, say: Say) -> list[Path]:
+def _files(name: str, endings: tuple[str, ...], config: TextConfig | MaskedConfig, say: Say) -> list[Path]:
     """A file itself; the texts in a folder and its folders, by name, without those that are not text."""
     path = user_path(name)
     if not path.is_dir():
-        if is_table(path) and not holds_records(path):
+        if is_table(path) and not holds_records(path) and not (config.as_text and is_delimited(path)):
+            anyway = "; to learn it as it is written all the same, add: --set data.as_text=true"
             raise DataError(
                 f"{path} is a table, not prose; to learn a label from a column, type: regard train classify "
-                f"--data {quote(str(path))} --text COLUMN --label COLUMN; to learn it as plain text all the same, "
-                f"type: cp {quote(str(path))} {quote(f'{path}.txt')}, and give that file"
+                f"--data {quote(str(path))} --text COLUMN --label COLUMN{anyway if is_delimited(path) else ''}"
             )
         return [path]
     files = sorted(p for p in path.rglob("*") if ending(p) in endings and p.is_file())
@@ -186,7 +186,7 @@ def _files(name: str, endings: tuple[str, ...], strict: bool, say: Say) -> list[
         raise DataError(f"{path} holds no text; expected files that end in {expected}, or give a file itself")
     wrong = {file: error for file in files if not is_records(file) and (error := text_error(file))}
     if wrong:
-        _report_wrong(path, wrong, strict or len(wrong) == len(files), len(files), say)
+        _report_wrong(path, wrong, config.strict or len(wrong) == len(files), len(files), say)
     return [file for file in files if file not in wrong]
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from regard.data.masked import prepare_masked
 from regard.data.settings import MaskedConfig, TextConfig
+from regard.data.tables import is_delimited
 from regard.data.text import prepare_text, text_files
 from regard.errors import DataError
+from regard.tasks.plan import default_run, run_from_dict
 
 PROSE = "The cat sat on the mat. It was a fine day, and nobody minded.\n"
 
@@ -68,8 +70,16 @@ def test_a_table_is_not_prose(notes, name, part):
     for config in (TextConfig(**files), MaskedConfig(**files)):
         with pytest.raises(DataError, match=r"is a table, .*type: regard train classify --data .*--text COLUMN") as e:
             text_files(config)
-    subprocess.run(["sh", "-c", str(e.value).split("type: ")[2].split(", and give")[0]], check=True)
-    assert text_files(TextConfig(path=str(notes / f"{name}.txt")))["train"], "as it says"
+    assert ("add: --set data.as_text=true" in str(e.value)) == is_delimited(name)
+    if is_delimited(name):
+        assert text_files(TextConfig(**files, as_text=True))[{"path": "train"}.get(part, part)] == [notes / name]
+
+
+def test_a_run_that_learned_a_table_as_prose_goes_on(notes):
+    (notes / "r.csv").write_text("text,label\nfine,pos\n")
+    old = default_run("lm", "gpt", "", TextConfig(path=str(notes / "r.csv")), "cpu").to_dict()
+    del old["data"]["as_text"]  # as versions that did not refuse it wrote run.json
+    assert text_files(run_from_dict(old).data)["train"] == [notes / "r.csv"]
 
 
 def test_records_are_read_as_before(notes):
