@@ -32,6 +32,10 @@ class LimitError(RegardError):
     """Something that needs more memory or time than it may take."""
 
 
+class PromptTooLong(LimitError):
+    """A prompt that the model cannot read, or not with so many tokens after it."""
+
+
 class MissingExtra(RegardError):
     """An optional package that is not installed."""
 

@@ -11,7 +11,7 @@ import pytest
 # needs it, so that training, scoring and benchmarks run where it is missing.
 CORE = {"numpy", "sacrebleu", "safetensors", "tokenizers", "torch", "typer"}
 # What we compare with: a product that imported these would be compared with itself.
-ORACLES = {"ctranslate2", "hypothesis", "pytest", "transformers"}
+ORACLES = {"ctranslate2", "hypothesis", "openai", "pytest", "transformers"}
 # What makes starting slow. Help and lists need none of it.
 HEAVY = ("matplotlib", "numpy", "pyarrow", "sacrebleu", "safetensors", "tokenizers", "torch", "transformers")
 
@@ -39,6 +39,11 @@ def others(tree: ast.AST, anywhere: bool) -> set[str]:
 # nor a route without its framework.
 WHOLE = {
     "nn/kernels.py": {"triton"},
+    "serve/api/app.py": {"fastapi", "starlette"},
+    "serve/api/bodies.py": {"pydantic"},
+    "serve/api/openai.py": {"fastapi"},
+    "serve/api/predict.py": {"fastapi"},
+    "serve/api/while_connected.py": {"fastapi"},
     "serve/app.py": {"fastapi", "starlette"},
     "serve/routes.py": {"fastapi", "pydantic"},
 }
@@ -74,7 +79,17 @@ def test_import_regard_imports_next_to_nothing():
 
 
 @pytest.mark.parametrize(
-    "words", ["--help", "--version", "train --help", "studio --help", "translate --help", "data list", "model list"]
+    "words",
+    [
+        "--help",
+        "--version",
+        "train --help",
+        "studio --help",
+        "serve --help",
+        "translate --help",
+        "data list",
+        "model list",
+    ],
 )
 def test_help_does_not_wait_for_torch(words):
     code = f"""

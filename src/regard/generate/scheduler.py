@@ -17,19 +17,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import LimitError
+from regard.errors import PromptTooLong
 from regard.generate.engine import Job, New, Seat, rounded
 from regard.generate.replay import Replay
 from regard.generate.request import Event, Sampling, fitting
 from regard.generate.sampling import choose, choose_each, likeliest, prompt_uniforms, repetition_penalty
 from regard.models.base import LanguageModel
+from regard.words import count as number
 
 UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
 ON_GPU, ON_CPU = (16, 4_096, 8), (1, 128, 1)  # prompts read together, their ids in a step, ids decoded per step
-
-
-class PromptTooLong(LimitError):
-    """A prompt that the model cannot read, or not with so many tokens after it."""
 
 
 @dataclass
@@ -215,14 +212,13 @@ class Scheduler:
     def fit(self, prompt: int, max_tokens: int | None = None) -> int:
         """How many tokens may follow a prompt of so many: `max_tokens`, or as many as there is room for."""
         if prompt >= self.capacity:
-            what = f"the prompt has {prompt:,} tokens, this model reads at most {self.capacity - 1:,}"
+            what = f"the prompt has {number(prompt, 'token')}, this model reads at most {self.capacity - 1:,}"
             raise PromptTooLong(what, "shorten it")
         room = self.capacity - prompt
         if max_tokens is not None and max_tokens > room:
-            what = (
-                f"the prompt has {prompt:,} tokens and max_tokens is {max_tokens:,}, together {prompt + max_tokens:,}"
-            )
-            raise PromptTooLong(f"{what}; this model has room for {self.capacity:,}", f"lower max_tokens to {room:,}")
+            what = f"the prompt has {number(prompt, 'token')} and max_tokens is {max_tokens:,}, together "
+            what += f"{prompt + max_tokens:,}; this model has room for {self.capacity:,}"
+            raise PromptTooLong(what, f"lower max_tokens to {room:,}")
         return max_tokens or room
 
     def add(

@@ -77,7 +77,7 @@ def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
     return None
 
 
-async def read(receive: Receive) -> bytes | None:
+async def read(receive: Receive, largest: int = LARGEST) -> bytes | None:
     """The whole body; None if it is too large, in which case it is discarded as it arrives."""
     parts: list[bytes] = []
     size = 0
@@ -85,10 +85,10 @@ async def read(receive: Receive) -> bytes | None:
         message = await receive()
         part = message.get("body", b"")
         size += len(part)
-        if size <= LARGEST:
+        if size <= largest:
             parts.append(part)
-        if not message.get("more_body", False) or size > DRAINED:
-            return b"".join(parts) if size <= LARGEST else None
+        if not message.get("more_body", False) or size > max(DRAINED, 2 * largest):
+            return b"".join(parts) if size <= largest else None
 
 
 async def refuse(send: Send, status: int, error: str, hint: str) -> None:

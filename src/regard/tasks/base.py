@@ -14,6 +14,7 @@ from regard.config import unknown
 from regard.errors import ConfigError
 from regard.models.sizes import SIZES
 from regard.tasks.presets import Preset
+from regard.tasks.served import Served
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Card:
     use: str  # after `regard`, with {} for the folder
 
 
-class Task:
+class Task(Served):
     """One task. A subclass sets the attributes and overrides the methods that differ."""
 
     name: str

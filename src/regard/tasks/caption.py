@@ -11,6 +11,7 @@ from regard.data.settings import Augment, CaptionsConfig
 from regard.tasks.base import Arch, Card, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import presets_of
+from regard.tasks.served import BEAM, N_BEST
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Caption(Task):
     verbs = ("caption",)
     search = predict_takes = ("beam",)
     evaluate_takes = ("data", "beam", "out", "strict")
+    request_settings = {"beam": BEAM, "n_best": N_BEST}
     compare_takes = ("data", "beam")
     unit = "images"
     draws_attention = True

@@ -248,6 +248,22 @@ class Classify(Classes, Labels):
             console.say(f"the text is longer than {predictor.max_length} pieces; the rest was not read")
         return inputs
 
+    def input_schema(self, predictor: Any) -> dict[str, Any]:
+        text = super().input_schema(predictor)
+        pair = {
+            "type": "array",
+            "items": text,
+            "minItems": 2,
+            "maxItems": 2,
+            "examples": [["A man sleeps.", "He rests."]],
+        }
+        return {True: pair, False: text, None: {"anyOf": [text, pair]}}[predictor.pairs]
+
+    def request_input(self, predictor: Any, value: Any, folder: Path, console: "Console") -> Any:
+        """A text, or a pair of texts as a list."""
+        pair = isinstance(value, list) and len(value) == 2
+        return self.parse_inputs(predictor, [self.text_value(text) for text in (value if pair else [value])], console)
+
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
         """Every row of a table; its own columns come before the answer. One without text, or broken, gets none."""
         from regard.data.examples import text_columns

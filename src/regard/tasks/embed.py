@@ -20,6 +20,7 @@ class Embed(Task):
     example_texts = ("The cat drank the milk because it was hungry.", "The cat drank the milk because it was sweet.")
     purpose = "embed texts"
     verbs = ("embed", "similar")
+    endpoints = ("embeddings",)
 
     def serves(self, config: Any) -> bool:
         from regard.models.bert import LABELLED, MASKED, BertConfig
@@ -32,6 +33,9 @@ class Embed(Task):
         from regard.predictors import Embedder
 
         return Embedder(model, load(folder), device, int8, Sentences.load(folder))
+
+    def count_tokens(self, predictor: Any, inputs: Any) -> int:
+        return sum(map(len, predictor.encode(inputs)[0]))
 
     def to_json(self, answer: Any) -> Any:
         return {"vector": answer.vector.tolist()}

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.config import MAX_SEED
 from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Say, Task, recurrent
 from regard.tasks.presets import presets_of
+from regard.tasks.served import Setting
 from regard.training.settings import Optim, Schedule
 from regard.words import count, some
 
@@ -50,6 +52,16 @@ class LanguageModelling(Task):
     unit = "parts"
     writes_lines = True
     answering = "chat {}"
+    writes, endpoints = True, ("completions", "chat")
+    request_settings = {
+        "max_tokens": Setting(default=256, least=1, most=1 << 20, help="Write at most that many tokens."),
+        "temperature": Setting(default=0.0, most=100, help="Below 1 is tamer, above 1 wilder; 0: the likeliest."),
+        "top_k": Setting(default=0, most=1 << 20, help="Only the likeliest so many tokens; 0: all."),
+        "top_p": Setting(default=1.0, most=1, help="Only the likeliest tokens of this probability together."),
+        "min_p": Setting(default=0.0, most=1, help="Only tokens this many times as likely as the likeliest."),
+        "repetition_penalty": Setting(default=1.0, least=0.01, most=100, help="Above 1 avoids what was said."),
+        "seed": Setting(default=0, most=MAX_SEED, help="The same seed writes the same."),
+    }
     finetune_length = "5"
     longest = 256  # tokens of a row when a model is fine-tuned on a CPU
     prompt = ""  # the template of records, unless the user has one
@@ -191,6 +203,9 @@ class LanguageModelling(Task):
 
     def text(self, answer: Any) -> str:
         return answer.text
+
+    def to_json(self, answer: Any) -> Any:
+        return {"text": answer.text, "finish": answer.finish}
 
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
         return {"text": "" if answer is None else " ".join(answer.text.split())}

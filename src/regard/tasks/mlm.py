@@ -12,6 +12,7 @@ from regard.errors import ConfigError
 from regard.tasks.base import Arch, Card, Say, Task
 from regard.tasks.embed import no_answers
 from regard.tasks.presets import presets_of
+from regard.tasks.served import Setting
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class MaskedLanguageModelling(Task):
     example_texts = ("The cat drank the [MASK] because it was hungry.",)
     purpose = "fill in masked words"
     verbs = ("fill", "embed", "similar")
+    request_settings = {"top": Setting(default=5, least=1, most=1_000, help="Candidates for each [MASK].")}
+    request_example = "The cat drank the [MASK]."
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}

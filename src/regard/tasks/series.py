@@ -157,6 +157,7 @@ class Series(Classes, FillSeries):
     purpose = "classify series"
     unit = "series"
     evaluate_takes = ("data", "labels", "picture", "strict")
+    joins = False
     compare_takes = ("data", "labels")
     predict_takes = ("second", "labels")
     draws_attention = True

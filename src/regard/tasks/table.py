@@ -12,6 +12,7 @@ from regard.errors import ConfigError
 from regard.tasks.base import Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples, class_row
 from regard.tasks.presets import presets_of
+from regard.tasks.served import short
 from regard.words import some
 
 if TYPE_CHECKING:
@@ -146,6 +147,22 @@ class Table(ClassesOfSamples):
         for line in predictor.unlike_training(rows):
             console.say(line)
         return rows
+
+    def input_schema(self, predictor: Any) -> dict[str, Any]:
+        cell = {"type": ["string", "number", "boolean", "null"]}
+        return {
+            "type": "object",
+            "properties": {column.name: cell for column in predictor.columns},
+            "additionalProperties": False,
+        }
+
+    def request_input(self, predictor: Any, value: Any, folder: Path, console: "Console") -> Any:
+        """A row by column name; a column that is left out, or null, is missing."""
+        if not isinstance(value, dict) or any(isinstance(cell, list | dict) for cell in value.values()):
+            raise ConfigError(f"expected an object of columns and values, got {short(value)}")
+        row = {name: str(cell) for name, cell in value.items() if cell is not None}
+        predictor.check_columns([row])
+        return [row]
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
         """Every row of a table; its own columns come before the answer. A broken row gets none."""

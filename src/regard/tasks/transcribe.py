@@ -10,6 +10,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import read_json_if_any
 from regard.tasks.audio import audio_inputs, load_files, readable
 from regard.tasks.base import Card, Task
+from regard.tasks.served import BEAM, Setting
 
 if TYPE_CHECKING:
     from regard.metrics.compare import Sums
@@ -27,6 +28,8 @@ class Transcribe(Task):
     verbs = ("transcribe",)
     search = predict_takes = ("beam",)
     evaluate_takes, compare_takes = ("data", "beam", "strict"), ("data", "beam")
+    endpoints = ("transcriptions",)
+    request_settings = {"beam": BEAM, "language": Setting(default="en", help="What is spoken: en, de, …")}
 
     def serves(self, config: Any) -> bool:
         from regard.models.whisper import WhisperConfig

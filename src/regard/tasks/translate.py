@@ -11,6 +11,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task
 from regard.tasks.presets import presets_of
+from regard.tasks.served import BEAM, N_BEST, Setting
 from regard.words import count, some
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ class Translate(Task):
     compare_takes = ("source", "target", "beam", "length_penalty", "tokenize")
     test_files = "--source FILE --target FILE"
     unit = "sentences"
+    request_settings = {
+        "beam": BEAM,
+        "n_best": N_BEST,
+        "length_penalty": Setting(default=0.6, least=-10, most=10, help="Above 0 favours longer translations."),
+    }
     writes_lines = True
 
     def complete(self, data: PairsConfig, preset: Preset) -> PairsConfig:
@@ -166,6 +172,10 @@ class Translate(Task):
 
     def text(self, answer: Any) -> str:
         return answer.text
+
+    def to_json(self, answer: Any) -> Any:
+        fields = ("text", "score", "log_probability")
+        return {"text": answer.text, "candidates": [{k: getattr(h, k) for k in fields} for h in answer.candidates]}
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
         """Lines of text; line i of the output belongs to line i of the file."""

@@ -5,10 +5,10 @@ import random
 import pytest
 import torch
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, PromptTooLong
 from regard.generate import scheduler as module
 from regard.generate.engine import Completion, Engine, Sampling
-from regard.generate.scheduler import FairQueue, PromptTooLong, Scheduler
+from regard.generate.scheduler import FairQueue, Scheduler
 
 REQUESTS = [
     ([3, 1, 4], Sampling(temperature=0, max_tokens=12)),

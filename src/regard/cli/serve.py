@@ -1,0 +1,64 @@
+"""`regard serve`: models over HTTP, for programs."""
+
+import os
+from typing import Annotated
+
+import typer
+
+from regard.cli.common import Device, argument, flag, option, pick_device
+from regard.ticks import Console
+
+MODELS = "Run or model folders, .gguf files, or names (regard model list); NAME=FOLDER gives one a name of its own."
+
+
+def serve(
+    ctx: typer.Context,
+    models: Annotated[list[str], argument("MODEL…", MODELS)],
+    port: Annotated[int, option("N", "The port; 0 takes any free one.", default=True, min=0, max=65535)] = 8000,
+    host: Annotated[str, option("ADDRESS", "Where to listen; beyond this machine a key is needed.", default=True)] = (
+        "127.0.0.1"
+    ),
+    api_key: Annotated[
+        list[str] | None, option("KEY", "Answer only with this key; may be repeated. Visible to others in `ps`.")
+    ] = None,
+    api_key_file: Annotated[str, option("FILE", "The same, one a line; or set REGARD_API_KEY.")] = "",
+    allow_host: Annotated[list[str] | None, option("NAME", "A name this server is called by; may be repeated.")] = None,
+    allow_origin: Annotated[
+        list[str] | None, option("URL", "Pages there may ask from a browser; may be repeated.")
+    ] = None,
+    slots: Annotated[int, option("N", "Texts written at the same time by one model.", default=True, min=1)] = 16,
+    context: Annotated[
+        int, option("N", "Room for so many tokens of prompt and answer.", default="the model's own", min=0)
+    ] = 0,
+    int8: Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: faster, and a little less exact.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Put models behind an address, in the shapes of OpenAI's API.
+
+    Language models answer /v1/completions and /v1/chat/completions, text encoders /v1/embeddings, and every model
+    /v1/predict/NAME. SIGTERM or Ctrl-C finishes what was accepted and stops.
+
+    \b
+    Examples:
+      regard serve runs/demo
+      regard serve smollm2-135m minilm=runs/minilm --port 8080
+      REGARD_API_KEY=… regard serve runs/demo --host 0.0.0.0 --allow-host models.example.org
+    """
+    from regard.serve.api.guard import Access, read_keys
+    from regard.serve.api.lanes import LaneSettings
+    from regard.serve.api.run import named_models, serve_models
+
+    console: Console = ctx.obj
+    keys = read_keys(api_key or (), api_key_file, os.environ.get("REGARD_API_KEY", ""))
+    access = Access(
+        host=host, keys=keys, allowed_hosts=tuple(allow_host or ()), allowed_origins=tuple(allow_origin or ())
+    )
+    served = named_models(models)
+    settings = LaneSettings(device=usable(device), int8=int8, slots=slots, context=context)
+    serve_models(served, port, lambda address: print(address, flush=True), settings, access)
+    console.say("stopped")
+
+
+def usable(device: str) -> str:
+    """The device, for the engine's process: torch is asked here only about one that may be missing."""
+    return device if device in ("auto", "cpu") else pick_device(device)

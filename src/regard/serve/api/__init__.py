@@ -1,0 +1,1 @@
+"""`regard serve`: models over HTTP for programs. One process speaks HTTP, another runs the models."""

@@ -1,0 +1,73 @@
+"""The server as an ASGI application: the endpoints, and every error in OpenAI's shape."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from regard.serve.api import openai, predict
+from regard.serve.api.engine import EngineClient
+from regard.serve.api.errors import APIError
+from regard.serve.api.guard import Access, AccessGuard
+from regard.serve.api.limits import RequestLimits
+from regard.serve.api.while_connected import ClientGone
+
+
+def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits) -> AccessGuard:
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        running = asyncio.create_task(engine.run())
+        yield
+        await engine.close()
+        await running
+
+    app = FastAPI(title="regard", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.state.engine, app.state.limits = engine, limits
+    app.get("/health")(health)
+    app.include_router(openai.router)
+    app.include_router(predict.router)
+    handlers: dict[type[Exception], Any] = {
+        APIError: on_api_error,
+        ClientGone: on_client_gone,
+        HTTPException: on_route_error,
+        Exception: on_bug,
+    }
+    for error, handler in handlers.items():
+        app.add_exception_handler(error, handler)
+    return AccessGuard(app, access, limits.body)
+
+
+async def health(request: Request) -> Response:
+    """200 once every model is loaded, or has failed; 503 until then, and while the engine is started again."""
+    engine: EngineClient = request.app.state.engine
+    states = {
+        name: "ready" if model.about else f"failed: {model.failed}" if model.failed else "loading"
+        for name, model in engine.models.items()
+    }
+    return JSONResponse({"live": True, "ready": engine.ready, "models": states}, 200 if engine.ready else 503)
+
+
+def error_response(e: APIError) -> Response:
+    return JSONResponse(e.body(), e.status, {name.decode(): value.decode() for name, value in e.headers()})
+
+
+async def on_api_error(_: Request, e: APIError) -> Response:
+    return error_response(e)
+
+
+async def on_client_gone(_: Request, __: ClientGone) -> Response:
+    return Response(status_code=499)  # nobody reads it; logs do
+
+
+async def on_route_error(request: Request, e: HTTPException) -> Response:
+    known = {404: f"there is no {request.url.path}", 405: f"{request.method} {request.url.path} is not allowed"}
+    return error_response(APIError(e.status_code, known.get(e.status_code, str(e.detail))))
+
+
+async def on_bug(_: Request, e: Exception) -> Response:
+    summary = f"{type(e).__name__}: {e}".splitlines()[0][:200]
+    return error_response(APIError(500, f"this should not happen: {summary}"))

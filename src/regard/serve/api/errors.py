@@ -1,0 +1,49 @@
+"""Errors in OpenAI's shape, which its clients raise as exceptions of their own."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from regard.errors import CheckpointError, LimitError, PromptTooLong, RegardError
+
+TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+class APIError(Exception):
+    """An answer that is an error: its status, what is wrong, and the field it is about."""
+
+    def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None):
+        super().__init__(message)
+        self.status, self.message, self.param, self.code = status, message, param, code
+
+    def body(self) -> dict[str, Any]:
+        usual = "invalid_request_error" if self.status < 500 else "server_error"
+        kind = TYPES.get(self.status, usual)
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        if self.status == 401:
+            return [(b"www-authenticate", b"Bearer")]
+        return [(b"retry-after", b"1")] if self.status in (429, 503) else []
+
+
+def as_error(e: BaseException) -> dict[str, Any]:
+    """What the engine reports to the server of an exception: the fields of an `APIError`."""
+    if isinstance(e, APIError):
+        return {"status": e.status, "message": e.message, "param": e.param, "code": e.code}
+    if isinstance(e, RegardError):
+        code = "context_length_exceeded" if isinstance(e, PromptTooLong) else None
+        status = 400 if code else 422 if isinstance(e, LimitError) else 500 if isinstance(e, CheckpointError) else 400
+        return {"status": status, "message": str(e), "param": None, "code": code}
+    if isinstance(e, MemoryError) or "out of memory" in str(e).lower():
+        return {"status": 503, "message": "out of memory; try again with less", "param": None, "code": "out_of_memory"}
+    summary = f"{type(e).__name__}: {e}".splitlines()[0][:200]
+    return {"status": 500, "message": f"this should not happen: {summary}", "param": None, "code": None}
+
+
+async def send_error(send: Callable[[dict[str, Any]], Awaitable[None]], e: APIError) -> None:
+    """The error as a response, below any framework."""
+    body = json.dumps(e.body()).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *e.headers()]
+    await send({"type": "http.response.start", "status": e.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,118 @@
+"""Who may ask: requests to an address of ours, from no other site, with a key where there is one."""
+
+import asyncio
+import hmac
+import ipaddress
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from regard.errors import ConfigError
+from regard.serve.api.errors import APIError, send_error
+from regard.serve.guard import App, Message, Receive, Send, read
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+OPEN = ("/health",)  # for probes, which send addresses as the host and no key
+SLOWEST = 60.0  # seconds that a body may take to arrive
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """Where the server listens, and whom it answers."""
+
+    host: str = "127.0.0.1"
+    keys: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()  # names of the server, besides addresses and those of this machine
+    allowed_origins: tuple[str, ...] = ()  # of pages elsewhere that may ask from a browser
+
+    def __post_init__(self):
+        if not self.local and not self.keys:
+            raise ConfigError(
+                f"--host {self.host} can be reached from other machines, where anybody could use the models; "
+                "add --api-key-file FILE, or set REGARD_API_KEY"
+            )
+        for key in self.keys:
+            if not key or not key.isascii() or not key.isprintable() or " " in key:
+                raise ConfigError("an API key consists of printable ASCII characters, without spaces")
+
+    @property
+    def local(self) -> bool:
+        return self.host in LOOPBACK or is_address(self.host, loopback=True)
+
+    def check(self, path: str, headers: dict[str, str]) -> None:
+        """Raise `APIError` for a request that is not answered."""
+        if path in OPEN:
+            return
+        host, origin = hostname(headers.get("host", "")), headers.get("origin")
+        if not (host in (*LOOPBACK, self.host, *self.allowed_hosts) or is_address(host, loopback=self.local)):
+            what = f"this server is not called {host[:80]!r}"
+            raise APIError(403, f"{what}; add --allow-host, or ask for its address", None, "host_not_allowed")
+        if origin is not None and origin not in self.allowed_origins and hostname(origin.partition("://")[2]) != host:
+            what = f"pages of {origin[:80]!r} may not ask this server; add --allow-origin"
+            raise APIError(403, what, None, "origin_not_allowed")
+        scheme, _, key = headers.get("authorization", "").partition(" ")
+        key = key if scheme.lower() == "bearer" else ""
+        equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all of them, always
+        if self.keys and not any(equal):
+            raise APIError(401, "expected a valid API key, as Authorization: Bearer KEY", None, "invalid_api_key")
+
+
+def hostname(host: str) -> str:
+    """Of a Host header: without the port, and of an IPv6 address without its brackets."""
+    host = host.strip().lower()
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+
+
+def is_address(host: str, loopback: bool) -> bool:
+    """Whether it is an IP address, which no other site can make a browser mistake for its own."""
+    try:
+        return ipaddress.ip_address(host).is_loopback or not loopback
+    except ValueError:
+        return False
+
+
+class AccessGuard:
+    """Wraps an ASGI application: checks who asks, then reads the body, at most `largest` bytes of it."""
+
+    def __init__(self, app: App, access: Access, largest: int):
+        self.app, self.access, self.largest = app, access, largest
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self.access.check(scope["path"], headers)
+            waiting = [await self.body(scope, headers, receive)]
+        except APIError as e:
+            await send_error(send, e)
+            return
+
+        async def again() -> Message:
+            return waiting.pop() if waiting else await receive()
+
+        await self.app(scope, again, send)
+
+    async def body(self, scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Message:
+        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+            return {"type": "http.request", "body": b"", "more_body": False}
+        kind = headers.get("content-type", "").split(";")[0].strip().lower()
+        if kind not in ("application/json", "multipart/form-data"):
+            raise APIError(415, f"the content type is {kind or 'missing'}; expected application/json")
+        try:
+            body = await asyncio.wait_for(read(receive, self.largest), SLOWEST)
+        except TimeoutError:
+            raise APIError(408, f"the body did not arrive within {SLOWEST:.0f} s") from None
+        if body is None:
+            raise APIError(413, f"the body is larger than {self.largest:,} bytes, which is the most this server reads")
+        return {"type": "http.request", "body": body, "more_body": False}
+
+
+def read_keys(keys: Sequence[str], file: str, variable: str) -> tuple[str, ...]:
+    """The keys of the command line, of a file with one a line, and of an environment variable."""
+    from pathlib import Path
+
+    lines = Path(file).read_text("utf-8").splitlines() if file else []
+    return tuple(key.strip() for key in (*keys, *lines, variable) if key.strip())

@@ -1,0 +1,335 @@
+"""The engine's threads, one per model: requests in, answers out. They run in the engine's process.
+
+A model that writes token by token has a scheduler, whose batch requests join and leave at every step. Any other model
+answers what has come within a few milliseconds together; its predictor sorts the inputs by length.
+"""
+
+import queue
+import tempfile
+import time
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import RegardError
+from regard.serve.api.errors import APIError, as_error
+from regard.ticks import Console
+
+if TYPE_CHECKING:
+    from regard.generate.request import Event, Sampling
+    from regard.generate.scheduler import Scheduler
+    from regard.generate.text import TextStream
+    from regard.tasks.base import Task
+
+Message = dict[str, Any]
+Send = Callable[[Message], None]
+DEADLINE = 0.004  # seconds that an input waits for company
+TOGETHER = 256  # inputs answered together
+SILENT = Console(quiet=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaneSettings:
+    """How a model is opened."""
+
+    device: str = "cpu"  # auto: a GPU if there is one
+    int8: bool = False
+    slots: int = 16  # sequences decoded together
+    context: int = 0  # tokens of prompt and answer together; 0: as many as the model can
+
+
+class Lane:
+    """A model and the requests to it. A subclass answers them: `run` never returns."""
+
+    def __init__(self, task: "Task", predictor: Any, send: Send):
+        self.task, self.predictor, self.send = task, predictor, send
+        self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        raise NotImplementedError
+
+    def about(self) -> Message:
+        """What the server tells of the model."""
+        task, predictor = self.task, self.predictor
+        return {
+            "task": task.name,
+            "reads": task.reads,
+            "endpoints": [*task.endpoints, "predict"],
+            "settings": {name: setting.schema() for name, setting in task.request_settings.items()},
+            "input": task.input_schema(predictor),
+        }
+
+    def fail(self, id: int, e: BaseException) -> None:
+        if not isinstance(e, RegardError | APIError):
+            traceback.print_exception(e)
+        self.send({"id": id, "error": as_error(e)})
+
+    def inputs(self, values: Sequence[Any]) -> list[Any]:
+        """Of each value of a request what its input is, in a list of one."""
+        inputs = []
+        for number, value in enumerate(values):
+            with tempfile.TemporaryDirectory(prefix="regard-") as folder:
+                try:
+                    one = self.task.request_input(self.predictor, value, Path(folder), SILENT)
+                except RegardError as e:
+                    raise type(e)(f"inputs[{number}]: {e.message}", e.hint) from None
+            if len(one) != 1:
+                raise APIError(400, f"inputs[{number}] holds {len(one)} {self.task.unit}; expected one per input")
+            inputs.append(one)
+        return inputs
+
+
+# -- models that answer a batch at a time -------------------------------------------------------------------------
+
+
+@dataclass
+class Asked:
+    """A request that waits: its inputs, and how they are to be answered."""
+
+    id: int
+    inputs: list[Any]
+    options: dict[str, Any]
+
+
+class AnsweringLane(Lane):
+    def run(self) -> None:
+        while True:
+            first = self.inbox.get()
+            questions = [
+                q for message in [first, *self.company(len(first.get("inputs", ())))] if (q := self.parse(message))
+            ]
+            groups: dict[Any, list[Asked]] = defaultdict(list)
+            for question in questions:
+                key = tuple(sorted(question.options.items())) if self.task.joins else question.id
+                groups[key].append(question)
+            for group in groups.values():
+                self.answer(group)
+
+    def company(self, size: int) -> list[Message]:
+        """What else comes before the deadline."""
+        more, end = [], time.monotonic() + DEADLINE
+        with suppress(queue.Empty):
+            while size < TOGETHER:
+                more.append(self.inbox.get(timeout=max(0.0, end - time.monotonic())))
+                size += len(more[-1].get("inputs", ()))
+        gone = {message["id"] for message in more if message["do"] == "cancel"}
+        return [message for message in more if message["id"] not in gone]
+
+    def parse(self, message: Message) -> Asked | None:
+        if message["do"] == "cancel":
+            return None
+        try:
+            options = self.task.check_settings(message["options"])
+            return Asked(message["id"], self.inputs(message["inputs"]), options)
+        except Exception as e:
+            self.fail(message["id"], e)
+            return None
+
+    def answer(self, questions: list[Asked]) -> None:
+        """Together; or where that fails one by one, so that only the culprit is told."""
+        try:
+            answers = iter(self.predict([one for q in questions for one in q.inputs], questions[0].options))
+            outputs = [[self.task.to_json(next(answers)) for _ in q.inputs] for q in questions]
+        except Exception as e:
+            if len(questions) == 1:
+                self.fail(questions[0].id, e)
+            else:
+                for question in questions:
+                    self.answer([question])
+            return
+        for question, some in zip(questions, outputs, strict=True):
+            tokens = self.task.count_tokens(self.predictor, [x for one in question.inputs for x in one])
+            self.send({"id": question.id, "outputs": some, "tokens": tokens, "last": True})
+
+    def predict(self, inputs: list[Any], options: dict[str, Any]) -> list[Any]:
+        if self.task.joins:
+            return list(self.predictor.predict([x for one in inputs for x in one], **options))
+        return [answer for one in inputs for answer in self.predictor.predict(one, **options)]
+
+
+# -- models that write token by token -----------------------------------------------------------------------------
+
+
+@dataclass
+class Choice:
+    """One of the texts that a request gets."""
+
+    index: int
+    text: "TextStream"
+    tokens: list[Message] = field(default_factory=list)  # with their log-probabilities, while they are held back
+    sent: int = 0  # of those, in all
+    piece: str = ""  # not sent yet
+    finish: str = ""
+
+
+@dataclass
+class Writing:
+    """A request on its way: its choices by the scheduler's keys."""
+
+    id: int
+    settings: "Sampling"
+    stream: bool
+    predict: bool  # what is sent is outputs of the task
+    prompt_tokens: int
+    choices: dict[int, Choice] = field(default_factory=dict)
+    completion_tokens: int = 0
+    open: int = 0
+
+
+class WritingLane(Lane):
+    scheduler: "Scheduler"
+
+    def __init__(self, task: "Task", predictor: Any, send: Send, settings: LaneSettings):
+        super().__init__(task, predictor, send)
+        from regard.generate.scheduler import Scheduler
+
+        engine = predictor.engine
+        self.scheduler = Scheduler(engine.model, engine.ends, slots=settings.slots, capacity=settings.context)
+        self.requests: dict[int, Writing] = {}
+        self.owners: dict[int, Writing] = {}  # by the scheduler's keys
+
+    def about(self) -> Message:
+        return super().about() | {"context": self.scheduler.capacity}
+
+    def run(self) -> None:
+        while True:
+            waiting = [] if self.scheduler.active else [self.inbox.get()]
+            with suppress(queue.Empty):
+                while True:
+                    waiting.append(self.inbox.get_nowait())
+            for message in waiting:
+                self.take(message)
+            try:
+                for event in self.scheduler.step():
+                    self.pass_on(event)
+            except Exception as e:  # out of memory, or a bug: it costs the requests of this batch, not the server
+                for id in list(self.requests):
+                    self.drop(id)
+                    self.fail(id, e)
+
+    def take(self, message: Message) -> None:
+        id = message["id"]
+        if message["do"] == "cancel":
+            self.drop(id)
+            return
+        try:
+            self.begin(message)
+        except Exception as e:
+            self.drop(id)
+            self.fail(id, e)
+
+    def begin(self, message: Message) -> None:
+        from regard.generate.text import TextStream
+
+        id, prompts = message["id"], self.prompts(message)
+        settings = self.sampling(message, max(map(len, prompts)))
+        request = Writing(
+            id, settings, message.get("stream", False), message["do"] == "predict", sum(map(len, prompts))
+        )
+        self.requests[id] = request
+        for prompt in prompts:
+            self.scheduler.fit(len(prompt), settings.max_tokens)  # all of them, before any is begun
+        for number, prompt in enumerate(prompts):
+            for nth in range(settings.n):
+                choice = Choice(
+                    number * settings.n + nth, TextStream(self.predictor.tokenizer.token_bytes, settings.stop)
+                )
+                key = self.scheduler.add(prompt, settings, nth, self.enough, id)
+                request.choices[key], self.owners[key] = choice, request
+                request.open += 1
+
+    def prompts(self, message: Message) -> list[list[int]]:
+        """The ids of what is to be continued."""
+        predictor = self.predictor
+        if message["do"] == "chat":
+            from regard.data.records import render
+
+            return [predictor.encode(render(message["messages"], predictor.tokenizer, True), special=True)]
+        if message["do"] == "predict":
+            texts = [text for one in self.inputs(message["inputs"]) for text in one]
+            return [predictor.encode(text, bool(predictor.template)) for text in predictor.asked(texts)]
+        return [list(p) if isinstance(p, list) else predictor.encode(p) for p in message["prompts"]]
+
+    def sampling(self, message: Message, longest: int) -> "Sampling":
+        from regard.generate.request import Sampling
+
+        if message["do"] == "predict":
+            usual = {name: setting.default for name, setting in self.task.request_settings.items()}
+            values: Mapping[str, Any] = usual | self.task.check_settings(message["options"])
+            limit = values["max_tokens"] if "max_tokens" in message["options"] else None
+        else:
+            values, limit = message["sampling"], message["sampling"].get("max_tokens")
+        values = {**values, "stop": tuple(values.get("stop", ()))}
+        if limit is None:  # what is left, and of a default no more than that
+            values["max_tokens"] = min(self.scheduler.fit(longest), values.get("max_tokens") or 1 << 30)
+        return Sampling(**values)
+
+    def enough(self, key: int, id: int) -> bool:
+        choice = self.owners[key].choices[key]
+        choice.piece += choice.text.feed(id)
+        return choice.text.stopped
+
+    def pass_on(self, event: "Event") -> None:
+        """What a row has gained, to whom it belongs: at once if it is streamed, else when it is complete."""
+        request = self.owners[event.row]
+        choice = request.choices[event.row]
+        request.completion_tokens += len(event.ids)
+        if request.settings.logprobs:
+            rows = zip(event.ids, event.logprobs, event.top, strict=True)
+            choice.tokens += [self.token(id, p) | {"top": [self.token(*t) for t in top]} for id, p, top in rows]
+        if event.finish:
+            choice.piece += choice.text.close()
+            choice.finish = event.finish
+            request.open -= 1
+            del self.owners[event.row]
+        if not request.open:
+            del self.requests[request.id]
+        if request.predict:
+            if not request.open:
+                self.send({"id": request.id, "outputs": self.outputs(request), "last": True})
+        elif event.finish or (request.stream and choice.piece):
+            self.send(self.report(request, choice))
+
+    def report(self, request: Writing, choice: Choice) -> Message:
+        """What is new of a choice. Of its tokens those whose text is sent, without those of a stop string."""
+        text = choice.text
+        sure = text.count if choice.finish else sum(begin < text.shown for begin in text.begins)
+        tokens, choice.tokens = choice.tokens[: sure - choice.sent], choice.tokens[sure - choice.sent :]
+        piece, choice.piece, choice.sent = choice.piece, "", sure
+        report = {"id": request.id, "index": choice.index, "text": piece, "tokens": tokens, "finish": choice.finish}
+        if not request.open:
+            report |= {"prompt_tokens": request.prompt_tokens, "completion_tokens": request.completion_tokens}
+        return report | {"last": not request.open}
+
+    def outputs(self, request: Writing) -> list[Any]:
+        from regard.generate.text import Written
+
+        return [self.task.to_json(Written(text=c.piece, finish=c.finish)) for c in request.choices.values()]
+
+    def token(self, id: int, logprob: float) -> Message:
+        data = self.predictor.tokenizer.token_bytes(id)
+        return {"token": data.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
+
+    def drop(self, id: int) -> None:
+        """Nobody waits for this request any more."""
+        request = self.requests.pop(id, None)
+        for key in list(request.choices) if request else ():
+            self.scheduler.cancel(key)
+            self.owners.pop(key, None)
+
+
+def open_lane(path: str, settings: LaneSettings, send: Send) -> Lane:
+    """The lane of a model that is loaded now."""
+    import torch
+
+    from regard.tasks.load import open_model
+
+    device = settings.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    task, predictor = open_model(path, device, settings.int8)
+    return WritingLane(task, predictor, send, settings) if task.writes else AnsweringLane(task, predictor, send)

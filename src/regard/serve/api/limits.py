@@ -1,0 +1,29 @@
+"""How much one request may ask for; each limit has an error of its own."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from regard.serve.api.errors import APIError
+
+if TYPE_CHECKING:
+    from regard.serve.api.bodies import SamplingBody
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestLimits:
+    body: int = 32 << 20  # bytes
+    inputs: int = 2_048  # of one request
+    n: int = 128  # completions of a prompt
+    max_tokens: int = 1 << 20
+
+    def check_inputs(self, count: int, param: str) -> None:
+        over(count, self.inputs, f"{param} holds", param)
+
+    def check_sampling(self, body: "SamplingBody") -> None:
+        over(body.n or 1, self.n, "n is", "n")
+        over(body.sampling(0).get("max_tokens", 1), self.max_tokens, "max_tokens is", "max_tokens")
+
+
+def over(value: int, most: int, what: str, param: str) -> None:
+    if value > most:
+        raise APIError(422, f"{what} {value:,}; this server allows at most {most:,}", param, "limit_exceeded")

@@ -1,0 +1,23 @@
+"""`POST /v1/predict/{model}`: one endpoint for every task, through the one predictor protocol."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response
+
+from regard.serve.api.bodies import PredictBody, parse_body
+from regard.serve.api.openai import engine_of
+from regard.serve.api.while_connected import while_connected
+
+router = APIRouter(prefix="/v1/predict")
+
+
+@router.post("/{name:path}")
+async def predict(request: Request, name: str) -> Response:
+    body = parse_body(PredictBody, await request.body())
+    engine = engine_of(request)
+    model = engine.find(name, "predict")
+    request.app.state.limits.check_inputs(len(body.inputs), "inputs")
+    answer = await while_connected(
+        request, anext(engine.ask(model, "predict", inputs=body.inputs, options=body.options))
+    )
+    task = (model.about or {})["task"]
+    return JSONResponse({"model": name, "task": task, "outputs": answer["outputs"]})

@@ -1,0 +1,61 @@
+"""The engine's process: it loads the models and runs them.
+
+A message is a line of JSON: requests on stdin, answers on stdout. It ends with its stdin, when the server has gone.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+from regard.errors import RegardError
+from regard.serve.api.errors import APIError
+from regard.serve.api.lanes import Lane, LaneSettings, Message, open_lane
+
+
+class EngineProcess:
+    def __init__(self, out: Any, settings: LaneSettings):
+        self.out, self.settings = out, settings
+        self.lock = threading.Lock()
+        self.lanes: dict[str, Lane] = {}
+
+    def send(self, message: Message) -> None:
+        line = json.dumps(message).encode() + b"\n"
+        with self.lock:
+            self.out.write(line)
+            self.out.flush()
+
+    def load(self, name: str, path: str) -> None:
+        """A model that fails to load does not take the others down."""
+        try:
+            lane = open_lane(path, self.settings, self.send)
+        except Exception as e:
+            what = str(e) if isinstance(e, RegardError) else f"{path}: {type(e).__name__}: {e}"
+            self.send({"model": name, "failed": what})
+            return
+        self.lanes[name] = lane
+        threading.Thread(target=lane.run, name=f"regard-{name}", daemon=True).start()
+        self.send({"model": name, "ready": lane.about()})
+
+    def listen(self, lines: Any) -> None:
+        for line in lines:
+            message = json.loads(line)
+            if message["do"] == "load":
+                threading.Thread(target=self.load, args=(message["model"], message["path"]), daemon=True).start()
+            elif (lane := self.lanes.get(message["model"])) is not None:
+                lane.inbox.put(message)
+            elif message["do"] != "cancel":
+                self.send({"id": message["id"], "error": vars(APIError(503, f"{message['model']} is not loaded"))})
+
+
+def main(settings: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process when it is done
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is not a message
+    EngineProcess(out, LaneSettings(**json.loads(settings))).listen(sys.stdin.buffer)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

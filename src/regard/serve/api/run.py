@@ -1,0 +1,107 @@
+"""Start the server: on an address, until it is told to stop."""
+
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from regard.errors import ConfigError, MissingExtra
+from regard.serve.api.engine import EngineClient, ServedModel
+from regard.serve.api.guard import Access
+from regard.serve.api.lanes import LaneSettings
+from regard.serve.api.limits import RequestLimits
+
+
+def named_models(models: Sequence[str]) -> list[ServedModel]:
+    """`NAME=PATH`, or a path or name alone, which is then the name too: of a folder its last part."""
+    named: dict[str, ServedModel] = {}
+    for model in models:
+        name, equals, path = model.partition("=")
+        if not equals or Path(model).exists():
+            name, path = Path(model).resolve().name if Path(model).exists() else model, model
+        if not name or not path:
+            raise ConfigError(f"{model!r}: expected NAME=FOLDER, a folder, or a name of: regard model list")
+        if name in named:
+            raise ConfigError(f"two models are called {name!r}; name one of them: other={path}")
+        check_exists(path)
+        named[name] = ServedModel(name, path, int(time.time()))
+    return list(named.values())
+
+
+def check_exists(path: str) -> None:
+    """Raise for what is neither a model's folder or file nor a name of one: before anything is started."""
+    from regard.config import no_run, unknown
+    from regard.data.catalog import MODELS_CATALOG
+    from regard.data.folders import user_path
+
+    folder = user_path(path)
+    if folder.is_file() or (folder / "config.json").is_file() or path.lower() in MODELS_CATALOG:
+        return
+    if folder.is_dir() or len(folder.parts) > 1:
+        raise no_run(folder)
+    raise unknown("model", path, MODELS_CATALOG)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes any free one."""
+    try:
+        (family, kind, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ours = socket.socket(family, kind)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        ours.bind(address)
+        ours.listen(1024)
+    except (OSError, OverflowError) as e:
+        why = getattr(e, "strerror", None) or e
+        raise ConfigError(f"--host {host} --port {port}: {why}", "choose another, for example --port 8080") from None
+    return ours
+
+
+def make_server(models: Sequence[ServedModel], settings: LaneSettings, access: Access, limits: RequestLimits) -> Any:
+    """A uvicorn server that is not running yet."""
+    try:
+        import fastapi  # noqa: F401
+        import uvicorn
+    except ImportError:
+        raise MissingExtra("the server", "serve") from None
+    from regard.serve.api.app import make_server_app
+
+    class ModelServer(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """SIGTERM and Ctrl-C end what is under way and then the program, with code 0."""
+            if threading.current_thread() is not threading.main_thread():
+                yield
+                return
+            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+            yield
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    app = make_server_app(EngineClient(models, settings), access, limits)
+    return ModelServer(uvicorn.Config(app, log_level="error", access_log=False, server_header=False))
+
+
+def serve_models(
+    models: Sequence[ServedModel],
+    port: int,
+    started: Callable[[str], None],
+    settings: LaneSettings = LaneSettings(),  # noqa: B008 - frozen
+    access: Access = Access(),  # noqa: B008
+    limits: RequestLimits = RequestLimits(),  # noqa: B008
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; `started` is called with the address once the server answers."""
+    server, ours = make_server(models, settings, access, limits), bind(access.host, port)
+    name, number = ours.getsockname()[:2]
+    address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
+
+    def report() -> None:
+        while not server.started:
+            time.sleep(0.01)
+        started(address)
+
+    threading.Thread(target=report, daemon=True).start()
+    server.run(sockets=[ours])

@@ -1,0 +1,137 @@
+"""What a server needs to know of a task: which endpoints fit it, what a request holds, and what it may set."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.config import unknown
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.ticks import Console
+
+SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv"}  # of a file without a name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a request may set: a number between two others, or a text."""
+
+    default: Any
+    help: str
+    least: float = 0
+    most: float = 1_000
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema has it."""
+        about = {"default": self.default, "description": self.help}
+        if isinstance(self.default, str):
+            return {"type": "string", **about}
+        return {
+            "type": "integer" if isinstance(self.default, int) else "number",
+            "minimum": self.least,
+            "maximum": self.most,
+            **about,
+        }
+
+    def check(self, name: str, value: Any) -> Any:
+        """The value, if it may be set."""
+        types = {str: (str, "text"), int: (int, "a whole number"), float: ((int, float), "a number")}
+        expected, what = types[type(self.default)]
+        if not isinstance(value, expected) or isinstance(value, bool):
+            raise ConfigError(f"{name} is {value!r:.80}; expected {what}")
+        if not isinstance(value, str) and not self.least <= value <= self.most:
+            raise ConfigError(f"{name} is {value}; must be between {self.least:g} and {self.most:g}")
+        return value
+
+
+BEAM = Setting(default=5, least=1, most=32, help="Beams of the search; 1 is greedy.")
+N_BEST = Setting(default=1, least=1, most=32, help="How many of the best answers to return, at most as many as beams.")
+
+
+class Served:
+    """The part of a `Task` that `regard.serve` asks for. By default an input is a text, or a file."""
+
+    reads: str
+    endpoints: tuple[str, ...] = ()  # of OpenAI's API, besides `/v1/predict`
+    writes = False  # token by token, so that requests share a running batch (`generate.scheduler`)
+    joins = True  # whether the inputs of several requests can be answered together
+    request_settings: Mapping[str, Setting] = {}
+    request_example: Any = "The cat drank the milk because it was hungry."
+
+    def input_schema(self, predictor: Any) -> dict[str, Any]:
+        """One input of a request, as JSON Schema has it."""
+        if self.reads == "text":
+            return {"type": "string", "minLength": 1, "examples": [self.request_example]}
+        file = {"type": "string", "contentEncoding": "base64", "description": "The bytes of the file."}
+        name = {"type": "string", "description": f"Its name; the ending says what it is, as {self.suffix}."}
+        forms: list[dict[str, Any]] = [
+            {"type": "object", "properties": {"file": file, "name": name}, "required": ["file"]}
+        ]
+        if self.tabular:
+            cells = {"type": "array", "items": {"type": "object"}, "description": "The rows of a table, by column."}
+            forms.append({"type": "object", "properties": {"rows": cells}, "required": ["rows"]})
+        return {"anyOf": [form | {"additionalProperties": False} for form in forms]}
+
+    @property
+    def suffix(self) -> str:
+        return SUFFIXES[self.reads]
+
+    @property
+    def tabular(self) -> bool:
+        """Whether an input is a table of its own, which may come as rows instead of as a file."""
+        return self.suffix == ".csv"
+
+    def request_input(self, predictor: Any, value: Any, folder: Path, console: "Console") -> Any:
+        """The input of `predictor.predict`, in a list, for one of a request; a file is put into `folder`."""
+        word = self.text_value(value) if self.reads == "text" else str(self.file_value(value, folder))
+        return self.parse_inputs(predictor, [word], console)
+
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+        raise NotImplementedError
+
+    def text_value(self, value: Any) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise ConfigError(f"expected a text, got {short(value)}")
+        return value
+
+    def file_value(self, value: Any, folder: Path) -> Path:
+        """The file of an input, written to `folder` under a name of ours with the ending of its own."""
+        fields = {"file", "name", *(["rows"] if self.tabular else [])}
+        if not isinstance(value, dict) or not value.keys() & {"file", "rows"}:
+            expected = f'{{"file": BASE64, "name": "x{self.suffix}"}}' + (' or {"rows": […]}' if self.tabular else "")
+            raise ConfigError(f"expected {expected}, got {short(value)}")
+        for field in value.keys() - fields:
+            raise unknown("field", field, sorted(fields))
+        if self.tabular and isinstance(value.get("rows"), list):
+            path = folder / "input.jsonl"
+            path.write_text("".join(json.dumps(row) + "\n" for row in value["rows"]), "utf-8")
+            return path
+        try:
+            data = base64.b64decode(value["file"].partition("base64,")[2] or value["file"], validate=True)
+        except (binascii.Error, ValueError, AttributeError, KeyError):
+            raise ConfigError("file is not base64; expected the bytes of a file in base64") from None
+        ending = "".join(c for c in Path(str(value.get("name", ""))).suffix[:8] if c.isalnum() or c == ".")
+        path = folder / f"input{ending or self.suffix}"
+        path.write_bytes(data)
+        return path
+
+    def check_settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """What `predictor.predict` takes, of what a request sets."""
+        for name in options:
+            if name not in self.request_settings:
+                raise unknown("option", name, self.request_settings or ["none for this model"])
+        return {name: self.request_settings[name].check(name, value) for name, value in options.items()}
+
+    def count_tokens(self, predictor: Any, inputs: Any) -> int:
+        """Tokens of all inputs, where somebody is to be told."""
+        return 0
+
+
+def short(value: Any) -> str:
+    """A value of a request, for a message."""
+    return "an empty text" if isinstance(value, str) and not value.strip() else f"{json.dumps(value):.80}"

@@ -1,0 +1,62 @@
+"""A server with a tiny model of every kind, on a free port: started once for all tests."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import openai
+import pytest
+from tests.unit.inside import tiny
+
+NAMES = ("gpt", "llama", "lstm", "encoder", "masked", "classifier", "pair", "tagger", "transformer")
+KEY = "sk-test-0123"
+
+
+def start(*words: str, **env: str) -> tuple[subprocess.Popen, str]:
+    """`regard serve` and its address."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "regard", "serve", *words, "--port", "0"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env,
+    )  # fmt: skip
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
+
+
+def until_ready(address: str) -> None:
+    end = time.monotonic() + 60
+    while httpx2.get(f"{address}/health").status_code != 200:
+        assert time.monotonic() < end, httpx2.get(f"{address}/health").text
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("served")
+    for name in NAMES:
+        tiny.write(root / name, name)
+    return root
+
+
+@pytest.fixture(scope="session")
+def address(folders):
+    process, address = start(*(str(folders / name) for name in NAMES), REGARD_API_KEY=KEY)
+    try:
+        until_ready(address)
+        yield address
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def client(address):
+    return openai.OpenAI(base_url=f"{address}/v1", api_key=KEY, max_retries=0)
+
+
+@pytest.fixture(scope="session")
+def http(address):
+    with httpx2.Client(base_url=address, headers={"authorization": f"Bearer {KEY}"}, timeout=30) as ready:
+        yield ready
