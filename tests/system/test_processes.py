@@ -1,5 +1,7 @@
 """Several processes train what one does: the same losses and weights, one model, one voice, one exit code."""
 
+import csv
+import io
 import json
 import os
 import shutil
@@ -11,11 +13,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.slow.test_kills import outcome
-from tests.system.ranks import CASES, DROPOUT, SHARDED, STEPS
+from tests.system.cli_toy import regard as cli
+from tests.system.cli_toy import works
+from tests.system.ranks import CASES, DROPOUT, ROWS, SHARDED, STEPS
 from tests.system.test_old_runs import FIXTURES
 
 import regard
 from regard.checkpoint import load_state
+from regard.cli import pieces
 from regard.run_folder import WEIGHTS
 from regard.tasks.plan import read_run
 
@@ -120,6 +125,38 @@ def test_a_restarted_launch_goes_on_by_itself(ranks, place):
     assert "step 16/30" in ranks["relaunched"][0]["text"] and "step 12/30" not in ranks["relaunched"][0]["text"]
     assert losses(place / "launched").equal(losses(place / "command"))
     assert (place / "launched" / WEIGHTS).read_bytes() == (place / "command" / WEIGHTS).read_bytes()
+
+
+def test_pieces_are_the_answers_of_one_process(ranks, place, monkeypatch, tmp_path):
+    assert codes(ranks["answers"]) == [0, 0], ranks["answers"]
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(pieces, "ROWS", ROWS)
+    works("predict", "runs/classify", "tables", f"--out={tmp_path}/", "--device=cpu")
+    several, one = ({file.name: file.read_bytes() for file in sorted(Path(x).iterdir())} for x in ("answers", tmp_path))
+    assert several == one and json.loads(several["manifest.json"])["pieces"] == sorted({*several} - {"manifest.json"})
+    for table in ("new.csv", "reviews.csv"):
+        read = [csv.DictReader(io.StringIO(several[name].decode())) for name in several if name.startswith(table)]
+        rows = [row for reader in read for row in reader]
+        whole = works("predict", "runs/classify", f"tables/{table}", "--device=cpu").lines
+        for row, expected in zip(rows, csv.DictReader(whole), strict=True):
+            (*cells, p, q), (*same, x, y) = row.values(), expected.values()  # probabilities come last
+            assert (row.keys(), cells) == (expected.keys(), same)
+            assert (float(p or 0), float(q or 0)) == pytest.approx((float(x or 0), float(y or 0)), abs=2e-6)
+
+
+def test_pieces_that_are_there_are_not_computed_again(ranks, place, monkeypatch, tmp_path):
+    monkeypatch.chdir(place)
+    monkeypatch.setattr(pieces, "ROWS", ROWS)
+    answers = shutil.copytree("answers", tmp_path / "answers")
+    lost, *kept = sorted(answers.glob("*.csv"))
+    content = lost.read_bytes()
+    lost.unlink()
+    for path in kept:
+        path.write_text("as it was")
+    works("predict", "runs/classify", "tables", f"--out={answers}/", "--device=cpu")
+    assert lost.read_bytes() == content and {path.read_text() for path in kept} == {"as it was"}
+    refused = cli("predict", "runs/classify", "tables/new.csv", f"--out={answers}/", "--device=cpu")
+    assert refused.code == 2 and "the answers of another command" in refused.err
 
 
 ENDS = {

@@ -20,6 +20,8 @@ from regard.cli.common import (
     write_rows,
 )
 from regard.cli.info import note
+from regard.cli.pieces import predict_pieces
+from regard.cli.processes import Processes, several_processes, share_between
 from regard.data.hub import data_file
 from regard.errors import ConfigError
 from regard.output import check_output
@@ -44,12 +46,15 @@ def predict(
             "FILE", "A text file, one example a line, or a table, .gz too; for images and audio a folder, or one file."
         ),
     ],
-    out: Annotated[Path | None, option("FILE", "Write here instead of stdout.", default="stdout")] = None,
+    out: Annotated[
+        str, option("FILE", "Write here; FOLDER/ takes pieces, which a killed job goes on with.", default="stdout")
+    ] = "",
     text: Annotated[str, option("COLUMN", "Of a table: the column of the text.", default="as in training")] = "",
     second: Annotated[str, option("COLUMN", "The column of the second text.", default="as in training")] = "",
     labels: Labels = "",
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
+    processes: Processes = 1,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -62,6 +67,7 @@ def predict(
       regard predict runs/demo in.txt --out out.txt
       regard predict runs/demo in.txt.gz --json > out.jsonl
       regard predict runs/sent new.csv --out scored.csv
+      regard predict runs/sent tables/ --out scored/ --processes 4     # or torchrun: see docs/scale.md
 
     A classifier reads a table (CSV, TSV, JSON, Excel, Parquet, …) and adds label and probabilities after the other
     columns. One of images writes a table: file, label, probabilities; one of series: id, label, probabilities. A
@@ -70,13 +76,25 @@ def predict(
     from regard.models.fetched import resolve
     from regard.tasks.load import open_model
     from regard.tasks.use import Options
+    from regard.training.parallel import join
 
-    if out is not None:
+    pieces = out.endswith("/") or (bool(out) and Path(out).is_dir())
+    if not pieces and (processes > 1 or several_processes()):
+        raise ConfigError("several processes write several files; name a folder: --out answers/")
+    share_between(processes, ctx)
+    if out and not pieces:
         check_output(out, file)
-    task, model = open_model(run, device=pick_device(device))
+    chosen = pick_device(device)
+    join(chosen)  # which GPU is this process's own
+    task, model = open_model(run, device=chosen)
     options = Options(text=text, second=second, labels=labels, beam=beam, length_penalty=length_penalty)
     options.refuse_others("predict", task.name, task.predict_takes)
-    write_rows(task.predictions(model, resolve(run), file, options, ctx.obj), out, json, ctx.obj)
+    if pieces:
+        predict_pieces(task, model, resolve(run), file, Path(out), options, json, chosen)
+        ctx.obj.say(f"wrote {out}")
+        return
+    answers = task.predictions(model, resolve(run), file, options, ctx.obj)
+    write_rows(answers, Path(out) if out else None, json, ctx.obj)
 
 
 def evaluate(

@@ -3,18 +3,23 @@
 import logging
 import os
 import sys
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from regard.cli.common import option
 from regard.cli.tasks import PANEL, Declared, declare
 from regard.errors import ConfigError
 
-HELP = "Share the work between that many processes on this machine; on several machines: torchrun -m regard train …"
+HELP = "Share the work between that many processes on this machine; on several: torchrun … -m regard …"
+Processes = Annotated[int, option("N", HELP, default=True, min=1)]
 PROCESSES: Declared = declare("processes", int, 1, option("N", HELP, default=True, min=1, **PANEL))
 
 
 def started_by_torchrun() -> bool:
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def several_processes() -> bool:
+    return started_by_torchrun() and os.environ["WORLD_SIZE"] != "1"
 
 
 def first_process() -> bool:
