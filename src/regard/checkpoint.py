@@ -143,6 +143,15 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, meta
 
 
+def tensor_names(path: Path) -> list[str]:
+    """Of a file that `save_state` wrote; none of one that cannot be read."""
+    try:
+        with safe_open(path, "pt") as file:
+            return list(file.keys())
+    except (SafetensorError, OSError):
+        return []
+
+
 def check_format(path: Path, known: dict[str, Any]) -> None:
     got = known.get("format_version")
     if not isinstance(got, int) or got > FORMAT_VERSION:

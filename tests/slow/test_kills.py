@@ -21,7 +21,7 @@ KILLS = 50  # of each task
 CALLS = 200  # writes, fsyncs and renames of a whole run, about
 DATA = Path(__file__).parents[1] / "fixtures" / "data"
 OFTEN = ["-q", "--device=cpu", "--steps=24", "--set=eval_every=4", "--set=save_every=3", "--set=log_every=2",
-         "--set=schedule.warmup=3"]  # fmt: skip
+         "--set=schedule.warmup=3", "--set=keep_state=true"]  # fmt: skip
 SMALL = ["--set=model.width=16", "--set=model.ffn=16", "--set=model.heads=2"]
 LM = ["train", "lm", "--data=story.txt", *SMALL, "--set=model.layers=1", "--set=model.context=96",
       "--tokens=bytes", "--set=tokens=384"]  # fmt: skip

@@ -12,7 +12,8 @@ from tests.system.cli_toy import regard, train_words, works, write_toy
 from regard.checkpoint import load_state, save_state
 
 DATA = Path(__file__).parents[1] / "fixtures" / "data"
-SMALL = ["--device=cpu", "--set=model.width=16", "--set=model.ffn=16", "--set=data.held_out=0.25", "--steps=4"]
+SMALL = ["--device=cpu", "--set=model.width=16", "--set=model.ffn=16", "--set=data.held_out=0.25", "--steps=4",
+         "--set=keep_state=true"]  # fmt: skip
 TASKS = {
     "audio": ("clips", ["--set=data.seconds=0.2", "--set=data.mels=16", "--set=model.layers=1"]),
     "image": ("photos", ["--set=data.size=8", "--set=model.patch=2", "--set=model.layers=1"]),
@@ -88,7 +89,7 @@ def test_a_folder_that_moved_is_the_same_data(task, tmp_path):
 
 def test_resume_refuses_other_text_of_as_many_lines(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    works(*train_words(write_toy(tmp_path)), "--steps=4", "--set=eval_every=2", "--name=x")
+    works(*train_words(write_toy(tmp_path)), "--steps=4", "--set=eval_every=2", "--set=keep_state=true", "--name=x")
     log = Path("runs/x/metrics.jsonl")
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:-1]))  # as if killed before the end
     text = tmp_path / "train.en"

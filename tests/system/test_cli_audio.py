@@ -143,7 +143,8 @@ def test_info_dry_run_and_bad_words():
 
 def test_a_stopped_run_resumes_exactly(place, monkeypatch):
     """Masks and order are functions of the step, so the weights come out bit for bit."""
-    how = ["train", "audio", "--data=clips", *FAST, "--set=save_every=3", "--steps=8", "--set=batch=4"]
+    how = ["train", "audio", "--data=clips", *FAST, "--set=save_every=3", "--steps=8", "--set=batch=4",
+           "--set=keep_state=true"]  # fmt: skip
     works(*how, "--name=whole")
     given = Loader.__next__
     with monkeypatch.context() as patch:

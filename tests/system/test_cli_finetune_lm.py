@@ -75,7 +75,7 @@ def test_the_forms_of_others_are_learned_alike(place):
 
 
 def test_finetuned_run_resumes_without_its_base_model(place, monkeypatch):
-    options = ["--lora", "--set=model.dropout=0.1", "--set=eval_every=2"]
+    options = ["--lora", "--set=model.dropout=0.1", "--set=eval_every=2", "--set=keep_state=true"]
     tune("whole", *options)
     shutil.copytree("runs/x", "runs/base")
     run = read_run("runs/whole")

@@ -137,7 +137,7 @@ def test_several_architectures_make_one_table_and_resume_goes_on(place):
 
 def test_a_stopped_run_with_mixed_and_moved_pictures_resumes_exactly(place, tmp_path, monkeypatch):
     how = ["train", "image", "--data=photos", *FAST, "--set=data.augment.crop=0.1", "--set=data.augment.mixup=0.4",
-           "--set=data.augment.operations=1", "--set=save_every=3", "--steps=10"]  # fmt: skip
+           "--set=data.augment.operations=1", "--set=save_every=3", "--steps=10", "--set=keep_state=true"]  # fmt: skip
     works(*how, f"--name={tmp_path}/whole")
     given = Loader.__next__
     with monkeypatch.context() as patch:

@@ -14,7 +14,7 @@ from regard.tasks.registry import TASKS
 
 VERBS = ["data list", "data get", "train", "finetune", "translate", "classify", "tag", "predict", "evaluate", "compare"]
 VERBS += ["tokens", "info", "embed", "similar", "fill", "caption", "studio", "look"]
-VERBS += ["generate", "next", "chat", "export"]
+VERBS += ["generate", "next", "chat", "export", "clean"]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -22,7 +22,8 @@ def test_help_of_a_verb_shows_its_examples_and_defaults(verb):
     result = works(*verb.split(), "--help")
     assert "Examples:" in result.out and f"    regard {verb}" in result.out
     options = re.findall(r"--(?:beam|device|length-penalty|arch|samples) .*?\[default: ", result.out, flags=re.S)
-    assert options or verb in ("data list", "data get", "train", "finetune", "tokens", "info", "studio", "export")
+    plain = "data list", "data get", "train", "finetune", "tokens", "info", "studio", "export", "clean"
+    assert options or verb in plain
 
 
 @pytest.mark.parametrize("name", [name for name, task in TASKS.items() if task.archs])
@@ -40,7 +41,7 @@ def test_the_front_page_names_every_verb_in_order():
     listed = re.findall(r"^  (\w+) +\S.*", works("--help").out.split("Commands:")[1], flags=re.M)
     expected = "data model train finetune translate generate next chat summarise classify tag caption forecast embed"
     expected += " similar fill transcribe predict evaluate compare"
-    assert listed == [*expected.split(), "tokens", "info", "gradients", "studio", "look", "export"]
+    assert listed == [*expected.split(), "tokens", "info", "gradients", "serve", "studio", "look", "export", "clean"]
 
 
 def test_no_words_at_all_show_the_front_page():

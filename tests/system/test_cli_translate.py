@@ -38,7 +38,7 @@ def test_the_run_learned_its_language(toy):
 def test_run_folder_holds_hugging_face_files_and_nothing_else(toy):
     names = {p.name for p in (toy / "runs/demo").iterdir()} - {"scores.jsonl", "tensorboard"}
     assert names == {
-        ".regard-manifest.json", "README.md", "checkpoints", "config.json", "generation_config.json", "metrics.jsonl",
+        ".regard-manifest.json", "README.md", "config.json", "generation_config.json", "metrics.jsonl",
         "model.safetensors", "regard.json", "run.json", "state.safetensors", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
     settings = json.loads((toy / "runs/demo/regard.json").read_text())

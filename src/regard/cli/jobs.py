@@ -131,11 +131,18 @@ def spread(runs: dict[str, "Run"], folder: Path, seeds: int) -> list["Job"]:
 
 
 def train_all(
-    jobs: list["Job"], folder: Path, device: str, flags: Console, *, resume: bool = False, force: bool = False
+    jobs: list["Job"],
+    folder: Path,
+    device: str,
+    flags: Console,
+    *,
+    resume: bool = False,
+    force: bool = False,
+    longer: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Train every job, or with `resume` what is left of them, and gather what came out."""
+    """Train every job, or with `resume` what is left of them, and gather what came out. `longer` extends all."""
     from regard.explain.curves import outcome, read_metrics
-    from regard.tasks import train_run
+    from regard.tasks import extend_run, train_run
     from regard.tasks.jobs import write_plan
     from regard.training.parallel import join
 
@@ -147,15 +154,16 @@ def train_all(
     for number, (label, place, run) in enumerate(jobs, 1):
         started = resume and (place / "run.json").is_file()
         result = outcome(read_metrics(place)) if started and (place / "metrics.jsonl").is_file() else None
-        if result is not None:
-            flags.say(
-                f"{place} is finished; nothing is left to do (for longer, train anew with more --steps or --minutes)"
-            )
+        if result is not None and not longer:
+            flags.say(f"{place} is finished; for longer: regard train --resume {place} --minutes 5")
         else:
             if several:
                 flags.say(f"run {number} of {len(jobs)}: {place}")
             try:
-                train_run(run, place, device=device, resume=started, force=force, quiet=flags.quiet)
+                if longer:
+                    extend_run(place, **longer, device=device, quiet=flags.quiet)
+                else:
+                    train_run(run, place, device=device, resume=started, force=force, quiet=flags.quiet)
             except SystemExit:
                 if several:
                     flags.say(f"and with all that is left of {len(jobs)} runs: regard train --resume {folder}")
@@ -168,14 +176,14 @@ def train_all(
     return {"folder": str(folder), "runs": results}
 
 
-def resume_folder(folder: Path, device: str, flags: Console) -> dict[str, Any]:
-    """Go on with one run, or with all that is left of several."""
+def resume_folder(folder: Path, device: str, flags: Console, longer: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Go on with one run, or with all that is left of several; or extend them."""
     from regard.tasks.jobs import PLAN, read_plan
     from regard.tasks.plan import read_run
 
     if (folder / PLAN).is_file():
-        return train_all(read_plan(folder), folder, device, flags, resume=True)
-    return train_all([(folder.name, folder, read_run(folder))], folder, device, flags, resume=True)
+        return train_all(read_plan(folder), folder, device, flags, resume=True, longer=longer)
+    return train_all([(folder.name, folder, read_run(folder))], folder, device, flags, resume=True, longer=longer)
 
 
 def report(results: dict[str, Any], json: bool, flags: Console) -> None:

@@ -13,6 +13,7 @@ import typer
 from regard import __version__
 from regard.cli import (
     answers,
+    clean,
     data,
     evaluate,
     export,
@@ -93,6 +94,7 @@ for verb in (
     studio.studio,
     studio.look,
     export.export,
+    clean.clean,
 ):
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a word of Python's own
 

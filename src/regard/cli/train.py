@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
        tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 RECIPE = declare("recipe", str, ..., argument("RECIPE.py", "A Python file with recipe() -> Run."))
-RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder."))
+RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder, or extend a finished one."))
+LONGER = [
+    declare("minutes", float, 0.0, option("M", "Extend a finished run by so many minutes.", min=0)),
+    declare("steps", int, 0, option("N", "Extend it by so many steps.", min=0)),
+    declare("epochs", float, 0.0, option("E", "Extend it by so many passes over its data.", min=0)),
+]
 HELP = """Train a model on your data.
 
 The run folder is the finished model: `regard translate`, `regard.load` and transformers open it as it is.
@@ -36,6 +41,7 @@ Examples:
   regard train classify --help                 # what one task takes
   regard train recipes/multi30k_en_de.py --set model.width=256
   regard train --resume runs/demo
+  regard train --resume runs/demo --minutes 10    # a finished run goes on
 
 Ctrl-C saves and prints the line that resumes. Several architectures (--arch a,b) or seeds give a folder of runs, one
 table (mean ± standard deviation over the seeds) and one picture.
@@ -76,16 +82,18 @@ class TrainGroup(TaskGroup):
                 train_recipe, cmd_name, "Train the runs of a recipe.", [RECIPE, tasks.minutes("the recipe's"), *RUN]
             )
         if cmd_name == "--resume":
-            return command(
-                resume_run, cmd_name, "Continue a run.", [RESUME, tasks.STUDIO, PROCESSES, tasks.DEVICE, tasks.JSON]
-            )
+            declared = [RESUME, *LONGER, tasks.STUDIO, PROCESSES, tasks.DEVICE, tasks.JSON]
+            return command(resume_run, cmd_name, "Continue a run, or extend a finished one.", declared)
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if needs(args, "--resume"):
             run, others = resume_only(args)
             if others:
-                raise ConfigError(f"--resume continues a run as it was started; type: regard train --resume {run}")
+                way = f"regard train --resume {run}"
+                raise ConfigError(
+                    f"--resume continues a run as it was started; type: {way}, or for longer: {way} --minutes 5"
+                )
             return super().parse_args(ctx, ["--", "--resume", *args])
         recipes = [i for i, arg in enumerate(args) if arg.endswith(".py") and not (i and args[i - 1].startswith("--"))]
         if recipes:
@@ -94,17 +102,20 @@ class TrainGroup(TaskGroup):
         return super().parse_args(ctx, self.task_first(args))
 
 
+WITH_VALUE = ("--resume", "--device", "--processes", "--minutes", "--steps", "--epochs")
+
+
 def resume_only(args: list[str]) -> tuple[str, list[str]]:
-    """The run to resume, and what was typed besides it and how to run it."""
+    """The run to resume, and what was typed besides it, how to run it, and how much longer."""
     run, others, skip = "", [], False
     for i, arg in enumerate(args):
         if skip:
             skip = False
-        elif arg in ("--resume", "--device", "--processes"):
+        elif arg in WITH_VALUE:
             skip, run = True, args[i + 1] if arg == "--resume" and i + 1 < len(args) else run
         elif arg.startswith("--resume="):
             run = arg.partition("=")[2]
-        elif not arg.startswith(("--device=", "--processes=")) and arg not in ("--json", "--studio", "--help", "-h"):
+        elif arg.partition("=")[0] not in (*WITH_VALUE, "--json", "--studio", "--help", "-h"):
             others.append(arg)
     return run, others
 
@@ -183,8 +194,21 @@ def train_runs(
     report(train_all(spread(runs, folder, seeds), folder, chosen, console, force=force), json, console)
 
 
-def resume_run(ctx: typer.Context, resume: str, studio: bool, processes: int, device: str, json: bool) -> None:
+def resume_run(
+    ctx: typer.Context,
+    resume: str,
+    minutes: float,
+    steps: int,
+    epochs: float,
+    studio: bool,
+    processes: int,
+    device: str,
+    json: bool,
+) -> None:
+    longer = {name: value for name, value in dict(minutes=minutes, steps=steps, epochs=epochs).items() if value}
+    if len(longer) > 1:
+        raise ConfigError("--minutes, --steps or --epochs, one of them")
     share_between(processes, ctx)
     if studio and first_process():
         live(Path(resume).parent, ctx.obj)
-    report(resume_folder(Path(resume), pick_device(device), ctx.obj), json, ctx.obj)
+    report(resume_folder(Path(resume), pick_device(device), ctx.obj, longer), json, ctx.obj)

@@ -85,6 +85,9 @@ class PreparedMasked(Store):
             )
         if r["leaked"]:
             lines.append(f"{r['leaked']:,} validation lines are also in the training text; the loss will flatter")
+        for part, text in (("training", train), ("validation", self.valid)):
+            if self.manifest["config"]["negatives"] == "random" and (np.diff(text.documents) >= 2).sum() == 1:
+                lines.append(f"one {part} document alone has two sentences: its wrong next sentences are swapped ones")
         if r["cut"]:
             lines.append(f"{r['cut']:,} sentences were cut into parts of at most {r['longest']} tokens; all are kept")
         return "\n".join(lines)

@@ -16,7 +16,7 @@ from torch import Tensor
 from regard.data.batch import Batch, moved, on_device, on_host
 from regard.data.loader import Plan, Source, TokenBudget, even_out
 from regard.data.masked import SentenceIds
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 
 A_FROM, A_TO, B_FROM, B_TO, LABEL = range(5)  # the columns of a row
 FOLLOWS, ELSE, ALONE = 0, 1, -1  # B came next; it did not; there is no B
@@ -185,18 +185,14 @@ def draw_rows(text: SentenceIds, rules: Rules, seed: int, epoch: int) -> np.ndar
 
     Documents are read in stretches of as many whole sentences as fit, the first of a document randomly shorter. A
     stretch is split at random into A and B, and half of the time B is replaced by as many sentences of another
-    document, which, like a true B, do not open it; reading then goes on after A. A last sentence alone has no B.
+    document, which, like a true B, do not open it; reading then goes on after A. Where no other document has two
+    sentences, A and B are swapped instead. A last sentence alone has no B.
     """
     rand = random.Random(f"{seed} {epoch}").random
     # Views whose entries are Python's own numbers: this loop is what an epoch waits for.
     places, borders, room = text.sentences.data, text.documents.data, rules.length - rules.marks
     donors = np.flatnonzero(np.diff(text.documents) >= 2).data
-    others = rules.next_sentence and rules.negatives == "random"
-    if others and 0 < len(donors) < 2:
-        raise DataError(
-            "only one document has two sentences, so there is no other one to take a wrong second sentence from; give "
-            "more documents, or: --set data.negatives=swapped, or: --set data.next_sentence=false"
-        )
+    others = rules.negatives == "random" and len(donors) > 1
     rows: list[tuple[int, int, int, int, int]] = []
     for document in range(len(text)):
         start, stop = borders[document], borders[document + 1]

@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.tasks.assembly import assemble, cost, train_run
+    from regard.tasks.assembly import assemble, cost, extend_run, train_run
     from regard.tasks.plan import config_for, default_run, finetune_run, resolve_config
     from regard.tasks.registry import TASKS, get
 
@@ -17,12 +17,13 @@ __all__ = [
     "config_for",
     "cost",
     "default_run",
+    "extend_run",
     "finetune_run",
     "get",
     "resolve_config",
     "train_run",
 ]
-_HOME = dict.fromkeys(("assemble", "cost", "train_run"), "assembly")
+_HOME = dict.fromkeys(("assemble", "cost", "extend_run", "train_run"), "assembly")
 _HOME |= dict.fromkeys(("config_for", "default_run", "finetune_run", "resolve_config"), "plan")
 _HOME |= dict.fromkeys(("TASKS", "get"), "registry")
 

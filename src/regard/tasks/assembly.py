@@ -2,24 +2,30 @@
 
 import dataclasses
 import json
+import math
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from regard import checkpoint, run_folder
+from regard.checkpoint import load_weights, weights
 from regard.data.folders import Say, silent, to_stderr
+from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
-from regard.models.published import to_published, weights_bytes
+from regard.explain.curves import outcome, read_metrics
+from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.registry import build, check_memory, model_type, outline
 from regard.nn.lora import add_lora_
 from regard.tasks.base import Task
 from regard.tasks.plan import check_run, read_run
 from regard.tasks.registry import get
 from regard.training.loop import Result, train
-from regard.training.parallel import join
+from regard.training.parallel import World, join
 from regard.training.parts import Parts
+from regard.training.progress import has_state, reduce_state
 from regard.training.run import Run
 from regard.training.signals import Interrupts
 from regard.words import count
@@ -76,7 +82,8 @@ def train_run(
     """Train a run into a new or empty folder, which then holds the finished model.
 
     `resume` continues the run found there, as it was started; `force` replaces one that is there: the files that regard
-    wrote, and no others. Processes that torchrun started train it together.
+    wrote, and no others. A finished run keeps its optimiser's state only with `run.keep_state`. Processes that torchrun
+    started train it together.
     """
     world = join(device)
     with world.together():
@@ -84,13 +91,69 @@ def train_run(
             run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
         run = read_run(folder) if resume else run
         check_memory(run.model)
-    say = to_stderr if world.main and not quiet else silent
-    parts = world.first(lambda: assemble(relocate(run, Path(folder)) if resume else run, device, say))
+    begin = relocate(run, Path(folder)) if resume else run
+    return _train(begin, Path(folder), run.start, device, world, quiet, resume=resume, force=force)
+
+
+def extend_run(
+    folder: str | Path,
+    *,
+    minutes: float = 0.0,
+    steps: int = 0,
+    epochs: float = 0.0,
+    device: str = "cpu",
+    quiet: bool = False,
+) -> Result:
+    """Train a finished run for so much longer, in its folder.
+
+    Warm-up and schedule begin anew, the order of the data goes on. With `run.keep_state` the weights of the last step
+    and the optimiser go on as well; otherwise it begins with the model that was kept, and a new optimiser. Either way
+    the result is not that of a run that was longer from the start.
+    """
+    folder, world = Path(folder), join(device)
+    run, end = read_run(folder), outcome(read_metrics(folder))
+    if end is None:
+        raise ConfigError(f"{folder} is not finished; first type: regard train --resume {folder}")
+    if run.lora and not has_state(folder):
+        raise ConfigError(
+            f"{folder}: LoRA's matrices are merged, and its state was not kept (--set keep_state=true does); "
+            f"fine-tune its model instead: regard finetune {folder} {run.task} --lora --data FILE"
+        )
+    check_memory(run.model)
+    measured = {name: value for name, value in end["metrics"].items() if not name.endswith("_per_second")}
+    metrics = {name: math.nan if value is None else value for name, value in measured.items()}
+    begin = relocate(dataclasses.replace(run, minutes=minutes, steps=steps, epochs=epochs), folder)
+    return _train(begin, folder, run.start, device, world, quiet, extend=metrics)
+
+
+def _train(run: Run, folder: Path, start: str, device: str, world: World, quiet: bool, **how: Any) -> Result:
+    parts = world.first(lambda: assemble(run, device, to_stderr if world.main and not quiet else silent))
     versions, data = checkpoint.versions(), parts.loader.state()
     world.check_same({"settings": parts.run.to_dict(), "data": data, "versions of regard or torch": versions})
-    if parts.run.start != run.start:  # the run keeps the name of what it started from
-        parts = dataclasses.replace(parts, run=_from(parts.run, run.start))
-    return train(parts, folder, device=device, resume=resume, force=force, quiet=quiet, world=world)
+    if parts.run.start != start:  # the run keeps the name of what it started from
+        parts = dataclasses.replace(parts, run=_from(parts.run, start))
+    if "extend" in how and not has_state(folder):
+        load_weights(parts.model, weights(load_model(folder)), folder)
+    with world.together():
+        check_disk(folder, parts)
+    result = train(parts, folder, device=device, quiet=quiet, world=world, **how)
+    if world.main and not parts.run.keep_state:
+        reduce_state(folder)
+    return result
+
+
+def check_disk(folder: Path, parts: Parts) -> None:
+    """Raise `ConfigError` unless the disk has room for the model, its best weights, and the state and its successor."""
+    sizes = [p.numel() * p.element_size() for p in parts.model.parameters()]
+    trained = [p.numel() * p.element_size() for p in parts.model.parameters() if p.requires_grad]
+    state = sum(sizes) + 2 * sum(trained)
+    needed = sum(sizes) * (2 + parts.run.keep) + 2 * state
+    place = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.is_dir())
+    if (free := shutil.disk_usage(place).free) < needed:
+        raise ConfigError(
+            f"{folder}: training writes up to {needed / 1e6:,.0f} MB, and the disk has {free / 1e6:,.0f} MB left; free "
+            "some (regard clean lists what finished runs can do without), or choose a --name on another disk"
+        )
 
 
 def relocate(run: Run, folder: Path) -> Run:

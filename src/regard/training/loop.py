@@ -50,13 +50,16 @@ def train(
     device: torch.device | str = "cpu",
     resume: bool = False,
     force: bool = False,
+    extend: Metrics | None = None,
     quiet: bool = False,
     on_log: Callable[[dict[str, Any]], None] | None = None,
     world: World | None = None,
 ) -> Result:
     """Train a model, which is on `device` already, into `folder`: a new or empty one, or with `force` that of another
-    run. `resume` goes on exactly where the folder stopped. Only rank 0 of `world` writes there."""
+    run. `resume` goes on exactly where the folder stopped. `extend` goes on with a finished run, whose model has these
+    metrics, for as long as `parts.run` says: warm-up and schedule begin anew. Only rank 0 of `world` writes there."""
     folder, device, world = Path(folder), torch.device(device), world or World()
+    resume = resume or extend is not None
     with ExitStack() as held:
         with world.together():
             if world.main:
@@ -68,9 +71,11 @@ def train(
         with world.together():
             stop = held.enter_context(Interrupts())
             log = (lambda step: Log(folder, step, quiet, on_log)) if world.main else lambda _: NoLog()
-            training = Training(parts, folder, device, resume, log, world, placement)
+            training = Training(parts, folder, device, resume, extend, log, world, placement)
         try:
             with world.watched(lambda: training.at.step):
+                if extend is not None:
+                    training.extend(extend)
                 training.loop(stop)
                 stop.at_once = True  # all is saved; the rest is quick to repeat
                 return training.finish()
@@ -90,6 +95,7 @@ class Training:
         folder: Path,
         device: torch.device,
         resume: bool,
+        extend: Metrics | None,
         open_log: Callable[[int], Log],
         world: World,
         placement: Placement,
@@ -100,10 +106,10 @@ class Training:
         torch.manual_seed(run.seed + world.rank)  # for dropout; all ranks have the same weights
         model.train()
         self.optimiser, self.tally = Optimiser(model, run.optim), Tally(device)
-        state = SavedState(model, self.optimiser, parts.loader, self.tally, world, placement.sharded)
-        self.state, self.at = state, state.restore(folder) if resume else Progress()
-        at = self.at
-        at.steps = run.steps or at.steps
+        self.state = SavedState(model, self.optimiser, parts.loader, self.tally, world, placement.sharded)
+        at = self.state.restore(folder, extend is not None) if resume else Progress()
+        self.at = at = at if extend is None else at.extended(run.steps)
+        at.steps = at.steps or run.steps
         if world.main:
             run_folder.claim(folder, run_folder.OF_A_RUN)
             run_folder.sweep(folder)
@@ -122,6 +128,12 @@ class Training:
         self.pace = Pace(run, at, device)
         self.log = open_log(at.step)
 
+    def extend(self, metrics: Metrics) -> None:
+        """Begin with the model that the finished run kept; from here on it is a run that can be resumed."""
+        if not self.at.best:
+            self.judge.consider(self.run, self.folder, self.at, self.parts.model, metrics)
+        self.save()
+
     def loop(self, stop: Interrupts) -> None:
         run, at = self.run, self.at
         how = self.precision, at, self.device, self.log.say, self.world, self.placement
@@ -130,7 +142,8 @@ class Training:
             self.log.say(f"{self.world.size} processes: {self.placement.text}")
         while at.going(run):
             at.step += 1
-            lr = lr_at(self.pace.schedule(), at.step, at.steps, run.model.width, run.optim.lr)
+            steps = max(0, at.steps - at.start)
+            lr = lr_at(self.pace.schedule(), at.step - at.start, steps, run.model.width, run.optim.lr)
             self.step(lr, stop)
             planned, evaluate = self.clock()
             if planned:

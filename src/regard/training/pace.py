@@ -66,16 +66,16 @@ class Pace:
 
     def plan(self, evaluation: Callable[[], float]) -> bool:
         """Plan the steps when it is time to; whether this was the first plan. `evaluation`: the seconds one takes."""
-        at, now = self.at, self.seconds()
+        at, now, done = self.at, self.seconds() - self.at.started, self.at.step - self.at.start
         if not self.clocked:
             return False
         if at.steps:
-            if now - self.planned_at >= REPLAN_SHARE * self.budget or at.step >= at.steps:
+            if self.seconds() - self.planned_at >= REPLAN_SHARE * self.budget or at.step >= at.steps:
                 self.time_stretch()
                 self.revise()
             return False
         steps, share = (TIMED_STEPS, 2 * TIMED_SHARE) if self.timing else (WARMING_UP, TIMED_SHARE)
-        if at.step < steps and now < share * self.budget:
+        if done < steps and now < share * self.budget:
             return False
         self.time_stretch()
         if not self.timing and now < self.budget:
@@ -106,11 +106,12 @@ class Pace:
         if self.each:  # right after a resume the plan of before stands
             each = median(self.each)
             least = TIMED_STEPS if TIMED_STEPS * each < self.budget / 2 else 0  # however long an evaluation takes
-            at.steps = max(least, at.step + max(0, int(self.left() / each)))
+            at.steps = max(at.start + least, at.step + max(0, int(self.left() / each)))
 
     def schedule(self) -> Schedule:
         """The run's, with a warm-up that suits the steps planned."""
-        return self.run.schedule.fitted(self.at.steps) if self.clocked and self.at.steps else self.run.schedule
+        steps = self.at.steps - self.at.start
+        return self.run.schedule.fitted(steps) if self.clocked and self.at.steps else self.run.schedule
 
     def to_come(self) -> int:
         """Evaluations that are left; one closes every run."""
@@ -118,7 +119,7 @@ class Pace:
 
     def left(self) -> float:
         """Seconds left to train in. Those of the evaluations to come are set aside, half of the minutes at most."""
-        once, rest = self.at.evaluation_seconds, self.budget - self.seconds()
+        once, rest = self.at.evaluation_seconds, self.budget - (self.seconds() - self.at.started)
         several = self.run.average and (self.run.eval_every or self.at.evaluations > 1)  # their mean is evaluated too
         if self.run.eval_every:
             share = 1 + once / (median(self.each) * self.run.eval_every) if self.each else 1
@@ -142,7 +143,7 @@ class Pace:
 
     def plan_text(self) -> str:
         minutes, number = count(self.run.minutes, "minute"), self.at.evaluations
-        plan = f"{minutes}: about {count(self.at.steps, 'step')} on this machine"
+        plan = f"{minutes}: about {count(self.at.steps - self.at.start, 'step')} on this machine"
         if number == EVALUATIONS:
             return plan
         each = duration(self.at.evaluation_seconds)
@@ -151,10 +152,10 @@ class Pace:
     def shortfall(self) -> str:
         """What a run says that came to fewer steps than it first planned; "" for others."""
         at = self.at
-        if not self.clocked or at.step >= FEWER * at.planned or at.step < at.steps:
+        if not self.clocked or at.step - at.start >= FEWER * (at.planned - at.start) or at.step < at.steps:
             return ""
-        minutes = count(self.run.minutes, "minute")
+        minutes, planned = count(self.run.minutes, "minute"), at.planned - at.start
         return (
-            f"{minutes} allowed {count(at.step, 'step')}, fewer than the {at.planned:,} planned at first: the machine "
-            "became slower; for as many, type --minutes with more, or --steps"
+            f"{minutes} allowed {count(at.step - at.start, 'step')}, fewer than the {planned:,} planned at first: the "
+            "machine became slower; for as many, type --minutes with more, or --steps"
         )

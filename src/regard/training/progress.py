@@ -9,13 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from regard.checkpoint import load_state, load_weights, save_state, weights
+from regard.checkpoint import load_state, load_weights, save_state, tensor_names, weights
 from regard.errors import CheckpointError
+from regard.run_folder import CHECKPOINTS, owned, release
 from regard.training.optim import Optimiser
 from regard.training.parallel import World
 from regard.training.run import Run
 
 STATE = "state.safetensors"
+SHARDS = "shards"  # in the run folder: one folder for each of the last two saves
+LARGE = ("model.", "optim.")  # tensors of the state that are as large as the model
 EVALUATIONS = 8  # in a run, when eval_every does not say
 
 
@@ -24,6 +27,8 @@ class Progress:
     """Everything about a run that changes and is not a tensor."""
 
     step: int = 0
+    start: int = 0  # the step and the second at which a finished run was extended: the schedule begins anew there
+    started: float = 0.0
     steps: int = 0  # 0: not known yet; with `minutes` an estimate until the end
     seconds: float = 0.0
     targets: int = 0
@@ -37,11 +42,17 @@ class Progress:
     evaluation_seconds: float = 0.0
 
     def eval_every(self, run: Run) -> int:
-        return run.eval_every or max(1, math.ceil(self.steps / self.evaluations))
+        return run.eval_every or max(1, math.ceil((self.steps - self.start) / self.evaluations))
+
+    def extended(self, steps: int) -> "Progress":
+        """Where a run stands that goes on for so many steps more; 0: for as many as its minutes allow."""
+        kept = dict(step=self.step, seconds=self.seconds, targets=self.targets, limit=self.limit, best=self.best)
+        end = self.step + steps if steps else 0
+        return Progress(start=self.step, started=self.seconds, steps=end, evaluated_at=self.seconds, **kept)
 
     def due(self, every: int) -> bool:
         """Whether something done every so often, and at the end, is done now. Nothing is before the end is planned."""
-        return self.steps > 0 and (self.step % every == 0 or self.step == self.steps)
+        return self.steps > 0 and ((self.step - self.start) % every == 0 or self.step == self.steps)
 
     def going(self, run: Run) -> bool:
         return (not self.steps or self.step < self.steps) and not self.out_of_patience(run)
@@ -119,8 +130,11 @@ class SavedState:
         collected = {name: self.world.collect(state) for name, state in states.items()}
         return {f"rng.{name}{of_rank(k)}": x for name, all_ in collected.items() for k, x in enumerate(all_)}
 
-    def restore(self, folder: Path) -> Progress:
-        """Put everything back as it was saved; a run that never came to its first save begins at the beginning."""
+    def restore(self, folder: Path, extend: bool = False) -> Progress:
+        """Put everything back as it was saved; a run that never came to its first save begins at the beginning.
+
+        A finished run whose state was reduced can only be extended: with the weights of the model as they are.
+        """
         path = folder / STATE
         if not path.exists():
             return Progress()
@@ -134,10 +148,13 @@ class SavedState:
             part, _, rest = name.partition(".")
             if part in parts:
                 parts[part][rest] = tensor
-        if "shards" not in meta:
+        if not parts["model"] and "shards" not in meta and not extend:
+            way = f"regard train --resume {folder} --minutes 5"
+            raise CheckpointError(f"{folder} is finished; to train it longer: {way}")
+        if parts["model"] and "shards" not in meta:
             load_weights(self.model, parts["model"], path)
         try:
-            if "shards" not in meta:
+            if parts["model"] and "shards" not in meta:
                 self.optimiser.load_state_dict(parts["optim"])
             self.loader.restore(meta["loader"])
             self.tally.sums.copy_(tensors["tally"])
@@ -155,3 +172,30 @@ class SavedState:
 
 def of_rank(rank: int) -> str:
     return f".{rank}" if rank else ""
+
+
+def reduce_state(folder: Path) -> None:
+    """Remove the optimiser's state, and all weights but those of the model, from the folder of a finished run."""
+    tensors, meta = load_state(folder / STATE)
+    small = {name: t for name, t in tensors.items() if not name.startswith(LARGE)}
+    meta = {name: value for name, value in meta.items() if name not in ("shards", "checksums")}
+    save_state(folder / STATE, small, meta | {"progress": meta["progress"] | {"best": []}})
+    release(folder, large_files(folder))
+
+
+def large_files(folder: Path) -> list[str]:
+    """Weights of evaluations, and shards of the state."""
+    return [name for name in owned(folder) or [] if name.startswith((f"{CHECKPOINTS}/", f"{SHARDS}/"))]
+
+
+def has_state(folder: Path) -> bool:
+    """Whether weights and optimiser of the last step are there: those of a finished run may have been removed."""
+    path = folder / STATE
+    whole = path.is_file() and any(name.startswith(LARGE) for name in tensor_names(path))
+    return whole or any(name.startswith(f"{SHARDS}/") for name in large_files(folder))
+
+
+def reducible(folder: Path) -> int:
+    """The bytes that `reduce_state` would free."""
+    files = [folder / name for name in large_files(folder)] + [folder / STATE] * has_state(folder)
+    return sum(path.stat().st_size for path in files if path.is_file())

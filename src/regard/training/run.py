@@ -46,6 +46,7 @@ class Run:
     patience: int = 0  # evaluations without a better score before stopping; 0: never
     keep: int = 3  # best evaluations whose weights are kept, and averaged at the end
     average: bool = True
+    keep_state: bool = False  # whether a finished run keeps its optimiser and the weights of its best evaluations
     seed: int = 0
     precision: str = "fp32"
     compile: bool = False

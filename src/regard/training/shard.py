@@ -28,10 +28,9 @@ from regard.ticks import say
 from regard.training.muon import Piece, Stack, local
 from regard.training.parallel import World
 from regard.training.placement import LossModule, Placement
-from regard.training.progress import STATE
+from regard.training.progress import SHARDS, STATE
 
 Tensors = dict[str, Tensor]
-SHARDS = "shards"  # in the run folder: one folder for each of the last two saves
 
 
 class Sharded(Placement):

@@ -8,8 +8,7 @@ import pytest
 
 from regard.data import labelled
 from regard.data.settings import LabelledConfig, TextConfig
-from regard.tasks import assemble, assembly, default_run, train_run
-from regard.tasks.plan import read_run
+from regard.tasks import assemble, assembly, default_run, extend_run, train_run
 
 PARAGRAPH = "The cat drank the milk because it was hungry.\n"
 
@@ -30,9 +29,9 @@ def test_labels_are_read_once_for_data_and_baselines(tmp_path, monkeypatch):
     for lines in said:
         assemble(run, say=lines.append)
     assert len(files) == 1, "neither the baseline nor the second run reads the file again"
-    baselines = [[line for line in lines if line.startswith(("baselines", "for example"))] for lines in said]
-    assert baselines[0] == baselines[1] and len(baselines[0]) == 2
-    assert "bag of words, accuracy 100.0%; majority class, accuracy 50.0%" in baselines[0][1]
+    baselines = [[line for line in lines if line.startswith(("baseline", "for example"))] for lines in said]
+    assert baselines[0] == baselines[1] and len(baselines[0]) == 3
+    assert baselines[0][1:] == ["baseline: bag of words, accuracy 100.0%", "baseline: majority class, accuracy 50.0%"]
 
 
 @pytest.mark.parametrize("arch", ["gpt", "lstm"])
@@ -49,14 +48,12 @@ def test_a_short_text_shrinks_the_context(tmp_path, arch):
     assert next(parts.loader).count > 0
 
 
-def test_a_run_on_a_short_text_resumes(tmp_path):
+def test_a_run_on_a_short_text_is_extended(tmp_path):
     (tmp_path / "short.txt").write_text(PARAGRAPH)
     run = default_run("lm", data=TextConfig(path="short.txt", tokens="chars"))
     run = dataclasses.replace(run, minutes=0.0, steps=2, eval_every=1, average=False)
     train_run(run, "run", quiet=True)
-    more = dataclasses.replace(read_run("run"), steps=3)
-    (tmp_path / "run/run.json").write_text((tmp_path / "run/run.json").read_text().replace('"steps": 2', '"steps": 3'))
-    assert train_run(more, "run", resume=True, quiet=True).steps == 3
+    assert extend_run("run", steps=1, quiet=True).steps == 3
 
 
 def test_ctrl_c_waits_for_the_estimate_of_memory(monkeypatch):

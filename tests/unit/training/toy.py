@@ -119,7 +119,7 @@ def toy_train(folder: Path, run: Run | None = None, **settings) -> Result:
     """Train from a fresh model, as a new process would."""
     run = run or toy_run()
     torch.manual_seed(run.seed)
-    how = {name: settings.pop(name) for name in ("resume", "force", "on_log") if name in settings}
+    how = {name: settings.pop(name) for name in ("resume", "force", "on_log", "extend") if name in settings}
     how["quiet"] = settings.pop("quiet", True)
     return train(toy_parts(run, **settings), folder, **how)
 
