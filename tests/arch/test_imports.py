@@ -40,7 +40,10 @@ def others(tree: ast.AST, anywhere: bool) -> set[str]:
 WHOLE = {
     "nn/kernels.py": {"triton"},
     "serve/api/app.py": {"fastapi", "starlette"},
+    "serve/api/audio.py": {"fastapi", "starlette"},
     "serve/api/bodies.py": {"pydantic"},
+    "serve/api/describe.py": {"fastapi", "pydantic"},
+    "serve/api/metrics.py": {"prometheus_client"},
     "serve/api/openai.py": {"fastapi"},
     "serve/api/predict.py": {"fastapi"},
     "serve/api/while_connected.py": {"fastapi"},

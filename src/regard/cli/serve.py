@@ -30,6 +30,13 @@ def serve(
     context: Annotated[
         int, option("N", "Room for so many tokens of prompt and answer.", default="the model's own", min=0)
     ] = 0,
+    max_requests: Annotated[
+        int, option("N", "Requests at the same time, those that wait included.", default=True, min=1)
+    ] = 512,
+    max_tokens: Annotated[
+        int, option("N", "The most that a request may have written.", "--max-tokens", default="what fits", min=1)
+    ] = 1 << 20,
+    timeout: Annotated[float, option("SECONDS", "The longest that a request may take.", default=True, min=0.1)] = 600.0,
     int8: Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: faster, and a little less exact.")] = False,
     device: Device = "auto",
 ) -> None:
@@ -46,6 +53,7 @@ def serve(
     """
     from regard.serve.api.guard import Access, read_keys
     from regard.serve.api.lanes import LaneSettings
+    from regard.serve.api.limits import RequestLimits
     from regard.serve.api.run import named_models, serve_models
 
     console: Console = ctx.obj
@@ -55,7 +63,9 @@ def serve(
     )
     served = named_models(models)
     settings = LaneSettings(device=usable(device), int8=int8, slots=slots, context=context)
-    serve_models(served, port, lambda address: print(address, flush=True), settings, access)
+    limits = RequestLimits(requests=max_requests, max_tokens=max_tokens, seconds=timeout)
+    started = lambda address: print(address, flush=True)  # noqa: E731
+    serve_models(served, port, started, settings, access, limits, console.quiet)
     console.say("stopped")
 
 

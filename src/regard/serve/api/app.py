@@ -9,15 +9,23 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from regard.serve.api import openai, predict
+from regard.serve.api import audio, describe, openai, predict
 from regard.serve.api.engine import EngineClient
 from regard.serve.api.errors import APIError
 from regard.serve.api.guard import Access, AccessGuard
 from regard.serve.api.limits import RequestLimits
+from regard.serve.api.metrics import ServerMetrics
+from regard.serve.api.traffic import AccessLog, Admission
 from regard.serve.api.while_connected import ClientGone
 
 
-def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits) -> AccessGuard:
+class ServerApp(AccessLog):
+    """The whole application; `admission` knows what is under way."""
+
+    admission: Admission
+
+
+def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits, quiet: bool = False) -> ServerApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         running = asyncio.create_task(engine.run())
@@ -26,10 +34,13 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits)
         await running
 
     app = FastAPI(title="regard", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
-    app.state.engine, app.state.limits = engine, limits
+    metrics = ServerMetrics()
+    engine.on_stats, engine.on_written, engine.on_start = metrics.load, metrics.written, metrics.starts.inc
+    app.state.engine, app.state.limits, app.state.metrics = engine, limits, metrics
     app.get("/health")(health)
-    app.include_router(openai.router)
-    app.include_router(predict.router)
+    app.get("/metrics")(show_metrics)
+    for part in (openai, audio, predict, describe):
+        app.include_router(part.router)
     handlers: dict[type[Exception], Any] = {
         APIError: on_api_error,
         ClientGone: on_client_gone,
@@ -38,17 +49,25 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits)
     }
     for error, handler in handlers.items():
         app.add_exception_handler(error, handler)
-    return AccessGuard(app, access, limits.body)
+    app.state.admission = admission = Admission(app, limits)
+    served = ServerApp(AccessGuard(admission, access, limits.body), metrics.request, quiet)
+    served.admission = admission
+    return served
 
 
 async def health(request: Request) -> Response:
-    """200 once every model is loaded, or has failed; 503 until then, and while the engine is started again."""
+    """200 once every model is loaded or has failed; 503 until then, and when the server is about to stop."""
     engine: EngineClient = request.app.state.engine
+    ready = engine.ready and not request.app.state.admission.draining
     states = {
         name: "ready" if model.about else f"failed: {model.failed}" if model.failed else "loading"
         for name, model in engine.models.items()
     }
-    return JSONResponse({"live": True, "ready": engine.ready, "models": states}, 200 if engine.ready else 503)
+    return JSONResponse({"live": True, "ready": ready, "models": states}, 200 if ready else 503)
+
+
+async def show_metrics(request: Request) -> Response:
+    return Response(request.app.state.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def error_response(e: APIError) -> Response:

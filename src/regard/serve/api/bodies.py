@@ -112,6 +112,14 @@ class EmbeddingBody(Strict):
     encoding_format: Literal["float", "base64"] | None = "float"
 
 
+class TranscriptionBody(Strict):
+    """The fields of a form, besides its file."""
+
+    model: Text
+    language: Text = ""
+    response_format: Literal["json", "text", "verbose_json", "srt", "vtt"] = "json"
+
+
 class PredictBody(Strict):
     inputs: Annotated[list[Any], Field(min_length=1)]
     options: dict[str, Any] = {}

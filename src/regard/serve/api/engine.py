@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
@@ -13,6 +13,7 @@ from regard.config import unknown
 from regard.serve.api.errors import APIError
 from regard.serve.api.lanes import LaneSettings, Message
 
+COMMAND = (sys.executable, "-P", "-m", "regard.serve.api.process")
 LINE = 1 << 28  # bytes of a message
 PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a dead engine is started again, twice as long each time
 
@@ -28,6 +29,13 @@ class ServedModel:
     failed: str = ""
 
 
+Observe = Callable[[str, Message], None]
+
+
+def ignore(model: str, message: Message) -> None:
+    """For who wants no numbers."""
+
+
 class EngineClient:
     """Requests to the models of one engine's process, and their answers."""
 
@@ -39,7 +47,9 @@ class EngineClient:
         self.ids = count(1)
         self.changed = asyncio.Event()  # set whenever a model became ready, or failed
         self.closing = False
-        self.starts = 0
+        self.on_stats: Observe = ignore
+        self.on_written: Observe = ignore
+        self.on_start: Callable[[], None] = lambda: None
 
     # -- the process ----------------------------------------------------------------------------------------------
 
@@ -59,9 +69,9 @@ class EngineClient:
 
     async def live(self) -> bool:
         """One process, from its start to its end; whether any model became ready."""
-        self.starts += 1
+        self.on_start()
         self.process = process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "regard.serve.api.process", json.dumps(asdict(self.settings)),
+            *COMMAND, json.dumps(asdict(self.settings)),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         )  # fmt: skip
@@ -85,8 +95,12 @@ class EngineClient:
             model = self.models[message["model"]]
             model.about, model.failed = message.get("ready"), message.get("failed", "")
             self.changed.set()
+        elif "stats" in message:
+            self.on_stats(message["from"], message["stats"])
         elif (inbox := self.waiting.get(message["id"])) is not None:
             inbox.put_nowait(message)
+            if "between" in message:
+                self.on_written(message["from"], message)
 
     async def close(self) -> None:
         self.closing = True

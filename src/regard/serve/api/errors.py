@@ -23,7 +23,7 @@ class APIError(Exception):
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         if self.status == 401:
-            return [(b"www-authenticate", b"Bearer")]
+            return [(b"www-authenticate", b"Bearer"), (b"www-authenticate", b'Basic realm="regard"')]
         return [(b"retry-after", b"1")] if self.status in (429, 503) else []
 
 

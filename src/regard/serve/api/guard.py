@@ -1,9 +1,11 @@
 """Who may ask: requests to an address of ours, from no other site, with a key where there is one."""
 
 import asyncio
+import base64
 import hmac
 import ipaddress
 from collections.abc import MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,11 +52,21 @@ class Access:
         if origin is not None and origin not in self.allowed_origins and hostname(origin.partition("://")[2]) != host:
             what = f"pages of {origin[:80]!r} may not ask this server; add --allow-origin"
             raise APIError(403, what, None, "origin_not_allowed")
-        scheme, _, key = headers.get("authorization", "").partition(" ")
-        key = key if scheme.lower() == "bearer" else ""
+        key = key_of(headers.get("authorization", ""))
         equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all of them, always
         if self.keys and not any(equal):
             raise APIError(401, "expected a valid API key, as Authorization: Bearer KEY", None, "invalid_api_key")
+
+
+def key_of(authorization: str) -> str:
+    """The bearer token; or of a browser, which asks its user, the password."""
+    scheme, _, key = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return key
+    with suppress(ValueError):
+        if scheme.lower() == "basic":
+            return base64.b64decode(key, validate=True).decode("utf-8").partition(":")[2]
+    return ""
 
 
 def hostname(host: str) -> str:

@@ -30,6 +30,7 @@ Send = Callable[[Message], None]
 DEADLINE = 0.004  # seconds that an input waits for company
 TOGETHER = 256  # inputs answered together
 SILENT = Console(quiet=True)
+REPORT_EVERY = 0.25  # seconds between two reports of how busy a lane is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,8 @@ class Lane:
     def __init__(self, task: "Task", predictor: Any, send: Send):
         self.task, self.predictor, self.send = task, predictor, send
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
+        self.batches: list[int] = []  # their sizes, since the last report
+        self.reported = 0.0
 
     def run(self) -> None:
         raise NotImplementedError
@@ -62,6 +65,16 @@ class Lane:
             "settings": {name: setting.schema() for name, setting in task.request_settings.items()},
             "input": task.input_schema(predictor),
         }
+
+    def load(self) -> Message:
+        """How busy it is."""
+        return {}
+
+    def report_load(self, idle: bool) -> None:
+        """For the server's metrics: now and then, and when there is nothing to do."""
+        if idle or time.monotonic() - self.reported > REPORT_EVERY:
+            self.send({"stats": {"batches": self.batches, **self.load()}})
+            self.batches, self.reported = [], time.monotonic()
 
     def fail(self, id: int, e: BaseException) -> None:
         if not isinstance(e, RegardError | APIError):
@@ -108,6 +121,8 @@ class AnsweringLane(Lane):
                 groups[key].append(question)
             for group in groups.values():
                 self.answer(group)
+                self.batches.append(sum(len(question.inputs) for question in group))
+            self.report_load(self.inbox.empty())
 
     def company(self, size: int) -> list[Message]:
         """What else comes before the deadline."""
@@ -178,6 +193,14 @@ class Writing:
     choices: dict[int, Choice] = field(default_factory=dict)
     completion_tokens: int = 0
     open: int = 0
+    began: float = field(default_factory=time.monotonic)
+    first: float | None = None  # when its first token came
+
+    def times(self) -> Message:
+        """Until the first token, and from one to the next of the same text; None where there is no next."""
+        now, first = time.monotonic(), self.first or time.monotonic()
+        gaps = self.completion_tokens - len(self.choices)
+        return {"first": first - self.began, "between": (now - first) * len(self.choices) / gaps if gaps > 0 else None}
 
 
 class WritingLane(Lane):
@@ -206,10 +229,17 @@ class WritingLane(Lane):
             try:
                 for event in self.scheduler.step():
                     self.pass_on(event)
+                self.batches.append(self.scheduler.decoding)
+                self.report_load(not self.scheduler.active)
             except Exception as e:  # out of memory, or a bug: it costs the requests of this batch, not the server
                 for id in list(self.requests):
                     self.drop(id)
                     self.fail(id, e)
+
+    def load(self) -> Message:
+        scheduler = self.scheduler
+        used = sum(row.place for row in scheduler.rows) / (scheduler.size * scheduler.capacity)
+        return {"running": len(scheduler.rows), "waiting": len(scheduler.waiting), "cache": used}
 
     def take(self, message: Message) -> None:
         id = message["id"]
@@ -278,6 +308,7 @@ class WritingLane(Lane):
         request = self.owners[event.row]
         choice = request.choices[event.row]
         request.completion_tokens += len(event.ids)
+        request.first = request.first or time.monotonic()
         if request.settings.logprobs:
             rows = zip(event.ids, event.logprobs, event.top, strict=True)
             choice.tokens += [self.token(id, p) | {"top": [self.token(*t) for t in top]} for id, p, top in rows]
@@ -290,7 +321,7 @@ class WritingLane(Lane):
             del self.requests[request.id]
         if request.predict:
             if not request.open:
-                self.send({"id": request.id, "outputs": self.outputs(request), "last": True})
+                self.send({"id": request.id, "outputs": self.outputs(request), "last": True, **self.usage(request)})
         elif event.finish or (request.stream and choice.piece):
             self.send(self.report(request, choice))
 
@@ -301,9 +332,11 @@ class WritingLane(Lane):
         tokens, choice.tokens = choice.tokens[: sure - choice.sent], choice.tokens[sure - choice.sent :]
         piece, choice.piece, choice.sent = choice.piece, "", sure
         report = {"id": request.id, "index": choice.index, "text": piece, "tokens": tokens, "finish": choice.finish}
-        if not request.open:
-            report |= {"prompt_tokens": request.prompt_tokens, "completion_tokens": request.completion_tokens}
-        return report | {"last": not request.open}
+        return report | {"last": not request.open} | ({} if request.open else self.usage(request))
+
+    def usage(self, request: Writing) -> Message:
+        tokens = {"prompt_tokens": request.prompt_tokens, "completion_tokens": request.completion_tokens}
+        return tokens | request.times()
 
     def outputs(self, request: Writing) -> list[Any]:
         from regard.generate.text import Written

@@ -15,6 +15,9 @@ class RequestLimits:
     inputs: int = 2_048  # of one request
     n: int = 128  # completions of a prompt
     max_tokens: int = 1 << 20
+    requests: int = 512  # at the same time, those that wait included
+    seconds: float = 600.0  # that one may take
+    drain: float = 30.0  # seconds that what is under way gets when the server stops
 
     def check_inputs(self, count: int, param: str) -> None:
         over(count, self.inputs, f"{param} holds", param)

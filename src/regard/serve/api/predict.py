@@ -3,7 +3,8 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
-from regard.serve.api.bodies import PredictBody, parse_body
+from regard.serve.api.audio import read_form
+from regard.serve.api.bodies import PredictBody, check_body, parse_body, parse_json
 from regard.serve.api.openai import engine_of
 from regard.serve.api.while_connected import while_connected
 
@@ -12,7 +13,13 @@ router = APIRouter(prefix="/v1/predict")
 
 @router.post("/{name:path}")
 async def predict(request: Request, name: str) -> Response:
-    body = parse_body(PredictBody, await request.body())
+    """JSON, or a form with one file or several and `options` as JSON."""
+    if request.headers.get("content-type", "").startswith("multipart/form-data"):
+        fields, files = await read_form(request)
+        options = parse_json(fields.pop("options", "{}").encode())
+        body = check_body(PredictBody, {**fields, "inputs": files, "options": options})
+    else:
+        body = parse_body(PredictBody, await request.body())
     engine = engine_of(request)
     model = engine.find(name, "predict")
     request.app.state.limits.check_inputs(len(body.inputs), "inputs")

@@ -30,7 +30,7 @@ class EngineProcess:
     def load(self, name: str, path: str) -> None:
         """A model that fails to load does not take the others down."""
         try:
-            lane = open_lane(path, self.settings, self.send)
+            lane = open_lane(path, self.settings, lambda message: self.send({"from": name, **message}))
         except Exception as e:
             what = str(e) if isinstance(e, RegardError) else f"{path}: {type(e).__name__}: {e}"
             self.send({"model": name, "failed": what})

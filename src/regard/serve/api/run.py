@@ -1,5 +1,6 @@
 """Start the server: on an address, until it is told to stop."""
 
+import math
 import signal
 import socket
 import threading
@@ -60,19 +61,35 @@ def bind(host: str, port: int) -> socket.socket:
     return ours
 
 
-def make_server(models: Sequence[ServedModel], settings: LaneSettings, access: Access, limits: RequestLimits) -> Any:
+def make_server(
+    models: Sequence[ServedModel], settings: LaneSettings, access: Access, limits: RequestLimits, quiet: bool
+) -> Any:
     """A uvicorn server that is not running yet."""
     try:
         import fastapi  # noqa: F401
+        import prometheus_client  # noqa: F401
+        import python_multipart  # noqa: F401
         import uvicorn
     except ImportError:
         raise MissingExtra("the server", "serve") from None
     from regard.serve.api.app import make_server_app
 
     class ModelServer(uvicorn.Server):
+        until = math.inf  # when what is still under way is given up
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            """The first signal ends what is under way, and refuses what is new; a second one stops at once."""
+            if app.admission.draining:
+                super().handle_exit(sig, frame)
+            app.admission.draining, self.until = True, time.monotonic() + limits.drain
+
+        async def on_tick(self, counter: int) -> bool:
+            drained = app.admission.draining and (not app.admission.active or time.monotonic() > self.until)
+            return await super().on_tick(counter) or drained
+
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """SIGTERM and Ctrl-C end what is under way and then the program, with code 0."""
+            """SIGTERM and Ctrl-C end the program with code 0."""
             if threading.current_thread() is not threading.main_thread():
                 yield
                 return
@@ -81,8 +98,9 @@ def make_server(models: Sequence[ServedModel], settings: LaneSettings, access: A
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    app = make_server_app(EngineClient(models, settings), access, limits)
-    return ModelServer(uvicorn.Config(app, log_level="error", access_log=False, server_header=False))
+    app = make_server_app(EngineClient(models, settings), access, limits, quiet)
+    how: dict[str, Any] = dict(log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=5)
+    return ModelServer(uvicorn.Config(app, **how))
 
 
 def serve_models(
@@ -92,9 +110,10 @@ def serve_models(
     settings: LaneSettings = LaneSettings(),  # noqa: B008 - frozen
     access: Access = Access(),  # noqa: B008
     limits: RequestLimits = RequestLimits(),  # noqa: B008
+    quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; `started` is called with the address once the server answers."""
-    server, ours = make_server(models, settings, access, limits), bind(access.host, port)
+    server, ours = make_server(models, settings, access, limits, quiet), bind(access.host, port)
     name, number = ours.getsockname()[:2]
     address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
 

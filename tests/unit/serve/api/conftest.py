@@ -9,7 +9,10 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
+from tests.fuzz.files import write_whisper
 from tests.unit.inside import tiny
+
+from regard.serve.api import engine
 
 NAMES = ("gpt", "llama", "lstm", "encoder", "masked", "classifier", "pair", "tagger", "transformer")
 KEY = "sk-test-0123"
@@ -19,7 +22,7 @@ def start(*words: str, **env: str) -> tuple[subprocess.Popen, str]:
     """`regard serve` and its address."""
     process = subprocess.Popen(
         [sys.executable, "-m", "regard", "serve", *words, "--port", "0"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env,
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=os.environ | env,
     )  # fmt: skip
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
@@ -37,12 +40,14 @@ def folders(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("served")
     for name in NAMES:
         tiny.write(root / name, name)
+    (root / "whisper").mkdir()
+    write_whisper(root / "whisper")
     return root
 
 
 @pytest.fixture(scope="session")
 def address(folders):
-    process, address = start(*(str(folders / name) for name in NAMES), REGARD_API_KEY=KEY)
+    process, address = start(*(str(folders / name) for name in (*NAMES, "whisper")), REGARD_API_KEY=KEY)
     try:
         until_ready(address)
         yield address
@@ -60,3 +65,10 @@ def client(address):
 def http(address):
     with httpx2.Client(base_url=address, headers={"authorization": f"Bearer {KEY}"}, timeout=30) as ready:
         yield ready
+
+
+@pytest.fixture
+def fake_engine(monkeypatch):
+    """An engine's process without models, which starts at once: see fake_engine.py."""
+    monkeypatch.setattr(engine, "COMMAND", (sys.executable, str(Path(__file__).with_name("fake_engine.py"))))
+    monkeypatch.setattr(engine, "PAUSE", 0.01)

@@ -1,0 +1,108 @@
+"""`/openapi.json`: what the loaded models answer; `/docs`: the same for reading and trying, offline."""
+
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from pydantic import BaseModel
+
+from regard import __version__
+from regard.serve.api.bodies import ChatBody, CompletionBody, EmbeddingBody
+from regard.serve.api.engine import PATHS, EngineClient, ServedModel
+
+router = APIRouter()
+PAGE = Path(__file__).with_name("docs.html")
+POLICY = {"content-security-policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"}
+ERROR = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "message": {"type": "string"},
+                "type": {"type": "string"},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+            "required": ["message", "type", "param", "code"],
+        }
+    },
+    "required": ["error"],
+}
+BODIES: dict[str, tuple[type[BaseModel], dict[str, Any]]] = {
+    "completions": (CompletionBody, {"prompt": "The cat", "max_tokens": 16, "temperature": 0}),
+    "chat": (ChatBody, {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 16}),
+    "embeddings": (EmbeddingBody, {"input": ["The cat drank the milk."]}),
+}
+
+
+@router.get("/openapi.json")
+async def openapi(request: Request) -> Response:
+    return JSONResponse(schema(request.app.state.engine))
+
+
+@router.get("/docs")
+async def docs() -> Response:
+    return HTMLResponse(PAGE.read_text("utf-8"), headers=POLICY)
+
+
+@router.get("/")
+async def home() -> Response:
+    return Response(status_code=307, headers={"location": "/docs"})
+
+
+def schema(engine: EngineClient) -> dict[str, Any]:
+    """OpenAPI 3.1: the endpoints that the loaded models have, with examples that run."""
+    ready = [model for model in engine.models.values() if model.about]
+    paths: dict[str, Any] = {"/v1/models": {"get": operation("The models that are loaded.")}}
+    parts: dict[str, Any] = {"Error": ERROR}
+    for endpoint, (body, example) in BODIES.items():
+        names = [model.name for model in ready if endpoint in (model.about or {})["endpoints"]]
+        if names:
+            own = body.model_json_schema(ref_template="#/components/schemas/{model}")
+            parts |= own.pop("$defs", {})
+            own["properties"]["model"] = {"type": "string", "enum": names}
+            parts[body.__name__] = own | {"additionalProperties": False}
+            content = {"application/json": {"schema": ref(body.__name__), "example": {"model": names[0], **example}}}
+            paths[PATHS[endpoint]] = {"post": operation(f"For {', '.join(names)}.", content)}
+    for model in ready:
+        paths |= predict_path(model)
+        if "transcriptions" in (model.about or {})["endpoints"]:
+            paths[PATHS["transcriptions"]] = {"post": operation("A recording to text.", transcription_form(model))}
+    info = {"title": "regard", "version": __version__}
+    security = {"key": {"type": "http", "scheme": "bearer"}}
+    components = {"schemas": parts, "securitySchemes": security}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": components, "security": [{"key": []}]}
+
+
+def ref(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def operation(summary: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    errors = {"description": "An error", "content": {"application/json": {"schema": ref("Error")}}}
+    own: dict[str, Any] = {"summary": summary, "responses": {"200": {"description": "The answer"}, "default": errors}}
+    return own | ({"requestBody": {"required": True, "content": content}} if content else {})
+
+
+def predict_path(model: ServedModel) -> dict[str, Any]:
+    """One model's own inputs and options."""
+    about = model.about or {}
+    options = {"type": "object", "properties": about["settings"], "additionalProperties": False}
+    inputs = {"type": "array", "items": about["input"], "minItems": 1}
+    body = {"type": "object", "properties": {"inputs": inputs, "options": options}, "required": ["inputs"]}
+    example = {"inputs": about["input"].get("examples", [])} if "examples" in about["input"] else None
+    content = {"schema": body | {"additionalProperties": False}} | ({"example": example} if example else {})
+    task = f"{model.name}: {about['task']}"
+    return {f"/v1/predict/{model.name}": {"post": operation(task, {"application/json": content})}}
+
+
+def transcription_form(model: ServedModel) -> dict[str, Any]:
+    fields = {
+        "file": {"type": "string", "contentMediaType": "application/octet-stream"},
+        "model": {"type": "string", "enum": [model.name]},
+        "language": {"type": "string"},
+        "response_format": {"enum": ["json", "text", "verbose_json", "srt", "vtt"]},
+    }
+    return {"multipart/form-data": {"schema": {"type": "object", "properties": fields, "required": ["file", "model"]}}}

@@ -1,0 +1,90 @@
+"""How many requests at once, for how long, and a line in the log for each."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from regard.serve.api.errors import APIError, send_error
+from regard.serve.api.limits import RequestLimits
+from regard.serve.guard import App, Message, Receive, Send
+
+Scope = MutableMapping[str, Any]
+READING = ("GET", "HEAD", "OPTIONS")  # what costs next to nothing: it is answered however busy the models are
+
+
+class Admission:
+    """Wraps an ASGI application: so many requests at a time, none that takes too long, and no new ones at the end."""
+
+    def __init__(self, app: App, limits: RequestLimits):
+        self.app, self.limits = app, limits
+        self.active = 0
+        self.draining = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in READING:
+            await self.app(scope, receive, send)
+            return
+        if self.draining:
+            await send_error(send, APIError(503, "the server is about to stop; ask another one", None, "draining"))
+            return
+        if self.active >= self.limits.requests:
+            what = f"{self.active} requests are under way, which is the most this server takes; try again"
+            await send_error(send, APIError(429, what, None, "too_many_requests"))
+            return
+        started: list[Message] = []
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                started.append(message)
+            await send(message)
+
+        self.active += 1
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                await self.app(scope, receive, noted)
+        except TimeoutError:
+            error = APIError(504, f"this took more than {self.limits.seconds:g} s", None, "timeout")
+            if started:  # a stream: the error is its last event
+                event = b"data: " + json.dumps(error.body()).encode() + b"\n\n"
+                await send({"type": "http.response.body", "body": event, "more_body": False})
+            else:
+                await send_error(send, error)
+        finally:
+            self.active -= 1
+
+
+class AccessLog:
+    """Wraps an ASGI application: one line of JSON for each request, without any text that was sent or answered."""
+
+    def __init__(self, app: App, observe: Callable[[str, int, float], None], quiet: bool):
+        self.app, self.observe, self.quiet = app, observe, quiet
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        begin, status = time.monotonic(), [499]  # until a response begins, nobody is known to wait for one
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                status[0] = message["status"]
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        finally:
+            seconds = time.monotonic() - begin
+            self.observe(scope["path"], status[0], seconds)
+            if not self.quiet:
+                self.write(scope, status[0], seconds)
+
+    def write(self, scope: Scope, status: int, seconds: float) -> None:
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        line = {"time": now, "client": (scope.get("client") or ("",))[0], "method": scope["method"]}
+        line |= {"path": scope["path"][:200], "status": status, "ms": round(1000 * seconds, 1)}
+        with suppress(OSError):  # a full disk is no reason not to answer
+            print(json.dumps(line), file=sys.stderr, flush=True)

@@ -1,0 +1,47 @@
+"""A process that speaks as the engine's does. What a prompt says it should do, it does."""
+
+import json
+import os
+import sys
+import threading
+import time
+
+cancelled = set()
+ABOUT = {"task": "lm", "endpoints": ["completions", "predict"], "settings": {}, "input": {}}
+
+
+def send(message: dict) -> None:
+    os.write(1, json.dumps(message).encode() + b"\n")
+
+
+def report(id: int, text: str, last: bool) -> None:
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "first": 0.1, "between": None}
+    ours = {"id": id, "index": 0, "text": text, "tokens": [], "finish": "stop" if last else "", "last": last}
+    send({"from": "m", **ours, **(usage if last else {})})
+
+
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    if message["do"] == "load":
+        broken = {"failed": "no such folder"} if message["path"] == "broken" else {"ready": ABOUT}
+        send({"model": message["model"], **broken})
+        continue
+    id = message["id"]
+    if message["do"] == "cancel":
+        cancelled.add(id)
+        continue
+    (prompt,) = message["prompts"]
+    if prompt == "die":
+        os._exit(9)
+    if prompt == "begin and die":
+        report(id, "begun", False)
+        time.sleep(0.1)
+        os._exit(9)
+    if prompt == "slow":
+        threading.Timer(0.5, report, (id, "done", True)).start()
+    elif prompt == "hang":
+        report(id, "begun", False)
+    elif prompt == "who left?":
+        report(id, json.dumps(sorted(cancelled)), True)
+    else:
+        report(id, prompt, True)

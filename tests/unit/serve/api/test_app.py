@@ -1,0 +1,95 @@
+"""What every endpoint has in common."""
+
+import json
+import socket
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+
+def test_health_needs_no_key_and_nothing_else_is_answered(address):
+    health = httpx2.get(f"{address}/health", headers={"host": "10.1.2.3"})
+    assert health.status_code == 200 and health.json()["models"]["gpt"] == "ready"
+    for path in ("/", "/docs", "/openapi.json", "/metrics", "/v1/models", "/nothing"):
+        answer = httpx2.get(address + path)
+        assert answer.status_code == 401 and answer.json()["error"]["code"] == "invalid_api_key", path
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "how", "status"),
+    [
+        ("GET", "/v1/nothing", {}, 404),
+        ("GET", "/v1/completions", {}, 405),
+        ("POST", "/v1/completions", dict(content=b"{", headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/completions", dict(content=b"[]", headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/completions", dict(content=b"x=1", headers={"content-type": "text/plain"}), 415),
+        ("POST", "/v1/completions", dict(content=b"[" * 90_000, headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/completions", dict(content=b'{"n": NaN}', headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/completions", dict(content=b'{"a": "\xff"}', headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/predict/", dict(json={"inputs": ["x"]}), 404),
+        ("POST", "/v1/predict/gpt", dict(json={"inputs": ["x"] * 3000}), 422),
+    ],
+)  # fmt: skip
+def test_every_error_has_openais_shape(http, method, path, how, status):
+    answer = http.request(method, path, **how)
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_bodies_that_are_too_large_are_refused(http):
+    headers = {"content-type": "application/json"}
+    answer = http.post("/v1/completions", content=b" " * (33 << 20), headers=headers)
+    assert answer.status_code == 413 and "33,554,432 bytes" in answer.json()["error"]["message"]
+
+
+def test_broken_requests_do_not_hang_the_server(address, http):
+    place = urlsplit(address)
+    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
+                 b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{"):  # fmt: skip
+        with socket.create_connection((place.hostname, place.port), timeout=5) as raw:
+            raw.sendall(sent)
+            raw.shutdown(socket.SHUT_WR)
+            assert not raw.recv(100).startswith(b"HTTP/1.1 5")
+    assert http.get("/v1/models").status_code == 200
+
+
+def test_metrics_count_requests_and_tokens(http, client):
+    def values() -> dict[str, float]:
+        lines = [line for line in http.get("/metrics").text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    name = 'regard_tokens_total{model="llama",what="completion"}'
+    before = values().get(name, 0)
+    client.completions.create(model="llama", prompt="The cat", max_tokens=9, temperature=0)
+    after = values()
+    assert after[name] == before + 9
+    assert after['regard_requests_total{endpoint="/v1/completions",status="200"}'] >= 1
+    for what in ("time_to_first_token_seconds", "time_per_token_seconds", "batch_size"):
+        assert after[f'regard_{what}_count{{model="llama"}}'] > 0
+    assert after["regard_engine_starts_total"] == 1
+
+
+def test_the_schema_describes_what_runs(http):
+    schema = http.get("/openapi.json").json()
+    ran = 0
+    for path, operations in schema["paths"].items():
+        content = operations.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
+        if "example" in content:
+            answer = http.post(path, json=content["example"])
+            assert answer.status_code == 200, (path, answer.text)
+            ran += 1
+    assert ran >= 9
+    assert schema["components"]["schemas"]["ChatBody"]["properties"]["model"]["enum"] == ["gpt", "llama", "lstm"]
+    options = schema["paths"]["/v1/predict/transformer"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert options["properties"]["options"]["properties"]["beam"]["maximum"] == 32
+    assert json.dumps(schema).count('"$ref": "#/components/schemas/') > 9
+
+
+def test_the_page_loads_nothing_from_elsewhere(http):
+    page = http.get("/docs")
+    assert (
+        page.status_code == 200
+        and "://" not in page.text
+        and "default-src 'self'" in page.headers["content-security-policy"]
+    )

@@ -1,0 +1,52 @@
+"""A recording through OpenAI's client."""
+
+import io
+import wave
+
+import numpy as np
+import openai
+import pytest
+
+import regard
+
+
+@pytest.fixture(scope="module")
+def clip() -> bytes:
+    samples = (8000 * np.sin(np.arange(16000) / 9)).astype("<i2")
+    file = io.BytesIO()
+    with wave.open(file, "wb") as out:
+        out.setparams((1, 2, 16000, len(samples), "NONE", ""))
+        out.writeframes(samples.tobytes())
+    return file.getvalue()
+
+
+def test_transcriptions_are_those_of_the_model(client, folders, clip, tmp_path):
+    from regard.data.waveform import load_waveform
+
+    (tmp_path / "clip.wav").write_bytes(clip)
+    (expected,) = regard.load(folders / "whisper").predict([load_waveform(tmp_path / "clip.wav")])
+    answer = client.audio.transcriptions.create(model="whisper", file=("clip.wav", clip))
+    assert answer.text == expected.text != ""
+    verbose = client.audio.transcriptions.create(model="whisper", file=("c.wav", clip), response_format="verbose_json")
+    assert [(s.start, s.end, s.text) for s in verbose.segments] == [(p.start, p.end, p.text) for p in expected.passages]
+    srt = client.audio.transcriptions.create(model="whisper", file=("c.wav", clip), response_format="srt")
+    assert srt.startswith("1\n00:00:00,000 --> 00:00:0") and expected.text in srt
+
+
+def test_files_reach_predict_as_a_form(http, clip):
+    files = [("file", ("a.wav", clip)), ("file", ("b.wav", clip))]
+    answer = http.post("/v1/predict/whisper", files=files, data={"options": '{"beam": 1}'}).json()
+    one, two = answer["outputs"]
+    assert one == two and one["passages"][0]["start"] == 0
+
+
+def test_what_is_no_recording_is_refused(client, http, clip):
+    with pytest.raises(openai.BadRequestError, match=r"inputs\[0\]: "):
+        client.audio.transcriptions.create(model="whisper", file=("x.wav", b"RIFF no sound"))
+    with pytest.raises(openai.BadRequestError, match="is not a model for /v1/audio/transcriptions"):
+        client.audio.transcriptions.create(model="gpt", file=("x.wav", clip))
+    answer = http.post(
+        "/v1/audio/transcriptions", files={"file": ("x.wav", clip)}, data={"model": "whisper", "prompt": "x"}
+    )
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == "prompt"
+    assert http.post("/v1/audio/transcriptions", json={"model": "whisper"}).status_code == 400
