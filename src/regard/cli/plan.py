@@ -1,0 +1,179 @@
+"""`regard plan`: what training a language model on a fleet of GPUs would take, before anything is rented."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+from regard.cli.common import Json, option, show
+from regard.errors import ConfigError
+from regard.words import count, table
+
+if TYPE_CHECKING:
+    from regard.explain.fleet import Estimate, Fleet, Shape
+
+UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+SIMPLER = 0.97  # of the highest speed is enough for a simpler layout
+SLOWEST_SAVE = 1e9  # bytes a second that a machine writes to a shared file system
+
+
+def plan(
+    arch: Annotated[str, option("NAME", "gpt or llama.", default=True)] = "gpt",
+    size: Annotated[str, option("NAME", "A size of it: regard train lm --help lists them.")] = "",
+    params: Annotated[str, option("N", "Instead: about so many parameters, as 7B.")] = "",
+    tokens: Annotated[str, option("N", "To train on, as 300B.", default="20 a parameter")] = "",
+    context: Annotated[int, option("N", "Tokens of a text.", default=True, min=1)] = 1024,
+    vocab: Annotated[int, option("N", "Tokens there are.", default=True, min=1)] = 50304,
+    batch: Annotated[str, option("N", "Tokens of a step.", default=True)] = "512K",
+    gpus: Annotated[int, option("N", "GPUs in all.", default=True, min=1)] = 8,
+    gpu: Annotated[str, option("NAME", "a100, h100, h200 or b200.", default=True)] = "h200",
+    per_node: Annotated[int, option("N", "GPUs of a machine.", default=True, min=1)] = 8,
+    network: Annotated[
+        str, option("RATE", "Between machines, for each GPU, as 400Gb (a second).", default=True)
+    ] = "400Gb",
+    json: Json = False,
+) -> None:
+    """What training a language model would take: memory, speed, days, and the lines to type.
+
+    An estimate from data sheets, within about 20 % of published figures; docs/scale.md has the comparison.
+
+    \b
+    Examples:
+      regard plan --size xl --tokens 30B --gpus 8
+      regard plan --params 7B --tokens 140B --gpus 64 --gpu h100 --context 4096 --batch 4M
+    """
+    from regard.config import unknown
+    from regard.explain.fleet import DEVICES, Fleet, estimates
+
+    if gpu.lower() not in DEVICES:
+        raise unknown("GPU", gpu, DEVICES)
+    shape = find_shape(arch, size, params, vocab, context)
+    fleet = Fleet(device=DEVICES[gpu.lower()], gpus=gpus, per_node=per_node, network=bytes_per_second(network))
+    ways = list(estimates(shape, fleet, quantity("--batch", batch)))
+    budget = quantity("--tokens", tokens) if tokens else 20 * shape.parameters
+    fastest = max((way.tokens_per_second for way in ways if way.fits), default=0.0)
+    best = next((way for way in ways if way.fits and way.tokens_per_second > SIMPLER * fastest), None)
+    if json:
+        show(as_json(shape, ways, best, budget, gpus))
+        return
+    print(as_text(shape, fleet, gpu.lower(), ways, best, budget))
+    if best:
+        model = f"--arch {arch} --size {size.removeprefix('gpt2-')}" if size else model_settings(shape)
+        print("\ntype:\n" + lines_to_type(f"train lm {model} --data corpus/", fleet, best, context))
+
+
+def quantity(name: str, text: str) -> float:
+    """7B is 7e9."""
+    if not (match := re.fullmatch(r"([\d.]+)([KMBT]?)", text.strip().upper())) or match[1].count(".") > 1:
+        raise ConfigError(f"{name} {text!r}: expected a number, such as 512K, 7B or 1.5T")
+    number = float(match[1]) * UNITS[match[2]]
+    if number < 1:
+        raise ConfigError(f"{name} {text!r}: must be at least 1")
+    return number
+
+
+def bytes_per_second(text: str) -> float:
+    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?) ?gb(?:ps|/s|it/s)?", text.strip().lower())) or not float(match[1]):
+        raise ConfigError(f"--network {text!r}: expected a rate in gigabits a second, such as 400Gb")
+    return float(match[1]) * 1e9 / 8
+
+
+def find_shape(arch: str, size: str, params: str, vocab: int, context: int) -> "Shape":
+    from regard.config import unknown
+    from regard.explain.fleet import Shape, shape_of
+    from regard.models.sizes import SIZES
+
+    if bool(size) == bool(params):
+        raise ConfigError("plan what? type --size xl, or --params 7B")
+    if params:
+        return shape_of(quantity("--params", params), vocab, context)
+    if arch not in ("gpt", "llama"):
+        raise unknown("architecture", arch, ("gpt", "llama"))
+    name = size.removeprefix("gpt2-") if size != "gpt2" else size
+    if name not in SIZES[arch]:
+        raise unknown("size", name, SIZES[arch])
+    from regard.models.registry import MODELS
+
+    c: Any = MODELS[arch][0](vocab=vocab, **SIZES[arch][name])
+    share = c.kv_heads / c.heads if arch == "llama" else 1.0
+    gated = arch == "llama"
+    dims = dict(layers=c.layers, width=c.width, ffn=c.ffn, vocab=vocab, context=context)
+    return Shape(**dims, gated=gated, kv_share=share, tied=not gated or c.tied)
+
+
+def as_text(
+    shape: "Shape", fleet: "Fleet", gpu: str, ways: "list[Estimate]", best: "Estimate | None", budget: float
+) -> str:
+    from regard.explain.fleet import GIB, ROOM, optimal
+
+    head = ("", "layout", "micro-batch", "states", "activations", "in all", "tokens/s", "of peak", "days")
+    rows: list[tuple[str, ...]] = [head]
+    for way in ways:
+        name = way.kind + " + checkpoint" * way.checkpoint
+        batch = f"{way.accumulate} x {way.tokens // shape.context} x {shape.context}"
+        memory = [f"{size / GIB:.1f} GiB" for size in (way.states, way.activations, way.memory)]
+        speed = (
+            (f"{way.tokens_per_second:,.0f}", f"{way.mfu:.0%}", f"{days(budget, way):,.1f}") if way.fits else ("",) * 3
+        )
+        mark = "->" if way is best else "" if way.fits else "too large"
+        rows.append((mark, name, batch, *memory, *speed))
+    room = ROOM * fleet.device.memory / GIB
+    weights, examples = optimal(shape.flops * budget)
+    text = [
+        f"{shape.parameters / 1e9:.2f} B parameters, {budget / 1e9:,.1f} B tokens, {shape.flops * budget:.1e} FLOPs, "
+        f"on {count(fleet.gpus, 'GPU')} ({gpu}, {room:.0f} GiB of each are for training)",
+        "",
+        table(rows, right=range(3, 9)),
+        "",
+        f"for these FLOPs {weights / 1e9:.2f} B parameters and {examples / 1e9:,.0f} B tokens would be optimal "
+        "(Hoffmann et al. 2022)",
+    ]
+    if best is None:
+        return "\n".join([*text, "no layout fits: take more GPUs, larger ones, or a shorter --context"])
+    saved = 12 * shape.parameters
+    seconds = saved / (fleet.gpus // fleet.machine) / SLOWEST_SAVE
+    hours = days(budget, best) * 24 * fleet.gpus
+    text.append(
+        f"{hours:,.0f} GPU-hours; a saved state is {saved / 1e9:,.0f} GB, about {seconds:,.0f} s at 1 GB/s a machine"
+    )
+    return "\n".join(text)
+
+
+def model_settings(shape: "Shape") -> str:
+    sizes = dict(width=shape.width, layers=shape.layers, heads=shape.width // 128, ffn=shape.ffn)
+    return "--arch gpt --size xl " + " ".join(f"--set model.{name}={value}" for name, value in sizes.items())
+
+
+def days(budget: float, way: "Estimate") -> float:
+    return budget / way.tokens_per_second / 86400
+
+
+def lines_to_type(command: str, fleet: "Fleet", way: "Estimate", context: int) -> str:
+    nodes = fleet.gpus // fleet.machine
+    settings = f"--set tokens={way.tokens} --set accumulate={way.accumulate * fleet.gpus} --set data.context={context}"
+    settings += (
+        f" --set parallel.kind={way.kind} --set precision=bf16" + " --set parallel.checkpoint=true" * way.checkpoint
+    )
+    run = f"-m regard {command} {settings} --name big"
+    if nodes == 1:
+        return f"  torchrun --standalone --nproc-per-node {fleet.gpus} --max-restarts 3 {run}"
+    meet = "--rdzv-backend c10d --rdzv-endpoint $HEAD:29500 --rdzv-id $SLURM_JOB_ID"
+    return "\n".join(
+        [
+            "  #!/bin/bash",
+            f"  #SBATCH --nodes={nodes} --ntasks-per-node=1 --gpus-per-node={fleet.machine} --signal=TERM@120",
+            "  HEAD=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)",
+            f"  srun torchrun --nnodes {nodes} --nproc-per-node {fleet.machine} --max-restarts 3 {meet} \\",
+            f"      {run}",
+        ]
+    )
+
+
+def as_json(
+    shape: "Shape", ways: "list[Estimate]", best: "Estimate | None", budget: float, gpus: int
+) -> dict[str, Any]:
+    return {
+        "parameters": shape.parameters,
+        "tokens": budget,
+        "flops": shape.flops * budget,
+        "gpus": gpus,
+        "layouts": [vars(way) | {"memory": way.memory, "days": days(budget, way), "best": way is best} for way in ways],
+    }

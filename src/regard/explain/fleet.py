@@ -1,0 +1,214 @@
+"""How a language model would train on a fleet of GPUs: memory, speed, days. A model of a few lines, and its error.
+
+A step is matrix products at the rate that a device sustains, attention at half of it, and all other work at the rate of
+its memory; then what the devices exchange, of which a part hides behind the computation. docs/scale.md compares it with
+measured and published figures.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from regard.errors import ConfigError
+
+GB, GIB = 1e9, 2.0**30
+ATTENTION = 0.5  # of the rate of matrix products
+EFFICIENCY = 0.9  # of a step's time is kernels at work
+BANDWIDTH = 0.8  # of what memory, links and network are sold with
+PASSES = 54  # numbers of a token's width read or written by each layer outside products, forward and backward
+EXPOSED = 0.3  # of the exchange does not overlap with computation
+LATENCY = 15e-6  # seconds of a collective, for each doubling of the devices
+SMALL = 150  # products of this width run at half of the sustained rate: w / (w + SMALL)
+ROOM = 0.9  # of a device's memory
+KEPT = 34  # bytes of activations for each token, layer and unit of width (Korthikanti et al. 2022, without scores)
+OPTIMAL = 20  # training tokens for each parameter (Hoffmann et al. 2022)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Rates of a GPU: bf16 products as the data sheet has them and as they are sustained in FLOP/s, memory in bytes,
+    its rate, and the rate to the GPUs of the same machine, each way, in bytes a second."""
+
+    peak: float
+    sustained: float
+    memory: float
+    memory_rate: float
+    link_rate: float
+
+
+DEVICES = {
+    "a100": Device(peak=312e12, sustained=240e12, memory=80e9, memory_rate=2.0e12, link_rate=300e9),
+    "h100": Device(peak=989e12, sustained=570e12, memory=80e9, memory_rate=3.35e12, link_rate=450e9),
+    "h200": Device(peak=989e12, sustained=760e12, memory=141e9, memory_rate=4.8e12, link_rate=450e9),
+    "b200": Device(peak=2250e12, sustained=1500e12, memory=180e9, memory_rate=8.0e12, link_rate=900e9),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What decides the cost of a decoder."""
+
+    layers: int
+    width: int
+    ffn: int
+    vocab: int
+    context: int
+    gated: bool = False  # three matrices in the MLP and not two
+    kv_share: float = 1.0  # of the query's width, that keys and values each have
+    tied: bool = True
+
+    @property
+    def layer_weights(self) -> float:
+        attention = (2 + 2 * self.kv_share) * self.width**2
+        return attention + (3 if self.gated else 2) * self.width * self.ffn
+
+    @property
+    def parameters(self) -> float:
+        return self.layers * self.layer_weights + (1 if self.tied else 2) * self.vocab * self.width
+
+    @property
+    def attention_flops(self) -> float:
+        """Of training on a token: each sees half of the others on average."""
+        return 6.0 * self.layers * self.context * self.width
+
+    @property
+    def product_flops(self) -> float:
+        return 6.0 * (self.layers * self.layer_weights + self.vocab * self.width)
+
+    @property
+    def flops(self) -> float:
+        return self.product_flops + self.attention_flops
+
+
+def shape_of(parameters: float, vocab: int, context: int) -> Shape:
+    """A decoder of about so many parameters, 128 times as wide as deep (as GPT-3 and Llama are, roughly)."""
+    layers = max(1, round((parameters / (12 * 128**2)) ** (1 / 3)))
+    width = max(128, round(math.sqrt(parameters / (12 * layers)) / 128) * 128)
+    return Shape(layers=layers, width=width, ffn=4 * width, vocab=vocab, context=context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    device: Device
+    gpus: int
+    per_node: int = 8
+    network: float = 50e9  # bytes a second between machines, for each GPU
+
+    def __post_init__(self):
+        if self.gpus < 1 or self.per_node < 1 or (self.gpus > self.per_node and self.gpus % self.per_node):
+            raise ConfigError(
+                f"{self.gpus} GPUs are not whole machines of {self.per_node}; change --gpus or --per-node"
+            )
+
+    @property
+    def machine(self) -> int:
+        return min(self.gpus, self.per_node)
+
+    def rate(self, group: int) -> float:
+        """At which `group` neighbouring GPUs exchange tensors: what comes from another machine comes once, through the
+        network adapters of all its GPUs."""
+        link = self.device.link_rate
+        return BANDWIDTH * (link if group <= self.machine else min(link, self.machine * self.network))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A way to train, and what it comes to. Bytes are of one GPU."""
+
+    kind: str  # ddp, fsdp or hsdp
+    checkpoint: bool
+    tokens: int  # of a micro-batch
+    accumulate: int  # micro-batches of a GPU in a step
+    states: float  # weights, gradients, optimiser
+    activations: float
+    fits: bool
+    tokens_per_second: float  # of the fleet
+    mfu: float
+
+    @property
+    def memory(self) -> float:
+        return self.states + self.activations
+
+
+def estimates(shape: Shape, fleet: Fleet, batch: float) -> Iterator[Estimate]:
+    """Every layout for steps of `batch` tokens, each with the largest micro-batch that fits."""
+    kinds = ["ddp"] + ["fsdp"] * (fleet.gpus > 1) + ["hsdp"] * (fleet.gpus > fleet.machine)
+    for kind in kinds:
+        for checkpoint in (False, True):
+            yield estimate(shape, fleet, kind, checkpoint, batch)
+
+
+def estimate(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, batch: float, rows: int = 0) -> Estimate:
+    """`rows`: texts of a micro-batch; 0: as many as fit and divide the share of a GPU."""
+    share = max(1, round(batch / shape.context / fleet.gpus))  # texts of a GPU in a step
+    states = state_bytes(shape, fleet, kind)
+    most = int((ROOM * fleet.device.memory - states) / (shape.context * activation_bytes(shape, checkpoint)))
+    rows = rows or max((n for n in range(1, share + 1) if share % n == 0 and n <= max(1, most)), default=1)
+    tokens, accumulate = rows * shape.context, -(-share // rows)
+    activations = tokens * activation_bytes(shape, checkpoint)
+    compute = accumulate * tokens * token_seconds(shape, fleet.device, checkpoint) + optimiser_seconds(
+        shape, fleet, kind
+    )
+    exchange = exchange_seconds(shape, fleet, kind, accumulate)
+    seconds = compute + max(EXPOSED * exchange, exchange - compute)
+    rate = fleet.gpus * accumulate * tokens / seconds
+    return Estimate(
+        kind=kind,
+        checkpoint=checkpoint,
+        tokens=tokens,
+        accumulate=accumulate,
+        states=states,
+        activations=activations,
+        fits=states + activations <= ROOM * fleet.device.memory,
+        tokens_per_second=rate,
+        mfu=rate * shape.flops / (fleet.gpus * fleet.device.peak),
+    )
+
+
+def token_seconds(shape: Shape, device: Device, checkpoint: bool) -> float:
+    again = 4 / 3 if checkpoint else 1.0  # the forward pass once more
+    sustained = device.sustained * shape.width / (shape.width + SMALL)
+    products = (shape.product_flops + shape.attention_flops / ATTENTION) / sustained
+    passes = 2 * (PASSES * shape.layers * shape.width + 4 * shape.vocab) / (BANDWIDTH * device.memory_rate)
+    return again * (products + passes) / EFFICIENCY
+
+
+def optimiser_seconds(shape: Shape, fleet: Fleet, kind: str) -> float:
+    """Weight, gradient and two moments are read, and all but the gradient written, in fp32."""
+    return 28 * shape.parameters / shards(fleet, kind) / (BANDWIDTH * fleet.device.memory_rate)
+
+
+def exchange_seconds(shape: Shape, fleet: Fleet, kind: str, accumulate: int) -> float:
+    """DDP sums fp32 gradients once a step. Shards are gathered in bf16 twice a micro-batch, and summed once a step."""
+    if fleet.gpus == 1:
+        return 0.0
+    size, group = shape.parameters, shards(fleet, kind)
+    delay = LATENCY * math.log2(fleet.gpus) * shape.layers
+    if kind == "ddp":
+        return 8 * size / fleet.rate(fleet.gpus) + delay
+    gathered = (4 * accumulate + 4) * size / fleet.rate(group) + 3 * accumulate * delay
+    return gathered + (8 * size / group / fleet.rate(fleet.gpus) if kind == "hsdp" else 0.0)
+
+
+def shards(fleet: Fleet, kind: str) -> int:
+    return {"ddp": 1, "fsdp": fleet.gpus, "hsdp": fleet.machine}[kind]
+
+
+def state_bytes(shape: Shape, fleet: Fleet, kind: str) -> float:
+    """fp32 weights, gradients and moments; in bf16 the weights that are in use; DDP's buckets."""
+    if kind == "ddp":
+        return (4 + 4 + 8 + 2 + (4 if fleet.gpus > 1 else 0)) * shape.parameters
+    unsharded = 2 * (2 * shape.layer_weights + 2 * shape.vocab * shape.width)  # two blocks and the embeddings
+    return 16 * shape.parameters / shards(fleet, kind) + 3 * unsharded
+
+
+def activation_bytes(shape: Shape, checkpoint: bool) -> float:
+    """Of a token."""
+    kept = 2 * shape.layers + KEPT if checkpoint else KEPT * shape.layers
+    return kept * shape.width
+
+
+def optimal(flops: float) -> tuple[float, float]:
+    """The parameters and tokens that make the best of a budget (Hoffmann et al. 2022): 6 N D FLOPs, D = 20 N."""
+    parameters = math.sqrt(flops / (6 * OPTIMAL))
+    return parameters, OPTIMAL * parameters

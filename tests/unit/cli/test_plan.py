@@ -1,0 +1,49 @@
+"""`regard plan`: numbers as people write them, and lines that can be typed."""
+
+import json
+
+import pytest
+from tests.system.cli_toy import regard, works
+
+from regard.cli.plan import bytes_per_second, quantity
+from regard.errors import ConfigError
+
+
+def test_a_plan_names_the_best_layout_and_how_to_start_it():
+    out = works("plan", "--size=gpt2-xl", "--tokens=30B", "--gpus=8").out
+    assert "1.56 B parameters, 30.0 B tokens" in out and "\n->" in out
+    line = next(line for line in out.splitlines() if "torchrun" in line)
+    assert "--nproc-per-node 8" in line and "-m regard train lm --arch gpt --size xl" in line
+
+
+def test_a_plan_for_several_machines_is_a_slurm_script():
+    out = works("plan", "--params=30B", "--gpus=32", "--gpu=h100", "--context=2048", "--batch=2M").out
+    assert "#SBATCH --nodes=4" in out and "too large" in out and "--rdzv-id $SLURM_JOB_ID" in out
+
+
+def test_a_plan_as_json_has_every_layout():
+    layouts = json.loads(works("plan", "--params=7B", "--gpus=16", "--json").out)["layouts"]
+    assert [way["kind"] for way in layouts] == ["ddp", "ddp", "fsdp", "fsdp", "hsdp", "hsdp"]
+    assert sum(way["best"] for way in layouts) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpus=8"], "plan what?"),
+        (["--params=7B", "--gpus=12"], "not whole machines of 8"),
+        (["--params=seven"], "expected a number"),
+        (["--size=huge"], "'huge'"),
+        (["--params=7B", "--gpu=abacus"], "'abacus'"),
+        (["--params=7B", "--network=fast"], "gigabits"),
+    ],
+)
+def test_bad_plans_are_one_line(words, message):
+    result = regard("plan", *words)
+    assert result.code == 2 and message in result.err and len(result.err.splitlines()) == 1
+
+
+def test_quantities_are_read_as_people_write_them():
+    assert (quantity("n", "1.5T"), quantity("n", "512k"), bytes_per_second("400Gb")) == (1.5e12, 512_000, 50e9)
+    with pytest.raises(ConfigError):
+        quantity("n", "0.2")
