@@ -1,5 +1,6 @@
 """Parquet and Arrow files: tables whose columns have types."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ from regard.data.files import ending
 from regard.errors import DataError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+OBJECTS = (".json", ".jsonl", *PARQUET, *ARROW)  # whose rows may hold lists and objects
+CHUNK = 1000  # rows that are Python objects at once
 
 
 def read_columnar(path: Path, data: bytes) -> Any:
@@ -29,3 +32,12 @@ def read_columnar(path: Path, data: bytes) -> Any:
         return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError) as e:
         raise DataError(f"{path} cannot be read as {kind} ({e})") from None
+
+
+def read_rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The rows as objects, with their numbers; what is missing is not in them."""
+    number = 0
+    for batch in read_columnar(path, data).to_batches(max_chunksize=CHUNK):
+        for row in batch.to_pylist():
+            number += 1
+            yield number, {name: value for name, value in row.items() if value is not None}

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from regard.data.columnar import ARROW, OBJECTS, PARQUET, read_rows
 from regard.data.delimited import Delimited
 from regard.data.files import ending
 from regard.data.folders import Say, to_stderr
@@ -80,11 +81,12 @@ def read_tagged(
     """Sentences of words and tags; if they need not be `labelled`, of words alone.
 
     CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
-    `.conllu`: the form and, unless `label` names another column, the UPOS tag. JSON, JSONL: lists of words and tags.
-    Broken sentences are skipped and reported, or an error if `strict`; with `gaps` they stay, without words.
+    `.conllu`: the form and, unless `label` names another column, the UPOS tag. Of JSON,
+    Parquet and Arrow files: lists of words and tags. Broken sentences are skipped and reported, or an error if
+    `strict`; with `gaps` they stay, without words.
     """
     path = Path(path)
-    read = _tagged_objects if ending(path) in (".json", ".jsonl") else _tagged_lines
+    read = _tagged_objects if ending(path) in OBJECTS else _tagged_lines
     sentences, bad = [], []
     for sentence in read(path, text, label, labelled):
         if isinstance(sentence, Tagged):
@@ -94,7 +96,8 @@ def read_tagged(
         if gaps:
             sentences.append(Tagged((), (), sentence.line))
     done = "no answer for" if gaps else "skipped"
-    report(path, bad, len(sentences) - len(bad) * gaps, strict, say, what="sentences", done=done)
+    unit = "row" if ending(path) in (*PARQUET, *ARROW) else "line"
+    report(path, bad, len(sentences) - len(bad) * gaps, strict, say, unit, what="sentences", done=done)
     if not sentences:
         raise DataError(f"{path} holds no sentence; expected a word and its tag on each line")
     return sentences
@@ -140,7 +143,8 @@ def _column(cells: list[str], asked: str, usual: int) -> str:
 
 def _tagged_objects(path: Path, text: str, label: str, labelled: bool) -> Iterator[Tagged | BadRow]:
     asked_for = (("text", text, WORDS), ("label", label, TAGS)) if labelled else (("text", text, WORDS),) * 2
-    for number, row in read_values(path, Delimited(path, read_data(path))):
+    data, typed = read_data(path), ending(path) in (*PARQUET, *ARROW)
+    for number, row in read_rows(path, data) if typed else read_values(path, Delimited(path, data)):
         lists, reason = [], fault(row)
         for what, asked, usual in () if reason else asked_for:
             name = next((n for n in ([asked] if asked else usual) if n in row), None)

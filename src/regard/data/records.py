@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.chat import Message, conversations
+from regard.data.columnar import ARROW, OBJECTS, PARQUET, read_rows
 from regard.data.delimited import Delimited
 from regard.data.files import ending
 from regard.data.folders import Say
@@ -46,8 +47,8 @@ class Record:
 
 
 def is_records(path: Path) -> bool:
-    """Whether the name of a file says that it holds objects, in an array or one on each line."""
-    return ending(path) in (".json", ".jsonl")
+    """Whether the name of a file says that it holds objects: in an array, one on each line, or as rows of a table."""
+    return ending(path) in OBJECTS
 
 
 def read_records(path: Path, template: str = "", bad: list[BadRow] | None = None) -> Iterator[str | Record]:
@@ -75,7 +76,8 @@ def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
     """Report the form of a file's records, and those that cannot be used."""
     bad: list[BadRow] = []
     forms = Counter(record.form if isinstance(record, Record) else "" for record in read_records(path, template, bad))
-    report(path, bad, forms.total(), strict, say, what="records")
+    unit = "row" if ending(path) in (*PARQUET, *ARROW) else "line"
+    report(path, bad, forms.total(), strict, say, unit, what="records")
     for form, count in forms.items():
         if form:
             say(f"{path}: {count:,} records in {form}; answers are learned, prompts are not")
@@ -83,8 +85,9 @@ def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
 
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
     """The objects of a file with their lines; of JSONL one at a time, never the whole file."""
-    if ending(path) == ".json":
-        yield from read_values(path, Delimited(path, read_data(path)))
+    if ending(path) != ".jsonl":
+        data = read_data(path)
+        yield from read_values(path, Delimited(path, data)) if ending(path) == ".json" else read_rows(path, data)
         return
     for number, line in enumerate(read_lines(path), 1):
         if line.strip():

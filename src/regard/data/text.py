@@ -21,7 +21,7 @@ from regard.data.records import Record, check_records, encode_record, is_records
 from regard.data.settings import LEGACY_SPLIT, MaskedConfig, TextConfig
 from regard.data.skipped import LISTED
 from regard.data.store import Column, Flat, Numbers, PartWriter, Store, StoreWriter
-from regard.data.tables import is_delimited, is_table
+from regard.data.tables import LABELS, is_delimited, is_table, read_table
 from regard.data.tokenizers import TextTokenizer, load
 from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
 from regard.data.tokenizers.chars import Characters
@@ -163,10 +163,12 @@ def text_files(config: TextConfig | MaskedConfig, endings: tuple[str, ...] = END
 
 
 def holds_records(path: Path) -> bool:
-    """Whether a file holds records for a language model, or texts, in JSONL; in a .json, records."""
-    if ending(path) != ".json":
+    """Whether a file holds records for a language model, or texts; texts with a label are a table, unless in JSONL."""
+    if ending(path) == ".jsonl" or not is_records(path):
         return is_records(path)
-    return path.is_file() and isinstance(next(read_records(path), None), Record)
+    if not path.is_file() or (first := next(read_records(path), None)) is None:
+        return False
+    return isinstance(first, Record) or not set(read_table(path, say=lambda _: None, strict=False).lower) & {*LABELS}
 
 
 def _files(name: str, endings: tuple[str, ...], config: TextConfig | MaskedConfig, say: Say) -> list[Path]:

@@ -34,7 +34,7 @@ class LanguageModelling(Task):
     summary = "the next token of a text"
     settings = TextConfig
     options = ("tokens", "valid")
-    data_help = "A text, a folder of texts, records or dialogues (.jsonl, .json), or a name."
+    data_help = "A text, a folder of texts, records or dialogues (JSON, Parquet), or a name."
     examples = (
         "regard train lm --data my.txt                  # or a folder, a .jsonl, a name of: regard data list",
         "regard train lm --data my.txt --tokens chars",

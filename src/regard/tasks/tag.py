@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class Tag(Labels):
     name = "tag"
     summary = "a label for each word"
-    data_help = "A CoNLL file or a .jsonl of words and tags, or a name."
+    data_help = "A CoNLL file, or JSONL or Parquet of words and tags; or a name."
     examples = ("regard train tag --data sentences.conll",)
     card = Card(pipeline="token-classification", title="A tagger", use='tag {} "…"')
     head = "token"
@@ -76,12 +76,13 @@ class Tag(Labels):
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
         """The lines of a text, or the sentences of a CoNLL or JSONL file."""
+        from regard.data.columnar import OBJECTS
         from regard.data.examples import read_tagged
         from regard.data.files import ending
         from regard.data.pairs import read_lines
         from regard.tasks.use import Inputs
 
-        if ending(file) in (".conll", ".conllu", ".json", ".jsonl"):
+        if ending(file) in (".conll", ".conllu", *OBJECTS):
             rows = read_tagged(file, labelled=False, say=console.say, gaps=True)
             return Inputs(examples=(({}, row.words or None) for row in rows), unit="texts")
         return Inputs(examples=(({}, line if line.strip() else None) for line in read_lines(file)), unit="texts")

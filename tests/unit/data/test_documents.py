@@ -4,12 +4,14 @@ import json
 import shutil
 import subprocess
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from regard.data.masked import prepare_masked
 from regard.data.settings import MaskedConfig, TextConfig
 from regard.data.tables import is_delimited
-from regard.data.text import prepare_text, text_files
+from regard.data.text import holds_records, prepare_text, text_files
 from regard.errors import DataError
 from regard.tasks.plan import default_run, run_from_dict
 
@@ -66,6 +68,8 @@ def test_the_advice_works_when_it_is_typed(notes, encoding, every):
 @pytest.mark.parametrize("part", ["path", "valid"])
 def test_a_table_is_not_prose(notes, name, part):
     (notes / name).write_text('[{"text": "a", "label": "b"}]')
+    if name.endswith(".parquet"):
+        parquet.write_table(pa.table({"text": ["a"], "label": ["b"]}), notes / name)
     files = {"path": str(notes / "a.txt")} | {part: str(notes / name)}
     for config in (TextConfig(**files), MaskedConfig(**files)):
         with pytest.raises(DataError, match=r"is a table, .*type: regard train classify --data .*--text COLUMN") as e:
@@ -73,6 +77,23 @@ def test_a_table_is_not_prose(notes, name, part):
     assert ("add: --set data.as_text=true" in str(e.value)) == is_delimited(name)
     if is_delimited(name):
         assert text_files(TextConfig(**files, as_text=True))[{"path": "train"}.get(part, part)] == [notes / name]
+
+
+def test_texts_and_records_in_tables_are_learned_but_labels_are_not(notes):
+    for rows, kept in (
+        ([{"text": PROSE}], True),
+        ([{"prompt": "p", "completion": "c"}], True),
+        ([{"text": PROSE, "id": 7}], True),
+        ([{"text": PROSE, "sentiment": "pos"}], False),
+        ([{"title": PROSE}], False),
+    ):
+        (notes / "r.json").write_text(json.dumps(rows * 20))
+        parquet.write_table(pa.Table.from_pylist(rows * 20), notes / "r.parquet")
+        assert [holds_records(notes / name) for name in ("r.json", "r.parquet")] == [kept, kept]
+    parquet.write_table(pa.Table.from_pylist([{"text": PROSE}] * 9), notes / "r.parquet")
+    (notes / "r.jsonl").write_text((json.dumps({"text": PROSE}) + "\n") * 9)
+    typed, plain = (prepare_text(TextConfig(path=str(notes / f"r.{e}"), vocab=280)) for e in ("parquet", "jsonl"))
+    assert len(typed.train) == len(plain.train) and typed.manifest["report"]["documents"] == 9
 
 
 def test_a_run_that_learned_a_table_as_prose_goes_on(notes):

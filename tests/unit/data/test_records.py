@@ -3,7 +3,9 @@
 import json
 from itertools import groupby
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from regard.data.records import Record, check_records, encode_record, read_records, render
 from regard.data.tokenizers import load
@@ -81,6 +83,8 @@ def test_every_form_is_read(tmp_path, line, expected):
     assert list(read_records(write(tmp_path / "a.jsonl", line, "", line))) == [expected] * 2
     (tmp_path / "a.json").write_text(json.dumps([line, line], indent=2))
     assert list(read_records(tmp_path / "a.json")) == [expected] * 2
+    parquet.write_table(pa.Table.from_pylist([line, line]), tmp_path / "a.parquet")
+    assert list(read_records(tmp_path / "a.parquet")) == [expected] * 2
 
 
 @pytest.mark.parametrize(

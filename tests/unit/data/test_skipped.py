@@ -3,7 +3,9 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from regard.data.examples import read_examples, read_tagged
 from regard.data.features import load_table
@@ -146,6 +148,16 @@ def test_a_broken_sentence_is_skipped_or_has_its_place(tmp_path, name, text, rea
     assert [bool(row.words) for row in read_tagged(path, gaps=True)] == [True] * 4 + [False] + [True] * 4
     with pytest.raises(DataError, match="line"):
         read_tagged(path, strict=True)
+
+
+def test_sentences_in_parquet_are_those_of_jsonl(tmp_path):
+    rows = [{"tokens": ["Ada", "met"], "ner_tags": [1, 0]}, {"tokens": ["Bo"], "ner_tags": [1]}] * 3
+    bad = {"tokens": ["a"], "ner_tags": [1, 0]}
+    parquet.write_table(pa.Table.from_pylist([*rows, bad]), tmp_path / "x.parquet")
+    (tmp_path / "x.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    messages = []
+    assert read_tagged(tmp_path / "x.parquet", say=messages.append) == read_tagged(tmp_path / "x.jsonl")
+    assert "skipped 1 of 7 sentences: row 7: 1 words but 2 tags" in messages[0]
 
 
 def test_broken_points_of_series_are_skipped(tmp_path):
