@@ -8,52 +8,23 @@ CPU only those are computed. On a GPU a step is one replayed graph over all rows
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
-from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from regard.errors import PromptTooLong
-from regard.generate.engine import Job, New, Seat, rounded
+from regard.generate.engine import Job, New, rounded
 from regard.generate.replay import Replay
 from regard.generate.request import Event, Sampling, fitting
-from regard.generate.sampling import choose, choose_each, likeliest, prompt_uniforms, repetition_penalty
+from regard.generate.sampling import prompt_uniforms
+from regard.generate.slots import BatchRow, Need, Slots
 from regard.models.base import LanguageModel
 from regard.words import count as number
 
+SHARED = 16  # ids that two prompts must begin with alike, for the second not to be read from its start
 UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
 ON_GPU, ON_CPU = (16, 4_096, 8), (1, 128, 1)  # prompts read together, their ids in a step, ids decoded per step
-
-
-@dataclass
-class BatchRow(Seat):
-    """A prompt on its way: which row of the batch it has is its place in `Scheduler.rows`."""
-
-    settings: Sampling = field(default_factory=Sampling)
-    ends: Collection[int] = ()
-    enough: Callable[[int, int], bool] | None = None
-    cancelled: bool = False
-
-    @property
-    def request(self) -> Job:
-        assert self.job is not None
-        return self.job
-
-    @property
-    def unread(self) -> list[int]:
-        return self.request.prompt[self.place :]
-
-
-class Need(NamedTuple):
-    """What a step has to do for the rows that are there: a graph is captured for each."""
-
-    draws: bool = False
-    penalty: bool = False
-    logprobs: int = 0
 
 
 class FairQueue:
@@ -82,96 +53,6 @@ class FairQueue:
                 self.owners[owner] = left
             else:
                 del self.owners[owner]
-
-
-class Slots:
-    """What R rows need on the device: the model's state, their settings, and what they wrote since the last look."""
-
-    def __init__(self, model: LanguageModel, rows: int, capacity: int, steps: int, logprobs: int):
-        device, words = model.token.weight.device, model.config.vocab
-        self.model, self.top = model, min(logprobs, words)
-        self.state = model.begin(rows, capacity)
-
-        def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
-            return torch.zeros(shape, dtype=dtype, device=device)
-
-        self.time = zeros(1)  # the column that is written: 0 for the first id after a prompt
-        self.last, self.active, self.steps = zeros(rows, 1), zeros(rows), zeros(rows)
-        self.settings = zeros(rows, 5, dtype=torch.double)  # temperature, top-k, top-p, min-p, repetition penalty
-        self.uniforms = zeros(rows, capacity, dtype=torch.double)
-        self.seen = zeros(0, words, dtype=torch.bool)  # R V once a row needs it
-        self.ids, self.logprobs = zeros(rows, steps + 1), zeros(rows, steps + 1, dtype=torch.float)
-        self.top_ids = zeros(rows, steps + 1, self.top)
-        self.top_logprobs = zeros(rows, steps + 1, self.top, dtype=torch.float)
-
-    def place(self, row: int, c: BatchRow) -> None:
-        """The settings of a continuation that begins to read in `row`."""
-        s = c.settings
-        numbers = (s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty)
-        self.settings[row] = torch.tensor(numbers, dtype=torch.double).to(self.settings.device, non_blocking=True)
-        self.uniforms[row, : len(c.request.uniforms)] = c.request.uniforms.to(self.uniforms.device, non_blocking=True)
-        self.steps[row] = 0
-        self.state.rewind(torch.tensor([row], device=self.last.device))
-        if s.repetition_penalty != 1 and not len(self.seen):
-            self.seen = self.seen.new_zeros(len(self.last), self.seen.size(1))
-        if len(self.seen):
-            self.seen[row] = False
-            self.seen[row, torch.tensor(c.request.prompt, device=self.seen.device)] = True
-
-    def move(self, sources: list[int], targets: list[int], stop: int) -> None:
-        source, target = (torch.tensor(rows, device=self.last.device) for rows in (sources, targets))
-        self.state.copy(source, target, stop)
-        for x in (self.last, self.steps, self.settings, self.uniforms, self.seen):
-            if len(x):
-                x[target] = x[source]
-
-    def read(self, rows: slice, texts: list[list[int]]) -> Tensor:
-        """The hidden state of each row after its text, R D."""
-        state = self.state.part(rows)
-        sizes = [len(text) for text in texts]
-        ids = torch.tensor([text + [0] * (max(sizes) - len(text)) for text in texts]).to(self.last.device)
-        if min(sizes) == max(sizes):
-            return self.model.read(ids, state)[:, -1]
-        lengths = torch.tensor(sizes).to(self.last.device)
-        return self.model.read(ids, state, lengths)[torch.arange(len(sizes), device=ids.device), lengths - 1]
-
-    def note(self, logits: Tensor, rows: slice, need: Need, settings: Sequence[Sampling] | None) -> None:
-        """Choose one of the words, R V, for each row and write the choice down; `settings` where the host has them."""
-        own = logits
-        if need.penalty:
-            logits = repetition_penalty(logits, self.seen[rows], self.settings[rows, 4:].to(logits.dtype))
-        if not need.draws:
-            new = likeliest(logits)
-        else:
-            step = self.steps[rows, None].clamp(max=self.uniforms.size(1) - 1)
-            uniform = self.uniforms[rows].gather(1, step).squeeze(1)
-            if settings is None:
-                new = choose_each(logits, uniform, self.settings[rows, :4])
-            else:
-                new = choose_in_groups(logits, uniform, settings)
-        new = new[:, None]  # R 1
-        self.last[rows] = new
-        self.steps[rows] += self.active[rows]
-        self.ids[rows].index_copy_(1, self.time, new)
-        if need.penalty:
-            self.seen[rows] |= F.one_hot(new.squeeze(1), self.seen.size(1)).bool() & (self.active[rows, None] > 0)
-        if need.logprobs:
-            words = own.float().log_softmax(-1)
-            best, ids = words.topk(self.top, -1)
-            self.logprobs[rows].index_copy_(1, self.time, words.gather(1, new))
-            self.top_logprobs[rows].index_copy_(1, self.time, best[:, None])
-            self.top_ids[rows].index_copy_(1, self.time, ids[:, None])
-
-    def look(self, rows: int, columns: int, logprobs: bool) -> list[New]:
-        """What the first rows wrote since the last look: the only wait for the device."""
-        self.time.zero_()
-        part = slice(rows), slice(columns)
-        ids = self.ids[part].tolist()
-        if not logprobs:
-            return [New(row, [], []) for row in ids]
-        pairs = zip(self.top_ids[part].tolist(), self.top_logprobs[part].tolist(), strict=True)
-        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
-        return [New(*row) for row in zip(ids, self.logprobs[part].tolist(), tops, strict=True)]
 
 
 class Scheduler:
@@ -203,6 +84,7 @@ class Scheduler:
         self.waiting = FairQueue()
         self.rows: list[BatchRow] = []  # by their row: those that decode come first
         self.decoding = 0
+        self.left: list[list[int]] = [[] for _ in range(slots)]  # the ids that rows have read which have left since
         self.keys = count(1)
 
     @property
@@ -244,6 +126,12 @@ class Scheduler:
         for c in self.rows:
             c.cancelled |= c.request.row == key
 
+    def reset(self) -> None:
+        """Forget everything: after a step that failed, nobody knows what the rows hold."""
+        self.waiting, self.rows, self.decoding = FairQueue(), [], 0
+        self.left = [[] for _ in self.left]
+        self.graphs.clear()
+
     @torch.inference_mode()
     def step(self) -> list[Event]:
         """Read a part of what waits, and decode one id of every row, on a GPU a few: what each has gained."""
@@ -277,6 +165,7 @@ class Scheduler:
         gone = lambda c: c.cancelled or not c.left  # noqa: E731
         if not any(map(gone, self.rows)):
             return
+        self.left[: len(self.rows)] = [c.read for c in self.rows]
         order = [i for i in range(self.decoding) if not gone(self.rows[i])]
         self.decoding = len(order)
         for hole in [i for i in range(self.decoding) if gone(self.rows[i])]:
@@ -322,10 +211,25 @@ class Scheduler:
 
     def admit(self) -> None:
         """The next to read, a few at a time."""
-        free = min(self.together, self.size - len(self.rows), len(self.waiting))
-        for c in sorted((self.waiting.pop() for _ in range(free)), key=lambda c: len(c.request.prompt)):
-            self.slots.place(len(self.rows), c)
+        free, begun = min(self.together, self.size - len(self.rows), len(self.waiting)), len(self.rows)
+        rows = [self.waiting.pop() for _ in range(free)]
+        sources = {id(c): self.shared(c.request.prompt) for c in rows}
+        for c in sorted(rows, key=lambda c: len(c.request.prompt) - sources[id(c)][1]):
+            row, (source, length) = len(self.rows), sources[id(c)]
+            self.slots.place(row, c)
+            if length and (source == row or not begun <= source < row):  # it is still there
+                self.slots.state.share(source, row, length)
+                c.place = length
             self.rows.append(c)
+
+    def shared(self, prompt: list[int]) -> tuple[int, int]:
+        """The row that has read most of what the prompt begins with, and how much; all but its last id at most."""
+        if not self.slots.state.shares:
+            return 0, 0
+        texts = [c.read for c in self.rows] + self.left[len(self.rows) :]
+        alike = [common(prompt[:-1], text) for text in texts]
+        best = max(range(len(alike)), key=alike.__getitem__)
+        return best, alike[best] if alike[best] >= SHARED else 0
 
     def decode(self, need: Need, steps: int) -> None:
         if self.static:
@@ -349,16 +253,9 @@ class Scheduler:
         slots.note(self.model.logits(self.model.read(slots.last[rows], state, lengths)[:, -1]), rows, need, settings)
 
 
-def choose_in_groups(logits: Tensor, uniform: Tensor, settings: Sequence[Sampling]) -> Tensor:
-    """`choose` for rows of different settings, those with equal ones together: quicker on a CPU than `choose_each`."""
-    groups: dict[tuple[float, int, float, float], list[int]] = {}
-    for row, s in enumerate(settings):
-        groups.setdefault((s.temperature, s.top_k, s.top_p, s.min_p), []).append(row)
-    new = torch.empty(len(logits), dtype=torch.long, device=logits.device)
-    for numbers, rows in groups.items():
-        some = logits if len(rows) == len(logits) else logits[rows]
-        new[rows] = choose(some, uniform[rows], *numbers) if numbers[0] > 0 else likeliest(some)
-    return new
+def common(a: Sequence[int], b: Sequence[int]) -> int:
+    """How many ids two texts begin with alike."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def trimmed(event: Event, top: int) -> Event:

@@ -124,6 +124,8 @@ class RecurrentState:
         for tensor in (*self.cells, self.places):
             tensor.zero_()
 
+    shares = False  # of what it has read only the end is known
+
     def part(self, rows: slice) -> "RecurrentState":
         part = RecurrentState(tuple(cell[:, rows] for cell in self.cells))
         part.places = self.places[rows]

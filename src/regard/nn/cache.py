@@ -145,6 +145,15 @@ class Past:
         """These rows have read nothing."""
         self.places[rows] = 0
 
+    shares = True  # whether what one row has read can be read by another, which `share` does
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """The row `target` has read the first `length` tokens of the row `source`, and nothing else."""
+        if source != target:
+            for one in (*self.cache.keys, *self.cache.values):
+                one[target, :, :length] = one[source, :, :length]
+        self.places[target] = length
+
     def grow(self, tokens: int, lengths: Tensor | None = None) -> Step:
         """Room for `tokens` more of every row, of which the first `lengths[b]` are real: B, None for all."""
         self._check(tokens, lengths)

@@ -84,6 +84,42 @@ def test_a_replayed_step_over_all_rows_gives_the_same(real_lm, alone, one_place,
     assert_same(served(scheduler, REQUESTS, random.Random(steps)), alone)
 
 
+def test_prompts_that_begin_alike_are_read_once(real_lm, monkeypatch):
+    """What another row has read is taken from there: from rows at work, and from those that have left."""
+    if not real_lm.config.context:
+        pytest.skip("the state of a recurrent model cannot be shared")
+    monkeypatch.setattr(module, "SHARED", 2)
+    system, read = [7, 3, 9, 1, 4, 4, 2, 8], []
+    endings = [[5], [5, 6], [1, 2, 3], [5], [], [6]]
+    requests = [(system + e, Sampling(temperature=0.8, seed=n, max_tokens=6)) for n, e in enumerate(endings)]
+    requests += [([1, 2, 3], requests[0][1]), ([*system[:4], 10], requests[0][1])]
+    alone = [Engine(real_lm, ends=[0]).generate([prompt], settings)[0][0] for prompt, settings in requests]
+    plain = real_lm.read
+    monkeypatch.setattr(
+        real_lm, "read", lambda ids, state, lengths=None: read.append(ids) or plain(ids, state, lengths)
+    )
+    for slots, together in ((2, 1), (16, 1), (4, 3)):
+        scheduler = Scheduler(real_lm, [0], slots=slots)
+        scheduler.together = together
+        read.clear()
+        assert_same(served(scheduler, requests, random.Random(slots)), alone)
+        if together == 1:
+            prompts = sum(ids.size(1) for ids in read if ids.size(0) == 1)
+            whole = sum(len(prompt) for prompt, _ in requests)
+            assert prompts < whole, "and steps of a lone row are counted too"
+
+
+def test_nothing_is_left_after_a_reset(real_lm):
+    scheduler = Scheduler(real_lm, [0], slots=3)
+    for prompt, settings in REQUESTS:
+        scheduler.add(prompt, settings)
+    scheduler.step()
+    scheduler.reset()
+    assert not scheduler.active
+    expected = Engine(real_lm, ends=[0]).generate([REQUESTS[0][0]], REQUESTS[0][1])[0][0]
+    assert_same(served(scheduler, REQUESTS[:1]), [expected])
+
+
 def test_cancelled_requests_leave_at_the_next_step(real_lm):
     scheduler = Scheduler(real_lm, slots=2)
     keys = [scheduler.add([1, 2, k], Sampling(temperature=0, max_tokens=15)) for k in range(4)]

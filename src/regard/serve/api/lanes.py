@@ -111,10 +111,7 @@ class Asked:
 class AnsweringLane(Lane):
     def run(self) -> None:
         while True:
-            first = self.inbox.get()
-            questions = [
-                q for message in [first, *self.company(len(first.get("inputs", ())))] if (q := self.parse(message))
-            ]
+            questions = [question for message in self.gather() if (question := self.parse(message))]
             groups: dict[Any, list[Asked]] = defaultdict(list)
             for question in questions:
                 key = tuple(sorted(question.options.items())) if self.task.joins else question.id
@@ -124,19 +121,18 @@ class AnsweringLane(Lane):
                 self.batches.append(sum(len(question.inputs) for question in group))
             self.report_load(self.inbox.empty())
 
-    def company(self, size: int) -> list[Message]:
-        """What else comes before the deadline."""
-        more, end = [], time.monotonic() + DEADLINE
+    def gather(self) -> list[Message]:
+        """A request, as soon as there is one, and what else comes before the deadline."""
+        messages = [self.inbox.get()]
+        end, size = time.monotonic() + DEADLINE, len(messages[0].get("inputs", ()))
         with suppress(queue.Empty):
             while size < TOGETHER:
-                more.append(self.inbox.get(timeout=max(0.0, end - time.monotonic())))
-                size += len(more[-1].get("inputs", ()))
-        gone = {message["id"] for message in more if message["do"] == "cancel"}
-        return [message for message in more if message["id"] not in gone]
+                messages.append(self.inbox.get(timeout=max(0.0, end - time.monotonic())))
+                size += len(messages[-1].get("inputs", ()))
+        gone = {message["id"] for message in messages if message["do"] == "cancel"}
+        return [message for message in messages if message["id"] not in gone]
 
     def parse(self, message: Message) -> Asked | None:
-        if message["do"] == "cancel":
-            return None
         try:
             options = self.task.check_settings(message["options"])
             return Asked(message["id"], self.inputs(message["inputs"]), options)
@@ -232,8 +228,9 @@ class WritingLane(Lane):
                 self.batches.append(self.scheduler.decoding)
                 self.report_load(not self.scheduler.active)
             except Exception as e:  # out of memory, or a bug: it costs the requests of this batch, not the server
-                for id in list(self.requests):
-                    self.drop(id)
+                self.scheduler.reset()
+                ids, self.requests, self.owners = list(self.requests), {}, {}
+                for id in ids:
                     self.fail(id, e)
 
     def load(self) -> Message:

@@ -1,0 +1,148 @@
+"""The rows of a batch that never ends, on the device: their settings, the model's state, and what they wrote last."""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from regard.generate.engine import Job, New, Seat
+from regard.generate.request import Sampling
+from regard.generate.sampling import choose, choose_each, likeliest, repetition_penalty
+from regard.models.base import LanguageModel
+
+
+@dataclass
+class BatchRow(Seat):
+    """A prompt on its way: which row of the batch it has is its place in `Scheduler.rows`."""
+
+    settings: Sampling = field(default_factory=Sampling)
+    ends: Collection[int] = ()
+    enough: Callable[[int, int], bool] | None = None
+    cancelled: bool = False
+
+    @property
+    def request(self) -> Job:
+        assert self.job is not None
+        return self.job
+
+    @property
+    def unread(self) -> list[int]:
+        return self.request.prompt[self.place :]
+
+    @property
+    def read(self) -> list[int]:
+        """The ids whose keys and values its row holds."""
+        return [*self.request.prompt, *self.request.made][: self.place]
+
+
+class Need(NamedTuple):
+    """What a step has to do for the rows that are there: a graph is captured for each."""
+
+    draws: bool = False
+    penalty: bool = False
+    logprobs: int = 0
+
+
+class Slots:
+    """What R rows need on the device: the model's state, their settings, and what they wrote since the last look."""
+
+    def __init__(self, model: LanguageModel, rows: int, capacity: int, steps: int, logprobs: int):
+        device, words = model.token.weight.device, model.config.vocab
+        self.model, self.top = model, min(logprobs, words)
+        self.state = model.begin(rows, capacity)
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.time = zeros(1)  # the column that is written: 0 for the first id after a prompt
+        self.last, self.active, self.steps = zeros(rows, 1), zeros(rows), zeros(rows)
+        self.settings = zeros(rows, 5, dtype=torch.double)  # temperature, top-k, top-p, min-p, repetition penalty
+        self.uniforms = zeros(rows, capacity, dtype=torch.double)
+        self.seen = zeros(0, words, dtype=torch.bool)  # R V once a row needs it
+        self.ids, self.logprobs = zeros(rows, steps + 1), zeros(rows, steps + 1, dtype=torch.float)
+        self.top_ids = zeros(rows, steps + 1, self.top)
+        self.top_logprobs = zeros(rows, steps + 1, self.top, dtype=torch.float)
+
+    def place(self, row: int, c: BatchRow) -> None:
+        """The settings of a continuation that begins to read in `row`."""
+        s = c.settings
+        numbers = (s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty)
+        self.settings[row] = torch.tensor(numbers, dtype=torch.double).to(self.settings.device, non_blocking=True)
+        self.uniforms[row, : len(c.request.uniforms)] = c.request.uniforms.to(self.uniforms.device, non_blocking=True)
+        self.steps[row] = 0
+        self.state.rewind(torch.tensor([row], device=self.last.device))
+        if s.repetition_penalty != 1 and not len(self.seen):
+            self.seen = self.seen.new_zeros(len(self.last), self.seen.size(1))
+        if len(self.seen):
+            self.seen[row] = False
+            self.seen[row, torch.tensor(c.request.prompt, device=self.seen.device)] = True
+
+    def move(self, sources: list[int], targets: list[int], stop: int) -> None:
+        source, target = (torch.tensor(rows, device=self.last.device) for rows in (sources, targets))
+        self.state.copy(source, target, stop)
+        for x in (self.last, self.steps, self.settings, self.uniforms, self.seen):
+            if len(x):
+                x[target] = x[source]
+
+    def read(self, rows: slice, texts: list[list[int]]) -> Tensor:
+        """The hidden state of each row after its text, R D."""
+        state = self.state.part(rows)
+        sizes = [len(text) for text in texts]
+        ids = torch.tensor([text + [0] * (max(sizes) - len(text)) for text in texts]).to(self.last.device)
+        if min(sizes) == max(sizes):
+            return self.model.read(ids, state)[:, -1]
+        lengths = torch.tensor(sizes).to(self.last.device)
+        return self.model.read(ids, state, lengths)[torch.arange(len(sizes), device=ids.device), lengths - 1]
+
+    def note(self, logits: Tensor, rows: slice, need: Need, settings: Sequence[Sampling] | None) -> None:
+        """Choose one of the words, R V, for each row and write the choice down; `settings` where the host has them."""
+        own = logits
+        if need.penalty:
+            logits = repetition_penalty(logits, self.seen[rows], self.settings[rows, 4:].to(logits.dtype))
+        if not need.draws:
+            new = likeliest(logits)
+        else:
+            step = self.steps[rows, None].clamp(max=self.uniforms.size(1) - 1)
+            uniform = self.uniforms[rows].gather(1, step).squeeze(1)
+            if settings is None:
+                new = choose_each(logits, uniform, self.settings[rows, :4])
+            else:
+                new = choose_in_groups(logits, uniform, settings)
+        new = new[:, None]  # R 1
+        self.last[rows] = new
+        self.steps[rows] += self.active[rows]
+        self.ids[rows].index_copy_(1, self.time, new)
+        if need.penalty:
+            self.seen[rows] |= F.one_hot(new.squeeze(1), self.seen.size(1)).bool() & (self.active[rows, None] > 0)
+        if need.logprobs:
+            words = own.float().log_softmax(-1)
+            best, ids = words.topk(self.top, -1)
+            self.logprobs[rows].index_copy_(1, self.time, words.gather(1, new))
+            self.top_logprobs[rows].index_copy_(1, self.time, best[:, None])
+            self.top_ids[rows].index_copy_(1, self.time, ids[:, None])
+
+    def look(self, rows: int, columns: int, logprobs: bool) -> list[New]:
+        """What the first rows wrote since the last look: the only wait for the device."""
+        self.time.zero_()
+        part = slice(rows), slice(columns)
+        ids = self.ids[part].tolist()
+        if not logprobs:
+            return [New(row, [], []) for row in ids]
+        pairs = zip(self.top_ids[part].tolist(), self.top_logprobs[part].tolist(), strict=True)
+        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
+        return [New(*row) for row in zip(ids, self.logprobs[part].tolist(), tops, strict=True)]
+
+
+def choose_in_groups(logits: Tensor, uniform: Tensor, settings: Sequence[Sampling]) -> Tensor:
+    """`choose` for rows of different settings, those with equal ones together: quicker on a CPU than `choose_each`."""
+    groups: dict[tuple[float, int, float, float], list[int]] = {}
+    for row, s in enumerate(settings):
+        groups.setdefault((s.temperature, s.top_k, s.top_p, s.min_p), []).append(row)
+    new = torch.empty(len(logits), dtype=torch.long, device=logits.device)
+    for numbers, rows in groups.items():
+        some = logits if len(rows) == len(logits) else logits[rows]
+        new[rows] = choose(some, uniform[rows], *numbers) if numbers[0] > 0 else likeliest(some)
+    return new
