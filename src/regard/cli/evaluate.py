@@ -22,6 +22,7 @@ from regard.cli.common import (
 from regard.cli.info import note
 from regard.cli.pieces import predict_pieces
 from regard.cli.processes import Processes, several_processes, share_between
+from regard.cli.remote import Server, predict_remotely
 from regard.data.hub import data_file
 from regard.errors import ConfigError
 from regard.output import check_output
@@ -55,6 +56,7 @@ def predict(
     beam: Beam = 5,
     length_penalty: LengthPenalty = 0.6,
     processes: Processes = 1,
+    server: Server = "",
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -78,6 +80,11 @@ def predict(
     from regard.tasks.use import Options
     from regard.training.parallel import join
 
+    if server:
+        if out:
+            check_output(out, file)
+        predict_remotely(server, run, file, Path(out) if out else None, text, second, ctx.obj)
+        return
     pieces = out.endswith("/") or (bool(out) and Path(out).is_dir())
     if not pieces and (processes > 1 or several_processes()):
         raise ConfigError("several processes write several files; name a folder: --out answers/")

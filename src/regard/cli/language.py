@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.common import SEED, Device, Json, argument, flag, open_for, option, show, show_line, visible
+from regard.cli.remote import Server
 from regard.cli.translate import read_stdin, typed_lines
 from regard.errors import ConfigError
 from regard.ticks import Console
@@ -204,6 +205,7 @@ def chat(
     repetition_penalty: Penalty = 1.0,
     stop: Stop = None,
     seed: Seed = 0,
+    server: Server = "",
     int8: Int8 = False,
     device: Device = "auto",
 ) -> None:
@@ -213,10 +215,11 @@ def chat(
     Examples:
       regard chat smollm2-135m
       regard chat smollm2-135m "Name three rivers in France." --temperature 0
+      regard chat smollm2-135m --server http://127.0.0.1:8000
     """
     from regard.data.records import render
 
-    _, writer = open_for("chat", model, device, int8)
+    writer = chat_partner(model, device, int8, server)
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
@@ -224,13 +227,23 @@ def chat(
     talk = [{"role": "system", "content": system}] if system else []
     for asked in message or _asked(ctx.obj):
         talk.append({"role": "user", "content": asked})
-        say_if_cut(writer, [render(talk, writer.tokenizer, True)], max_tokens, ctx.obj, special=True)
+        if not server:
+            say_if_cut(writer, [render(talk, writer.tokenizer, True)], max_tokens, ctx.obj, special=True)
         answer = ""
         for piece in writer.chat(talk, **how):
             print(piece, end="", flush=True)
             answer += piece
         print()
         talk.append({"role": "assistant", "content": answer})
+
+
+def chat_partner(model: str, device: str, int8: bool, server: str) -> Any:
+    """Who answers `chat`: a model here, or one behind a server."""
+    if not server:
+        return open_for("chat", model, device, int8)[1]
+    from regard.serve.api.client import RemoteModel
+
+    return RemoteModel(server, model)
 
 
 def summarise(

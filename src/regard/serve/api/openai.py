@@ -34,12 +34,14 @@ async def models(request: Request) -> Response:
 
 @router.get("/models/{name:path}")
 async def one_model(request: Request, name: str) -> Response:
-    return JSONResponse(described(engine_of(request).find(name, "predict")))
+    model = engine_of(request).find(name, "predict")
+    about = model.about or {}
+    return JSONResponse({**described(model), "input": about["input"], "options": about["settings"]})
 
 
 def described(model: ServedModel) -> Message:
     about = model.about or {}
-    more = {name: about[name] for name in ("task", "endpoints", "context") if name in about}
+    more = {name: about[name] for name in ("task", "reads", "endpoints", "context") if name in about}
     return {"id": model.name, "object": "model", "created": model.created, "owned_by": "regard", **more}
 
 
