@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from regard.data.settings import EVERY, HistoryConfig
+from regard.errors import ConfigError
 
 DAYS = {"s": 1 / 86_400, "min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}
 MONTHS = {"mo": 1, "q": 3, "y": 12}
@@ -156,6 +157,9 @@ def resample(rows: TimedRows, columns: int, config: HistoryConfig, report: Count
     places, distinct = calendar.places(times), np.unique(times)
     usual = float(np.median(np.diff(distinct))) if len(distinct) > 1 else 0.0
     ends = calendar.times(np.array([0, int(places.max()), int(places.max()) + 1]))
+    if usual > 1.5 * (ends[2] - ends[1]):
+        raise ConfigError(f"--every {config.every} is shorter than the table's own steps of {usual:.6g} days; type a "
+                          "longer one, or leave it out")  # fmt: skip
     partial = np.zeros(len(times), bool)
     if usual < ends[2] - ends[1]:
         partial |= (places == 0) & bool(times.min() - ends[0] > 0.5 * usual)

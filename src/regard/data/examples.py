@@ -40,12 +40,17 @@ class Tagged:
 
 def read_examples(
     path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True,
-    check: Check = HAS_LABEL, strict: bool = False, say: Say = to_stderr,
+    check: Check = HAS_LABEL, strict: bool = False, say: Say = to_stderr, numbers: bool = False,
 ) -> list[Example]:  # fmt: skip
-    """The rows of a table that have a text and, if they are `labelled`, a label that passes the `check`. The others are
-    skipped and reported, or an error if `strict`."""
+    """The rows of a table that have a text and, if they are `labelled`, a label that passes the `check`; `numbers` are
+    written plainly. Other rows are skipped and reported, or an error if `strict`. A choice of columns is reported."""
     table = read_table(path, (text, second, label), say=say, strict=strict)
     column, other, target = text_columns(table, text, second, label, pairs, labelled)
+    roles = {"text": (text, column), "second text": (second, other), "label": (label, target)}
+    used = {what: (asked, name) for what, (asked, name) in roles.items() if name}
+    if len(table.columns) > len(used) and not all(asked for asked, _ in used.values()):
+        say(f"{path}: " + ", ".join(f"{what} from {name!r}" for what, (_, name) in used.items()))
+    table = table.with_plain(target) if numbers and target else table
     checks = {column: has("text"), other: has("second text"), target: check}
     table = table.usable({name: check for name, check in checks.items() if name}, strict, say)
     texts = table.text(column)

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -44,14 +45,24 @@ class Feature:
         if self.values:
             place = {value: i for i, value in enumerate(self.values)}
             return np.array([place.get(cell.strip(), -1) for cell in cells])[:, None] == np.arange(len(place))
-        numbers = np.array([self.number(row, cell) for row, cell in enumerate(cells, 1)])
+        numbers = np.array([self.number(cell, f"row {row}") for row, cell in enumerate(cells, 1)])
         return np.where(usable(numbers), numbers, self.usual)[:, None]
 
-    def number(self, row: int, cell: str) -> float:
+    def number(self, cell: str, place: str) -> float:
+        """The number in a cell, by the decimal mark of training; what is no number then, by the other one."""
+        marks = (self.decimal, "," if self.decimal == "." else ".")
+        for mark in marks:
+            with suppress(ValueError):
+                return to_number(cell, mark)
+        raise DataError(f"{place}: the column {self.name!r} expects a number, got {cell.strip()!r}")
+
+    def fault(self, cell: str) -> str:
+        """Why a cell is not a number; "" where it is, or is missing."""
         try:
-            return to_number(cell, self.decimal)
-        except ValueError:
-            raise DataError(f"row {row}: the column {self.name!r} expects a number, got {cell.strip()!r}") from None
+            self.number(cell, "")
+        except DataError:
+            return f"{cell.strip()[:40]!r} is not a number"
+        return ""
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
     names = [table.find(name, (), "target") for name in names]
     if not names:
         raise DataError(f"{path} has no column of numbers; there are: {table.listed()}")
+    if both := [name for name in names if name.lower() in beside]:
+        raise ConfigError(f"{both[0]!r} is to be forecast, so it is not known in advance; leave it out of --covariates")
     for name in names:
         if how := table.notation(name):
             say(f"{name!r}: {how}, read as numbers")
@@ -108,7 +110,19 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
         say("if the table holds several series, name their column: --series COLUMN")
     if not histories:
         raise DataError(f"{path}: a column to forecast holds no number at all")
+    if calendar is not None and (gap := _long_gap(rows, dated)):
+        say(gap)
     return histories
+
+
+def _long_gap(rows: TimedRows, dated: bool) -> str:
+    """A note on a gap that is longer than all rows together: one of its ends may be a mistake."""
+    steps = np.where(np.diff(rows.series) == 0, np.diff(rows.places), 0)
+    if not len(steps) or steps.max() <= len(rows.places):
+        return ""
+    ends = rows.times[[steps.argmax(), steps.argmax() + 1]]
+    first, last = (str(np.datetime64(int(t), "D")) if dated else f"{t:g}" for t in ends)
+    return f"the longest gap, from {first} to {last}, is longer than all rows together; check these dates"
 
 
 def _say_notes(report: Counter, say: Say) -> None:
@@ -321,6 +335,8 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
         raise DataError(f"{path} has {total:,} rows; data.parts need {borders[2][1]:,}")
     parts = _windows(histories, borders, config)
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
+        if not len(windows) and windows.gaps is not None and windows.gaps.mean() > 0.5:
+            raise DataError(f"{path}: no window to {what} on, because most of the calendar is missing")
         if not len(windows):
             need = config.horizon + (config.lookback if what == "train" else 0)
             raise DataError(

@@ -117,7 +117,8 @@ def read_rows(path: Path, config: LabelledConfig, kind: str, say: Say = to_stder
         return read_tagged(path, config.text, config.label, strict=config.strict, say=say)
     check = TARGETS[config.targets].fault
     columns = config.text, config.second, config.label
-    return read_examples(path, *columns, kind == "pair", check=check, strict=config.strict, say=say)
+    numbers = TARGETS[config.targets].numbers
+    return read_examples(path, *columns, kind == "pair", check=check, strict=config.strict, say=say, numbers=numbers)
 
 
 def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple[Rows, Rows, int]:

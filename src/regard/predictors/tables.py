@@ -1,7 +1,6 @@
 """A trained table classifier at work."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import torch
 
 from regard.config import unknown
 from regard.data.features import encode, read_columns, unlike_training
-from regard.data.skipped import Check, number_fault
+from regard.data.skipped import Check
+from regard.data.tables import DataTable
 from regard.predictors.base import Classification, ClassPredictor, Output
 
 
@@ -24,10 +24,10 @@ class TableClassifier(ClassPredictor):
         self.output = Output(model.config.labels)
         self.label, self.columns = read_columns(folder)
 
-    def checks(self, names: Sequence[str]) -> dict[str, Check]:
-        """Of those of its columns that are among `names`: the numbers must be numbers, or missing."""
-        numbers = [c for c in self.columns if c.name in names and not c.values]
-        return {c.name: number_fault if c.decimal == "." else partial(number_fault, mark=c.decimal) for c in numbers}
+    def checks(self, table: DataTable) -> dict[str, Check]:
+        """Of those of its columns that the table has: the numbers must be numbers, or missing."""
+        numbers = [c for c in self.columns if c.name in table.columns and not c.values]
+        return {c.name: c.fault for c in numbers if not table.is_numeric(c.name)}
 
     def unlike_training(self, rows: Sequence[Mapping[str, str]]) -> list[str]:
         """What of these rows it cannot use as it learned to, in words."""

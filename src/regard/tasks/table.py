@@ -116,7 +116,7 @@ class Table(ClassesOfSamples):
         table = read_table(Path(data), (predictor.label,), say=console.say, strict=options.strict)
         column = table.find(predictor.label, (), "label")
         table = table.with_plain(column) if TARGETS[self.target_kind].numbers else table
-        checks = {column: TARGETS[self.target_kind].fault, **predictor.checks(table.columns)}
+        checks = {column: TARGETS[self.target_kind].fault, **predictor.checks(table)}
         table = table.usable(checks, options.strict, console.say)
         rows = named_rows(table)
         for line in predictor.unlike_training(rows):
@@ -170,7 +170,7 @@ class Table(ClassesOfSamples):
         from regard.tasks.use import Inputs
 
         table = read_table(file, [c.name for c in predictor.columns], say=console.say, strict=False)
-        rows = list(table.with_gaps(predictor.checks(table.columns), console.say))
+        rows = list(table.with_gaps(predictor.checks(table), console.say))
         for line in predictor.unlike_training([cells for cells, usable in rows if usable]):
             console.say(line)
         return Inputs(examples=((cells, cells if usable else None) for cells, usable in rows), total=len(rows))

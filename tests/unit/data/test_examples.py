@@ -7,6 +7,7 @@ import pytest
 
 from regard.data.examples import read_examples, read_tagged
 from regard.data.tables import read_table
+from regard.data.targets import TARGETS
 from regard.errors import DataError
 
 HEADER = "id,review,sentiment\n"
@@ -134,3 +135,18 @@ def test_broken_tags_are_named_by_file_and_line(write, name, text, message):
     with pytest.raises(DataError) as e:
         read_tagged(write(name, text))
     assert message in str(e.value) and name in str(e.value)
+
+
+def test_columns_chosen_by_their_names_are_reported(tmp_path):
+    path, messages = tmp_path / "x.csv", []
+    path.write_text("id,review,sentiment\n1,good,pos\n2,bad,neg\n")
+    read_examples(path, say=messages.append)
+    read_examples(path, text="review", label="sentiment", say=messages.append)
+    assert messages == [f"{path}: text from 'review', label from 'sentiment'"]
+
+
+def test_numbers_of_texts_are_written_plainly(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("text\tstars\ngood\t4,5\nbad\t1,25\n")
+    rows = read_examples(path, label="stars", check=TARGETS["numbers"].fault, numbers=True)
+    assert [row.label for row in rows] == ["4.5", "1.25"]

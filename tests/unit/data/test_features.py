@@ -109,6 +109,8 @@ def test_percentages_and_amounts_are_columns_of_numbers(tmp_path):
     write_columns(tmp_path, data.label, data.columns)
     assert read_columns(tmp_path) == ("bought", data.columns)
     assert encode(data.columns, [{"rate": "7,25", "price": "1,200"}]).tolist() == [[7.25, 1200]]
+    assert encode(data.columns, [{"rate": "7.25 %", "price": "99,5"}]).tolist() == [[7.25, 99.5]], "the other mark"
+    assert [data.columns[0].fault(cell) for cell in ("7,25", "", "many")] == ["", "", "'many' is not a number"]
 
 
 def test_amounts_are_targets_of_a_regression(tmp_path):

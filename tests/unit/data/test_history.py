@@ -232,3 +232,20 @@ def test_covariates_are_numbers_and_categories_of_rows_ahead_too(tmp_path):
     assert np.array_equal(history.covariates, expected, equal_nan=True), "January 5 is to be forecast"
     again = read_history(tmp_path / "x.csv", HistoryConfig(covariates=history.inputs), lambda _: None)
     assert again.inputs == history.inputs, "by the names that a model keeps"
+
+
+def test_a_wrong_date_and_a_step_too_short_are_pointed_out(tmp_path):
+    days = [np.datetime64("1924-01-01"), *dates("2024-01-02", "2024-02-10")]
+    path, notes = table_of(tmp_path / "x.csv", "date,y", days, range(40)), []
+    read_history(path, HistoryConfig(), notes.append)
+    assert notes[-1].startswith("the longest gap, from 1924-01-01 to 2024-01-02, is longer than all rows together")
+    with pytest.raises(DataError, match="no window to train on, because most of the calendar is missing"):
+        read_parts(HistoryConfig(path=str(path), lookback=4, horizon=2), notes.append)
+    with pytest.raises(ConfigError, match=r"--every 1h is shorter than the table's own steps of 1 days"):
+        read_history(path, HistoryConfig(every="1h"))
+
+
+def test_what_is_forecast_is_not_known_in_advance(tmp_path):
+    path = table_of(tmp_path / "x.csv", "date,y", dates("2024-01-01", "2024-02-10"), range(40))
+    with pytest.raises(ConfigError, match="'y' is to be forecast"):
+        read_history(path, HistoryConfig(target=("y",), covariates=("Y",)))
