@@ -5,14 +5,16 @@ python bench/beam.py runs/demo test.en                        # a trained model 
 """
 
 import sys
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from _common import pair, report, seconds
 
-from regard.generate.search import Search, beam_search
+from regard.generate.search import Search, Shelf, beam_search
 
 BEAMS, ROWS, LENGTH = 4, 64, 32
 BATCH = 128  # the default of `Translator.translate`
@@ -30,7 +32,8 @@ def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], An
         model = pair("base", vocab)[0].to(device, dtype).eval()
         search = Search(beams=BEAMS, min_length=LENGTH, eos=0, pad=vocab - 1)
         limits = torch.full((rows,), LENGTH, device=device)
-        return lambda: beam_search(model, source, None, limits, search, look_every=8)
+        shelf: Shelf = {}
+        return lambda: beam_search(model, source, None, limits, search, look_every=8, shelf=shelf)
 
     def transformers():
         model: Any = pair("base", vocab)[1].to(device, dtype).eval()
@@ -38,6 +41,40 @@ def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], An
         return lambda: model.generate(source, attention_mask=torch.ones_like(source), **how)
 
     return rows * LENGTH, {"regard": regard, "transformers": transformers}
+
+
+def translators(folder: str, file: str, threads: int) -> dict[str, Callable[[], tuple[Callable[[], Any], int]]]:
+    """By name what gives the translation of a file, beam 5, and how many sentences it has; text to text on a CPU."""
+    texts = sorted(Path(file).read_text(encoding="utf-8").splitlines(), key=len)
+
+    def regard():
+        from regard.tasks.load import load
+
+        torch.set_num_threads(threads)
+        ours = load(folder)
+        return lambda: ours.translate(texts, beam=5), len(texts)
+
+    def ctranslate2(kind: str = "float32"):
+        from ctranslate2 import Translator
+        from ctranslate2.converters import TransformersConverter
+
+        from regard.tasks.load import load
+
+        tokenizer = load(folder).tokenizer
+        words = tokenizer.pieces
+        place = {word: i for i, word in enumerate(words)}
+        with tempfile.TemporaryDirectory() as made:
+            TransformersConverter(folder).convert(f"{made}/ct2", quantization=kind)
+            model = Translator(f"{made}/ct2", intra_threads=threads, inter_threads=1, compute_type=kind)
+
+        def work() -> list[str]:
+            pieces = [[*(words[i] for i in ids), words[tokenizer.eos]] for ids in tokenizer.encode_batch(texts)]
+            found = model.translate_batch(pieces, beam_size=5, max_batch_size=BATCH, length_penalty=0.6)
+            return [tokenizer.decode([place[p] for p in one.hypotheses[0]]) for one in found]
+
+        return work, len(texts)
+
+    return {"regard": regard, "ctranslate2": ctranslate2, "ctranslate2_int8": partial(ctranslate2, "int8")}
 
 
 def random_weights() -> None:

@@ -90,7 +90,7 @@ class Positional(torch.nn.Module):
         return self.model(input_ids=ids, attention_mask=mask, token_type_ids=sentences).last_hidden_state
 
 
-def onnxruntime(threads: int) -> Embed:
+def onnxruntime(threads: int, int8: bool = False) -> Embed:
     import onnxruntime as runtime
 
     model, tokenizer = hugging(threads)
@@ -101,6 +101,10 @@ def onnxruntime(threads: int) -> Embed:
         axes = {n: {0: "batch", 1: "time"} for n in names}
         torch.onnx.export(Positional(model).eval(), tuple(example[n] for n in names), path, input_names=names,
                           output_names=["hidden"], dynamic_axes=axes, dynamo=False)  # fmt: skip
+        if int8:
+            from onnxruntime.quantization import quantize_dynamic
+
+            quantize_dynamic(path, path := str(Path(folder, "int8.onnx")))
         how = runtime.SessionOptions()
         how.intra_op_num_threads = threads
         session = runtime.InferenceSession(path, how, providers=["CPUExecutionProvider"])

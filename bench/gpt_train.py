@@ -2,12 +2,17 @@
 
 python bench/gpt_train.py            # a GPU: rates, peak memory, and 200 steps beside a float32 reference
 python bench/gpt_train.py rates      # only the rates
+python bench/gpt_train.py loss IDS   # 2,000 steps in bf16 and in fp8 on the token ids of a .npy file: their losses
 """
 
 import json
+import math
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 from _common import RESULTS, report, seconds
 
@@ -15,6 +20,7 @@ from regard.data.batch import Tokens
 from regard.models import build, config_for
 from regard.objectives.next_token import NextToken
 from regard.training.optim import Optimiser
+from regard.training.precision import PRECISIONS
 from regard.training.recorded import RecordedStep
 from regard.training.settings import Optim
 
@@ -32,20 +38,26 @@ def matmul_rate() -> float:
     return max(rates)
 
 
-def ours():
+def ours(precision: str = "bf16", set_lr: Callable[[Optimiser], None] = lambda _: None, compiled: bool = True):
     torch.manual_seed(0)
     model = build(config_for("gpt", "gpt2", VOCAB, task="lm")).cuda().train()
-    task, optimiser = NextToken(), Optimiser(model, ADAM)
-    task.compile()
+    task, optimiser, precise = NextToken(), Optimiser(model, ADAM), PRECISIONS[precision](torch.device("cuda"))
+    if compiled:
+        task.compile()
 
     def whole(batches: list[Tokens], count) -> tuple[torch.Tensor, ...]:
-        with torch.autocast("cuda", torch.bfloat16):
+        with precise:
             loss = task.marked_loss_sum(model, batches[0]) / count
         loss.backward()
         return (loss.detach(), *optimiser.update(loss.detach()))
 
     recorded = RecordedStep(whole, whole, torch.device("cuda"))
-    return model, lambda ids: recorded([Tokens(ids=ids)], ids.size(0) * LENGTH)[0].clone()
+
+    def step(ids: torch.Tensor) -> torch.Tensor:
+        set_lr(optimiser)
+        return recorded([Tokens(ids=ids)], ids.size(0) * LENGTH)[0].clone()
+
+    return model, step
 
 
 def theirs(precision: bool = True, compiled: bool = True):
@@ -145,7 +157,46 @@ def parity(steps: int = 200, rows: int = 4) -> None:
         f.write(json.dumps(found) + "\n")
 
 
+def compare_losses(path: str, steps: int = 2000, rows: int = 4) -> None:
+    """Two models with the same weights on the same batches, in bf16 and in fp8: their loss over the last hundred
+    steps, and on text that was not trained on, read in bf16."""
+    taken = 0
+
+    def set_lr(optimiser: Optimiser) -> None:
+        optimiser.set_lr(ADAM.lr * min(1, taken / 100) * (0.55 + 0.45 * math.cos(math.pi * taken / steps)))
+
+    ids = torch.from_numpy(np.load(path).astype(np.int32)).cuda()
+    windows = (len(ids) - 1) // LENGTH - 64
+    starts = np.random.default_rng(0).integers(0, windows * LENGTH - 1, (steps, rows))
+    places = torch.arange(LENGTH + 1, device="cuda")
+    models = {precision: ours(precision, set_lr, compiled=False) for precision in ("bf16", "fp8")}
+    losses: dict[str, list[torch.Tensor]] = {precision: [] for precision in models}
+
+    def mean(precision: str) -> float:
+        return torch.stack(losses[precision][-100:]).mean().item()
+
+    for at in torch.from_numpy(starts).cuda():
+        taken += 1
+        batch = ids[at[:, None] + places].long()
+        for precision, (_, step) in models.items():
+            losses[precision].append(step(batch))
+        if taken % 200 == 0:
+            print(f"step {taken}: bf16 {mean('bf16'):.4f}, fp8 {mean('fp8'):.4f}", flush=True)
+    valid = [Tokens(ids=ids[(windows + i) * LENGTH :][: LENGTH + 1].long()[None]) for i in range(64)]
+    line: dict[str, Any] = dict(bench="gpt2-124M-fp8-against-bf16", steps=steps, rows=rows)
+    for precision, (model, _) in models.items():
+        with torch.autocast("cuda", torch.bfloat16):
+            scores = NextToken().held_out(model, valid)
+        line[precision] = dict(train=round(mean(precision), 4), valid=round(scores["loss"], 4))
+    print(line, flush=True)
+    with RESULTS.open("a") as f:
+        f.write(json.dumps(line) + "\n")
+
+
 if __name__ == "__main__":
+    if "loss" in sys.argv:
+        compare_losses(sys.argv[-1])
+        sys.exit()
     rates([64, 128])
     if "rates" not in sys.argv:
         torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 python bench/peers.py                       # every row of this machine: a GPU's, or a CPU's
 python bench/peers.py gpt2-train vit-train  # only these
 python bench/peers.py --json                # lines for another program
+DEMO=runs/demo TEST=test.en python bench/peers.py translate-int8   # a CPU's: the demo's model and sentences
 """
 
 import json
@@ -40,7 +41,7 @@ def gpt2_train(name: str) -> Work | float:
     if name == "nanogpt":
         return gpt_train.NANOGPT * gpt_train.matmul_rate() / gpt_train.MATMUL
     rows = 64
-    _, step = gpt_train.ours() if name == "regard" else gpt_train.theirs()
+    _, step = gpt_train.theirs() if name == "transformers" else gpt_train.ours("fp8" if name == "fp8" else "bf16")
     ids = torch.randint(0, gpt_train.VOCAB, (rows, gpt_train.LENGTH + 1), device="cuda")
     return lambda: [step(ids) for _ in range(gpt_train.STEPS)], gpt_train.STEPS * rows * gpt_train.LENGTH
 
@@ -86,6 +87,30 @@ def beam(name: str) -> Work:
     return builders[name](), units
 
 
+THREADS = 2
+
+
+def minilm(alone: bool) -> Callable[[str], Work]:
+    """1,000 sentences in batches of similar length, or 50 of them one at a time."""
+
+    def side(name: str) -> Work:
+        import embed
+
+        library, _, kind = name.partition("_")
+        run = getattr(embed, library)(THREADS, kind == "int8")
+        texts = embed.sentences()[: embed.ONE if alone else None]
+        return lambda: [run([text]) for text in texts] if alone else run(texts), len(texts)
+
+    return side
+
+
+def translate(name: str) -> Work:
+    """Sentences a second, text to text, beam 5."""
+    import beam
+
+    return beam.translators(os.environ.get("DEMO", "runs/demo"), os.environ["TEST"], THREADS)[name]()
+
+
 def several(step: Callable[[], Any]) -> Callable[[], Any]:
     """Training does not wait for the device between steps."""
     return lambda: [step() for _ in range(4)]
@@ -94,6 +119,7 @@ def several(step: Callable[[], Any]) -> Callable[[], Any]:
 ONE, MANY = gpt2_decode(1), gpt2_decode(64)
 GPU = {
     "gpt2-train": Row("tokens/s", "regard", "nanogpt", gpt2_train),
+    "gpt2-train-fp8": Row("tokens/s", "fp8", "nanogpt", gpt2_train),
     "gpt2-train-transformers": Row("tokens/s", "regard", "transformers", gpt2_train),
     "transformer-base-train": Row("target tokens/s", "regard", "torch", transformer_train),
     "vit-train": Row("images/s", "regard", "timm", vit_train),
@@ -105,6 +131,15 @@ GPU = {
     "gpt2-decode-64-compiled": Row("tokens/s", "regard_compiled", "transformers", MANY),
     "beam": Row("tokens/s", "regard", "transformers", beam),
 }
+CPU = {
+    "translate": Row("sentences/s", "regard", "ctranslate2", translate),
+    "translate-int8": Row("sentences/s", "regard", "ctranslate2_int8", translate),
+    "minilm-one": Row("sentences/s", "regard", "onnxruntime", minilm(True)),
+    "minilm-one-int8": Row("sentences/s", "regard_int8", "onnxruntime_int8", minilm(True)),
+    "minilm-batch": Row("sentences/s", "regard", "onnxruntime", minilm(False)),
+    "minilm-batch-int8": Row("sentences/s", "regard_int8", "onnxruntime_int8", minilm(False)),
+}
+TABLE = GPU if torch.cuda.is_available() else CPU
 
 
 def measure(side: Work | float) -> dict[str, float]:
@@ -113,11 +148,11 @@ def measure(side: Work | float) -> dict[str, float]:
         return {"rate": side, "spread": 0.0, "gib": 0.0}
     work, units = side
     began = time.perf_counter()
-    each = min(seconds(work, repeat=1, warm=4))
+    each = min(seconds(work, repeat=1, warm=4 if torch.cuda.is_available() else 1))
     first = time.perf_counter() - began
     times = [min(seconds(work, repeat=max(1, round(LEAST / MEASUREMENTS / each)), warm=0)) for _ in range(MEASUREMENTS)]
     rates = sorted(units / t for t in times)
-    memory = torch.cuda.max_memory_allocated() / 2**30
+    memory = torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else 0.0
     return dict(rate=statistics.median(rates), spread=rates[-1] / rates[0] - 1, gib=memory, first=first)
 
 
@@ -131,14 +166,13 @@ def in_process(row: str, side: str) -> dict[str, float]:
 
 
 def main(names: list[str], lines: bool) -> None:
-    table, measured = GPU if torch.cuda.is_available() else {}, {}
-    if not table:
-        sys.exit("no GPU here; the comparisons of a CPU are: bench/embed.py, bench/gpt_decode.py, bench/beam.py")
+    measured: dict[Any, dict[str, float]] = {}
     if not lines:
-        print(f"{machine('cuda')}, torch {torch.__version__}\n\n| what | unit | regard | peer | | ratio |")
+        here = machine("cuda" if torch.cuda.is_available() else "cpu")
+        print(f"{here}, torch {torch.__version__}\n\n| what | unit | regard | peer | | ratio |")
         print("| --- | --- | ---: | ---: | --- | ---: |", flush=True)
-    for name in names or table:
-        row = table[name]
+    for name in names or TABLE:
+        row = TABLE[name]
         for side in (row.ours, row.theirs):
             if (row.side, side) not in measured:
                 measured[row.side, side] = in_process(name, side)
@@ -158,6 +192,6 @@ if __name__ == "__main__":
     os.environ.setdefault("PYTHONPATH", str(Path(__file__).parent.parent / "src"))
     arguments = [a for a in sys.argv[1:] if not a.startswith("-")]
     if "--side" in sys.argv:
-        print(json.dumps(measure(GPU[arguments[0]].side(arguments[1]))))
+        print(json.dumps(measure(TABLE[arguments[0]].side(arguments[1]))))
     else:
         main(arguments, "--json" in sys.argv)

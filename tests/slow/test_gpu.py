@@ -40,7 +40,7 @@ def model(arch: str, shake):
 @pytest.mark.parametrize(("heads", "groups"), [(4, 4), (6, 2)])
 @pytest.mark.parametrize("rows", [1, 3, 40])
 def test_looking_back_is_attention_over_the_cache(rows, heads, groups):
-    from regard.nn.kernels import look_back
+    from regard.nn.decoding import look_back
 
     g = torch.Generator("cuda").manual_seed(0)
     q, k, v = (torch.randn(rows, n, 1, 32, generator=g, device="cuda") for n in (heads, groups, groups))
@@ -345,7 +345,7 @@ def test_a_layer_by_fused_kernels_is_the_plain_one_in_float64(layer, compiled, s
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(1, 768, 2304), (3, 96, 100), (4, 3072, 768), (1, 1000, 50)])
 def test_a_few_rows_times_a_matrix_with_all_around_it_are_torchs(rows, inner, columns, dtype):
-    from regard.nn.kernels import row_times
+    from regard.nn.decoding import row_times
 
     g = torch.Generator("cuda").manual_seed(0)
     x, residual = (torch.randn(rows, n, generator=g, device="cuda").to(dtype) for n in (inner, columns))

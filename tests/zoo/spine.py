@@ -62,8 +62,8 @@ SPINE = [
         (
             "what the decoder reads from the memory is detached",
             "CrossAttention.forward",
-            "merge_heads(fast_attention(q, *kv, mask))",
-            "merge_heads(fast_attention(q, *kv, mask)).detach()",
+            "merge_heads(self.attend(q, *kv, mask))",
+            "merge_heads(self.attend(q, *kv, mask)).detach()",
             GRADIENTS,
         ),
         (
@@ -152,7 +152,7 @@ SPINE = [
         (
             "the activation is forgotten",
             "FeedForward.forward",
-            "self.down(linear_act(x, self.up, self.act, self.activation))",
+            "feed_forward(x, self.up, self.act, self.down, self.activation)",
             "self.down(self.up(x))",
             LOGITS,
         ),

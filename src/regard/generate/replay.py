@@ -56,3 +56,21 @@ def _copied(old: Any, new: Any) -> Any:
     if isinstance(old, tuple) and new is not old:
         return tuple(_copied(a, b) for a, b in zip(old, new, strict=True))
     return new
+
+
+def overwrite(old: Any, new: Any) -> None:
+    """Copy the tensors that `new` holds, itself or in lists and parts of its own, over those of `old`, of one shape."""
+    if old is new:
+        return
+    if isinstance(old, Tensor):
+        old.copy_(new)
+    elif isinstance(old, list | tuple):
+        for a, b in zip(old, new, strict=True):
+            overwrite(a, b)
+    elif hasattr(old, "__dict__"):
+        for name, value in vars(new).items():
+            part = getattr(old, name)
+            if isinstance(value, Tensor | list | tuple) or hasattr(value, "__dict__"):
+                overwrite(part, value)
+            else:
+                setattr(old, name, value)

@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.cache import LayerCache
-from regard.nn.linear import TRITON, FusedLinear, Linear
-from regard.nn.masks import Mask, Packed
+from regard.nn.fp8 import heads8, takes_heads8
+from regard.nn.gpu import TRITON
+from regard.nn.linear import FusedLinear, Linear
+from regard.nn.masks import Everything, Mask, Packed, TableMask
 from regard.nn.positions import Rotation, rotate
 from regard.nn.taps import Tap
 
@@ -66,14 +68,23 @@ def packs(device: torch.device) -> bool:
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
+def has_kernel(q: Tensor) -> bool:
+    """Whether there is one of ours for so few queries of every row, B H T K, which is for decoding only."""
+    few = TRITON and q.is_cuda and q.size(2) <= 16 and q.size(3) in (16, 32, 64, 128)
+    return few and not torch.is_grad_enabled()
+
+
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
     """Attention of new tokens to the past and to themselves, B H T K, and all keys and values so far, B H S K."""
-    slots, one = cache.slots, TRITON and q.is_cuda and q.size(2) == 1 and q.size(3) in (16, 32, 64, 128)
-    if one and not mask.restricts and isinstance(slots, Tensor) and slots.ndim == 2:
-        from regard.nn.kernels import look_back
+    slots = cache.slots
+    if isinstance(slots, Tensor) and has_kernel(q) and not mask.restricts:
+        from regard.nn.decoding import few_queries, look_back
 
-        y = look_back(q, k, v, cache.keys, cache.values, slots)
-        return y, cache.keys[:, :, : cache.stop], cache.values[:, :, : cache.stop]
+        seen = cache.keys[:, :, : cache.stop], cache.values[:, :, : cache.stop]
+        if slots.ndim == 2 and q.size(2) == 1:
+            return look_back(q, k, v, cache.keys, cache.values, slots), *seen
+        if slots.ndim == 1 and q.size(1) == k.size(1) and isinstance(mask, TableMask):
+            return few_queries(q, cache.keys, cache.values, mask.rows(q), (k, v, slots)), *seen
     k, v = cache.extend(k, v)
     return fast_attention(q, k, v, mask), k, v
 
@@ -130,12 +141,22 @@ class SelfAttention(nn.Module):
     def forward(
         self, x: Tensor, mask: Mask, cache: LayerCache | None = None, rotation: Rotation | None = None
     ) -> Tensor:
+        width = self.widths[0] // self.heads
+        if type(self.qkv) is FusedLinear and takes_heads8(self.qkv, width):
+            q, k, v = heads8(x, self.qkv, width)
+            return self.out(self.attend(q, k, v, mask, cache, rotation))
         return self.out(self.mix(self.qkv(x), mask, cache, rotation))  # B T D
 
     def mix(self, qkv: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
         """What every head finds, side by side: queries, keys and values of B T -> B T H·K."""
         q, k, v = qkv.split(self.widths, -1)
         q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)  # B H T K
+        return self.attend(q, k, v, mask, cache, rotation)
+
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None
+    ) -> Tensor:
+        """The same of B H T K each."""
         q, k = self.placed(q, k, rotation)
         if cache is None:
             y = fast_attention(q, k, v, mask, self.dropout if self.training else 0.0)
@@ -168,7 +189,14 @@ class CrossAttention(nn.Module):
     def forward(self, x: Tensor, kv: tuple[Tensor, Tensor], mask: Mask) -> Tensor:
         q = split_heads(self.query(x), self.heads)  # B H T K
         self.look.see(Look(q, *kv, mask))
-        return self.out(merge_heads(fast_attention(q, *kv, mask)))  # B T D
+        return self.out(merge_heads(self.attend(q, *kv, mask)))  # B T D
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
+        if not has_kernel(q) or mask.restricts or not isinstance(mask, TableMask | Everything):
+            return fast_attention(q, k, v, mask)
+        from regard.nn.decoding import few_queries
+
+        return few_queries(q, k, v, mask.rows(q) if isinstance(mask, TableMask) else None)
 
 
 @dataclass(frozen=True)

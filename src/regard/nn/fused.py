@@ -3,15 +3,20 @@
 - residual sum, dropout and norm: 9 % of a step of Transformer-base
 - bias and GELU: 2 % of GPT-2's step, 3 % of BERT's and ViT's
 - norm, linear map, GELU and residual sum of a single row: GPT-2 writes 4,158 tokens/s instead of 2,053
+- residual sums and GELU at the end of the products of more rows: 64 texts by GPT-2 in 0.54 instead of 0.67 ms a token
 """
 
+from typing import Any
+
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.nn.linear import TRITON, FusedLinear, Linear
+from regard.nn.fp8 import feed_forward8, takes8
+from regard.nn.gpu import TRITON
+from regard.nn.linear import FusedLinear, Linear, linear
 
 ACTIVATIONS = ("gelu", "gelu-tanh")  # those with a kernel: relu would gain nothing
+EPILOGUES = ("relu", "gelu-tanh")  # those that a product may end in, where no gradient asks for what was before
 
 
 def fuses(x: Tensor) -> bool:
@@ -72,8 +77,12 @@ def _settings(x: Tensor, y: Tensor, drop: nn.Module, norm: nn.LayerNorm):
 
 def add_norm(x: Tensor, y: Tensor, drop: nn.Module, norm: nn.Module) -> Tensor:
     """norm(x + dropout(y)), … D."""
-    if not fuses(x) or x.dtype != y.dtype or not isinstance(norm, nn.LayerNorm):
+    if not isinstance(norm, nn.LayerNorm) or x.dtype != y.dtype or not (fuses(x) or decodes(x)):
         return norm(x + drop(y))
+    if not torch.is_grad_enabled():
+        from regard.nn.kernels import add_norm
+
+        return add_norm(*_settings(x, y, drop, norm))[1].view_as(x)
     return _AddNorm.apply(*_settings(x, y, drop, norm)).view_as(x)
 
 
@@ -104,24 +113,32 @@ class _BiasAct(torch.autograd.Function):
         return dx, db.to(bias.dtype), None
 
 
-def linear_act(x: Tensor, map: nn.Linear, act: nn.Module, activation: str) -> Tensor:
-    """act(map(x)), … K -> … N; `activation` is the name of `act`."""
-    if not fuses(x) or activation not in ACTIVATIONS or type(map) is not Linear or map.bias is None:
-        return act(map(x))
-    y = F.linear(x, map.weight)
-    return _BiasAct.apply(y.flatten(0, -2), map.bias, activation).view_as(y)
+def feed_forward(x: Tensor, up: nn.Linear, act: nn.Module, down: nn.Linear, activation: str) -> Tensor:
+    """down(act(up(x))), … K -> … N; `activation` is the name of `act`."""
+    if activation in EPILOGUES and decodes(x, up):
+        return down(linear_act(x, up, activation))
+    if not fuses(x) or activation not in ACTIVATIONS or type(up) is not Linear or up.bias is None:
+        return down(act(up(x)))
+    if takes8(up.weight, down.weight) and type(down) is Linear and down.bias is not None:
+        return feed_forward8(x, up, down, activation)
+    y = linear(x, up.weight)
+    return down(_BiasAct.apply(y.flatten(0, -2), up.bias, activation).view_as(y))
 
 
 FEW = 4  # rows: more are better multiplied by tensor cores
 
 
-def few(x: Tensor, *maps: nn.Module) -> bool:
-    """Whether B T D are so few rows, without gradients, that reading the weights of these linear maps is all there is
-    to multiplying by them; they are of the same precision."""
-    if not (TRITON and x.is_cuda and x.size(0) * x.size(1) <= FEW) or torch.is_grad_enabled():
+def few(x: Tensor) -> bool:
+    """Whether B T D are so few rows that reading weights is all there is to multiplying by them."""
+    return x.size(0) * x.size(1) <= FEW
+
+
+def decodes(x: Tensor, *maps: nn.Module) -> bool:
+    """Whether there are kernels for these linear maps of x without gradients; all are of one precision."""
+    if not (TRITON and x.is_cuda) or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
         return False
-    return not torch.is_autocast_enabled("cuda") and all(
-        type(map) in (Linear, FusedLinear) and map.weight.dtype == x.dtype for map in maps
+    return all(
+        type(map) in (Linear, FusedLinear) and map.weight.dtype == x.dtype and map.bias is not None for map in maps
     )
 
 
@@ -129,10 +146,30 @@ def row_times(
     x: Tensor, map: nn.Linear, norm: nn.Module | None = None, gelu: bool = False, residual: Tensor | None = None
 ) -> Tensor:
     """[residual +] [gelu] map([norm](x)) of few rows, B T K -> B T N, in one kernel."""
-    from regard.nn.kernels import row_times
+    from regard.nn.decoding import row_times
 
     scale = (norm.weight, norm.bias, norm.eps) if isinstance(norm, nn.LayerNorm) else None
     y = row_times(
         x.flatten(0, 1), map.weight, map.bias, scale, gelu, None if residual is None else residual.flatten(0, 1)
     )
     return y.view(*x.shape[:2], -1)
+
+
+def norm_moved(x: Tensor, norm: Any, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """norm(x), and x + bias, to which the product that has this bias is added in place: B T D twice."""
+    from regard.nn.decoding import norm_row
+
+    y, moved = norm_row(x.flatten(0, 1), norm.weight, norm.bias, norm.eps, bias)
+    return y.view_as(x), moved.view_as(x)
+
+
+def add_times_(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    """x += y Wᵀ, B T D."""
+    x.flatten(0, 1).addmm_(y.flatten(0, 1), weight.T)
+    return x
+
+
+def linear_act(x: Tensor, map: nn.Linear, activation: str) -> Tensor:
+    """The activation of map(x), … N, which the product ends in."""
+    flat, gelu = x.flatten(0, -2), activation == "gelu-tanh"
+    return torch._addmm_activation(map.bias, flat, map.weight.T, use_gelu=gelu).view(*x.shape[:-1], -1)

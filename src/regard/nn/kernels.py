@@ -1,9 +1,8 @@
-"""Triton kernels for the steps that have no good one elsewhere: a new token looks back at a cache, a softmax becomes
-its own gradient, a residual sum with dropout is normed, a bias is added before a GELU, a few rows meet a matrix.
+"""Triton kernels for the steps of training that have no good one elsewhere: a softmax becomes its own gradient, a
+residual sum with dropout is normed, a bias is added before a GELU.
 
-Imported only where there is a GPU, and Triton with it. Their plain counterparts are `LayerCache.extend` and then
-`attention.fast_attention`, torch's cross-entropy, `norm(x + dropout(y))`, `gelu(x + bias)` and
-`residual + gelu(linear(norm(x)))`, which the tests compare them with.
+Imported only where there is a GPU, and Triton with it. Their plain counterparts are torch's cross-entropy,
+`norm(x + dropout(y))` and `gelu(x + bias)`, which the tests compare them with.
 """
 
 import torch
@@ -11,70 +10,7 @@ import triton  # pyrefly: ignore[missing-import]
 import triton.language as tl  # pyrefly: ignore[missing-import]
 from torch import Tensor
 
-FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys looked at together, and by how many warps
-HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
-PROGRAMS = 128  # up to here the GPU is not full, and one program had better be quick; beyond, cheap
-
 ROW, WARPS = 4096, 32  # logits of a row read together, and by how many warps: the quickest of those tried on an H200
-
-
-def early() -> dict[str, bool]:
-    """How to start a kernel before the one in front of it is over; it waits by itself for what that one writes."""
-    return dict(EARLY=True, launch_pdl=True) if HOPPER and not torch.compiler.is_compiling() else dict(EARLY=False)
-
-
-@triton.jit
-def _look_back(
-    Q, K, V, KEYS, VALUES, SLOTS, OUT, qb, qh, kb, kh, vb, vh, cb, ch, cs, shared,
-    EARLY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
-    """One row and one head: write the new key and value, then a running softmax over all keys before them."""
-    b, h = tl.program_id(0), tl.program_id(1)
-    group = h // shared  # the head of keys this head looks at
-    d = tl.arange(0, WIDTH)
-    if EARLY:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
-    slot = tl.load(SLOTS + b)
-    q = tl.load(Q + b * qb + h * qh + d).to(tl.float32)
-    q = q / tl.sqrt(tl.full((1,), WIDTH, tl.float32))
-    k = tl.load(K + b * kb + group * kh + d)
-    v = tl.load(V + b * vb + group * vh + d)
-    past = b * cb + group * ch
-    if h % shared == 0:
-        tl.store(KEYS + past + slot * cs + d, k)
-        tl.store(VALUES + past + slot * cs + d, v)
-    top = tl.sum(q * k.to(tl.float32), 0)  # the token sees itself, from registers: its key may not be written yet
-    total = tl.exp(top - top)
-    mixed = v.to(tl.float32)
-    for start in range(0, slot, BLOCK):
-        s = start + tl.arange(0, BLOCK)
-        real = s < slot
-        at = past + s[:, None] * cs + d[None, :]
-        keys = tl.load(KEYS + at, mask=real[:, None], other=0.0).to(tl.float32)
-        values = tl.load(VALUES + at, mask=real[:, None], other=0.0).to(tl.float32)
-        scores = tl.where(real, tl.sum(keys * q[None, :], 1), float("-inf"))
-        new = tl.maximum(top, tl.max(scores, 0))
-        weights, old = tl.exp(scores - new), tl.exp(top - new)
-        mixed = mixed * old + tl.sum(weights[:, None] * values, 0)
-        total = total * old + tl.sum(weights, 0)
-        top = new
-    tl.store(OUT + (b * tl.num_programs(1) + h) * WIDTH + d, (mixed / total).to(OUT.dtype.element_ty))
-
-
-def look_back(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> Tensor:
-    """B H 1 K queries over B G C K caches, to whose `slots` (B) their own k and v are written first: B H 1 K.
-
-    Row b sees slots 0 to `slots[b]`, and no more of the cache is read than that.
-    """
-    B, H, _, width = q.shape
-    out = torch.empty(B, 1, H, width, dtype=q.dtype, device=q.device)
-    _look_back[(B, H)](
-        q, k, v, keys, values, slots, out, q.stride(0), q.stride(1), k.stride(0), k.stride(1),
-        v.stride(0), v.stride(1), keys.stride(0), keys.stride(1), keys.stride(2), H // keys.size(1),
-        WIDTH=width, **(FEW if B * H <= PROGRAMS else MANY), **early(),
-    )  # fmt: skip
-    return out.transpose(1, 2)
 
 
 @triton.jit
@@ -227,6 +163,9 @@ def _tile(columns: int, lanes: int, num_warps: int) -> dict[str, int]:
     return dict(R=max(1, min(ROWS, lanes // width)), C=width, num_warps=num_warps)
 
 
+FULL = 2048  # rows that keep a GPU busy; of fewer, a program takes one
+
+
 def add_norm(
     x: Tensor, y: Tensor, scale: Tensor, bias: Tensor, eps: float, drop: float, seed: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -234,7 +173,7 @@ def add_norm(
     rows, columns = x.shape
     total, out = torch.empty_like(x), torch.empty_like(x)
     mean, spread = torch.empty(rows, device=x.device), torch.empty(rows, device=x.device)
-    tile = _tile(columns, **NORM)
+    tile = _tile(columns, **NORM) | ({} if rows >= FULL else dict(R=1))
     _add_norm[(triton.cdiv(rows, tile["R"]),)](
         x, y, scale, bias, seed, total, out, mean, spread, rows, columns, EPS=eps, DROP=drop, **tile
     )
@@ -338,61 +277,3 @@ def bias_act_grad(dy: Tensor, x: Tensor, bias: Tensor, activation: str) -> tuple
     grid = (stretches, triton.cdiv(columns, tile["C"]))
     _bias_act_grad[grid](dy, x, bias, dx, sums, rows, columns, STRETCH, ACTIVATION=activation, **tile)
     return dx, sums.sum(0)
-
-
-@triton.jit
-def _row_times(
-    X, W, BIAS, SCALE, SHIFT, RESIDUAL, OUT, xs, rs, columns, EPS: tl.constexpr, K: tl.constexpr, NORM: tl.constexpr,
-    BIASED: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr, N: tl.constexpr,
-    BLOCK: tl.constexpr,
-):  # fmt: skip
-    """N outputs of one row: [x +] [gelu] ([norm](x) Wᵀ + b). Every program norms the row for itself.
-
-    EARLY: the kernel starts before the one in front of it is over, and its weights are on their way by then.
-    """
-    row, n, at = tl.program_id(1), tl.program_id(0) * N + tl.arange(0, N), tl.arange(0, BLOCK)
-    real = n < columns
-    weights = W + n.to(tl.int64)[:, None] * K + at[None, :]
-    w = tl.load(weights, mask=real[:, None] & (at < K)[None, :], other=0.0)
-    if EARLY:
-        tl.extra.cuda.gdc_wait()
-        tl.extra.cuda.gdc_launch_dependents()
-    x = tl.load(X + row * xs + at, mask=at < K, other=0.0).to(tl.float32)
-    if NORM:
-        apart = tl.where(at < K, x - tl.sum(x, 0) / K, 0.0)
-        scale = tl.load(SCALE + at, mask=at < K, other=0.0).to(tl.float32)
-        shift = tl.load(SHIFT + at, mask=at < K, other=0.0).to(tl.float32)
-        x = apart * tl.rsqrt(tl.sum(apart * apart, 0) / K + EPS) * scale + shift
-        x = x.to(OUT.dtype.element_ty).to(tl.float32)
-    total = tl.sum(w.to(tl.float32) * x[None, :], 1)
-    if BIASED:
-        total += tl.load(BIAS + n, mask=real, other=0.0).to(tl.float32)
-    if GELU:
-        total, _ = _activated(total, "gelu-tanh")
-    if ADD:
-        total += tl.load(RESIDUAL + row * rs + n, mask=real, other=0.0).to(tl.float32)
-    tl.store(OUT + row * columns + n, total.to(OUT.dtype.element_ty), mask=real)
-
-
-WEIGHTS, LEAST_PROGRAMS = 8192, 192  # that one program multiplies together, unless there were too few programs
-
-
-def row_times(
-    x: Tensor, weight: Tensor, bias: Tensor | None, norm: tuple[Tensor, Tensor, float] | None = None,
-    gelu: bool = False, residual: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """R K, few rows, times N K: [residual +] [gelu] ([norm](x) Wᵀ + b), R N. `norm` is scale, shift and eps."""
-    (rows, inner), columns = x.shape, weight.size(0)
-    out = torch.empty(rows, columns, dtype=x.dtype, device=x.device)
-    block = 1 << (inner - 1).bit_length()
-    together = max(1, WEIGHTS // block)
-    while together > 1 and columns < together * LEAST_PROGRAMS:
-        together //= 2
-    scale, shift, eps = norm or (x, x, 0.0)
-    _row_times[(triton.cdiv(columns, together), rows)](
-        x, weight, weight if bias is None else bias, scale, shift, x if residual is None else residual, out,
-        x.stride(0), 0 if residual is None else residual.stride(0), columns, EPS=eps, K=inner, NORM=norm is not None,
-        BIASED=bias is not None, GELU=gelu, ADD=residual is not None, N=together, BLOCK=block, num_warps=4,
-        **early(),
-    )  # fmt: skip
-    return out

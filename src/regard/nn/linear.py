@@ -1,15 +1,11 @@
-"""Linear maps: torch's own, and without gradients on a CPU oneDNN's, which is faster where W is large."""
-
-import os
-from importlib.util import find_spec
-from shutil import which
+"""Linear maps: torch's own; in training with fp8 those of `nn.fp8`; without gradients on a CPU oneDNN's, which is
+faster where W is large."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-COMPILERS = (os.environ.get("CC", "cc"), "gcc", "clang")  # Triton needs one, and torch installs Triton without it
-TRITON = find_spec("triton") is not None and any(map(which, COMPILERS))  # else a GPU does with torch's own kernels
+from regard.nn.fp8 import linear8, takes8
 
 LARGE = 1 << 18  # numbers in W: a smaller one is multiplied before oneDNN has found its kernel
 OPS = torch.ops.mkldnn
@@ -29,6 +25,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     A text is written with one row, or a few, times every matrix of the model: oneDNN then reads W about twice as fast
     as MKL, which torch takes.
     """
+    if takes8(weight):
+        return linear8(x, weight, bias)
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.numel() < LARGE or not takes(weight):
         return F.linear(x, weight, bias)
     if x.dtype != torch.float or x.ndim < 2 or not x.numel():

@@ -62,6 +62,10 @@ class TableMask(Mask):
             self.summand = additive(self.table, dtype)
         return {"attn_mask": self.summand}
 
+    def rows(self, q: Tensor) -> Tensor:
+        """The table for queries, B H T K, of all heads alike: B T S."""
+        return self.table[:, 0].expand(q.size(0), q.size(2), -1)
+
     def select(self, rows: Tensor) -> "TableMask":
         return TableMask(self.table[rows])
 

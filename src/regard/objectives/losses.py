@@ -6,7 +6,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.nn.linear import TRITON
+from regard.nn.fp8 import (
+    BACKWARD,
+    FORWARD,
+    SIXTEEN,
+    Eight,
+    eight,
+    forward8,
+    largest,
+    plain_eight,
+    product,
+    takes8,
+)
+from regard.nn.gpu import TRITON
 
 
 def plain_cross_entropy_sum(
@@ -102,6 +114,44 @@ class _Chunked(torch.autograd.Function):
         return (dx * grad).to(ctx.dtypes[0]), dw, None, None, None, None
 
 
+def _loss_and_error8(logits: Tensor, targets: Tensor, first: int, smoothing: float, vocab: int) -> tuple[Tensor, Eight]:
+    """As `_loss_and_error`, the gradient in eight bits. It lies between -1 and 1, so its scale is fixed."""
+    scale = torch.full((), 1 / ERRORS, device=logits.device)
+    if logits.is_cuda and TRITON:
+        from regard.nn.kernels8 import softmax_error8
+
+        loss, rows, columns = softmax_error8(logits, targets, smoothing, vocab, first, ERRORS)
+        return loss, Eight(rows, columns, scale, None)
+    loss, error = _loss_and_error(logits, targets, first, smoothing, vocab)
+    return loss, plain_eight(error, scale * torch.finfo(BACKWARD).max, BACKWARD)
+
+
+class _Chunked8(torch.autograd.Function):
+    """`_Chunked` in eight-bit floats. `rows` is a multiple of 16."""
+
+    @staticmethod
+    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, rows: int, vocab: int) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):
+            x8, w8, targets = eight(x, largest(x), FORWARD), forward8(weight), targets.contiguous()
+            dw, total, dxs = torch.zeros_like(weight, dtype=torch.float32), torch.zeros((), device=x.device), []
+            for first in range(0, len(x), rows):
+                logits = product(x8.rows[first : first + rows], x8.scale, w8.rows, w8.scale, fast=True)
+                loss, error = _loss_and_error8(logits, targets, first, smoothing, vocab)
+                total = total + loss.sum()
+                dxs.append(product(error.rows, error.scale, w8.columns, w8.scale))
+                chunk = x8.columns[:, first : first + rows].contiguous()
+                dw = dw + product(error.columns, error.scale, chunk, x8.scale, dtype=torch.float32)
+            dx = torch.cat(dxs)
+        ctx.save_for_backward(dx, dw)
+        ctx.dtypes = x.dtype, weight.dtype
+        return total
+
+    backward = staticmethod(_Chunked.backward)  # pyrefly: ignore[bad-override]
+
+
+ERRORS = 2.0**15  # times an error of 1 is in the range of e5m2
+
+
 def chunked_cross_entropy_sum(
     x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, rows: int = 0, vocab: int = 0
 ) -> Tensor:
@@ -110,4 +160,7 @@ def chunked_cross_entropy_sum(
         most = max(32, (2**30 if x.is_cuda else 2**20) // weight.size(0))
         chunks = max(1, -(-len(x) // most))
         rows = max(1, -(-len(x) // chunks))
+    if takes8(weight):
+        rows = -(-rows // SIXTEEN) * SIXTEEN
+        return _Chunked8.apply(x, weight, targets, smoothing, rows, vocab or weight.size(0))
     return _Chunked.apply(x, weight, targets, smoothing, rows, vocab or weight.size(0))

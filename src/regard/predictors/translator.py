@@ -14,7 +14,7 @@ from regard.data.pairs import clean
 from regard.data.tokenizers import Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.generate.sampling import row_uniforms
-from regard.generate.search import BeamResult, Search, beam_search, sample
+from regard.generate.search import BeamResult, Search, Shelf, beam_search, sample
 from regard.models.base import EncoderDecoder
 from regard.nn.taps import watch
 from regard.predictors.base import chunks
@@ -63,6 +63,7 @@ class Translator:
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = torch.device(device)
+        self.shelf: Shelf = {}
 
     def predict(
         self, inputs: Iterable[str], *, sampled: bool = False, first: int = 0, **options: Any
@@ -129,7 +130,7 @@ class Translator:
                 begins, sizes = self.padded([forced[r] for r in rows])
                 limits = torch.maximum(limits, sizes + 1)  # each its own: company must not give room
             look_every = 1 if self.device.type == "cpu" else 4  # a look at a GPU is a wait for it
-            result = beam_search(self.model, source, lengths, limits, search, begins, look_every)
+            result = beam_search(self.model, source, lengths, limits, search, begins, look_every, self.shelf)
             for row, hypotheses in zip(rows, self.read(result, n_best), strict=True):
                 results[row] = hypotheses
         return results

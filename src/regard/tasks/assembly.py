@@ -184,7 +184,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
             lambda: (model(), task.example(run)),
             task.objective(run).loss_sum,
             momenta=1 if run.optim.name == "muon" else 2,
-            bf16=run.precision == "bf16",
+            bf16=run.precision != "fp32",
         )
     if stop.signal:
         raise stop.exit()

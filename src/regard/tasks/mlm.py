@@ -59,7 +59,7 @@ class MaskedLanguageModelling(Task):
                 f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which goes "
                 "without; type: --set model.attention_dropout=0, or --set compile=false"
             )
-        if device.startswith("cuda") and run.precision != "bf16":
+        if device.startswith("cuda") and run.precision == "fp32":
             raise ConfigError(
                 f"precision is {run.precision}, but compiled runs pack their rows, which a GPU reads in bf16; "
                 "type: --set precision=bf16, or --set compile=false"

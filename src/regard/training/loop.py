@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from regard.training.parallel import World
 from regard.training.parts import Parts
 from regard.training.peaks import utilisation
 from regard.training.placement import Placement, place
+from regard.training.precision import PRECISIONS
 from regard.training.progress import Progress, SavedState, Tally
 from regard.training.run import write_run
 from regard.training.schedule import lr_at
@@ -116,7 +117,7 @@ class Training:
             write_run(folder, run)
             prune(folder, at)
 
-        precision = torch.autocast(device.type, torch.bfloat16) if run.precision == "bf16" else nullcontext()
+        precision = PRECISIONS[run.precision](device)
         self.precision = precision
         self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision, world, placement)
         if run.compile:

@@ -24,11 +24,17 @@ from regard.training.run import Run
 def place(parts: Parts, world: World, device: torch.device) -> "Placement":
     """The model laid out over the processes as `run.parallel` says, or as its size suggests."""
     run, model = parts.run, parts.model
+    shape = mesh_shape(run, world, model, device) if world.size > 1 else ()
+    if run.precision == "fp8" and (shape or run.parallel.checkpoint):
+        raise ConfigError(
+            "precision fp8 is for whole models whose activations are kept: not for fsdp, hsdp or "
+            "parallel.checkpoint; type: --set precision=bf16"
+        )
     if run.parallel.checkpoint:
         checkpoint_blocks(model)
     if world.size == 1:
         return Placement()
-    shape, loss = mesh_shape(run, world, model, device), LossModule(model, parts.objective)
+    loss = LossModule(model, parts.objective)
     if not shape:
         return Replicated(loss)
     from regard.training.shard import Sharded

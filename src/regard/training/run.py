@@ -13,7 +13,7 @@ from regard.errors import ConfigError
 from regard.models.registry import model_type
 from regard.training.settings import Optim, Parallel, Schedule
 
-PRECISIONS = ("fp32", "bf16")
+PRECISIONS = ("fp32", "bf16", "fp8")
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
                 sampled=0, save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
 

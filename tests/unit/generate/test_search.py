@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.generate.search import Search, beam_search, best_of
+from regard.generate.search import Search, beam_search, best_of, search_fixed
 from regard.models import build
 from regard.models.transformer import TransformerConfig
 from regard.predictors import Translator
@@ -103,6 +103,30 @@ def test_how_often_we_look_for_the_finished_changes_nothing(model, look_every):
     assert torch.equal(a.ids, b.ids) and torch.equal(a.lengths, b.lengths)
     assert [as_lists(a, i) for i in range(12)] == [as_lists(one, 0) for one in alone]
     torch.testing.assert_close(a.scores, b.scores)
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_searches_in_fixed_memory_find_the_same(model, ragged):
+    """As a GPU searches: all hypotheses from the start, sentences stay to the end, memory is used again."""
+    search, shelf = Search(beams=3, eos=EOS, pad=PAD), {}
+    for seed in range(3):
+        rng = torch.Generator().manual_seed(seed)
+        source, limits = torch.randint(1, PAD, (5, 4), generator=rng), torch.randint(2, 8, (5,), generator=rng)
+        limits[0] = 8
+        lengths = torch.randint(1, 5, (5,), generator=rng) if ragged else None
+        expected = beam_search(model, source, lengths, limits, search)
+        got = search_fixed(model, source, lengths, limits, search, 2, shelf)
+        assert [as_lists(got, b) for b in range(5)] == [as_lists(expected, b) for b in range(5)]
+        torch.testing.assert_close(got.scores, expected.scores)
+        torch.testing.assert_close(got.log_probabilities, expected.log_probabilities)
+    assert len(shelf) == 1
+
+
+def test_no_more_recorded_searches_are_kept_than_fit(model):
+    search, shelf = Search(beams=2, eos=EOS, pad=PAD), {}
+    for length in (2, 3, 4, 5, 6, 2):
+        search_fixed(model, torch.ones(1, length, dtype=torch.long), None, torch.tensor([3]), search, 1, shelf)
+    assert [key[0][1] for key in shelf] == [4, 5, 6, 2]
 
 
 def test_every_sentence_has_its_own_limit_and_ends_in_it(model, batch):
