@@ -1,7 +1,9 @@
-"""A Transformer toolkit you can read: from your text to a model that translates it, or continues it.
+"""A Transformer toolkit you can read: train on your own data, use the model, score it, look inside.
 
     import regard
-    regard.load("runs/demo").translate(["Where is the station?"], beam=5)
+    trained = regard.train("classify", data=df, text="review", label="sentiment", start="minilm", minutes=2)
+    model = regard.load(trained.best["folder"])
+    model("A stirring, funny film.").label
 
 Names arrive when they are first used, so `import regard` does not import torch.
 """
@@ -10,14 +12,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from regard.api import compare, evaluate, finetune, resume, train
     from regard.tasks import train_run
     from regard.tasks.load import load
     from regard.training.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "load", "train_run"]
+__all__ = ["Run", "compare", "evaluate", "finetune", "load", "resume", "train", "train_run"]
 
-_HOME = {"Run": "regard.training.run", "load": "regard.tasks.load", "train_run": "regard.tasks"}
+_HOME = dict.fromkeys(("compare", "evaluate", "finetune", "resume", "train"), "regard.api")
+_HOME |= {"Run": "regard.training.run", "load": "regard.tasks.load", "train_run": "regard.tasks"}
 
 
 def __getattr__(name: str) -> Any:

@@ -32,13 +32,13 @@ def hearing(hear: Callable[[int], None]) -> Iterator[None]:
         _hear.reset(before)
 
 
-_open = False  # whether the last line may be written over
+_open = ""  # the last line, if it may be written over
 
 
 def say(text: str, passing: bool = False) -> None:
     """A line on stderr, out of the way of results. A `passing` one is written over by what is said next."""
     global _open
-    start, _open = WIPE if _open else "", passing
+    start, _open = _wipe() if _open else "", text if passing else ""
     _print(start + text + ("" if passing else "\n"))
 
 
@@ -46,8 +46,21 @@ def settle(wipe: bool = False) -> None:
     """A passing line passes no more: it stays, or is wiped out."""
     global _open
     if _open:
-        _print(WIPE if wipe else "\n")
-    _open = False
+        _print(_wipe() if wipe else "\n")
+    _open = ""
+
+
+def can_overwrite() -> bool:
+    """Whether lines on stderr can be written over: on a terminal, and in a notebook."""
+    return sys.stderr.isatty() or _in_notebook()
+
+
+def _in_notebook() -> bool:
+    return type(sys.stderr).__module__ == "ipykernel.iostream"
+
+
+def _wipe() -> str:
+    return f"\r{' ' * len(_open)}\r" if _in_notebook() else WIPE  # which ignores escape codes other than colours
 
 
 def _print(text: str) -> None:
@@ -82,7 +95,7 @@ class Line:
 
     def __init__(self, what: str, total: int):
         self.what, self.total, self.done = what, total, 0
-        self.live = sys.stderr.isatty()
+        self.live = can_overwrite()
         self.start = time.monotonic()
         self.next = self.start + MOMENT
 

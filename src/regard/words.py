@@ -1,6 +1,11 @@
-"""How numbers, durations and tables are written for people."""
+"""How numbers, durations and tables are written for people, and what counts as text when they type it."""
 
+import os
+import re
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+from regard.errors import ConfigError
 
 
 def count(number: float, what: str, plural: str = "") -> str:
@@ -35,3 +40,18 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
         cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+SURROGATES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
+
+
+def names_file(text: str) -> bool:
+    """Whether what somebody typed is the name of a file, and not words."""
+    return os.path.isfile(text)  # noqa: PTH113 - pathlib's raises where a text is too long for a name
+
+
+def check_text(name: str, value: Any) -> None:
+    """Refuse words that are not UTF-8; the name of a file may be anything."""
+    for text in [value] if isinstance(value, str) else value or []:
+        if SURROGATES.search(text) and not names_file(text):
+            raise ConfigError(f"{name} is not UTF-8: {text[:60]}; check the encoding of the terminal or the script")

@@ -11,7 +11,7 @@ import pytest
 # needs it, so that training, scoring and benchmarks run where it is missing.
 CORE = {"numpy", "sacrebleu", "safetensors", "tokenizers", "torch", "typer"}
 # What we compare with: a product that imported these would be compared with itself.
-ORACLES = {"ctranslate2", "hypothesis", "openai", "pytest", "transformers"}
+ORACLES = {"ctranslate2", "hypothesis", "openai", "pandas", "polars", "pytest", "transformers"}
 # What makes starting slow. Help and lists need none of it.
 HEAVY = ("matplotlib", "numpy", "pyarrow", "sacrebleu", "safetensors", "tokenizers", "torch", "transformers")
 

@@ -1,6 +1,5 @@
 """README.md and the pages under docs/ keep their word: commands parse, the Python runs, links and pictures exist."""
 
-import dataclasses
 import re
 import shlex
 from pathlib import Path
@@ -9,11 +8,11 @@ import pytest
 import typer.core
 from tests.system.cli_toy import works
 
-import regard
+from regard import api
 from regard.tasks.registry import TASKS
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tour.md", "docs/lectures.md", "docs/studio.md", "docs/benchmarks.md"]
+PAGES = ["README.md", "docs/python.md", "docs/tour.md", "docs/lectures.md", "docs/studio.md", "docs/benchmarks.md"]
 
 
 def text_of(page: str) -> str:
@@ -79,19 +78,19 @@ def test_readme_python_trains_loads_predicts_and_draws(tmp_path, monkeypatch, ca
     words = [("good", "pos"), ("bad", "neg")]
     rows = [f"a {word} film about number {i},{label}" for word, label in words for i in range(20)]
     (tmp_path / "reviews.csv").write_text("\n".join(["review,sentiment", *rows]))
-    full = regard.train_run
+    full = api.train
 
-    def short(run, folder):
-        schedule = dataclasses.replace(run.schedule, warmup=1)
-        return full(dataclasses.replace(run, steps=2, minutes=0.0, schedule=schedule), folder, quiet=True)
+    def short(*words, **how):
+        return full(*words, **how, steps=2, settings={"schedule.warmup": 1}, quiet=True)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(regard, "train_run", short, raising=False)
+    monkeypatch.setattr(api, "train", short)
     (code,) = re.findall(r"^```python\n(.*?)^```", text_of("README.md"), re.M | re.S)
     exec(compile(code, "README.md", "exec"), {})
     answers = capsys.readouterr().out.splitlines()
-    assert len(answers) == 2 and all(re.match(r"(pos|neg) \{'neg': 0\.\d+, 'pos': 0\.\d+\}", a) for a in answers)
+    assert all(re.match(r"(pos|neg) \{'neg': 0\.\d+, 'pos': 0\.\d+\}", a) for a in answers[:2])
+    assert answers[2] == "on its own validation set, 4 texts"
     assert (tmp_path / "film.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -1,5 +1,6 @@
 """Long work is told of while it lasts, and short work is not."""
 
+import io
 import time
 
 import pytest
@@ -43,6 +44,16 @@ def test_a_terminal_gets_one_line_that_goes_away(clock, capsys, monkeypatch):
     with Console().progress("passages"):
         clock((4.0, 8), (1.0, 2))
     assert capsys.readouterr().err == "passages · 8 · 2.0/s\r\x1b[Kpassages · 10 · 2.0/s\r\x1b[K"
+
+
+def test_a_notebook_gets_one_line_without_escape_codes(clock, monkeypatch):
+    """Jupyter's stream is not a terminal, and of the codes of terminals its output knows the carriage return."""
+    stream = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})()
+    monkeypatch.setattr("sys.stderr", stream)
+    with Console().progress("passages"):
+        clock((4.0, 8), (1.0, 2))
+    wiped = [f"\r{' ' * len(line)}\r" for line in ("passages · 8 · 2.0/s", "passages · 10 · 2.0/s")]
+    assert stream.getvalue() == f"passages · 8 · 2.0/s{wiped[0]}passages · 10 · 2.0/s{wiped[1]}"
 
 
 def test_quiet_is_quiet(clock, capsys):

@@ -14,7 +14,6 @@ from regard.cli.common import (
     Run,
     argument,
     flag,
-    names_file,
     open_for,
     option,
     show,
@@ -24,7 +23,7 @@ from regard.cli.common import (
 from regard.errors import ConfigError
 from regard.output import check_output
 from regard.ticks import Console
-from regard.words import table
+from regard.words import names_file, table
 
 SHOWN = 12  # answers that are printed
 

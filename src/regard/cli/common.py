@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -16,7 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 from regard.config import MAX_SEED
 from regard.errors import ConfigError
 from regard.output import STDOUT, is_stdout, open_text
+from regard.tasks.use import pick_device
 from regard.ticks import Console
+from regard.words import check_text
 
 if TYPE_CHECKING:
     from regard.tasks.use import Predictions
@@ -34,19 +34,6 @@ def flags_first(args: Sequence[str]) -> list[str]:
 
 
 TYPED = ("TEXT", "PROMPT", "MESSAGE", "INPUT", "SECOND", "COLUMN")  # what holds words, by the name the help gives it
-SURROGATES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
-
-
-def names_file(text: str) -> bool:
-    """Whether what somebody typed is the name of a file, and not words."""
-    return os.path.isfile(text)  # noqa: PTH113 - pathlib's raises where a text is too long for a name
-
-
-def check_text(name: str, value: Any) -> None:
-    """Refuse words that are not UTF-8; the name of a file may be anything."""
-    for text in [value] if isinstance(value, str) else value or []:
-        if SURROGATES.search(text) and not names_file(text):
-            raise ConfigError(f"{name} is not UTF-8: {text[:60]}; check the encoding of the terminal or the script")
 
 
 class Command(TyperCommand):
@@ -114,26 +101,6 @@ def open_for(verb: str, run: str, device: str, int8: bool = False) -> tuple[Any,
     use = f"regard {verb} is not for {run}, a model to {task.purpose}; type: regard {task.card.use.format(run)}"
     examples = [t.examples[0].split(" #")[0].rstrip() for t in TASKS.values() if verb in t.verbs and t.examples]
     raise ConfigError(use + (f"; or train one: {examples[0]}" if examples else ""))
-
-
-def pick_device(name: str) -> str:
-    """auto → cuda where there is one; anything torch cannot use is an error here and not a crash later."""
-    import torch
-
-    name = name.lower()
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cpu":
-        return name
-    if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdigit()):
-        raise ConfigError(f"--device {name!r}: there are auto, cpu, cuda and cuda:N")
-    if not torch.cuda.is_available():
-        raise ConfigError(f"--device {name}: torch sees no GPU here; type --device cpu")
-    if name != "cuda" and int(name[5:]) >= torch.cuda.device_count():
-        raise ConfigError(f"--device {name}: there are {torch.cuda.device_count()} GPUs, counted from 0")
-    if name != "cuda":
-        torch.cuda.set_device(name)  # where kernels of our own are launched
-    return name
 
 
 def show(value: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+import regard
 from regard.cli.common import (
     Beam,
     Device,
@@ -19,14 +20,11 @@ from regard.cli.common import (
     write_lines,
     write_rows,
 )
-from regard.cli.info import note
 from regard.cli.pieces import predict_pieces
 from regard.cli.processes import Processes, several_processes, share_between
 from regard.cli.remote import Server, predict_remotely
-from regard.data.hub import data_file
 from regard.errors import ConfigError
 from regard.output import check_output
-from regard.ticks import Console
 
 LengthPenalty = Annotated[float, option("X", "Above 0 favours longer translations (Wu et al. 2016).", default=True)]
 Source = Annotated[str, option("FILE", "Source sentences, one a line; else the run's own test or validation set.")]
@@ -157,33 +155,19 @@ def evaluate(
       regard evaluate runs/sent --data dev.csv --picture calibration.png
       regard evaluate runs/multi30k --tokenize none --beam 5 --json
     """
-    from regard.models.fetched import resolve
-    from regard.tasks.load import open_model
-    from regard.tasks.use import Options
-
-    console: Console = ctx.obj
     if out is not None:
         check_output(out, source, target, data)
-    options = Options(
-        data=data_file(data), labels=labels, context=context, stride=stride, source=source, target=target, beam=beam,
-        length_penalty=length_penalty, tokenize=tokenize, picture=picture, out=out, strict=strict,
+    verdict = regard.evaluate(
+        run, data, labels=labels, context=context, stride=stride, source=source, target=target, beam=beam,
+        length_penalty=length_penalty, tokenize=tokenize, picture=picture, out=out, strict=strict, device=device,
+        quiet=ctx.obj.quiet,
     )  # fmt: skip
-    task, model = open_model(run, device=pick_device(device))
-    if task.scored:
-        options.refuse_others("evaluate", task.name, task.evaluate_takes)
-    if picture:
-        from regard.explain.picture import check_picture
-
-        check_picture(picture)
-    folder = resolve(run)
-    verdict = task.evaluate(model, folder, options, console)
-    note(folder, verdict.noted())
     if out is not None:
-        write_lines((line + "\n" for line in verdict.outputs), out, console)
+        write_lines((line + "\n" for line in verdict.outputs), out, ctx.obj)
     if json:
-        show({"run": run, "task": task.name, "on": verdict.on, **verdict.values})
+        show({"run": run, "task": verdict.task, "on": verdict.on, **verdict.values})
     else:
-        print(f"{run} on {verdict.on}{f', {verdict.detail}' if verdict.detail else ''}\n{verdict.text}")
+        print(f"{run} {verdict}")
 
 
 def compare(
@@ -218,30 +202,17 @@ def compare(
       regard compare runs/sent runs/lstm --data dev.tsv
     """
     from regard.metrics.compare import verdict
-    from regard.models.fetched import resolve
-    from regard.tasks.load import open_model
-    from regard.tasks.use import Options
 
-    options = Options(
-        data=data_file(data), labels=labels, source=source, target=target, beam=beam, length_penalty=length_penalty,
-        tokenize=tokenize,
+    result = regard.compare(
+        first, second, data, labels=labels, source=source, target=target, beam=beam, length_penalty=length_penalty,
+        tokenize=tokenize, samples=samples, device=device, quiet=ctx.obj.quiet,
     )  # fmt: skip
-    (task, one), (other, two) = (open_model(run, device=pick_device(device)) for run in (first, second))
-    if not isinstance(other, type(task)) and not isinstance(task, type(other)):
-        tasks = f"{task.name} and {other.name}"
-        raise ConfigError(f"{first} and {second} do not do the same task ({tasks}); compare two models of one task")
-    if not task.compare_takes:
-        scores = f"regard evaluate {first} ; regard evaluate {second}"
-        raise ConfigError(f"models for {task.name} are not compared example by example; read both scores: {scores}")
-    options.refuse_others("compare", task.name, task.compare_takes)
-    sets = [task.compared_set(model, resolve(first), options, ctx.obj) for model in (one, two)]
-    outcomes = [task.outcomes(model, test, options, ctx.obj) for model, test in zip((one, two), sets, strict=True)]
-    differences, examples = task.differences(sets[0], outcomes, options, samples), len(sets[0].targets)
+    differences = result.differences
     if json:
         values = [dataclasses.asdict(d) | {"difference": d.difference} for d in differences]
-        show({"first": first, "second": second, "on": sets[0].on, "examples": examples, "metrics": values})
+        show({"first": first, "second": second, "on": result.on, "examples": result.examples, "metrics": values})
         return
-    print(f"first {first}, second {second}, on {examples:,} {task.unit} of {sets[0].on}")
+    print(f"first {first}, second {second}, on {result.examples:,} {result.unit} of {result.on}")
     for difference in differences:
         print(difference)
     print(verdict(differences[0], first, second))

@@ -1,18 +1,15 @@
 """`regard finetune`: a published or trained model goes on learning, from your data."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from regard.cli import tasks
-from regard.cli.common import flag, option, pick_device, show
-from regard.cli.dry_run import as_text, describe
-from regard.cli.jobs import adjusted, data_config, pick_folder, report, resume_folder, spread, train_all
+from regard.cli.common import flag, option
 from regard.cli.language import Model
-from regard.cli.processes import PROCESSES, share_between
+from regard.cli.processes import PROCESSES
 from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare, take_data_options
+from regard.cli.train import train_runs
 from regard.errors import ConfigError
 
 MATRICES = "Train small matrices beside the frozen ones (Hu et al. 2021), merged when saved."
@@ -54,9 +51,10 @@ class FinetuneGroup(TaskGroup):
 
         task = get(name)
 
-        def work(ctx: typer.Context, data: str, **values: Any) -> None:
+        def work(ctx: typer.Context, data: str, lora: bool, rank: int, probe: bool = False, **values: Any) -> None:
             own = take_data_options(task, values)
-            finetune_to(ctx, name, data, own, **values)
+            how = dict(start=ctx.meta["model"], lora=lora, rank=rank, probe=probe, **own)
+            train_runs(ctx, name, data, how, **values)
 
         summary = task.summary[0].upper() + task.summary[1:]
         text = f"{summary}.\n\n\b\nExamples:\n  regard finetune MODEL {name} --data FILE\n"
@@ -78,58 +76,3 @@ def finetune(ctx: typer.Context, model: Model) -> None:
     if ctx.invoked_subcommand is None:
         raise ConfigError(f"fine-tune to what? for example: regard finetune {model} classify --data FILE")
     ctx.meta["model"] = model
-
-
-def finetune_to(
-    ctx: typer.Context,
-    task: str,
-    data: str,
-    own: dict[str, str],
-    *,
-    lora: bool,
-    rank: int,
-    probe: bool = False,
-    minutes: float | None,
-    steps: int,
-    seed: int | None,
-    set_: list[str] | None,
-    processes: int,
-    device: str,
-    json: bool,
-    dry_run: bool,
-    force: bool,
-    name: str,
-) -> None:
-    from regard.models.fetched import resolve
-    from regard.tasks.plan import finetune_run
-    from regard.tasks.registry import get
-    from regard.training.parallel import join
-
-    model = ctx.meta["model"]
-    if not data:
-        raise ConfigError(f"fine-tune on what? type: regard finetune {model} {task} --data FILE")
-    if not dry_run:
-        share_between(processes, ctx)
-    chosen = pick_device(device)
-
-    def plan() -> Any:
-        config = data_config(task, data, own)
-        run = finetune_run(resolve(model, ctx.obj.say), task, config, chosen, lora=rank if lora else 0)
-        if probe:
-            if lora:
-                raise ConfigError(f"--probe goes without --lora: regard finetune {model} {task} --probe")
-            run = get(task).probe(run)
-        return adjusted(run, minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
-
-    run = join(chosen).first(plan)  # one process of each machine fetches the model
-    if dry_run:
-        plan = describe(task, run, chosen)
-        show(plan) if json else print(as_text(plan))
-        return
-    folder, resume = pick_folder(name, task, Path(model).stem, [task], force, chosen)
-    if os.path.realpath(folder) == os.path.realpath(run.start):
-        raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
-    if resume:
-        report(resume_folder(folder, chosen, ctx.obj), json, ctx.obj)
-        return
-    report(train_all(spread({task: run}, folder, 1), folder, chosen, ctx.obj, force=force), json, ctx.obj)

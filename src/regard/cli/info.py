@@ -1,7 +1,5 @@
 """`regard info`: what a run folder holds."""
 
-import json as jsonlib
-import os
 from pathlib import Path
 from typing import Any
 
@@ -136,16 +134,6 @@ def read_scores(folder: Path) -> list[dict[str, Any]]:
     path = folder / "scores.jsonl"
     scores = read_json_lines(path) if path.is_file() else ()
     return list({tuple(str(s.get(k)) for k in ("on", *HOW)): s for s in scores}.values())
-
-
-def note(run: Path, score: dict[str, Any]) -> None:
-    """Best effort: a score is worth printing even if the folder is read-only. A link is not followed out of it."""
-    try:
-        opener = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)  # noqa: E731
-        with open(run / "scores.jsonl", "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
-            file.write(jsonlib.dumps(score, ensure_ascii=False) + "\n")
-    except OSError:
-        pass
 
 
 def _flat(values: dict[str, Any]) -> str:

@@ -1,23 +1,19 @@
 """`regard train`: one run, or several architectures and seeds side by side."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+import regard
 from regard.cli import tasks
 from regard.cli.common import argument, option, pick_device, show
 from regard.cli.dry_run import as_text, describe
-from regard.cli.jobs import adjusted, data_config, pick_folder, report, resume_folder, spread, train_all
+from regard.cli.jobs import report
 from regard.cli.processes import PROCESSES, first_process, share_between
 from regard.cli.studio import live
 from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs, take_data_options
 from regard.errors import ConfigError
-from regard.ticks import Console
-
-if TYPE_CHECKING:
-    from regard.training.run import Run
 
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
        tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
@@ -68,7 +64,7 @@ class TrainGroup(TaskGroup):
 
         def work(ctx: typer.Context, data: str, arch: str, size: str, **values: Any) -> None:
             own = take_data_options(task, values)
-            train_runs(ctx, lambda device: plan(name, data, own, arch, size, device), name, data, **values)
+            train_runs(ctx, name, data, dict(arch=arch, size=size, **own), **values)
 
         examples = "\n".join(f"  {line}" for line in task.examples)
         text = f"{task.summary[0].upper()}{task.summary[1:]}.\n\n\b\nExamples:\n{examples}\n"
@@ -133,65 +129,48 @@ def train(ctx: typer.Context) -> None:
         raise ConfigError(f"train what? there are: {able}; for example: {ways}")
 
 
-def plan(what: str, data: str, own: dict[str, str], arch: str, size: str, device: str) -> dict[str, "Run"]:
-    """The runs requested, by label: one per architecture."""
-    from regard.tasks.plan import default_run
-    from regard.tasks.registry import get
-
-    task = get(what).for_arch(arch.strip().lower())
-    archs = list(dict.fromkeys(a.strip().lower() for a in (arch or task.arch).split(",") if a.strip()))
-    if arch and not archs:
-        raise ConfigError(f"--arch is empty; for example: --arch {task.arch},lstm")
-    config = data_config(task.name, data, own)
-    return {a: default_run(task.name, a, size, config, device) for a in archs or [""]}
-
-
 def train_recipe(ctx: typer.Context, recipe: str, **values: Any) -> None:
-    from regard.tasks.plan import load_recipe
-
-    train_runs(ctx, lambda _: load_recipe(recipe), recipe, "", **values)
+    train_runs(ctx, recipe, "", {}, **values)
 
 
 def train_runs(
     ctx: typer.Context,
-    plan: Callable[[str], dict[str, "Run"]],
-    what: str,
+    task: str,
     data: str,
+    how: dict[str, Any],
     *,
     minutes: float | None,
     steps: int,
-    seeds: int,
+    seeds: int = 1,
     seed: int | None,
     set_: list[str] | None,
     name: str,
     force: bool,
-    studio: bool,
+    studio: bool = False,
     dry_run: bool,
     processes: int,
     device: str,
     json: bool,
 ) -> None:
-    """Train the runs planned for the device, as the options say, or show what they would be."""
-    from regard.training.parallel import join
+    """Train the runs as the options say, or show what they would be; `how` is what else `regard.train` takes."""
+    from regard import api
+    from regard.tasks.jobs import runs_folder
 
-    console: Console = ctx.obj
     if not dry_run:
         share_between(processes, ctx)
-    chosen = pick_device(device)
-    with join(chosen).together():
-        flags: Any = dict(minutes=minutes, steps=steps, seed=seed, settings=set_ or [])
-        runs = {label: adjusted(run, **flags) for label, run in plan(chosen).items()}
+    console, chosen = ctx.obj, pick_device(device)
+    settings: Any = dict(minutes=minutes, steps=steps, seed=seed, settings=set_ or [], device=chosen, console=console)
+    runs = api.plan(task, data, **settings, **how)
     if dry_run:
         plans = [describe(label, run, chosen) for label, run in runs.items()]
-        show(plans) if json else print("\n\n".join(as_text(plan) for plan in plans))
+        several = plans if "start" not in how else plans[0]
+        show(several) if json else print("\n\n".join(as_text(plan) for plan in plans))
         return
-    folder, resume = pick_folder(name, what, data, list(runs), force, chosen)
     if studio and first_process():
-        live(folder.parent, console)
-    if resume:
-        report(resume_folder(folder, chosen, console), json, console)
-        return
-    report(train_all(spread(runs, folder, seeds), folder, chosen, console, force=force), json, console)
+        live(runs_folder(name), console)
+    named = how.get("start", data)
+    trained = api.train_planned(runs, task, named, name=name, seeds=seeds, force=force, device=chosen, console=console)
+    report(trained, json, console)
 
 
 def resume_run(
@@ -205,10 +184,8 @@ def resume_run(
     device: str,
     json: bool,
 ) -> None:
-    longer = {name: value for name, value in dict(minutes=minutes, steps=steps, epochs=epochs).items() if value}
-    if len(longer) > 1:
-        raise ConfigError("--minutes, --steps or --epochs, one of them")
     share_between(processes, ctx)
     if studio and first_process():
         live(Path(resume).parent, ctx.obj)
-    report(resume_folder(Path(resume), pick_device(device), ctx.obj, longer), json, ctx.obj)
+    longer: Any = dict(minutes=minutes, steps=steps, epochs=epochs)
+    report(regard.resume(resume, **longer, device=device, quiet=ctx.obj.quiet), json, ctx.obj)

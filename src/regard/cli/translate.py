@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.common import SEED, Beam, Device, Json, Run, argument, flag, names_file, open_for, option, show_line
+from regard.cli.common import SEED, Beam, Device, Json, Run, argument, flag, open_for, option, show_line
 from regard.cli.evaluate import LengthPenalty
 from regard.errors import ConfigError, DataError
 from regard.ticks import Console
+from regard.words import names_file
 
 if TYPE_CHECKING:
     from regard.explain.alignment import Alignment

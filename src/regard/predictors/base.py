@@ -1,30 +1,52 @@
-"""The protocol of all predictors: inputs in, an answer for each, in order; and the answers that several tasks share."""
+"""What all predictors share: inputs in, an answer for each, in order; and the answers that several tasks share."""
 
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from torch import Tensor
 
+from regard.data import memory
 from regard.errors import ConfigError
 
 Input = TypeVar("Input")
 
 
-class Predictor(Protocol):
+class Predictor:
     """A trained model, ready for use. `regard.load` returns one; its task says what an input is.
 
     One that reads text may have a `family`, which selects what `regard.inside` shows of it.
     """
 
     model: Any
+    task: Any = None  # set by `regard.load`, as is the folder
+    folder: Path = Path()
 
-    def predict(self, inputs: Iterable[Any], **options: Any) -> Iterator[Any]:
-        """An answer for each input, in order. Inputs are read as answers are taken, some at a time."""
-        ...
+    def predict(self, *args: Any, **options: Any) -> Iterator[Any]:
+        """`predict(inputs)`: an answer for each, in order. They are read as answers are taken, some at a time."""
+        raise NotImplementedError
+
+    def __call__(self, inputs: Any, **options: Any) -> Any:
+        """A list of inputs gives a list of answers; one text, pair (a tuple) or row (a dict) gives its answer.
+
+        A table (pandas, polars, pyarrow, a dict of columns) gives a table of the same library: its rows with the
+        columns that `regard predict` adds. A `Path` is a file or folder, as `regard predict` takes one, and gives its
+        rows as dicts. Options are those of `predict`; for a table also the column of the `text`.
+        """
+        if isinstance(inputs, Path):
+            return self.task.rows_of(self, inputs, options)
+        if memory.has_columns(inputs):
+            with tempfile.TemporaryDirectory() as folder:
+                file = memory.write(inputs, Path(folder), files=True)
+                return memory.with_answers(inputs, self.task.rows_of(self, file, options))
+        one = isinstance(inputs, str | tuple | dict)
+        values = [inputs] if one else memory.as_list(inputs)
+        answers = list(self.predict(self.task.as_inputs(self, values), **options))
+        return answers[0] if one else answers
 
 
 @dataclass(frozen=True)
@@ -51,7 +73,7 @@ class Output:
         return Classification(label, dict(zip(self.labels, values.tolist(), strict=True)))
 
 
-class ClassPredictor:
+class ClassPredictor(Predictor):
     """A predictor of classes, or of what else its `output` makes of scores. A subclass computes them."""
 
     output: Output

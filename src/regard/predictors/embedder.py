@@ -25,7 +25,7 @@ from regard.nn.linear import takes
 from regard.nn.masks import owners, pooled
 from regard.nn.packed import packed
 from regard.nn.quantised import quantise_
-from regard.predictors.base import chunks
+from regard.predictors.base import Predictor, chunks
 from regard.ticks import tick
 
 LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
@@ -88,7 +88,7 @@ class Filled:
     masks: list[list[MaskCandidate]]
 
 
-class Embedder:
+class Embedder(Predictor):
     """An encoder, its tokenizer, and how a text's vector is made of its hidden states.
 
     On a CPU texts of similar length are padded to the longest of a few; on a GPU they are packed, and read in bf16.

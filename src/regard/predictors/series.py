@@ -18,7 +18,7 @@ from regard.errors import ConfigError, DataError
 from regard.explain.series import as_dates
 from regard.nn.attention import Look
 from regard.nn.taps import watch
-from regard.predictors.base import Classification, ClassPredictor, Output
+from regard.predictors.base import Classification, ClassPredictor, Output, Predictor
 from regard.ticks import tick
 
 BATCH = 64
@@ -110,7 +110,7 @@ class Outlook:
         return int(((self.mean < band[..., 0]) | (self.mean > band[..., -1])).sum())
 
 
-class ForecastPredictor:
+class ForecastPredictor(Predictor):
     """Tables over time to their next rows; an input is a `History`. `trained` is what its folder says of its data."""
 
     def __init__(self, model: Any, device: str, trained: dict[str, Any]):

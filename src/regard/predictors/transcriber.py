@@ -15,7 +15,7 @@ from regard.data.waveform import HOP, RATE, log_mel, windows
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.search import Search, beam_search
 from regard.models.whisper import Whisper
-from regard.predictors.base import chunks
+from regard.predictors.base import Predictor, chunks
 from regard.ticks import tick
 
 CHUNK = 64  # recordings read at a time
@@ -52,7 +52,7 @@ def token_ids(settings: dict[str, Any], name: str, vocab: int) -> tuple[int, ...
     return tuple(ids)
 
 
-class Transcriber:
+class Transcriber(Predictor):
     """A model, its tokenizer, and what generation_config.json says of it."""
 
     def __init__(self, model: Whisper, tokenizer: Pretrained, device: str, settings: dict[str, Any]):

@@ -17,7 +17,7 @@ from regard.generate.sampling import row_uniforms
 from regard.generate.search import BeamResult, Search, Shelf, beam_search, sample
 from regard.models.base import EncoderDecoder
 from regard.nn.taps import watch
-from regard.predictors.base import chunks
+from regard.predictors.base import Predictor, chunks
 from regard.ticks import tick
 
 CHUNK = 512  # lines read before the first is translated: enough to batch by length, few enough to flow
@@ -54,7 +54,7 @@ class Hypotheses:
         return self.candidates[0].text if self.candidates else ""
 
 
-class Translator:
+class Translator(Predictor):
     """A model and its tokenizer."""
 
     family = "translator"

@@ -19,7 +19,7 @@ from regard.generate.text import Written, stream, write
 from regard.models.base import LanguageModel
 from regard.nn.quantised import quantise_
 from regard.nn.taps import watch
-from regard.predictors.base import chunks
+from regard.predictors.base import Predictor, chunks
 
 CHUNK = 512  # texts continued at a time
 LOG2 = math.log(2)
@@ -48,7 +48,7 @@ class Surprise:
     rank: int
 
 
-class Writer:
+class Writer(Predictor):
     """A language model and its tokenizer."""
 
     family = "language"

@@ -266,6 +266,7 @@ class Task(Served):
     purpose: str = ""  # "a vit to …"
     trains_on = ""  # the kind of ready-made sets it learns from, as catalog.toml has it
     reads = "text"  # its modality: text, images, audio, series or tables
+    table_ending = ".arrow"  # of the file that a table in memory is written to; see `data.memory`
     unit = "examples"  # what is counted
     verbs: tuple[str, ...] = ()  # of the command line, that use a model of this task
     search: tuple[str, ...] = ()  # of `Options`, those that its predictor takes
@@ -286,6 +287,13 @@ class Task(Served):
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
         """The inputs of `predictor.predict` that were typed: texts, the names of files, a row."""
         return words
+
+    def as_inputs(self, predictor: Any, values: Sequence[Any]) -> Any:
+        """The inputs of `predictor.predict` that values in Python mean: names of files are read, texts stay texts."""
+        from regard.ticks import Console
+
+        files = self.reads != "text" and all(isinstance(value, str | Path) for value in values)
+        return self.parse_inputs(predictor, list(map(str, values)), Console()) if files else values
 
     def text(self, answer: Any) -> str:
         """An answer for reading."""
@@ -336,9 +344,19 @@ class Task(Served):
             lambda some: predictor.predict(some, **self.predict_options(options)),
             lambda answer: self.row(predictor, answer),
         )
-        return Predictions(
-            rows=rows, unit=inputs.unit, total=inputs.total, line=self.line if self.writes_lines else None
-        )
+        lines = self.writes_lines and not inputs.table
+        return Predictions(rows=rows, unit=inputs.unit, total=inputs.total, line=self.line if lines else None)
+
+    def rows_of(self, predictor: Any, file: Path, options: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The same in Python: `options` by name, progress on stderr."""
+        from regard.tasks.use import Options
+        from regard.ticks import Console
+
+        chosen, console = Options.of(options), Console()
+        chosen.refuse_others("predict", self.name, self.predict_takes)
+        predictions = self.predictions(predictor, predictor.folder, file, chosen, console)
+        with console.progress(predictions.unit, predictions.total):
+            return list(predictions.rows)
 
     # -- scoring it -------------------------------------------------------------------------------------------------
 

@@ -51,6 +51,8 @@ class LanguageModelling(Task):
     compare_takes = ("data",)
     unit = "parts"
     writes_lines = True
+    table_ending = ".jsonl"
+    predict_takes = ("text",)
     answering = "chat {}"
     writes, endpoints = True, ("completions", "chat")
     request_settings = {
@@ -211,12 +213,10 @@ class LanguageModelling(Task):
         return {"text": "" if answer is None else " ".join(answer.text.split())}
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
-        """Lines of text; line i of the output belongs to line i of the file, and a blank one stays blank."""
-        from regard.data.pairs import read_lines
-        from regard.tasks.use import Inputs
+        """Lines of text, or the texts of a table."""
+        from regard.tasks.use import text_inputs
 
-        lines = read_lines(file)
-        return Inputs(examples=(({"source": x}, x if x.strip() else None) for x in lines), unit="texts")
+        return text_inputs(file, options.text, console.say)
 
     def predict_options(self, options: "Options") -> dict[str, Any]:
         return {"temperature": 0.0, "stop": ("\n",)}  # greedy, and one line each

@@ -11,11 +11,15 @@ from regard.models.fetched import resolve
 from regard.models.published import load_model
 from regard.tasks.base import Task
 from regard.tasks.registry import TASKS
+from regard.tasks.use import pick_device
 
 
 def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Any:
-    """The predictor of a run or model folder, of a GGUF file, or of a name `regard model list` knows."""
-    return open_model(path, device, int8)[1]
+    """The predictor of a run or model folder, of a GGUF file, or of a name of `regard model list`; call it with inputs.
+
+    `device` is cpu, cuda, cuda:N or auto; `int8` has encoders and language models compute in 8 bits on a CPU.
+    """
+    return open_model(path, pick_device(device), int8)[1]
 
 
 def open_model(path: str | Path, device: str = "cpu", int8: bool = False, verb: str = "") -> tuple[Task, Any]:
@@ -27,10 +31,12 @@ def open_model(path: str | Path, device: str = "cpu", int8: bool = False, verb: 
     model: Any = load_model(folder)
     task = task_of(model.config, about, folder, verb)
     try:
-        return task, task.predictor(model, folder, about, device, int8)
+        predictor = task.predictor(model, folder, about, device, int8)
     except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:  # from settings of another type
         what = f"the settings next to its weights are not those of a model for {task.name}"
         raise CheckpointError(f"{folder}: {what} ({type(e).__name__}: {e})") from e
+    predictor.task, predictor.folder = task, folder
+    return task, predictor
 
 
 def read_about(folder: Path) -> dict[str, Any]:

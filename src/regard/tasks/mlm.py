@@ -43,6 +43,7 @@ class MaskedLanguageModelling(Task):
     verbs = ("fill", "embed", "similar")
     request_settings = {"top": Setting(default=5, least=1, most=1_000, help="Candidates for each [MASK].")}
     request_example = "The cat drank the [MASK]."
+    table_ending = ".jsonl"
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}

@@ -3,15 +3,20 @@
 import dataclasses
 import importlib.util
 import traceback
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard import checkpoint
-from regard.config import from_dict, no_run, unknown
+from regard.config import from_dict, no_run, override, unknown
+from regard.data.catalog import is_known
+from regard.data.folders import user_path
+from regard.data.hub import data_file
 from regard.data.settings import BEFORE
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import read_json
 from regard.models.registry import MODELS
+from regard.tasks.base import Task
 from regard.tasks.registry import TASKS, get
 from regard.training.run import Run
 
@@ -123,3 +128,49 @@ def _line(error: Exception, path: Path) -> str:
         return f" line {error.lineno}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
     return f" line {lines[-1]}" if lines else ""
+
+
+def data_settings(task: Task, data: str, options: Mapping[str, str]) -> Any:
+    """What `--data` and the options of a task say, as the settings of its data."""
+    own = task.data_options
+    if wrong := [f"--{name.replace('_', '-')}" for name, value in options.items() if value and name not in own]:
+        raise ConfigError(f"{', '.join(wrong)}: not for the task {task.name}; see: regard train {task.name} --help")
+    values: dict[str, Any] = {name: options[name] for name in own if options.get(name)}
+    if "source" in task.options:
+        if data and values:
+            raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
+        return from_dict(task.settings, {"name": data, "vocab": 0, **values})
+    if data and not is_known(data):
+        path = user_path(data_file(data))
+        if not path.exists():
+            raise ConfigError(f"--data {data}: no such file or folder, and no data set of that name (regard data list)")
+        values["path"] = str(path)
+    elif data:
+        values["name"] = data.lower()
+    if hasattr(task.settings, "vocab"):
+        values["vocab"] = 0
+    return from_dict(task.settings, values)
+
+
+def adjusted(run: Run, *, minutes: float | None, steps: int, seed: int | None, settings: Sequence[str]) -> Run:
+    """The run with another length or seed, and `settings`, each a `name=value` as `--set` takes it, applied last."""
+    if minutes == 0:
+        raise ConfigError("--minutes 0 is no time at all; type a number above it, as --minutes 0.5")
+    if minutes and steps:
+        raise ConfigError("--minutes or --steps, not both")
+    if minutes or steps:
+        schedule = run.schedule.fitted(steps) if steps else run.schedule
+        run = dataclasses.replace(run, minutes=minutes or 0.0, steps=steps, epochs=0.0, schedule=schedule)
+    if seed is not None:
+        run = dataclasses.replace(run, seed=seed)
+    first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
+    run = override(run, first)
+    run = resolve_config(dataclasses.replace(run, data=absolute_paths(run.data)))
+    return resolve_config(override(run, [setting for setting in settings if setting not in first]))
+
+
+def absolute_paths(data: Any) -> Any:
+    """The same files, whichever folder they are looked for from."""
+    names = [field.name for field in dataclasses.fields(data) if field.metadata.get("file")]
+    where: Any = {name: str(user_path(data_file(value)).absolute()) for name in names if (value := getattr(data, name))}
+    return dataclasses.replace(data, **where)

@@ -164,6 +164,11 @@ class Table(ClassesOfSamples):
         predictor.check_columns([row])
         return [row]
 
+    def as_inputs(self, predictor: Any, values: Sequence[Any]) -> Any:
+        """Rows by column name; cells are read as those of a file."""
+        rows = super().as_inputs(predictor, values)
+        return [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in rows]
+
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
         """Every row of a table; its own columns come before the answer. A broken row gets none."""
         from regard.data.tables import read_table

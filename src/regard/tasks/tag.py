@@ -33,6 +33,8 @@ class Tag(Labels):
     purpose = "tag words"
     verbs = ("tag",)
     writes_lines = True
+    table_ending = ".jsonl"
+    predict_takes = ("text",)
     unit = "texts"
     evaluate_takes = ("data", "strict")
     compare_takes = ("data",)
@@ -75,17 +77,16 @@ class Tag(Labels):
         return "".join(f"{word}\t{label}\n" for word, label in zip(row["words"], row["tags"], strict=True))
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
-        """The lines of a text, or the sentences of a CoNLL or JSONL file."""
+        """The lines of a text, the texts of a table, or the sentences of a CoNLL or JSONL file."""
         from regard.data.columnar import OBJECTS
         from regard.data.examples import read_tagged
         from regard.data.files import ending
-        from regard.data.pairs import read_lines
-        from regard.tasks.use import Inputs
+        from regard.tasks.use import Inputs, text_inputs
 
-        if ending(file) in (".conll", ".conllu", *OBJECTS):
+        if ending(file) in (".conll", ".conllu", *OBJECTS) and not options.text:
             rows = read_tagged(file, labelled=False, say=console.say, gaps=True)
             return Inputs(examples=(({}, row.words or None) for row in rows), unit="texts")
-        return Inputs(examples=(({}, line if line.strip() else None) for line in read_lines(file)), unit="texts")
+        return text_inputs(file, options.text, console.say)
 
     def inputs_and_targets(self, rows: Sequence[Any], predictor: Any, file: str) -> tuple[list[Any], Any]:
         from regard.data.labelled import labels_of, places_of

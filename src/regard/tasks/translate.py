@@ -50,7 +50,8 @@ class Translate(Task):
     example_texts = ("The little boy is reading a red book.",)
     purpose = "translate"
     verbs = ("translate",)
-    search = predict_takes = ("beam", "length_penalty")
+    search = ("beam", "length_penalty")
+    predict_takes = ("text", *search)
     evaluate_takes = ("source", "target", "beam", "length_penalty", "tokenize", "out")
     compare_takes = ("source", "target", "beam", "length_penalty", "tokenize")
     test_files = "--source FILE --target FILE"
@@ -61,6 +62,7 @@ class Translate(Task):
         "length_penalty": Setting(default=0.6, least=-10, most=10, help="Above 0 favours longer translations."),
     }
     writes_lines = True
+    table_ending = ".txt"
 
     def complete(self, data: PairsConfig, preset: Preset) -> PairsConfig:
         from regard.data.catalog import find
@@ -178,11 +180,10 @@ class Translate(Task):
         return {"text": answer.text, "candidates": [{k: getattr(h, k) for k in fields} for h in answer.candidates]}
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
-        """Lines of text; line i of the output belongs to line i of the file."""
-        from regard.data.pairs import read_lines
-        from regard.tasks.use import Inputs
+        """Lines of text, or the texts of a table."""
+        from regard.tasks.use import text_inputs
 
-        return Inputs(examples=(({"source": line}, line) for line in read_lines(file)), unit="sentences")
+        return text_inputs(file, options.text, console.say, self.unit)
 
     def has_test_set(self, data: dict[str, Any]) -> bool:
         return bool(data.get("name") or data.get("valid_source"))

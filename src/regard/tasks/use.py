@@ -1,11 +1,14 @@
 """How a trained model is used, whatever its task: what the verbs hand in, and what they get back."""
 
+import json
+import os
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.config import unknown
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -30,6 +33,14 @@ class Options:
     picture: str = ""
     out: Path | None = None
     strict: bool = False  # whether a row that cannot be used is an error
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> "Options":
+        """From names and values; a name that does not exist is an error that gives the nearest."""
+        for name in options:
+            if name not in cls.__dataclass_fields__:
+                raise unknown("option", name, cls.__dataclass_fields__)
+        return cls(**options)
 
     def refuse_others(self, verb: str, task: str, takes: Iterable[str]) -> None:
         """Raise `ConfigError` for options that were typed and mean nothing to this task."""
@@ -61,11 +72,18 @@ class TestSet:
 class Verdict:
     """The result of an evaluation: on what, how, the numbers by name, and how they read."""
 
+    task: str = ""
     on: str
     detail: str = ""  # "1,000 images"
     values: dict[str, Any]
     text: str
     outputs: Iterable[str] = ()  # the answers themselves, for `--out`
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        return f"on {self.on}{f', {self.detail}' if self.detail else ''}\n{self.text}"
 
     def noted(self) -> dict[str, Any]:
         """What the run's scores.jsonl keeps: plain numbers and words."""
@@ -90,12 +108,23 @@ def with_overlap(
 
 
 @dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two models on the same examples: a `Difference` for each metric, the first of which decides."""
+
+    on: str
+    examples: int
+    unit: str  # of what there are so many
+    differences: list[Any]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Inputs:
     """The inputs of a file, in order, each with the cells its row begins with; None is one that cannot be read."""
 
     examples: Iterable[tuple[dict[str, Any], Any]]
     unit: str = "rows"  # what progress counts
     total: int = 0
+    table: bool = False  # whether they come with the columns of a table, and so do the answers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +167,51 @@ def answer_all(
         yield from unread()
         yield joined(answer)
     yield from unread()
+
+
+def text_inputs(file: Path, column: str, say: Callable[[str], None], unit: str = "texts") -> Inputs:
+    """The lines of a text, or the rows of a table with the texts of one of its columns; line or row i of the output
+    belongs to line or row i of the file. A blank one is None."""
+    from regard.data.pairs import read_lines
+    from regard.data.skipped import has
+    from regard.data.tables import TEXTS, is_table, read_table
+
+    if not is_table(file):
+        if column:
+            raise ConfigError(f"--text names a column of a table, but {file} has lines of text; leave it out")
+        return Inputs(examples=(({"source": x}, x if x.strip() else None) for x in read_lines(file)), unit=unit)
+    table = read_table(file, [column], say=say, strict=False)
+    name = table.find(column, TEXTS, "text", 0)
+    rows = table.with_gaps({name: has("text")}, say)
+    examples = ((cells, cells[name] if usable else None) for cells, usable in rows)
+    return Inputs(examples=examples, unit=unit, total=len(table) + len(table.skipped), table=True)
+
+
+def pick_device(name: str) -> str:
+    """auto → cuda where there is one; anything torch cannot use is an error here and not a crash later."""
+    import torch
+
+    name = name.lower()
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cpu":
+        return name
+    if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdigit()):
+        raise ConfigError(f"--device {name!r}: there are auto, cpu, cuda and cuda:N")
+    if not torch.cuda.is_available():
+        raise ConfigError(f"--device {name}: torch sees no GPU here; type --device cpu")
+    if name != "cuda" and int(name[5:]) >= torch.cuda.device_count():
+        raise ConfigError(f"--device {name}: there are {torch.cuda.device_count()} GPUs, counted from 0")
+    if name != "cuda":
+        torch.cuda.set_device(name)  # where kernels of our own are launched
+    return name
+
+
+def note(run: Path, score: dict[str, Any]) -> None:
+    """Best effort: a score is worth printing even if the folder is read-only. A link is not followed out of it."""
+    try:
+        opener = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)  # noqa: E731
+        with open(run / "scores.jsonl", "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:
+            file.write(json.dumps(score, ensure_ascii=False) + "\n")
+    except OSError:
+        pass

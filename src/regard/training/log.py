@@ -8,7 +8,6 @@ are the best so far (better); the closing one (final) says which model was kept.
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from regard.checkpoint import write_atomic, write_failed
 from regard.config import inside
 from regard.jsonfile import parse
 from regard.run_folder import claim_written
-from regard.ticks import PATIENT, say, settle
+from regard.ticks import PATIENT, can_overwrite, say, settle
 from regard.training.overfitting import Curve
 from regard.words import duration, metric_name
 
@@ -35,7 +34,7 @@ class Log:
         self.path, self.file = path, open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
         self.board = _board(folder, step)
         self.quiet, self.on_log = quiet, on_log
-        self.live = sys.stderr.isatty()
+        self.live = can_overwrite()
         self.spoken = 0.0
         self.warned: set[str] = set()
 

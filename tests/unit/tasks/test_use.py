@@ -1,6 +1,7 @@
 """Scores that a run keeps."""
 
-from regard.cli.info import note, read_scores
+from regard.cli.info import read_scores
+from regard.tasks.use import note
 
 
 def test_a_score_on_a_file_whose_name_is_not_utf8_is_kept(tmp_path):
