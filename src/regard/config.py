@@ -34,6 +34,7 @@ def no_run(folder: Path) -> CheckpointError:
     near = difflib.get_close_matches(folder.name.lower(), runs, n=1)
     hint = f"did you mean {runs[near[0]]}?" if near else f"there are: {', '.join(runs.values())}"
     hint = hint if runs else "train one: regard train translate --data tatoeba-en-fr --name demo"
+    hint += "" if near else "; models by name: regard model list"
     return CheckpointError(f"no run or model folder '{folder}'", hint)
 
 

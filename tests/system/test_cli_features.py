@@ -102,6 +102,25 @@ def test_the_nearest_line_is_found_by_its_number(models):
     assert len(rows) == 4 and {r["line"] for r in rows} == {1, 2, 4, 5}  # an empty line is like nothing
 
 
+def test_saved_vectors_give_the_same_neighbours(models, tmp_path):
+    words = ["similar", models / "plain", "cat", "--in", models / "lines.txt", "--json"]
+    fresh, saved = json.loads(works(*words).out), tmp_path / "saved.npy"
+    for _ in range(2):  # written by the first search, read by the second
+        rows = json.loads(works(*words, "--vectors", saved).out)
+        assert [r["line"] for r in rows] == [r["line"] for r in fresh]
+        assert [r["score"] for r in rows] == pytest.approx([r["score"] for r in fresh], abs=1e-6)
+    np.save(saved, 3 * np.load(saved))  # as `regard embed --no-normalise` writes them
+    assert json.loads(works(*words, "--vectors", saved).out)[0]["score"] == pytest.approx(fresh[0]["score"], abs=1e-6)
+    for wrong, message in [
+        (np.load(saved)[:-1], "expected a vector for each of the 5 lines"),
+        (np.load(saved)[::-1], "was not made from"),
+        (np.zeros(3), "expected a vector"),
+    ]:
+        np.save(saved, wrong)
+        result = regard(*words, "--vectors", saved)
+        assert result.code == 2 and message in result.err and "--vectors lines-2.npy" in result.err
+
+
 def test_gaps_are_filled(models):
     result = works("fill", models / "words", "The [MASK] naps on the [MASK].", "--top", 3)
     assert result.lines[0] == "gap 1" and result.out.count("RANK") == 2 and result.out.count("%") == 6

@@ -130,7 +130,9 @@ def test_several_architectures_make_one_table_and_resume_goes_on(place):
     assert {line.split()[0] for line in result.lines[1:3]} == {"mlp", "conv"}
     again = works("train", "--resume", "runs/both")
     assert "is finished" in again.err
-    assert works("classify", "runs/both/mlp-seed0", "photos/across/1.png", "--device=cpu").lines[0]
+    files = ["photos/across/1.png", "photos/across/2.png"]
+    assert works("classify", "runs/both/mlp-seed0", files[0], "--device=cpu").lines[0]
+    assert [line.split()[0] for line in works("classify", "runs/both/mlp-seed0", *files, "--device=cpu").lines] == files
     refused = regard("classify", "runs/both/mlp-seed0", "photos/across/1.png", "--attention=x.png", "--device=cpu")
     assert refused.code == 2 and "only a vit has attention" in refused.err
 

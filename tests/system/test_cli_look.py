@@ -13,6 +13,7 @@ from tests.system.cli_toy import regard, works
 from tests.unit.inside import tiny
 
 import regard as package
+from regard.explain.picture import heatmap
 from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.serve import saved
@@ -42,6 +43,18 @@ def test_a_picture_of_every_family(runs, tmp_path, name):
 def test_a_drawing_is_xml_with_the_tokens_in_it(runs, tmp_path):
     works("look", runs / "gpt", "<b>", "--out", tmp_path / "a.svg", "-q")
     assert xml.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
+
+
+def test_one_head_is_drawn_on_request(runs, tmp_path, monkeypatch):
+    titles = []
+    monkeypatch.setattr("regard.explain.picture.heatmap", lambda *words: titles.append(words[4]) or heatmap(*words))
+    works("look", runs / "gpt", "a cat", "--layer=2", "--head=3", "--out", tmp_path / "one.png")
+    works("look", runs / "gpt", "a cat", "--layer=1", "--out", tmp_path / "all.png")
+    assert titles == ["layer 2, head 3", *(f"layer 1, head {head}" for head in (1, 2, 3, 4))]
+    assert "there are layers 1 to 2" in regard("look", runs / "gpt", "a", "--layer=3", "--out", tmp_path / "x.png").err
+    assert "there are heads 1 to 4" in regard("look", runs / "gpt", "a", "--head=5", "--out", tmp_path / "x.png").err
+    assert "has none" in regard("look", runs / "lstm", "a cat", "--head=1", "--out", tmp_path / "x.png").err
+    assert "are for pictures" in regard("look", runs / "gpt", "a", "--head=1", "--out", tmp_path / "x.html").err
 
 
 def test_a_page_carries_its_numbers(runs, tmp_path, monkeypatch):

@@ -43,7 +43,8 @@ def test_run_folder_holds_hugging_face_files_and_nothing_else(toy):
     }  # fmt: skip
     settings = json.loads((toy / "runs/demo/regard.json").read_text())
     assert settings["task"] == "translate" and settings["data"]["inputs"] and settings["versions"]["torch"]
-    assert (toy / "runs/demo/README.md").read_text().startswith("---\n")
+    card = (toy / "runs/demo/README.md").read_text()
+    assert card.startswith("---\n") and "trained on train.en → train.fr with" in card and str(toy) not in card
 
 
 def test_transformers_opens_the_folder_and_translates_the_same(toy):

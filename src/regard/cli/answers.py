@@ -51,13 +51,14 @@ def ask(
 def classify(
     ctx: typer.Context,
     run: Run,
-    text: Annotated[
-        str,
-        argument("INPUT", "A text, the file of an image, of audio or of series, or a row: column=value, …"),
+    inputs: Annotated[
+        list[str],
+        argument(
+            "INPUT…",
+            "A text, or two for pairs; files of images or audio; a file of series, and the table of what else is known "
+            "of each; or rows: column=value, …",
+        ),
     ],
-    second: Annotated[
-        str, argument("SECOND", "For pairs: the second text. For series: the table of what else is known of each.")
-    ] = "",
     attention: Annotated[str, option("FILE", "For an image or a series: draw where the model looked.")] = "",
     json: Json = False,
     device: Device = "auto",
@@ -71,23 +72,22 @@ def classify(
       regard classify runs/sent "A stirring, funny film."
       regard classify runs/pair "A man sleeps." "Nobody is awake."
       regard classify runs/vit picture.png --attention overlay.png
-      regard classify runs/digits seven.wav
+      regard classify runs/digits seven.wav eight.wav
       regard classify runs/pass "hours=12, school=north"
       regard classify runs/s curve.csv --attention curve.png
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    words = [text, second] if second else [text]
-    task, inputs, answers = ask(ctx.obj, "classify", run, words, device, attention)
+    task, read, answers = ask(ctx.obj, "classify", run, inputs, device, attention)
     if len(answers) == 1:
         show(task.to_json(answers[0])) if json else print(task.text(answers[0]))
         return
-    named = list(zip(getattr(inputs, "ids", words), answers, strict=True))
+    named = list(zip(getattr(read, "ids", inputs), answers, strict=True))
     if json:
         show([{"id": name, **task.to_json(answer)} for name, answer in named])
         return
     print(table([(name, *task.brief(answer)) for name, answer in named[:SHOWN]], right=[2]))
     if len(named) > SHOWN:
-        ctx.obj.say(f"and {len(named) - SHOWN:,} more; all of them: regard predict {run} {text} --out labels.csv")
+        ctx.obj.say(f"and {len(named) - SHOWN:,} more; all of them: regard predict {run} {inputs[0]} --out labels.csv")
 
 
 def tag(

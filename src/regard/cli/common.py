@@ -58,10 +58,10 @@ class Command(TyperCommand):
 
 
 class Group(TyperGroup):
-    """Verbs in the order of use: data, models and training first, then as they were added."""
+    """Verbs in the order of use: start, data, models and training first, then as they were added."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        first = ("data", "model", "train", "finetune")
+        first = ("start", "data", "model", "train", "finetune")
         return sorted(self.commands, key=lambda name: first.index(name) if name in first else len(first))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

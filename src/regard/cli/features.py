@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,6 +18,8 @@ INT8 = (
     "0.997 at worst."
 )
 Int8 = Annotated[bool, flag("--int8", INT8)]
+SAVED = "The vectors of FILE, as `regard embed` writes them; computed and written here if there are none yet."
+ALIKE = 0.98  # cosine of a text's vector to the saved one, at least; in int8 it is 0.997
 COLUMN = "Of a table: the column of the texts, by name or number."
 Column = Annotated[str, option("COLUMN", COLUMN, "--text", default="text, review, … or the first")]
 
@@ -68,12 +70,7 @@ def embed(
         for text, vector in zip(texts, features.vectors.tolist(), strict=True):
             show_line({"text": text, "vector": vector})
     if out is not None:
-        import numpy as np
-
-        data = io.BytesIO()
-        np.save(data, features.vectors)  # NumPy itself cannot write to a pipe
-        with open_output(out) as vectors:
-            vectors.write(data.getvalue())
+        write_vectors(out, features.vectors)
     rows, width = features.vectors.shape
     console.say(f"{rows:,} vectors of {width:,} numbers" + (f" in {out}" if out else ""))
     waste = features.padding / max(1, features.tokens + features.padding)
@@ -112,6 +109,7 @@ def similar(
     ],
     text: Column = "",
     top: Annotated[int, option("N", "Rows of the table.", default=True, min=1)] = 5,
+    vectors: Annotated[Path | None, option("FILE.npy", SAVED)] = None,
     batch: Batch = 32,
     int8: Int8 = False,
     json: Json = False,
@@ -119,26 +117,69 @@ def similar(
 ) -> None:
     """The lines of a file nearest in meaning to a text, by the cosine of their vectors.
 
+    With --vectors the lines are embedded once: `regard embed` writes such a file, and so does the first search.
+
     \b
     Examples:
       regard similar minilm "a film worth seeing" --in reviews.txt --top 10
+      regard similar minilm "a film worth seeing" --in reviews.txt --vectors reviews.npy
     """
     if not query.strip():
         raise DataError("the text is empty; there is nothing to look for")
-    lines = [(number, line) for number, line in texts_of(in_, text, ctx.obj) if line.strip()]
-    if not lines:
+    lines = texts_of(in_, text, ctx.obj)
+    texts = [line for _, line in lines]
+    blank = sum(not line.strip() for line in texts)
+    if blank == len(texts):
         raise DataError(f"{in_} has no text in it")
     _, embedder = open_for("similar", model, device, int8)
-    texts = [text for _, text in lines]
-    if cut := embedder.encode([query, *texts])[1]:
+    saved = saved_vectors(vectors, in_, embedder, texts, batch, ctx.obj) if vectors is not None else None
+    if cut := embedder.encode([query, *(texts if saved is None else ())])[1]:
         ctx.obj.say(f"texts cut at {embedder.settings.max_length} tokens: {cut:,}")
-    nearest = embedder.similar(query, texts, top, batch)
+    nearest = [s for s in embedder.similar(query, texts, top + blank, batch, saved) if s.text.strip()][:top]
     rows = [{"line": lines[s.index][0], "score": s.score, "text": s.text} for s in nearest]
     if json:
         show(rows)
         return
     cells = [(f"{r['score']:.4f}", str(r["line"]), str(r["text"])) for r in rows]
     print(table([("COSINE", "LINE", "TEXT"), *cells], right=[0, 1]))
+
+
+def saved_vectors(path: Path, file: Path, embedder: Any, texts: list[str], batch: int, console: Console) -> Any:
+    """The vectors of length 1 of a file's texts, from `path`; computed and written there if it does not exist."""
+    import numpy as np
+
+    if not path.exists():
+        check_output(path, file)
+        with console.progress("texts", len(texts)):
+            vectors = embedder.embed(texts, normalise=True, batch=batch)
+        write_vectors(path, vectors)
+        console.say(f"wrote {path}")
+        return vectors
+    other = f"; remove it to have it written anew, or name another: --vectors {file.stem}-2.npy"
+    try:
+        vectors: Any = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError) as e:
+        raise DataError(f"{path} is not a .npy file of vectors ({e}){other}") from None
+    if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype != np.float32:
+        shape = f"an array of {vectors.dtype} {vectors.shape}"
+        raise DataError(
+            f"{path} holds {shape}, expected a vector for each of the {len(texts):,} lines of {file}{other}"
+        )
+    some = sorted({0, len(texts) // 2, len(texts) - 1})  # enough to notice another model, or another order
+    again = embedder.embed([texts[row] for row in some], normalise=True)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if again.shape[1] != vectors.shape[1] or ((again * vectors[some]).sum(1) < ALIKE * lengths[some, 0]).any():
+        raise DataError(f"{path} was not made from {file} by this model{other}")
+    return vectors if np.allclose(lengths, 1, atol=1e-3) else vectors / np.maximum(lengths, 1e-12)
+
+
+def write_vectors(path: Path, vectors: Any) -> None:
+    import numpy as np
+
+    data = io.BytesIO()
+    np.save(data, vectors)  # NumPy itself cannot write to a pipe
+    with open_output(path) as file:
+        file.write(data.getvalue())
 
 
 def as_layer(typed: str) -> int | str:

@@ -220,6 +220,11 @@ def chat(
     from regard.data.records import render
 
     writer = chat_partner(model, device, int8, server)
+    if not server and not writer.tokenizer.chat_template and not writer.template:
+        ctx.obj.say(
+            f"warning: {model} was not trained on dialogues: it continues text, and may not answer; to teach it, type: "
+            f"regard finetune {model} lm --data dialogues.jsonl"
+        )
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),

@@ -25,6 +25,7 @@ from regard.cli import (
     model,
     plan,
     serve,
+    start,
     studio,
     tokens,
     train,
@@ -39,6 +40,7 @@ from regard.ticks import Console
 EXAMPLES = """
 \b
 Start here:
+  regard start reviews.csv        # what your data is good for, and the command to type
   regard data list
   regard train translate --data tatoeba-en-fr --name demo
   regard translate runs/demo "Where is the station?"
@@ -72,6 +74,7 @@ app.add_typer(model.app, name="model")
 app.add_typer(train.app, name="train")
 app.add_typer(finetune.app, name="finetune")
 for verb in (
+    start.start,
     translate.translate,
     language.generate,
     language.next_,
@@ -134,6 +137,8 @@ def main(args: Sequence[str] | None = None) -> None:
             stream.reconfigure(encoding="utf-8", errors=errors)
     mute_others()
     args = flags_first(sys.argv[1:] if args is None else args)
+    if not args and sys.stdin.isatty() and sys.stdout.isatty():
+        args = ["start"]
     verbose = "-v" in args[:2]
     try:
         app(args, prog_name="regard")

@@ -55,6 +55,8 @@ def look(
     out: Annotated[Path, option("FILE", "The file: .html to explore, .png, .svg or .pdf.")],
     second: Annotated[str, option("TEXT", "The second text of a pair.", default=True)] = "",
     target: Annotated[str, option("TEXT", "Of a translator: look at this translation.", default=True)] = "",
+    layer: Annotated[int, option("N", "Of a picture: the layer, from 1.", default="the sharpest", min=0)] = 0,
+    head: Annotated[int, option("N", "Of a picture: the head, from 1.", default="all", min=0)] = 0,
     device: Device = "auto",
 ) -> None:
     """What a model does with a text, as a file for slides and papers.
@@ -65,12 +67,15 @@ def look(
     Examples:
       regard look runs/demo "The cat drank the milk because it was hungry." --out cat.html
       regard look smollm2-135m "The capital of France is" --out paris.png
+      regard look minilm "The cat drank the milk because it was hungry." --layer 5 --head 3 --out it.png
     """
     from regard.explain.picture import KINDS, check_picture
 
     page = out.suffix.lower() == ".html"
     if not page and out.suffix.lower() not in KINDS:
         raise ConfigError(f"--out {out}: its name ends in .html, {', '.join(KINDS)}; try {out.stem or 'look'}.html")
+    if page and (layer or head):
+        raise ConfigError("--layer and --head are for pictures; an .html file has all of them")
     check_output(out) if page else check_picture(out)
 
     from regard.inside.figure import draw
@@ -91,7 +96,7 @@ def look(
         with open_text(out) as file:
             file.write(whole)
     else:
-        draw(looked, out, text if len(text) < 80 else text[:79] + "…")
+        draw(looked, out, text if len(text) < 80 else text[:79] + "…", layer, head)
     for sentence in (*looked.notes, *looked.finding.values()):
         flags.say(sentence)
     print(out)

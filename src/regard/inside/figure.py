@@ -1,11 +1,13 @@
 """A look as a picture for slides: the heads of the sharpest layer, or the states, and the answer."""
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from regard.errors import ConfigError
 from regard.explain import picture
-from regard.inside.attention import Attention, Overview, stages
+from regard.inside.attention import Attention, stages
 from regard.inside.looked import Looked
 from regard.inside.recurrent import unrolled
 
@@ -13,18 +15,24 @@ BARS = 10
 ACROSS = 4  # heads in a row
 
 
-def draw(looked: Looked, path: str | Path, title: str = "") -> Path:
-    """Write the picture as its name's ending says. The last kind of attention is drawn: of a translator, the cross."""
+def draw(looked: Looked, path: str | Path, title: str = "", layer: int = 0, head: int = 0) -> Path:
+    """Write the picture as its name's ending says. The last kind of attention is drawn: of a translator, the cross.
+
+    `layer` and `head` count from 1; 0 is the sharpest layer, and all of its heads.
+    """
     kinds = list(looked.attention)
     bars = answers(looked)
     attention = looked.attention[kinds[-1]] if kinds else None
-    count = attention.heads if attention else 1
+    check_choice(attention, layer, head)
+    count = attention.heads if attention and not head else 1
     rows, across = math.ceil(count / ACROSS), min(count, ACROSS)
     fig = picture.figure(max(6.0, 3.1 * across), 3.1 * rows + 0.6 + (0.28 * len(bars) + 0.8 if bars else 0))
     tall = [3.1 * rows, *([0.28 * len(bars) + 0.6] if bars else [])]
     parts = fig.subfigures(len(tall), 1, height_ratios=tall, squeeze=False)[:, 0]
     if attention:
-        heads(parts[0], looked, attention, looked.overviews[kinds[-1]], rows, across)
+        chosen = layer - 1 if layer else looked.overviews[kinds[-1]].sharpest[0]
+        shown = [head - 1] if head else range(attention.heads)
+        heads(parts[0], looked, attention, chosen, shown, rows, across)
     elif hasattr(looked.predictor.model.config, "cell"):
         states(parts[0], looked)
     if bars:
@@ -42,17 +50,28 @@ def draw(looked: Looked, path: str | Path, title: str = "") -> Path:
     return picture.save(fig, path)
 
 
-def heads(part: Any, looked: Looked, attention: Attention, overview: Overview, rows: int, across: int) -> None:
-    layer, _ = overview.sharpest
+def check_choice(attention: Attention | None, layer: int, head: int) -> None:
+    """Raise `ConfigError` for a layer or head that is not there."""
+    if attention is None:
+        if layer or head:
+            raise ConfigError("--layer and --head are for models with attention; this one has none")
+        return
+    for name, number, most in (("layer", layer, len(attention.layers)), ("head", head, attention.heads)):
+        if not 0 <= number <= most:
+            raise ConfigError(f"--{name} {number}: there are {name}s 1 to {most}")
+
+
+def heads(
+    part: Any, looked: Looked, attention: Attention, layer: int, shown: Sequence[int], rows: int, across: int
+) -> None:
     names = [[chip["shown"] for chip in looked.streams[side]] for side in (attention.rows, attention.columns)]
     grid = part.subplots(rows, across, squeeze=False, sharex=True, sharey=True)
-    weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in range(attention.heads)]
+    weights = [stages(attention.layers[layer], head)["weights"].cpu().numpy() for head in shown]
     most = max(float(table.max()) for table in weights)
-    for head, axes in enumerate(grid.flat):
-        if head >= attention.heads:
-            axes.set_axis_off()
-            continue
-        picture.heatmap(axes, weights[head], names[0], names[1], f"layer {layer + 1}, head {head + 1}", most)
+    for axes in grid.flat[len(shown) :]:
+        axes.set_axis_off()
+    for axes, head, table in zip(grid.flat, shown, weights, strict=False):
+        picture.heatmap(axes, table, names[0], names[1], f"layer {layer + 1}, head {head + 1}", most)
     part.colorbar(grid[0, 0].images[0], ax=grid, label="weight", shrink=0.8)
     part.supxlabel(f"{attention.kind} attention: a row attends to its columns", fontsize=8)
 

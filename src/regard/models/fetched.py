@@ -7,7 +7,6 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from regard.config import unknown
 from regard.data import hub
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
@@ -62,7 +61,7 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
     if is_hub_name(path):
         return from_hub(str(model), say)
     if len(path.parts) == 1 and difflib.get_close_matches(str(model).lower(), MODELS_CATALOG):
-        raise unknown("model", str(model), MODELS_CATALOG)
+        find_model(str(model))  # which raises the error that gives the nearest name
     return path
 
 

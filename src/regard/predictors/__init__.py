@@ -1,16 +1,23 @@
-"""Trained models at work, one class a kind of answer; `regard.load` finds the one for a folder."""
+"""Trained models at work, one class a kind of answer; `regard.load` finds the one for a folder.
 
-from regard.predictors.audio import AudioClassifier
-from regard.predictors.base import Classification, Predictor
-from regard.predictors.captioner import ImageCaptioner
-from regard.predictors.embedder import Embedder, Filler
-from regard.predictors.images import ImageClassifier
-from regard.predictors.labeller import Classifier, Labeller, NextSentencePredictor, Tagger
-from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
-from regard.predictors.tables import TableClassifier
-from regard.predictors.transcriber import Transcriber
-from regard.predictors.translator import Hypothesis, Translator
-from regard.predictors.writer import Writer
+Names arrive when they are first used: a translator need not wait for what classifies series.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from regard.predictors.audio import AudioClassifier
+    from regard.predictors.base import Classification, Predictor
+    from regard.predictors.captioner import ImageCaptioner
+    from regard.predictors.embedder import Embedder, Filler
+    from regard.predictors.images import ImageClassifier
+    from regard.predictors.labeller import Classifier, Labeller, NextSentencePredictor, Tagger
+    from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
+    from regard.predictors.tables import TableClassifier
+    from regard.predictors.transcriber import Transcriber
+    from regard.predictors.translator import Hypothesis, Translator
+    from regard.predictors.writer import Writer
 
 __all__ = [
     "AudioClassifier",
@@ -33,3 +40,41 @@ __all__ = [
     "Translator",
     "Writer",
 ]
+_NAMES = {
+    "audio": ("AudioClassifier",),
+    "base": (
+        "Classification",
+        "Predictor",
+    ),
+    "captioner": ("ImageCaptioner",),
+    "embedder": (
+        "Embedder",
+        "Filler",
+    ),
+    "images": ("ImageClassifier",),
+    "labeller": (
+        "Classifier",
+        "Labeller",
+        "NextSentencePredictor",
+        "Tagger",
+    ),
+    "series": (
+        "ForecastPredictor",
+        "Outlook",
+        "SeriesClassifier",
+    ),
+    "tables": ("TableClassifier",),
+    "transcriber": ("Transcriber",),
+    "translator": (
+        "Hypothesis",
+        "Translator",
+    ),
+    "writer": ("Writer",),
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'regard.predictors' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"regard.predictors.{_HOME[name]}"), name)

@@ -26,6 +26,7 @@ from regard.nn.masks import owners, pooled
 from regard.nn.packed import packed
 from regard.nn.quantised import quantise_
 from regard.predictors.base import Predictor, chunks
+from regard.predictors.nearest import Nearest
 from regard.ticks import tick
 
 LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
@@ -173,14 +174,20 @@ class Embedder(Predictor):
             tick(len(rows))
         return Features(vectors, cut, sum(map(len, ids)), padding)
 
-    def similar(self, query: str, texts: Sequence[str], top: int = 5, batch: int = 32) -> list[Similar]:
-        """The texts nearest to `query` by cosine, nearest first; equal ones in the order given."""
+    def similar(
+        self, query: str, texts: Sequence[str], top: int = 5, batch: int = 32, vectors: np.ndarray | None = None
+    ) -> list[Similar]:
+        """The texts nearest to `query` by cosine, nearest first; equal ones in the order given. `vectors` are those of
+        the texts, of length 1, where they were computed before."""
         if not texts:
             raise DataError("no texts to compare with")
-        vectors = self.embed([query, *texts], normalise=True, batch=batch)
-        scores = vectors[1:] @ vectors[0]
-        order = np.argsort(-scores, kind="stable")[:top]
-        return [Similar(int(i), texts[i], float(scores[i])) for i in order]
+        if vectors is None:
+            near, *others = self.embed([query, *texts], normalise=True, batch=batch)
+            vectors = np.stack(others)
+        else:
+            (near,) = self.embed([query], normalise=True)
+        rows, scores = Nearest(vectors).search(near, top)
+        return [Similar(int(row), texts[row], float(score)) for row, score in zip(rows, scores, strict=True)]
 
     @property
     def max_length(self) -> int:

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from regard.config import unknown
@@ -20,6 +21,7 @@ from regard.words import count
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.data.contents import Contents
     from regard.objectives.base import Objective
     from regard.predictors import Predictor
     from regard.tasks.use import Inputs, Options, Predictions, TestSet, Verdict
@@ -43,6 +45,14 @@ class Arch:
 def recurrent(model: str) -> dict[str, Arch]:
     """lstm, gru and rnn, by one model that takes a cell."""
     return {cell: Arch(model, {"cell": cell}) for cell in CELLS}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Why data fits a task, and the command lines to type, the recommended one first."""
+
+    reason: str
+    commands: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +127,17 @@ class Task(Served):
         settings |= self.model_settings(data, arch, device, settings)
         model = self.config(arch, size or preset.size, **settings)
         return Run(task=self.name, model=model, data=data, **preset.run)
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        """Whether a file or folder holds what the task learns from; None where it does not."""
+        return None
+
+    def fit_for(self, contents: "Contents", reason: str, start: str = "", **options: str) -> Fit | None:
+        """A fit with the commands that train on the data: from the model `start`, if there is one, and from scratch."""
+        data = [f"--{name} {quote(value)}" for name, value in {"data": str(contents.path), **options}.items() if value]
+        ways = [f"finetune {start}"] if start and self.can_finetune else []
+        ways += ["train"] if self.archs else []
+        return Fit(reason, tuple(f"regard {way} {self.name} {' '.join(data)}" for way in ways)) if ways else None
 
     target_kind = "classes"  # what the label column holds, as `data.targets` names it
 
@@ -409,5 +430,5 @@ class Task(Served):
         return f"regard evaluate {run}" + ("" if self.has_test_set(data) else f" {self.test_files}")
 
     def named(self, data: Any) -> str:
-        """The data as the model card names it."""
-        return getattr(data, "name", "") or data.path
+        """The data as the model card names it: a path of one's own machine is of no use to others."""
+        return getattr(data, "name", "") or Path(data.path).name

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.folders import silent
 from regard.data.settings import Augment, CaptionsConfig
-from regard.tasks.base import Arch, Card, Preset, Say, Task
+from regard.tasks.base import Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
+    from regard.data.contents import Contents
     from regard.metrics.compare import Sums
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
@@ -47,6 +48,14 @@ class Caption(Task):
     compare_takes = ("data", "beam")
     unit = "images"
     draws_attention = True
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.captions import CAPTIONS
+
+        files, caption = contents.holding("files"), contents.named(CAPTIONS)
+        if not files or caption is None or caption.holds != "texts":
+            return None
+        return self.fit_for(contents, f"images in {files[0].name!r}, captions in {caption.name!r}")
 
     def complete(self, data: CaptionsConfig, preset: Preset) -> CaptionsConfig:
         augment = AUGMENT if data.augment == Augment() else data.augment

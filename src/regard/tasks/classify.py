@@ -11,7 +11,7 @@ from regard.data.folders import silent
 from regard.data.settings import LabelledConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
-from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
+    from regard.data.contents import Contents
     from regard.data.labelled import PreparedLabels
     from regard.objectives.classify import Scores
     from regard.tasks.use import Inputs, Options, TestSet
@@ -226,6 +227,14 @@ class Classify(Classes, Labels):
     unit = "texts"
     predict_takes = ("text", "second")
 
+    def fits(self, contents: "Contents") -> Fit | None:
+        texts, classes = contents.holding("texts"), contents.labels()
+        if len(texts) != 1 or not classes:
+            return None
+        text, label = texts[0], classes[0]
+        reason = f"texts in {text.name!r}, a label in {label}"
+        return self.fit_for(contents, reason, "minilm", text=text.name, label=label.name)
+
     def for_arch(self, arch: str) -> Task:
         """`--arch mlp` reads rows of numbers and categories, not texts."""
         return Table() if arch in Table.archs else self
@@ -321,6 +330,14 @@ class Pair(Classify):
     family = "pair"
     example_texts = ("The cat drank the milk because it was hungry.", "The cat drank the milk because it was sweet.")
     purpose = "classify pairs of texts"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        texts, classes = contents.holding("texts"), contents.labels()
+        if len(texts) != 2 or not classes:
+            return None
+        first, second, label = *(column.name for column in texts), classes[0]
+        reason = f"two texts in {first!r} and {second!r}, a label in {label}"
+        return self.fit_for(contents, reason, "minilm", text=first, second=second, label=label.name)
 
 
 def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfig:

@@ -4,9 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import ConfigError
-from regard.tasks.base import Card, Task
+from regard.tasks.base import Card, Fit, Task
 
 if TYPE_CHECKING:
+    from regard.data.contents import Contents
     from regard.tasks.use import Inputs, Options
     from regard.ticks import Console
 
@@ -21,6 +22,16 @@ class Embed(Task):
     purpose = "embed texts"
     verbs = ("embed", "similar")
     endpoints = ("embeddings",)
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from shlex import quote
+
+        texts, lines = contents.holding("texts"), contents.path.is_file() and contents.count((".txt",))
+        if not texts and not lines:
+            return None
+        column = f" --text {quote(texts[0].name)}" if texts else ""
+        command = f'regard similar minilm "some words" --in {quote(str(contents.path))}{column}'
+        return Fit("texts to search by meaning; no training needed", (command,))
 
     def serves(self, config: Any) -> bool:
         from regard.models.bert import LABELLED, MASKED, BertConfig

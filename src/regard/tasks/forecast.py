@@ -11,7 +11,7 @@ from regard.data.folders import silent
 from regard.data.settings import READING, HistoryConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group
-from regard.tasks.base import Arch, Card, Say, Task
+from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.presets import presets_of
 from regard.words import count, some, table
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
+    from regard.data.contents import Contents
     from regard.data.history import History, HistoryParts, Windows
     from regard.metrics.compare import Sums
     from regard.metrics.forecast import Errors
@@ -50,6 +51,15 @@ class Forecast(Task):
     evaluate_takes = ("data", "strict")
     compare_takes = ("data",)
     unit = "windows"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.series import IDS, TIMES
+
+        time, numbers = next(iter(contents.holding("dates")), contents.named(TIMES)), contents.holding("numbers")
+        numbers = [column for column in numbers if column is not time]
+        if time is None or not numbers or contents.named(IDS) or contents.holding("texts"):
+            return None
+        return self.fit_for(contents, f"numbers over time ({time.name!r})", target=numbers[-1].name)
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return dict(lookback=data.lookback, horizon=data.horizon, patch=min(16, data.lookback))

@@ -9,7 +9,7 @@ from regard.config import MAX_SEED
 from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
-from regard.tasks.base import Arch, Card, Say, Task, recurrent
+from regard.tasks.base import Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.presets import presets_of
 from regard.tasks.served import Setting
 from regard.training.settings import Optim, Schedule
@@ -18,6 +18,7 @@ from regard.words import count, some
 if TYPE_CHECKING:
     from torch import nn
 
+    from regard.data.contents import Contents
     from regard.data.text import PreparedText, TokenFile
     from regard.metrics.compare import Sums
     from regard.predictors import Writer
@@ -67,6 +68,18 @@ class LanguageModelling(Task):
     finetune_length = "5"
     longest = 256  # tokens of a row when a model is fine-tuned on a CPU
     prompt = ""  # the template of records, unless the user has one
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.contents import TEXTS
+        from regard.data.records import FORMS
+
+        pair = next((pair for pair in FORMS if all(contents.named((name,)) for name in pair)), None)
+        if contents.count((".jsonl", ".json")) and (pair or contents.named(("messages", "conversations"))):
+            what = f"prompts in {pair[0]!r}, answers in {pair[1]!r}" if pair else "conversations"
+            return self.fit_for(contents, what, "smollm2-135m")
+        if not contents.count(TEXTS):
+            return None
+        return self.fit_for(contents, "text to continue")
 
     def finetune_run(self, start: Path, data: TextConfig, device: str, lora: int) -> "Run":
         from regard.models.base import LanguageModel
@@ -291,6 +304,11 @@ class Summarise(LanguageModelling):
     purpose = "summarise"
     longest = 512  # a text and its summary are long
     prompt = "Summarise in one sentence:\n\n{prompt}"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        if not contents.count((".jsonl", ".json")) or not (contents.named(("text",)) and contents.named(("summary",))):
+            return None
+        return self.fit_for(contents, "texts in 'text', summaries in 'summary'", "smollm2-135m")
 
     def read(self, run: "Run", say: Say) -> "PreparedText":
         data = super().read(run, say)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import silent
 from regard.data.settings import MaskedConfig
 from regard.errors import ConfigError
-from regard.tasks.base import Arch, Card, Say, Task
+from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.embed import no_answers
 from regard.tasks.presets import presets_of
 from regard.tasks.served import Setting
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
+    from regard.data.contents import Contents
     from regard.data.masked import PreparedMasked, SentenceIds
     from regard.data.masking import Rules
     from regard.data.tokenizers.encoder import EncoderTokenizer
@@ -44,6 +45,11 @@ class MaskedLanguageModelling(Task):
     request_settings = {"top": Setting(default=5, least=1, most=1_000, help="Candidates for each [MASK].")}
     request_example = "The cat drank the [MASK]."
     table_ending = ".jsonl"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.contents import TEXTS
+
+        return self.fit_for(contents, "text to pre-train BERT on") if contents.count(TEXTS) else None
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}

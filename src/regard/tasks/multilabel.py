@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.tasks.base import Card, Task
+from regard.tasks.base import Card, Fit, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from regard.data.contents import Contents
     from regard.metrics.compare import Sums
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
@@ -48,6 +49,14 @@ class MultiLabelled(Classes):
     """What multi-label tasks share, whatever they read; mixed into the task that classifies the same medium."""
 
     target_kind = "sets"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        texts, sets = contents.holding("texts"), contents.holding("sets")
+        if self.reads != "text" or len(texts) != 1 or not sets:
+            return None
+        reason = f"texts in {texts[0].name!r}, several labels in {sets[0]}"
+        return self.fit_for(contents, reason, "minilm", text=texts[0].name, label=sets[0].name)
+
     evaluate_takes = ("data", "strict")
 
     def fit(self, run: "Run", data: Any) -> "Run":

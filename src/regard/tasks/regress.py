@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import DataError
-from regard.tasks.base import Card, Task
+from regard.tasks.base import Card, Fit, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from regard.data.contents import Contents
     from regard.metrics.compare import Sums
     from regard.tasks.use import Options, TestSet, Verdict
     from regard.ticks import Console
@@ -55,6 +56,22 @@ class Regression(Classes):
     target_kind = "numbers"
     evaluate_takes = ("data", "strict")
     draws_attention = False
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.series import TIMES
+
+        texts, numbers = contents.holding("texts"), contents.numbers()
+        if self.reads == "text" and len(texts) == 1 and numbers:
+            reason = f"texts in {texts[0].name!r}, a number in {numbers[-1].name!r}"
+            return self.fit_for(contents, reason, "minilm", text=texts[0].name, label=numbers[-1].name)
+        rest = contents.holding("numbers", "classes")
+        if self.reads != "tables" or len(rest) < 2 or not numbers or contents.named(TIMES):
+            return None
+        if contents.holding("texts", "files", "sets", "dates"):
+            return None
+        return self.fit_for(
+            contents, f"numbers and categories, a number in {numbers[-1].name!r}", label=numbers[-1].name
+        )
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return super().model_settings(data, arch, device, settings) | {"labels": UNKNOWN_TARGET}

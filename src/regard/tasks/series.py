@@ -12,7 +12,7 @@ from regard.data.folders import silent
 from regard.data.settings import SeriesConfig
 from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import group
-from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say, Task, recurrent
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
 from regard.words import count, some
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import nn
 
+    from regard.data.contents import Contents
     from regard.data.series import Curves, SeriesParts
     from regard.data.series_batch import SeriesSource
     from regard.models.series import SeriesTokens
@@ -48,6 +49,17 @@ class FillSeries(Task):
     labelled = False
     reads = "series"
     purpose = "fill in hidden values of series"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.series import CLASSES, IDS, TIMES, VALUES
+
+        id, time, value, label = map(contents.named, (IDS, TIMES, VALUES, CLASSES))
+        if id is None or time is None or value is None or (label is None and self.labelled):
+            return None
+        reason = f"a series of {value.name!r} over {time.name!r} for each {id.name!r}"
+        if not self.labelled or label is None:
+            return self.fit_for(contents, f"{reason}, to pre-train on")
+        return self.fit_for(contents, f"{reason}, a class in {label}", label=label.name)
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"labels": UNKNOWN_LABELS if self.labelled else ()}

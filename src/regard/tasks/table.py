@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import silent
 from regard.data.settings import TableConfig
 from regard.errors import ConfigError
-from regard.tasks.base import Arch, Card, Say
+from regard.tasks.base import Arch, Card, Fit, Say
 from regard.tasks.classes import ClassesOfSamples, class_row
 from regard.tasks.presets import presets_of
 from regard.tasks.served import short
@@ -18,6 +18,7 @@ from regard.words import some
 if TYPE_CHECKING:
     import numpy as np
 
+    from regard.data.contents import Contents
     from regard.tasks.use import Inputs, Options, TestSet
     from regard.ticks import Console
     from regard.training.baseline import Baseline
@@ -37,6 +38,16 @@ class Table(ClassesOfSamples):
     presets = presets_of("table")
     card = Card(pipeline="tabular-classification", title="A classifier of rows", use='classify {} "column=value, …"')
     valid_batch = 1024
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.series import TIMES
+
+        label = next(iter(contents.labels()), None)
+        rest = [column for column in contents.holding("numbers", "classes") if column is not label]
+        if label is None or not rest or contents.holding("texts", "files", "sets", "dates") or contents.named(TIMES):
+            return None
+        names = ", ".join(repr(column.name) for column in rest[:3]) + (", …" if len(rest) > 3 else "")
+        return self.fit_for(contents, f"numbers and categories ({names}), a class in {label}", label=label.name)
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"shape": (INPUTS,)}

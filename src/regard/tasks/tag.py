@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.tasks.base import Card
+from regard.tasks.base import Card, Fit
 from regard.tasks.classify import Labels
 from regard.words import table
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from regard.data.contents import Contents
     from regard.data.labelled import PreparedLabels
     from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
@@ -38,6 +39,14 @@ class Tag(Labels):
     unit = "texts"
     evaluate_takes = ("data", "strict")
     compare_takes = ("data",)
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from regard.data.examples import TAGS, WORDS
+
+        conll = contents.count((".conll", ".conllu"))
+        if not conll and not (contents.named(WORDS) and contents.named(TAGS)):
+            return None
+        return self.fit_for(contents, "words with a tag each", "minilm")
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         """F1 of entities, where the labels are IOB2."""

@@ -9,10 +9,11 @@ from regard.data.folders import user_path
 from regard.errors import ConfigError
 from regard.jsonfile import read_json_if_any
 from regard.tasks.audio import audio_inputs, load_files, readable
-from regard.tasks.base import Card, Task
+from regard.tasks.base import Card, Fit, Task
 from regard.tasks.served import BEAM, Setting
 
 if TYPE_CHECKING:
+    from regard.data.contents import Contents
     from regard.metrics.compare import Sums
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
@@ -30,6 +31,16 @@ class Transcribe(Task):
     evaluate_takes, compare_takes = ("data", "beam", "strict"), ("data", "beam")
     endpoints = ("transcriptions",)
     request_settings = {"beam": BEAM, "language": Setting(default="en", help="What is spoken: en, de, …")}
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        from shlex import quote
+
+        from regard.data.files import AUDIO
+
+        if not contents.count(AUDIO):
+            return None
+        way = "predict" if contents.path.is_dir() else "transcribe"
+        return Fit("recorded speech; no training needed", (f"regard {way} whisper-tiny {quote(str(contents.path))}",))
 
     def serves(self, config: Any) -> bool:
         from regard.models.whisper import WhisperConfig

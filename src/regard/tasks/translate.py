@@ -1,6 +1,7 @@
 """Translate: from parallel text to a trained encoder-decoder."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import PairsConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group, read_json_if_any
-from regard.tasks.base import CELLS, Arch, Card, Preset, Say, Task
+from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST, Setting
 from regard.words import count, some
 
 if TYPE_CHECKING:
+    from regard.data.contents import Contents
     from regard.data.prepare import PreparedPairs
     from regard.tasks.use import Inputs, Options, TestSet, Verdict
     from regard.ticks import Console
@@ -63,6 +65,18 @@ class Translate(Task):
     }
     writes_lines = True
     table_ending = ".txt"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        """A text with one other of its name next to it, each named after its language: train.en and train.de."""
+        from shlex import quote
+
+        path = contents.path
+        pair = [other for other in path.parent.glob(f"{path.stem}.??") if re.fullmatch(r"\.[a-z]{2}", other.suffix)]
+        if len(pair) != 2 or path not in pair or not all(p.is_file() for p in pair):
+            return None
+        (other,) = (p for p in pair if p != path)
+        files = f"--source {quote(str(path))} --target {quote(str(other))}"
+        return Fit(f"sentences, with their translations in {other.name}", (f"regard train {self.name} {files}",))
 
     def complete(self, data: PairsConfig, preset: Preset) -> PairsConfig:
         from regard.data.catalog import find
@@ -164,7 +178,7 @@ class Translate(Task):
         data.tokenizer.save(folder, max_length=run.data.max_length)
 
     def named(self, data: PairsConfig) -> str:
-        return data.name or f"{data.source} → {data.target}"
+        return data.name or f"{Path(data.source).name} → {Path(data.target).name}"
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.data.tokenizers import load

@@ -1,0 +1,112 @@
+"""What a file or folder holds, as far as its names and its first rows show: what `regard start` goes by."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.data.cells import is_date, is_missing, is_number
+from regard.data.files import AUDIO, IMAGES, ending
+from regard.data.folders import Say
+from regard.data.tables import LABELS, DataTable, is_table, read_table
+from regard.errors import DataError
+
+ROWS = 1_000  # of a table that are looked at
+FILES = 10_000  # of a folder
+CLASSES = 50  # distinct values of a column of classes, at most
+DIGITS = 10  # the same where the values are whole numbers
+WORDS = 3  # of a cell of text, on average, at least
+TEXTS = (".txt", ".md")
+LISTED = 4  # values named in a reason
+
+
+@dataclass(frozen=True)
+class ColumnContents:
+    """A column and what its cells are: files, dates, ids, numbers, sets (a|b), classes, texts, or other words."""
+
+    name: str
+    holds: str
+    values: tuple[str, ...]  # the distinct ones, most frequent first
+
+    def __str__(self) -> str:
+        more = f", … {len(self.values)} in all" if len(self.values) > LISTED else ""
+        return f"{self.name!r} ({', '.join(self.values[:LISTED])}{more})"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file or folder. Of a table its columns; of a folder how many files of each ending, and the names of its
+    subfolders that hold some."""
+
+    path: Path
+    columns: tuple[ColumnContents, ...] = ()
+    endings: Counter[str] = field(default_factory=Counter)
+    folders: tuple[str, ...] = ()
+
+    def holding(self, *holds: str) -> list[ColumnContents]:
+        """The columns that hold one of these, in order."""
+        return [column for column in self.columns if column.holds in holds]
+
+    def labels(self) -> list[ColumnContents]:
+        """The columns of classes: one with a usual name, else the last one, first."""
+        columns = self.holding("classes")
+        columns.reverse()
+        return sorted(columns, key=lambda column: column.name.lower() not in LABELS)
+
+    def numbers(self) -> list[ColumnContents]:
+        """The columns of numbers, also of a few."""
+        return [c for c in self.holding("numbers", "classes") if all(map(is_number, c.values))]
+
+    def named(self, names: tuple[str, ...]) -> ColumnContents | None:
+        """The first column with one of these names, in any case."""
+        return next((column for column in self.columns if column.name.lower() in names), None)
+
+    def count(self, endings: tuple[str, ...]) -> int:
+        """Files whose names end so."""
+        return sum(self.endings[ending] for ending in endings)
+
+
+def look(path: Path, say: Say) -> Contents:
+    """What is at `path`; a table of which only the beginning is looked at."""
+    if not path.exists():
+        raise DataError(f"no file or folder {path}; check the name")
+    if path.is_dir():
+        files = list(islice((p for p in path.rglob("*") if p.is_file() and not p.name.startswith(".")), FILES))
+        folders = {file.relative_to(path).parts[0] for file in files if file.parent != path}
+        return Contents(path, endings=Counter(map(ending, files)), folders=tuple(sorted(folders)))
+    if not is_table(path):
+        return Contents(path, endings=Counter([ending(path)]))
+    table = read_table(path, say=say, strict=False)
+    return Contents(path, tuple(describe(table, name) for name in table.columns), Counter([ending(path)]))
+
+
+def describe(table: DataTable, name: str) -> ColumnContents:
+    """What the first cells of a column are."""
+    cells = [cell.strip() for cell in table.text(name)[:ROWS]]
+    cells = [cell for cell in cells if not is_missing(cell)]
+    values = tuple(value for value, _ in Counter(cells).most_common())
+    return ColumnContents(name, _holds(cells, values), values)
+
+
+def _holds(cells: list[str], values: tuple[str, ...]) -> str:
+    def most(test: Any) -> bool:
+        return sum(map(test, cells)) > 0.9 * len(cells)
+
+    if not cells:
+        return "nothing"
+    if most(lambda cell: ending(cell) in (*IMAGES, *AUDIO)):
+        return "files"
+    few = 1 < len(values) <= min(CLASSES, max(2, len(cells) // 2))
+    if most(is_number):
+        whole = all(value.removeprefix("-").isdecimal() for value in values)
+        if whole and len(values) == len(cells) > 2 and int(values[-1]) - int(values[0]) == len(cells) - 1:
+            return "ids"
+        return "classes" if whole and few and len(values) <= DIGITS else "numbers"
+    if most(is_date):
+        return "dates"
+    if sum("|" in cell for cell in cells) > len(cells) / 10:
+        return "sets"
+    if few:
+        return "classes"
+    return "texts" if sum(len(cell.split()) for cell in cells) >= WORDS * len(cells) else "words"
