@@ -120,3 +120,11 @@ def test_instructions_in_an_array_train_a_language_model(tmp_path):
     settings = ["--tokens=bytes", "--set=model.layers=1", "--set=model.context=64"]
     result = works("train", "lm", "--data=alpaca.json", *settings, *TINY)
     assert "40 records in Alpaca's form" in result.err
+
+
+def test_five_short_texts_train_a_bert(tmp_path):
+    (tmp_path / "five").mkdir()
+    for i in range(5):
+        (tmp_path / "five" / f"{i}.txt").write_text(f"The cat of text {i} sat down. Then it slept.\n")
+    result = works("train", "mlm", "--data=five", *TEXTS)
+    assert "documents" in result.err and Path("runs/five-bert/model.safetensors").is_file()
