@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tests.system.ranks import SHARDED
+from tests.system.ranks import CASES, SHARDED
 from tests.system.test_processes import codes, losses, same_run, scenarios
 
 from regard.run_folder import WEIGHTS
@@ -18,6 +18,12 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def ranks(place):
     return json.loads((place / "ranks.json").read_text())["ranks"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_three_processes_train_what_one_does(place, ranks, case):
+    assert codes(ranks["models/3"]) == [0, 0, 0], ranks["models/3"]
+    same_run(place / "models/1" / case, place / "models/3" / case)
 
 
 @pytest.mark.parametrize("case", SHARDED)

@@ -51,13 +51,6 @@ PIPELINE = [
             "unit/data/test_loader.py",
         ),
         (
-            "all ranks read the same",
-            "Loader._begin",
-            "[self.rank :: self.world]",
-            "[:: self.world]",
-            "unit/data/test_loader.py",
-        ),
-        (
             "a budget of less than a text gives empty batches",
             "TokenBudget.batches",
             "few = min(len(chunk), max(1, round(len(chunk) * self.sorted_together / size)))",

@@ -33,7 +33,7 @@ from regard.cli import (
 )
 from regard.cli.common import Command, Group, flags_first
 from regard.cli.memory import memory_message
-from regard.cli.processes import mute_others
+from regard.cli.processes import leave_others, mute_others
 from regard.errors import RegardError
 from regard.ticks import Console
 
@@ -142,6 +142,10 @@ def main(args: Sequence[str] | None = None) -> None:
     verbose = "-v" in args[:2]
     try:
         app(args, prog_name="regard")
+    except SystemExit as end:
+        if not end.code:
+            leave_others()
+        raise
     except RegardError as e:
         _stop(str(e), e.exit_code, verbose)
     except OSError as e:

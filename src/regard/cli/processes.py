@@ -34,6 +34,14 @@ def mute_others() -> None:
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
 
+def leave_others() -> None:
+    """Close the connections to the other processes, when all is done."""
+    if several_processes() and "regard.training.parallel" in sys.modules:
+        from regard.training.parallel import leave
+
+        leave()
+
+
 def share_between(processes: int, ctx: Any) -> None:
     """Start this command line in so many processes and leave with their exit code; in one of them, go on."""
     if started_by_torchrun():

@@ -51,8 +51,8 @@ class Plan(ABC):
     """How the examples of an epoch are cut into batches."""
 
     @abstractmethod
-    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
-        """The epoch's batches in order; their number is a multiple of `world`."""
+    def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
+        """The epoch's batches in order."""
 
     @abstractmethod
     def in_order(self, source: Source) -> list[np.ndarray]:
@@ -68,15 +68,13 @@ class Plan(ABC):
 
 
 class Loader:
-    """Batches without end: `next(loader)`. Every rank of `world` gets as many in an epoch.
+    """Batches without end: `next(loader)`. Processes that train together have the same ones, and share each step.
 
     `content` is a fingerprint of the examples; `files`, where it is not 0, of the files they come from.
     """
 
-    def __init__(
-        self, source: Source, plan: Plan, seed: int, rank: int = 0, world: int = 1, content: int = 0, files: int = 0
-    ):
-        self.source, self.plan, self.seed, self.rank, self.world = source, plan, seed, rank, world
+    def __init__(self, source: Source, plan: Plan, seed: int, content: int = 0, files: int = 0):
+        self.source, self.plan, self.seed = source, plan, seed
         self.fingerprint = {"files": files} if files else {"content": content}
         self._begin(0, 0)
 
@@ -85,7 +83,7 @@ class Loader:
 
     def __next__(self) -> Any:
         self.skip()
-        rng = np.random.default_rng((self.seed, self.epoch, self.position - 1, self.rank, 1))
+        rng = np.random.default_rng((self.seed, self.epoch, self.position - 1, 0, 1))
         return self._examples.batch(self._batches[self.position - 1], rng)
 
     def skip(self) -> None:
@@ -96,12 +94,12 @@ class Loader:
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches this rank sees in the current epoch; another epoch may have a few more or less."""
+        """Batches of the current epoch; another epoch may have a few more or less."""
         return len(self._batches)
 
     @property
     def padding(self) -> float:
-        """The share of this rank's current epoch that is padding."""
+        """The share of the current epoch that is padding."""
         room = sum(self.plan.room(self._examples, rows) for rows in self._batches)
         return 1 - sum(int(self._examples.lengths[rows].sum()) for rows in self._batches) / room
 
@@ -115,18 +113,15 @@ class Loader:
         self._begin(state["epoch"], state["position"])
 
     def _settings(self) -> dict[str, int]:
-        return (
-            self.source.settings() | self.plan.settings() | {"seed": self.seed, "world": self.world} | self.fingerprint
-        )
+        return self.source.settings() | self.plan.settings() | {"seed": self.seed} | self.fingerprint
 
     def _begin(self, epoch: int, position: int) -> None:
         self.epoch, self.position = epoch, position
         rng = np.random.default_rng((self.seed, epoch))
         self._examples = self.source.for_epoch(self.seed, epoch, rng)
-        if len(self._examples) < self.world:
-            count = f"{len(self._examples)} {self._examples.unit}"
-            raise DataError(f"{count} cannot be shared by {self.world} processes; start fewer")
-        self._batches = self.plan.batches(self._examples, rng, self.world)[self.rank :: self.world]
+        if not len(self._examples):
+            raise DataError(f"there are no {self._examples.unit} to train on")
+        self._batches = self.plan.batches(self._examples, rng)
 
 
 def in_order(source: Source, plan: Plan) -> Iterator[Any]:
@@ -147,7 +142,7 @@ def check_same(state: dict[str, int], settings: dict[str, int]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class FixedSize(Plan):
-    """Batches of `size` examples in random order, but for the last; with several ranks, a few at the end are left out.
+    """Batches of `size` examples in random order; the last may have fewer.
 
     Every epoch visits each example once. With `odds` (one an example, of any sum) it draws as many by them instead.
     """
@@ -159,16 +154,13 @@ class FixedSize(Plan):
         if self.size < 1:
             raise ConfigError(f"a batch holds at least one sample, got batch={self.size}")
 
-    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+    def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
         count = len(source)
         if self.odds is None:
             order = rng.permutation(count)
         else:
             order = rng.choice(count, count, p=self.odds / self.odds.sum())
-        batches = slices(order, self.size)
-        if len(batches) < world:
-            raise DataError(f"{len(batches)} batches cannot be shared by {world} processes; start fewer")
-        return batches[: len(batches) // world * world]
+        return slices(order, self.size)
 
     def in_order(self, source: Source) -> list[np.ndarray]:
         return slices(np.arange(len(source)), self.size)
@@ -179,13 +171,13 @@ class FixedSize(Plan):
 
 @dataclass(frozen=True)
 class EvenSize(Plan):
-    """Batches in random order of `size` examples, or so many fewer that all ranks get as many batches."""
+    """Batches in random order of `size` examples, or so many fewer that all have about as many."""
 
     size: int
 
-    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+    def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
         order = rng.permutation(len(source))
-        return np.array_split(order, -(-len(order) // (self.size * world)) * world)
+        return np.array_split(order, -(-len(order) // self.size))
 
     def in_order(self, source: Source) -> list[np.ndarray]:
         return slices(np.arange(len(source)), self.size)
@@ -205,7 +197,7 @@ class TokenBudget(Plan):
     """Batches of examples of like length, with at most `tokens` padded tokens on the larger side, B * max(S, T).
 
     An example longer than that comes alone. `evenly`: batches hold that many tokens on average, and all as many
-    examples. Each epoch visits every example exactly once, over all ranks together.
+    examples. Each epoch visits every example exactly once.
     """
 
     tokens: int
@@ -216,7 +208,7 @@ class TokenBudget(Plan):
         if self.tokens < 1:
             raise ConfigError(f"a batch holds at least one token, got tokens={self.tokens}")
 
-    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
+    def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
         widths = source.widths
         shuffled = rng.permutation(len(widths))
         size = max(1, int(self.sorted_together * self.tokens / widths.max(1).mean()))
@@ -225,7 +217,6 @@ class TokenBudget(Plan):
             ordered = chunk[np.lexsort(widths[chunk].T)]
             few = min(len(chunk), max(1, round(len(chunk) * self.sorted_together / size)))  # no batch is empty
             batches += np.array_split(ordered, few) if self.evenly else self._cut(ordered, widths)
-        even_out(batches, widths, world)
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def in_order(self, source: Source) -> list[np.ndarray]:
@@ -244,17 +235,3 @@ class TokenBudget(Plan):
                 start, wider = i, width
             widest = wider
         return np.split(rows, cuts)
-
-
-def even_out(batches: list[np.ndarray], widths: np.ndarray, world: int) -> None:
-    """Make the number of batches a multiple of `world`, in place: nothing dropped, nothing twice."""
-    missing = -len(batches) % world
-    if missing <= len(widths) - len(batches):
-        for _ in range(missing):  # halve the largest
-            i = max(range(len(batches)), key=lambda i: len(batches[i]))
-            middle = len(batches[i]) // 2
-            batches[i : i + 1] = [batches[i][:middle], batches[i][middle:]]
-        return
-    for _ in range(len(batches) % world):  # hardly an example per rank: join the smallest, whatever the budget
-        batches.sort(key=lambda rows: len(rows) * int(widths[rows].max()))
-        batches[:2] = [np.concatenate(batches[:2])]

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.data.batch import Batch, moved, on_device, on_host
-from regard.data.loader import Plan, Source, TokenBudget, even_out
+from regard.data.loader import Plan, Source, TokenBudget
 from regard.data.masked import SentenceIds
 from regard.errors import ConfigError
 
@@ -91,7 +91,7 @@ class MaskedBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class MaskedRows(Source):
-    """BERT's examples. Each epoch goes through every document once, over all ranks together.
+    """BERT's examples. Each epoch goes through every document once.
 
     Rows of like length are padded, to at most `tokens` together. Or they are `packed`, any rows one after the other:
     then all batches are of `tokens` and of one shape, as compiled code expects them, and hardly any of it is padding.
@@ -152,10 +152,8 @@ class PackedPlan(Plan):
     tokens: int
     longest: int  # row
 
-    def batches(self, source: Source, rng: np.random.Generator, world: int) -> list[np.ndarray]:
-        batches = self._cut(rng.permutation(len(source)), source.widths)
-        even_out(batches, source.widths, world)
-        return batches
+    def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
+        return self._cut(rng.permutation(len(source)), source.widths)
 
     def in_order(self, source: Source) -> list[np.ndarray]:
         return self._cut(np.arange(len(source)), source.widths)

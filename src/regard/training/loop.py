@@ -145,7 +145,7 @@ class Training:
             at.step += 1
             steps = max(0, at.steps - at.start)
             lr = lr_at(self.pace.schedule(), at.step - at.start, steps, run.model.width, run.optim.lr)
-            self.step(lr, stop)
+            agreed = self.step(lr, stop.signal)
             planned, evaluate = self.clock()
             if planned:
                 self.log.say(self.pace.plan_text())
@@ -155,22 +155,25 @@ class Training:
                 self.give_up()
             if evaluate:
                 self.evaluate()
-            if planned or evaluate or stop.signal or (run.save_every and at.due(run.save_every)):
+            signal = stop.signal if self.world.size == 1 else agreed
+            if planned or evaluate or signal or (run.save_every and at.due(run.save_every)):
                 self.save()
-            if stop.signal:
+            if signal:
+                stop.signal = signal
                 raise stop.exit()
 
-    def step(self, lr: float, stop: Interrupts) -> None:
+    def step(self, lr: float, signal: int) -> int:
+        """One step; the signal that any rank had got when it began: then all save and stop."""
         objective, world = self.parts.objective, self.world
         self.optimiser.set_lr(lr)
         micros, counted = world.share(self.parts.loader, self.run.accumulate)
         count, tokens = (sum(map(number, micros)) if counted else 0 for number in (objective.count, objective.tokens))
-        counts, speeds, signals = zip(*world.gather(count, tokens, stop.signal), strict=True)
+        counts, speeds, signals = zip(*world.gather(count, tokens, signal), strict=True)
         count = max(1, sum(counts))  # targets in this step, on all ranks
-        stop.signal = max(signals) if world.size > 1 else stop.signal  # whoever gets one, all save and stop
         loss, norm, bad = self.stepper(micros, count if counted else math.inf)  # then it adds nothing
         self.tally.add(loss, norm, bad, count)
         self.at.targets += sum(speeds)
+        return max(signals)
 
     def clock(self) -> tuple[bool, bool]:
         """Whether the steps were planned just now, and whether to evaluate. With minutes, rank 0's clock decides."""

@@ -217,6 +217,7 @@ def join(device: str = "cpu") -> World:
 def _join(device: str) -> World:
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=STEP_LIMIT))
+        store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)  # none of before
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP_LIMIT)
     except (ValueError, RuntimeError) as e:

@@ -30,9 +30,9 @@ def records(lengths: list[int]) -> TokenFile:
     return TokenFile.of(ids, np.concatenate([[0], np.cumsum(lengths)]), answers)
 
 
-def blocks_of(tokens: TokenFile, context: int, tokens_per_batch: int, seed: int, *rank, **more) -> Loader:
+def blocks_of(tokens: TokenFile, context: int, tokens_per_batch: int, seed: int, **more) -> Loader:
     rows = TextRows(tokens, context, tokens_per_batch)
-    return Loader(rows, rows.plan, seed, *rank, **more)
+    return Loader(rows, rows.plan, seed, **more)
 
 
 def valid(tokens: TokenFile, context: int, tokens_per_batch: int) -> list[Tokens]:
@@ -55,14 +55,12 @@ def counted(batch: Tokens) -> list[tuple[int, int]]:
 
 @given(
     length=st.integers(60, 300), context=st.integers(1, 20), per_batch=st.integers(1, 90),
-    world=st.integers(1, 3), seed=st.integers(0, 3), number=st.integers(0, 2),
+    seed=st.integers(0, 3), number=st.integers(0, 2),
 )  # fmt: skip
-def test_an_epoch_visits_every_target_once(length, context, per_batch, world, seed, number):
-    ranks = [blocks_of(numbered(length), context, per_batch, seed, rank, world) for rank in range(world)]
-    for blocks in ranks:
-        blocks.restore(blocks.state() | {"epoch": number})
-    assert len({blocks.batches_per_epoch for blocks in ranks}) == 1
-    batches = [batch for blocks in ranks for batch in epoch(blocks)]
+def test_an_epoch_visits_every_target_once(length, context, per_batch, seed, number):
+    blocks = blocks_of(numbered(length), context, per_batch, seed)
+    blocks.restore(blocks.state() | {"epoch": number})
+    batches = epoch(blocks)
     shape = (max(1, per_batch // context), context + 1)
     assert {tuple(batch.ids.shape) for batch in batches} == {shape}
     assert sorted(pair for batch in batches for pair in counted(batch)) == [(i, i + 1) for i in range(length - 1)]
@@ -130,8 +128,6 @@ def test_text_that_is_too_short():
     assert len(epoch(blocks_of(numbered(20), 19, 100, seed=0))) == 1
     with pytest.raises(ConfigError, match="at least one token"):
         blocks_of(numbered(20), 4, 0, seed=0)
-    with pytest.raises(DataError, match="cannot be shared by 9 processes"):
-        blocks_of(numbered(20), 10, 10, seed=0, world=9)
 
 
 # Records

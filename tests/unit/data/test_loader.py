@@ -38,8 +38,8 @@ def loader_of(pairs: Toy, tokens: int, seed: int, **more) -> Loader:
     return Loader(source(pairs), TokenBudget(tokens), seed, **more)
 
 
-def plan(pairs: PairSource, tokens: int, seed: int, epoch: int, world: int = 1, **more) -> list[np.ndarray]:
-    return TokenBudget(tokens, **more).batches(pairs, np.random.default_rng((seed, epoch)), world)
+def plan(pairs: PairSource, tokens: int, seed: int, epoch: int, **more) -> list[np.ndarray]:
+    return TokenBudget(tokens, **more).batches(pairs, np.random.default_rng((seed, epoch)))
 
 
 def epoch(loader: Loader) -> list:
@@ -49,27 +49,24 @@ def epoch(loader: Loader) -> list:
 @given(
     count=st.integers(8, 400),
     tokens=st.integers(30, 600),
-    world=st.integers(1, 8),
     multiple=st.sampled_from([1, 8]),
     number=st.integers(0, 3),
 )
-def test_an_epoch_visits_every_pair_once_within_the_budget(count, tokens, world, multiple, number):
+def test_an_epoch_visits_every_pair_once_within_the_budget(count, tokens, multiple, number):
     toy = source(Toy(count), multiple)
-    batches = plan(toy, tokens, seed=1, epoch=number, world=world)
+    batches = plan(toy, tokens, seed=1, epoch=number)
     assert sorted(np.concatenate(batches)) == list(range(count))
-    assert len(batches) % world == 0
-    budgeted = len(batches) if len(plan(toy, tokens, 1, number)) + world <= count else 0
-    for rows in batches[:budgeted]:
+    for rows in batches:
         assert len(rows) == 1 or len(rows) * toy.widths[rows].max() <= tokens
 
 
-@given(count=st.integers(8, 400), tokens=st.integers(1, 600), world=st.integers(1, 8))
-def test_an_even_epoch_visits_every_pair_once_in_batches_of_as_many(count, tokens, world):
+@given(count=st.integers(8, 400), tokens=st.integers(1, 600))
+def test_an_even_epoch_visits_every_pair_once_in_batches_of_as_many(count, tokens):
     """Also where the budget is less than a pair."""
-    batches = plan(source(Toy(count)), tokens, seed=1, epoch=0, world=world, sorted_together=4, evenly=True)
-    assert sorted(np.concatenate(batches)) == list(range(count)) and len(batches) % world == 0
+    batches = plan(source(Toy(count)), tokens, seed=1, epoch=0, sorted_together=4, evenly=True)
+    assert sorted(np.concatenate(batches)) == list(range(count))
     sizes = [len(rows) for rows in batches]
-    assert min(sizes) > 0 and (world > 1 or max(sizes) <= 2 * min(sizes))
+    assert min(sizes) > 0 and max(sizes) <= 2 * min(sizes)
 
 
 def test_batches_hold_what_the_plan_says():
@@ -89,18 +86,15 @@ def test_batches_hold_what_the_plan_says():
     assert loader.epoch == 1
 
 
-def test_ranks_share_an_epoch():
-    toy = Toy(301)
-    loaders = [loader_of(toy, 150, seed=4, rank=rank, world=3) for rank in range(3)]
-    assert len({loader.batches_per_epoch for loader in loaders}) == 1
-    rows = [row for loader in loaders for batch in epoch(loader) for row in batch.rows]
-    assert sorted(rows) == list(range(301))
-
-
-def test_hardly_a_pair_per_rank():
-    batches = plan(source(Toy(8)), tokens=1, seed=0, epoch=0, world=3)
-    assert sorted(map(len, batches)) == [1, 1, 1, 1, 2, 2]
-    assert sorted(np.concatenate(batches)) == list(range(8))
+def test_a_skipped_batch_changes_none_of_the_others():
+    one, other = (loader_of(Toy(60), 150, seed=4) for _ in range(2))
+    for turn in range(3 * one.batches_per_epoch):
+        batch = next(one)
+        if turn % 2:
+            other.skip()
+        else:
+            assert np.array_equal(next(other).rows, batch.rows)
+    assert one.state() == other.state() and one.epoch > 0
 
 
 def test_order_is_a_function_of_seed_and_epoch():
@@ -164,8 +158,6 @@ def test_in_order_is_one_sorted_pass():
 
 
 def test_impossible_requests():
-    with pytest.raises(DataError, match="2 pairs cannot be shared by 3"):
-        loader_of(Toy(2), 100, 0, world=3)
     with pytest.raises(ConfigError, match="at least one token"):
         loader_of(Toy(2), 0, 0)
 
@@ -228,12 +220,6 @@ def test_restored_loader_repeats_augmentation():
         Loader(Numbers(10), FixedSize(5), seed=1).restore(state)
 
 
-def test_ranks_share_an_epoch_of_fixed_size():
-    loaders = [Loader(Numbers(12), FixedSize(2), seed=3, rank=rank, world=3) for rank in range(3)]
-    seen = [np.concatenate(taken(loader, loader.batches_per_epoch)) for loader in loaders]
-    assert sorted(np.concatenate(seen)) == list(range(12))
-
-
 def test_odds_draw_the_rare_as_often_as_the_common():
     labels = np.array([0] * 90 + [1] * 10)
     loader = Loader(Numbers(100), FixedSize(10, 1 / np.bincount(labels)[labels]), seed=0)
@@ -276,9 +262,9 @@ def test_samples_that_do_not_fit_into_memory_are_cut_until_they_do():
         fitted(lambda piece: work(piece, room=0), [batch.part(slice(0, 1))], Progress(), lambda: None, print)
 
 
-def test_fewer_batches_than_ranks_are_refused():
-    with pytest.raises(DataError, match="2 batches cannot be shared by 3 processes"):
-        Loader(Numbers(7), FixedSize(4), seed=0, rank=2, world=3)
+def test_an_epoch_of_nothing_is_refused():
+    with pytest.raises(DataError, match="there are no samples to train on"):
+        Loader(Numbers(0), FixedSize(4), seed=0)
 
 
 class Dice(Source):
@@ -292,21 +278,20 @@ class Dice(Source):
         return Samples((torch.from_numpy(thrown),), torch.zeros(len(rows)), rows)
 
 
-def test_chance_is_another_one_for_every_seed_epoch_batch_and_rank():
+def test_chance_is_another_one_for_every_seed_epoch_and_batch():
     """Augmentation throws anew each time: no two batches of any run may share their dice, and a run repeats its own."""
 
     def thrown() -> dict[tuple, float]:
-        seeds = [(seed, rank) for seed in (0, 1, 2) for rank in (0, 1)]
-        loaders = {key: Loader(Dice(), FixedSize(3), key[0], rank=key[1], world=2) for key in seeds}
+        loaders = {seed: Loader(Dice(), FixedSize(3), seed) for seed in (0, 1, 2)}
         return {
-            (*key, number, place): float(batch.inputs[0][0])
+            (key, number, place): float(batch.inputs[0][0])
             for key, loader in loaders.items()
             for number in range(3)
             for place, batch in enumerate(epoch(loader))
         }
 
     first = thrown()
-    assert len(first) == 3 * 2 * 3 * 2 and len(set(first.values())) == len(first)
+    assert len(first) == 3 * 3 * 4 and len(set(first.values())) == len(first)
     assert thrown() == first
     assert not any(batch.inputs[0].any() for batch in in_order(Dice(), FixedSize(3))), "validation throws none"
 
