@@ -91,6 +91,8 @@ def _tables(folder: Path) -> None:
     _lines(folder / "students.csv", ["hours,school,passed", *rows])
     _lines(folder / "prices.csv", ["date,close,volume",
            *(f"2024-{1 + i // 28:02}-{1 + i % 28:02},{100 + i % 7},{i}" for i in range(200))])  # fmt: skip
+    days = [f"2024-{1 + i // 28:02}-{1 + i % 28:02},{100 + i % 7}" for i in range(100)]
+    _lines(folder / "shops.csv", ["shop,date,close", *(f"{shop},{day}" for shop in "ab" for day in days)])
     numbers = np.arange(200.0)
     np.savez(folder / "prices.npz", time=numbers, close=numbers % 7)
 

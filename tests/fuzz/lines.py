@@ -22,7 +22,7 @@ from tests.fuzz.world import OUTPUTS, Case
 PATIENCE = 2.0  # seconds before Ctrl-C
 LONG = ("--steps", "--minutes", "--seeds", "--set", "--size", "--arch", "--max-tokens", "--n", "--beam", "--samples",
         "--memory", "--speed", "--length", "--resume", "--studio", "--tokens", "--context", "--stride",
-        "--n-best")  # fmt: skip
+        "--n-best", "--processes")  # fmt: skip
 READ = ("--data", "--valid", "--source", "--target", "--labels", "--in", "--images", "--text", "--label")
 
 
@@ -127,7 +127,7 @@ class Draw:
         if len(self.verb.words) > 1 and self.rng.random() < 0.03:
             self.verb = replace(self.verb, words=(self.verb.words[0], self.rng.choice(values.TASKS)))
         every = self.rng.choice((["-q"], ["-v"], [], [], []))
-        self.long = self.long or self.verb.words == ("studio",)
+        self.long = self.long or self.verb.words in (("studio",), ("serve",))
         line = (*self.verb.line(args), *every)
         return Case(line, self.rng.choice(values.TYPED), self.files, PATIENCE if self.long else None)
 

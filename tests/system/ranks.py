@@ -135,7 +135,7 @@ class Signalled(Double):
         return next(self.loader)
 
 
-DROPOUT = ["model.dropout=0.2", "save_every=4", "eval_every=5", "keep=3"]
+DROPOUT = ["model.dropout=0.2", "save_every=4", "eval_every=5", "keep=3", "keep_state=true"]
 
 
 def stopped(folder: Path) -> None:

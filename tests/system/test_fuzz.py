@@ -76,7 +76,7 @@ def test_every_verb_and_option_is_tried(world):
     lines = Lines(world.work, SEED)
     missed: set[tuple[str, ...]] = {verb.words for verb in lines.verbs}
     missed |= {(verb.words[0], name) for verb in lines.verbs for param in verb.options for name in param.opts}
-    for number in range(4000):
+    for number in range(8000):
         args = lines.case(number).args
         with suppress(LookupError):  # a task that does not exist
             missed -= {parse(" ".join(args[:3]), lines.verbs)[0].words}

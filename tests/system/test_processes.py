@@ -179,3 +179,10 @@ def test_one_failure_is_one_line_and_ends_all(ranks, place, name):
     assert not any("Traceback" in rank["text"] or (n and rank["text"]) for n, rank in enumerate(ranks[name]))
     if code == 2:
         assert not (place / name).exists()
+
+
+def test_more_processes_than_cores_carry_are_refused(tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 50)
+    result = cli("train", "lm", f"--data={tmp_path / 'text.txt'}", f"--name={tmp_path / 'run'}", "--processes=1000000")
+    assert result.code == 2 and "--processes 1,000,000: expected at most 4 for each of the" in result.err
+    assert not (tmp_path / "run").exists()

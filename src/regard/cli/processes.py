@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import tempfile
 from typing import Annotated, Any, NoReturn
 
 from regard.cli.common import option
@@ -11,6 +12,7 @@ from regard.errors import ConfigError
 
 HELP = "Share the work between that many processes on this machine; on several: torchrun … -m regard …"
 Processes = Annotated[int, option("N", HELP, default=True, min=1)]
+CROWD = 4  # processes for each core
 PROCESSES: Declared = declare("processes", int, 1, option("N", HELP, default=True, min=1, **PANEL))
 
 
@@ -48,11 +50,15 @@ def share_between(processes: int, ctx: Any) -> None:
         if processes not in (1, size := int(os.environ["WORLD_SIZE"])):
             raise ConfigError(f"--processes {processes}, but torchrun started {size}; leave out --processes")
     elif processes > 1:
+        cores = os.cpu_count() or 1
+        if processes > CROWD * cores:
+            limit = f"at most {CROWD} for each of the {cores} cores"
+            raise ConfigError(f"--processes {processes:,}: expected {limit}; one for each core or GPU is quickest")
         launch(processes, ctx.meta["words"])
 
 
 def launch(processes: int, words: list[str]) -> NoReturn:
-    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -66,9 +72,12 @@ def launch(processes: int, words: list[str]) -> NoReturn:
         max_restarts=0,
         monitor_interval=0.1,
     )
-    config = LaunchConfig(**once, rdzv_backend="c10d", rdzv_endpoint="localhost:0", signals_to_handle=SIGNALS)
+    meeting: Any = dict(rdzv_backend="c10d", rdzv_endpoint="localhost:0")
     try:
-        elastic_launch(config, sys.executable)("-m", "regard", *words)
+        with tempfile.TemporaryDirectory() as folder:
+            logs = DefaultLogsSpecs(log_dir=folder)
+            config = LaunchConfig(**once, **meeting, signals_to_handle=SIGNALS, logs_specs=logs)
+            elastic_launch(config, sys.executable)("-m", "regard", *words)
     except ChildFailedError as e:
         sys.exit(min(failure.exitcode for failure in e.failures.values()) % 256)
     except SignalException as e:
