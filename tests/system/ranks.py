@@ -272,7 +272,7 @@ SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
     "models/1": (1, train_cases),
     "models/2": (2, train_cases),
     "models/3": (3, partial(train_cases, cases=BY_THREE)),
-    "fsdp/2": (2, partial(train_cases, cases=SHARDED[:2], settings=FSDP)),
+    "fsdp/2": (2, partial(train_cases, cases=SHARDED[:1], settings=FSDP)),
     "whole-sharded": (2, whole_sharded),
     "stopped-sharded": (2, stopped_sharded),
     "whole": (2, whole),
@@ -331,7 +331,7 @@ def child(folder: Path, rank: int, size: int, port: int, work: Callable[[Path], 
     os._exit(code)
 
 
-RESUMED = {"resumed": ("stopped", (1, 2, 3)), "damaged": ("damaged", (2,))}  # from which run, with how many ranks
+RESUMED = {"resumed": ("stopped", (2, 3)), "damaged": ("damaged", (2,))}  # from which run, with how many ranks
 RESUMED_SLOWLY = {"resumed": ("stopped-sharded", (1, 2, 3, 4))}
 
 

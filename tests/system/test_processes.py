@@ -68,7 +68,7 @@ def test_processes_train_what_one_does(place, ranks, case, size):
     same_run(place / "models/1" / case, place / f"models/{size}" / case)
 
 
-@pytest.mark.parametrize("case", SHARDED[:2])
+@pytest.mark.parametrize("case", SHARDED[:1])
 def test_shards_train_what_one_process_does(place, ranks, case):
     assert codes(ranks["fsdp/2"]) == [0, 0], ranks["fsdp/2"]
     same_run(place / "models/1" / case, place / "fsdp/2" / case)
@@ -96,7 +96,7 @@ def test_as_many_processes_resume_bit_for_bit(ranks, place):
     assert {name: resumed[name] for name in names} == {name: whole[name] for name in names}
 
 
-@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("size", [3])
 def test_another_number_of_processes_resumes(ranks, place, size):
     """Dropout differs then; order of the data, targets and steps go on as they would have."""
     assert codes(ranks[f"resumed-{size}"]) == [0] * size, ranks[f"resumed-{size}"]
