@@ -155,6 +155,11 @@ class Caption(Task):
             return answer.text
         return table([(f"{h.score:.3f}", h.text) for h in answer.candidates])
 
+    def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
+        """For each word how much was looked at each patch of the image, as rows and columns."""
+        looks = predictor.looks(one[0], answer.candidates[0].ids)
+        return [{"word": word, "patches": patches.round(4).tolist()} for word, patches in looks]
+
     def to_json(self, answer: Any) -> Any:
         return [{"text": h.text, "score": h.score, "log_probability": h.log_probability} for h in answer.candidates]
 

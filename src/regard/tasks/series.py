@@ -224,6 +224,10 @@ class Series(Classes, FillSeries):
             console.say(f"{cut:,} series are longer than {predictor.max_length} points; the rest was not read")
         return curves
 
+    def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
+        """How much the last layer looks at each point."""
+        return {"points": predictor.attention(one).round(6).tolist()}
+
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
         from regard.explain.series import draw_attention
 

@@ -56,6 +56,7 @@ N_BEST = Setting(default=1, least=1, most=32, help="How many of the best answers
 class Served:
     """The part of a `Task` that `regard.serve` asks for. By default an input is a text, or a file."""
 
+    name: str
     reads: str
     endpoints: tuple[str, ...] = ()  # of OpenAI's API, besides `/v1/predict`
     writes = False  # token by token, so that requests share a running batch (`generate.scheduler`)
@@ -126,6 +127,10 @@ class Served:
             if name not in self.request_settings:
                 raise unknown("option", name, self.request_settings or ["none for this model"])
         return {name: self.request_settings[name].check(name, value) for name, value in options.items()}
+
+    def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
+        """Where the model looked for its answer to one input, which comes in a list; as JSON has it."""
+        raise ConfigError(f"explain is not for {self.name}; leave it out")
 
     def count_tokens(self, predictor: Any, inputs: Any) -> int:
         """Tokens of all inputs, where somebody is to be told."""

@@ -193,6 +193,13 @@ class Translate(Task):
         fields = ("text", "score", "log_probability")
         return {"text": answer.text, "candidates": [{k: getattr(h, k) for k in fields} for h in answer.candidates]}
 
+    def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
+        """The weights of each word of the translation over the words of its source: `regard translate --alignment`."""
+        from regard.explain.alignment import align_pieces, choose
+
+        look = predictor.attention(one[0], answer.text)
+        return align_pieces(choose(look.weights), look.source, look.target, predictor.tokenizer).to_dict()
+
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
         """Lines of text, or the texts of a table."""
         from regard.tasks.use import text_inputs

@@ -123,6 +123,7 @@ class TranscriptionBody(Strict):
 class PredictBody(Strict):
     inputs: Annotated[list[Any], Field(min_length=1)]
     options: dict[str, Any] = {}
+    explain: StrictBool = False
 
 
 def parse_json(data: bytes) -> Any:

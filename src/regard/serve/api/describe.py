@@ -91,7 +91,8 @@ def predict_path(model: ServedModel) -> dict[str, Any]:
     about = model.about or {}
     options = {"type": "object", "properties": about["settings"], "additionalProperties": False}
     inputs = {"type": "array", "items": about["input"], "minItems": 1}
-    body = {"type": "object", "properties": {"inputs": inputs, "options": options}, "required": ["inputs"]}
+    fields = {"inputs": inputs, "options": options, "explain": {"type": "boolean", "default": False}}
+    body = {"type": "object", "properties": fields, "required": ["inputs"]}
     example = {"inputs": about["input"].get("examples", [])} if "examples" in about["input"] else None
     content = {"schema": body | {"additionalProperties": False}} | ({"example": example} if example else {})
     task = f"{model.name}: {about['task']}"

@@ -106,6 +106,7 @@ class Asked:
     id: int
     inputs: list[Any]
     options: dict[str, Any]
+    explain: bool
 
 
 class AnsweringLane(Lane):
@@ -135,7 +136,7 @@ class AnsweringLane(Lane):
     def parse(self, message: Message) -> Asked | None:
         try:
             options = self.task.check_settings(message["options"])
-            return Asked(message["id"], self.inputs(message["inputs"]), options)
+            return Asked(message["id"], self.inputs(message["inputs"]), options, message.get("explain", False))
         except Exception as e:
             self.fail(message["id"], e)
             return None
@@ -144,7 +145,7 @@ class AnsweringLane(Lane):
         """Together; or where that fails one by one, so that only the culprit is told."""
         try:
             answers = iter(self.predict([one for q in questions for one in q.inputs], questions[0].options))
-            outputs = [[self.task.to_json(next(answers)) for _ in q.inputs] for q in questions]
+            replies = [self.reply(q, [next(answers) for _ in q.inputs]) for q in questions]
         except Exception as e:
             if len(questions) == 1:
                 self.fail(questions[0].id, e)
@@ -152,9 +153,16 @@ class AnsweringLane(Lane):
                 for question in questions:
                     self.answer([question])
             return
-        for question, some in zip(questions, outputs, strict=True):
-            tokens = self.task.count_tokens(self.predictor, [x for one in question.inputs for x in one])
-            self.send({"id": question.id, "outputs": some, "tokens": tokens, "last": True})
+        for reply in replies:
+            self.send(reply)
+
+    def reply(self, question: Asked, answers: list[Any]) -> Message:
+        task, inputs = self.task, question.inputs
+        reply = {"id": question.id, "outputs": [task.to_json(answer) for answer in answers], "last": True}
+        if question.explain:
+            pairs = zip(inputs, answers, strict=True)
+            reply["explanations"] = [task.explain(self.predictor, one, answer) for one, answer in pairs]
+        return reply | {"tokens": task.count_tokens(self.predictor, [x for one in inputs for x in one])}
 
     def predict(self, inputs: list[Any], options: dict[str, Any]) -> list[Any]:
         if self.task.joins:
@@ -272,6 +280,8 @@ class WritingLane(Lane):
     def prompts(self, message: Message) -> list[list[int]]:
         """The ids of what is to be continued."""
         predictor = self.predictor
+        if message.get("explain"):
+            raise APIError(400, f"explain is not for {self.task.name}; leave it out", "explain")
         if message["do"] == "chat":
             from regard.data.records import render
 

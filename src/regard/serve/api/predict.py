@@ -23,8 +23,8 @@ async def predict(request: Request, name: str) -> Response:
     engine = engine_of(request)
     model = engine.find(name, "predict")
     request.app.state.limits.check_inputs(len(body.inputs), "inputs")
-    answer = await while_connected(
-        request, anext(engine.ask(model, "predict", inputs=body.inputs, options=body.options))
-    )
+    asked = dict(inputs=body.inputs, options=body.options, explain=body.explain)
+    answer = await while_connected(request, anext(engine.ask(model, "predict", **asked)))
     task = (model.about or {})["task"]
-    return JSONResponse({"model": name, "task": task, "outputs": answer["outputs"]})
+    shown = {name: answer[name] for name in ("outputs", "explanations") if name in answer}
+    return JSONResponse({"model": name, "task": task, **shown})

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from urllib.parse import urlsplit
 
 import httpx2
@@ -54,15 +55,33 @@ def test_broken_requests_do_not_hang_the_server(address, http):
     assert http.get("/v1/models").status_code == 200
 
 
-def test_metrics_count_requests_and_tokens(http, client):
-    def values() -> dict[str, float]:
-        lines = [line for line in http.get("/metrics").text.splitlines() if not line.startswith("#")]
-        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+def numbers(http) -> dict[str, float]:
+    """What /metrics shows."""
+    lines = [line for line in http.get("/metrics").text.splitlines() if not line.startswith("#")]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
 
+
+def test_work_stops_when_the_client_leaves(http):
+    """In the middle of a stream, and while it waits for a whole text: neither is written to its end."""
+    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000}
+    written = 'regard_tokens_total{model="lstm",what="completion"}'
+    before = numbers(http).get(written, 0)
+    with http.stream("POST", "/v1/completions", json=body | {"stream": True}) as answer:
+        assert next(answer.iter_lines()).startswith("data: {")
+    with pytest.raises(httpx2.ReadTimeout):
+        http.post("/v1/completions", json=body | {"n": 8}, timeout=0.2)
+    end = time.monotonic() + 10
+    while numbers(http)['regard_running{model="lstm"}'] > 0:
+        assert time.monotonic() < end, "still at work"
+        time.sleep(0.05)
+    assert numbers(http).get(written, 0) == before
+
+
+def test_metrics_count_requests_and_tokens(http, client):
     name = 'regard_tokens_total{model="llama",what="completion"}'
-    before = values().get(name, 0)
+    before = numbers(http).get(name, 0)
     client.completions.create(model="llama", prompt="The cat", max_tokens=9, temperature=0)
-    after = values()
+    after = numbers(http)
     assert after[name] == before + 9
     assert after['regard_requests_total{endpoint="/v1/completions",status="200"}'] >= 1
     for what in ("time_to_first_token_seconds", "time_per_token_seconds", "batch_size"):

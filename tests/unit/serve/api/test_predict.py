@@ -63,3 +63,19 @@ def test_options_reach_the_predictor(http, folders):
 def test_bad_inputs_are_named_by_their_place(http, name, body, message):
     answer = http.post(f"/v1/predict/{name}", json=body)
     assert answer.status_code == 400 and message in answer.json()["error"]["message"]
+
+
+def test_explanations_are_alignments_of_translations(http, folders):
+    from regard.explain.alignment import align_pieces, choose
+
+    body = {"inputs": ["The cat drank the milk.", "Server"], "options": {"beam": 1}, "explain": True}
+    answer = http.post("/v1/predict/transformer", json=body).json()
+    translator = regard.load(folders / "transformer")
+    for source, output, alignment in zip(body["inputs"], answer["outputs"], answer["explanations"], strict=True):
+        look = translator.attention(source, output["text"])
+        expected = align_pieces(choose(look.weights), look.source, look.target, translator.tokenizer)
+        assert alignment["source"] == list(expected.source) and alignment["links"] == expected.pharaoh()
+        assert [sum(row) for row in alignment["weights"]] == pytest.approx([1] * len(expected.target), abs=1e-2)
+    for name in ("classifier", "gpt"):
+        refused = http.post(f"/v1/predict/{name}", json={"inputs": ["x"], "explain": True})
+        assert refused.status_code == 400 and "explain is not for" in refused.json()["error"]["message"]
