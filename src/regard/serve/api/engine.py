@@ -45,7 +45,6 @@ class EngineClient:
         self.process: asyncio.subprocess.Process | None = None
         self.waiting: dict[int, asyncio.Queue[Message]] = {}
         self.ids = count(1)
-        self.changed = asyncio.Event()  # set whenever a model became ready, or failed
         self.closing = False
         self.on_stats: Observe = ignore
         self.on_written: Observe = ignore
@@ -94,7 +93,8 @@ class EngineClient:
         if "model" in message:
             model = self.models[message["model"]]
             model.about, model.failed = message.get("ready"), message.get("failed", "")
-            self.changed.set()
+            if model.failed:
+                print(f"regard: {model.name} is not served: {model.failed}", file=sys.stderr, flush=True)
         elif "stats" in message:
             self.on_stats(message["from"], message["stats"])
         elif (inbox := self.waiting.get(message["id"])) is not None:
