@@ -5,6 +5,7 @@ import os
 import sys
 import threading
 import time
+from pathlib import Path
 
 cancelled = set()
 ABOUT = {"task": "lm", "endpoints": ["completions", "predict"], "settings": {}, "input": {}}
@@ -18,6 +19,12 @@ def report(id: int, text: str, last: bool) -> None:
     usage = {"prompt_tokens": 1, "completion_tokens": 1, "first": 0.1, "between": None}
     ours = {"id": id, "index": 0, "text": text, "tokens": [], "finish": "stop" if last else "", "last": last}
     send({"from": "m", **ours, **(usage if last else {})})
+
+
+def answer_when(there: Path, id: int) -> None:
+    while not there.exists():
+        time.sleep(0.01)
+    report(id, "done", True)
 
 
 for line in sys.stdin.buffer:
@@ -37,8 +44,8 @@ for line in sys.stdin.buffer:
         report(id, "begun", False)
         time.sleep(0.1)
         os._exit(9)
-    if prompt == "slow":
-        threading.Timer(0.5, report, (id, "done", True)).start()
+    if prompt.startswith("until "):
+        threading.Thread(target=answer_when, args=(Path(prompt[6:]), id)).start()
     elif prompt == "hang":
         report(id, "begun", False)
     elif prompt == "who left?":

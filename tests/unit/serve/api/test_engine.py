@@ -40,7 +40,7 @@ def test_a_dead_engine_is_started_again(fake_engine):
     """Who waits is told; those who come later are served."""
 
     async def work(engine):
-        waiting = [asyncio.create_task(texts(engine, "slow")) for _ in range(3)]
+        waiting = [asyncio.create_task(texts(engine, "hang")) for _ in range(3)]
         await asyncio.sleep(0.05)
         results = await asyncio.gather(texts(engine, "die"), *waiting, return_exceptions=True)
         while engine.models["m"].about is None:

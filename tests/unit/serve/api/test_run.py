@@ -39,7 +39,7 @@ def test_the_command_line_refuses_what_cannot_work(words, message, monkeypatch):
     assert message in str(result.exception), result.output
 
 
-def test_a_stopping_server_finishes_what_it_accepted(fake_engine):
+def test_a_stopping_server_finishes_what_it_accepted(fake_engine, tmp_path):
     """The first signal refuses what is new, and ends the server once everything is answered."""
     server = make_server([ServedModel("m", "")], LaneSettings(), Access(), RequestLimits(), quiet=True)
     ours = bind("127.0.0.1", 0)
@@ -47,18 +47,20 @@ def test_a_stopping_server_finishes_what_it_accepted(fake_engine):
     running = threading.Thread(target=server.run, kwargs={"sockets": [ours]})
     running.start()
     until_ready(address)
-    body = {"model": "m", "prompt": "slow"}
+    body = {"model": "m", "prompt": f"until {tmp_path / 'go'}"}
     asking = [
         threading.Thread(target=lambda: answers.append(httpx2.post(f"{address}/v1/completions", json=body)))
         for _ in range(3)
     ]
     for thread in asking:
         thread.start()
-    time.sleep(0.2)
+    while server.config.app.admission.active < 3:
+        time.sleep(0.01)
     server.handle_exit(signal.SIGTERM, None)
     refused, health = httpx2.post(f"{address}/v1/completions", json=body), httpx2.get(f"{address}/health")
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "draining")
     assert health.status_code == 503 and health.json()["live"]
+    (tmp_path / "go").touch()
     for thread in (*asking, running):
         thread.join(10)
     assert not running.is_alive() and [answer.status_code for answer in answers] == [200] * 3
