@@ -39,7 +39,9 @@ def test_train_help_offers_what_the_task_takes(name):
 
 def test_the_front_page_names_every_verb_in_order():
     listed = re.findall(r"^  (\w+) +\S.*", works("--help").out.split("Commands:")[1], flags=re.M)
-    expected = "data model train finetune translate generate next chat summarise classify tag caption forecast embed"
+    expected = (
+        "start data model train finetune translate generate next chat summarise classify tag caption forecast embed"
+    )
     expected += " similar fill transcribe predict evaluate compare"
     expected += " tokens info gradients plan serve studio look export clean"
     assert listed == expected.split()

@@ -54,7 +54,7 @@ def classify(
     inputs: Annotated[
         list[str],
         argument(
-            "INPUT…",
+            "INPUT",
             "A text, or two for pairs; files of images or audio; a file of series, and the table of what else is known "
             "of each; or rows: column=value, …",
         ),

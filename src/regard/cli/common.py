@@ -33,7 +33,7 @@ def flags_first(args: Sequence[str]) -> list[str]:
     return flags + [a for a in args[:end] if a not in ANYWHERE] + args[end:]
 
 
-TYPED = ("TEXT", "PROMPT", "MESSAGE", "INPUT", "SECOND", "COLUMN")  # what holds words, by the name the help gives it
+TYPED = ("TEXT", "PROMPT", "MESSAGE", "INPUT", "COLUMN")  # what holds words, by the name the help gives it
 
 
 class Command(TyperCommand):

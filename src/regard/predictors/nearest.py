@@ -3,7 +3,7 @@
 import numpy as np
 
 EXACT = 20_000  # vectors up to which every cosine is computed
-SHARE, LEAST = 200, 2_000  # candidates that are scored exactly: one in so many vectors, and so many at least
+SHARE, LEAST = 200, 5_000  # candidates that are scored exactly: one in so many vectors, and so many at least
 CHUNK = 1 << 16  # vectors at a time
 
 
