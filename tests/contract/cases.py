@@ -24,6 +24,7 @@ from regard.models.rnn_classifier import RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
+from regard.models.t5 import T5Config
 from regard.models.transformer import TransformerConfig
 from regard.models.vit import ViTConfig
 from regard.models.whisper import WhisperConfig
@@ -138,6 +139,7 @@ TRANSLATORS = {
         for cell in ("rnn", "gru", "lstm")
     },
     "lstm-deep": Seq2SeqConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, encoder_layers=2),
+    "t5": T5Config(**{k: v for k, v in small.items() if k != "max_length"}, head_width=4, buckets=8, furthest=16),
 }
 
 
@@ -156,7 +158,7 @@ def translator(config: Any) -> Case:
         first_loss=(0.0, 0.8),
         words=2,
         decodes=True,
-        looks=6 if isinstance(config, TransformerConfig) else 6 * config.attention,
+        looks=6 * getattr(config, "attention", True),
         hidden=(1, 4),
     )
 

@@ -4,6 +4,7 @@ import torch
 
 from regard.models import build
 from regard.models.seq2seq import Seq2SeqConfig
+from regard.models.t5 import T5Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.nn.taps import watch
 from regard.objectives.translate import ConsistentTranslate, TranslateLoss
@@ -25,6 +26,11 @@ def test_parameters_are_counted_by_the_papers_formula(config):
         want += config.encoder_layers * (attention + mlp + 2 * norm)
         want += config.decoder_layers * (2 * attention + mlp + 3 * norm)
         want += 2 * norm * (config.norm == "pre") + 2 * config.max_length * D * (config.positions == "learned")
+    elif isinstance(config, T5Config):
+        D, H = config.width, config.heads * config.head_width
+        layer = 4 * D * H + 2 * D * config.ffn + 2 * D
+        want = config.vocab * D + 2 * D + 2 * config.buckets * config.heads
+        want += config.encoder_layers * layer + config.decoder_layers * (layer + 4 * D * H + D)
     else:
         assert isinstance(config, Seq2SeqConfig)
         E, D, g = config.embedding, config.width, {"rnn": 1, "gru": 3, "lstm": 4}[config.cell]

@@ -17,7 +17,7 @@ LANGUAGE = [
     *bugs(
         "nn.blocks",
         ("GPT-2 has the other GELU", "ACTIVATIONS", 'approximate="tanh"', 'approximate="none"', GPT2),
-        ("gate and input of SwiGLU are swapped", "SwiGLU.forward", "F.silu(gate) * up", "F.silu(up) * gate", LLAMA),
+        ("gate and input of SwiGLU are swapped", "SwiGLU.forward", "self.act(gate) * up", "self.act(up) * gate", LLAMA),
     ),
     *bugs(
         "nn.linear",

@@ -41,6 +41,8 @@ def ask(
         check_picture(attention)
     if task.reads == "text" and len(words) == 1 and Path(words[0]).suffix and names_file(words[0]):
         raise ConfigError(f"{words[0]} is a file, expected a text; for all of it: regard predict {run} {words[0]}")
+    if "labels" in options and task.name != "zero-shot":
+        raise ConfigError(f"--labels is for CLIP, which learned no classes; {run} has its own, leave it out")
     inputs = task.parse_inputs(model, words, console)
     answers = list(model.predict(inputs, **options))
     if attention:
@@ -59,6 +61,7 @@ def classify(
             "of each; or rows: column=value, …",
         ),
     ],
+    labels: Annotated[str, option("A,B", "For CLIP: the names of the classes to choose from.")] = "",
     attention: Annotated[str, option("FILE", "For an image or a series: draw where the model looked.")] = "",
     json: Json = False,
     device: Device = "auto",
@@ -72,12 +75,14 @@ def classify(
       regard classify runs/sent "A stirring, funny film."
       regard classify runs/pair "A man sleeps." "Nobody is awake."
       regard classify runs/vit picture.png --attention overlay.png
+      regard classify hf:openai/clip-vit-base-patch32 picture.png --labels "cat,dog"
       regard classify runs/digits seven.wav eight.wav
       regard classify runs/pass "hours=12, school=north"
       regard classify runs/s curve.csv --attention curve.png
       regard predict runs/sent new.csv --out scored.csv      # a whole file
     """
-    task, read, answers = ask(ctx.obj, "classify", run, inputs, device, attention)
+    options = {"labels": [label.strip() for label in labels.split(",")]} if labels else {}
+    task, read, answers = ask(ctx.obj, "classify", run, inputs, device, attention, **options)
     if len(answers) == 1:
         show(task.to_json(answers[0])) if json else print(task.text(answers[0]))
         return

@@ -10,6 +10,7 @@ from regard.models.audio_classifier import AudioTransformer, AudioTransformerCon
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
+from regard.models.clip import CLIP, CLIPConfig
 from regard.models.forecaster import Forecaster, ForecasterConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.llama import Llama, LlamaConfig
@@ -24,12 +25,13 @@ from regard.models.series import (
     SeriesTransformer,
     SeriesTransformerConfig,
 )
+from regard.models.t5 import T5, T5Config
 from regard.models.transformer import Transformer, TransformerConfig
 from regard.models.vit import ViT, ViTConfig
 from regard.models.whisper import Whisper, WhisperConfig
 from regard.nn.init import skip_init
 
-TranslatorConfig = TransformerConfig | Seq2SeqConfig
+TranslatorConfig = TransformerConfig | Seq2SeqConfig | T5Config
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
 LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
@@ -45,6 +47,7 @@ ModelConfig = (
     | SeriesModelConfig
     | ForecasterConfig
     | AudioModelConfig
+    | CLIPConfig
 )
 Model = (
     EncoderDecoder
@@ -57,6 +60,7 @@ Model = (
     | SeriesModel
     | Forecaster
     | AudioTransformer
+    | CLIP
 )
 
 DEEPEST = 2_000  # layers, of encoder and decoder together; published ones have at most 1,000 (Wang et al. 2022)
@@ -64,12 +68,14 @@ DEEPEST = 2_000  # layers, of encoder and decoder together; published ones have 
 MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
+    "t5": (T5Config, T5),
     "gpt": (GPTConfig, GPT),
     "llama": (LlamaConfig, Llama),
     "rnn_lm": (RecurrentLMConfig, RecurrentLM),
     "bert": (BertConfig, Bert),
     "rnn_classifier": (RecurrentClassifierConfig, RecurrentClassifier),
     "vit": (ViTConfig, ViT),
+    "clip": (CLIPConfig, CLIP),
     "conv": (ConvConfig, Conv),
     "mlp": (MLPConfig, MLP),
     "captioner": (CaptionerConfig, Captioner),
@@ -110,7 +116,7 @@ def build(config: ModelConfig) -> Model:
 
 def depth(config: ModelConfig) -> int:
     """Layers, those of encoder and decoder together."""
-    return sum(getattr(config, name, 0) for name in ("layers", "encoder_layers", "decoder_layers"))
+    return sum(getattr(config, f"{name}layers", 0) for name in ("", "encoder_", "decoder_", "text_"))
 
 
 def outline(config: ModelConfig) -> Model:

@@ -3,7 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -88,8 +88,8 @@ class Scale(nn.Module):
 class PatchStem(nn.Linear):
     """Section 3.1: cut into patches, lay each out flat, one map for all of them."""
 
-    def __init__(self, c: ViTConfig):
-        super().__init__(c.channels * c.patch**2, c.width)
+    def __init__(self, c: Any, bias: bool = True):
+        super().__init__(c.channels * c.patch**2, c.width, bias)
         self.patch = c.patch
 
     def forward(self, pixels: Tensor) -> Tensor:

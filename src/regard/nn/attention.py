@@ -173,12 +173,12 @@ class SelfAttention(nn.Module):
 class CrossAttention(nn.Module):
     """Multi-head attention of a sequence (queries) to another one, the memory (keys and values)."""
 
-    def __init__(self, width: int, heads: int, key_width: int, value_width: int):
+    def __init__(self, width: int, heads: int, key_width: int, value_width: int, bias: bool = True):
         super().__init__()
         self.heads = heads
-        self.query = Linear(width, heads * key_width)
-        self.kv = FusedLinear(width, [heads * key_width, heads * value_width])
-        self.out = Linear(heads * value_width, width)
+        self.query = Linear(width, heads * key_width, bias)
+        self.kv = FusedLinear(width, [heads * key_width, heads * value_width], bias)
+        self.out = Linear(heads * value_width, width, bias)
         self.look = Tap()
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:

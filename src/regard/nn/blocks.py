@@ -26,20 +26,30 @@ from regard.nn.masks import Mask
 from regard.nn.positions import Rotation
 from regard.nn.taps import Tap
 
+
+class QuickGELU(nn.Module):
+    """Hendrycks and Gimpel 2016, section 2: the cheaper form that CLIP has."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * torch.sigmoid(1.702 * x)
+
+
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
     "swish": nn.SiLU,
     "gelu": nn.GELU,
     "gelu-tanh": partial(nn.GELU, approximate="tanh"),  # GPT-2's
+    "quick-gelu": QuickGELU,
 }
 
 
 class FeedForward(nn.Module):
     """Section 3.3: the same two-layer network for every position."""
 
-    def __init__(self, width: int, ffn: int, activation: str):
+    def __init__(self, width: int, ffn: int, activation: str, bias: bool = True):
         super().__init__()
-        self.up, self.act, self.down = Linear(width, ffn), ACTIVATIONS[activation](), Linear(ffn, width)
+        self.up, self.down = Linear(width, ffn, bias), Linear(ffn, width, bias)
+        self.act = ACTIVATIONS[activation]()
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,7 +79,17 @@ class SwiGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.up(x).chunk(2, -1)
-        return self.down(F.silu(gate) * up)
+        return self.down(self.act(gate) * up)
+
+    def act(self, gate: Tensor) -> Tensor:
+        return F.silu(gate)
+
+
+class GeGLU(SwiGLU):
+    """The same through gelu."""
+
+    def act(self, gate: Tensor) -> Tensor:
+        return F.gelu(gate, approximate="tanh")
 
 
 def dropout(p: float) -> nn.Module:
@@ -166,11 +186,11 @@ class DecoderLayer(nn.Module):
     def __init__(self, width: int, heads: int, ffn: int, dropout: float, activation: str = "relu"):
         super().__init__()
         self.attention = SelfAttention(width, heads, width // heads, width // heads)
-        self.norm1 = Norm(width)
+        self.norm1: nn.Module = Norm(width)
         self.cross = CrossAttention(width, heads, width // heads, width // heads)
-        self.norm2 = Norm(width)
-        self.mlp = FeedForward(width, ffn, activation)
-        self.norm3 = Norm(width)
+        self.norm2: nn.Module = Norm(width)
+        self.mlp: nn.Module = FeedForward(width, ffn, activation)
+        self.norm3: nn.Module = Norm(width)
         self.drop = nn.Dropout(dropout)
 
 

@@ -151,7 +151,7 @@ class Leaning(TableMask):
 
     def sdpa(self, dtype: torch.dtype) -> dict:
         if self.summand is None or self.summand.dtype != dtype:
-            self.summand = self.lean.to(dtype).masked_fill(~self.table, -torch.inf)
+            self.summand = torch.where(self.table, self.lean.to(dtype), -torch.inf)
         return {"attn_mask": self.summand}
 
 

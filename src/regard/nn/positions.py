@@ -202,6 +202,32 @@ class Alibi(nn.Module):
         return Leaning(mask, -self.slopes[:, None, None] * distance)  # B H T S
 
 
+class RelativeBias(nn.Module):
+    """Raffel et al. 2020, section 2.1: a learned number for each head and distance is added to the scores.
+
+    Near distances have a number each, further ones share: the wider apart, the more, and from `furthest` on all.
+    """
+
+    def __init__(self, heads: int, buckets: int, furthest: int, both_ways: bool):
+        super().__init__()
+        self.table = nn.Embedding(buckets, heads)
+        self.furthest, self.both_ways = furthest, both_ways
+
+    def forward(self, mask: Mask, queries: Tensor, keys: Tensor) -> Mask:
+        """`mask`, leaning by how far the keys, S places, are from the queries, T."""
+        bias = self.table(self.bucket(keys[None, :] - queries[:, None]))  # T S H
+        return Leaning(mask, bias.permute(2, 0, 1)[None])  # 1 H T S
+
+    def bucket(self, ahead: Tensor) -> Tensor:
+        """The number of the bucket for keys that are so many places ahead."""
+        buckets = self.table.num_embeddings // 2 if self.both_ways else self.table.num_embeddings
+        far = ahead.abs() if self.both_ways else -ahead.clamp(max=0)
+        exact = buckets // 2
+        share = torch.log(far.float() / exact) / math.log(self.furthest / exact) * (buckets - exact)
+        near = torch.where(far < exact, far, (exact + share.clamp(min=0).long()).clamp(max=buckets - 1))
+        return near + buckets * (ahead > 0) if self.both_ways else near
+
+
 def slopes(heads: int) -> Tensor:
     """2^-8/H, 2^-16/H, … 2^-8; for other numbers than powers of two, every second of twice as many fills up."""
     power = 1 << heads.bit_length() - 1

@@ -132,7 +132,7 @@ class LanguageModelling(Task):
         if not run.start:
             model = super().build(run, data, say)
         else:
-            started = load_model(Path(run.start))
+            started: Any = load_model(Path(run.start))
             if run.model != dataclasses.replace(started.config, dropout=run.model.dropout):
                 raise ConfigError(f"{run.start} keeps its sizes when it is fine-tuned; only model.dropout can be set")
             model = build(run.model)

@@ -18,6 +18,7 @@ from regard.tasks.table import Table
 from regard.tasks.tag import Tag
 from regard.tasks.transcribe import Transcribe
 from regard.tasks.translate import Translate
+from regard.tasks.zero_shot import ZeroShot
 
 TASKS: dict[str, Task] = {
     task.name: task
@@ -44,6 +45,7 @@ TASKS: dict[str, Task] = {
         RegressSeries(),
         Embed(),
         NextSentence(),
+        ZeroShot(),
         Transcribe(),
     )
 }

@@ -180,6 +180,11 @@ class Translate(Task):
     def named(self, data: PairsConfig) -> str:
         return data.name or f"{Path(data.source).name} → {Path(data.target).name}"
 
+    def serves(self, config: Any) -> bool:
+        from regard.models.registry import model_type
+
+        return super().serves(config) or model_type(config) == "t5"
+
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Translator

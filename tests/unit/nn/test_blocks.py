@@ -49,6 +49,7 @@ def test_swiglu_is_theirs():
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_every_activation_is_the_published_one(name):
     theirs = {"relu": "relu", "gelu-tanh": "gelu_new", "swish": "silu", "gelu": "gelu"}
+    theirs["quick-gelu"] = "quick_gelu"
     x = torch.linspace(-4, 4, 99)
     close(ACTIVATIONS[name]()(x), ACT2FN[theirs[name]](x))
 

@@ -50,6 +50,7 @@ def load(folder: Path) -> Any:
     from regard.data.tokenizers.llama import LlamaPieces
     from regard.data.tokenizers.pretrained import Pretrained
     from regard.data.tokenizers.spm import MarianPieces
+    from regard.data.tokenizers.unigram import Unigram
     from regard.data.tokenizers.wordpiece import WordPiece
 
     if MarianPieces.found_in(folder):
@@ -69,4 +70,6 @@ def load(folder: Path) -> Any:
         return LlamaPieces.load(folder)
     if masks:
         return Subwords.load(folder)
+    if kind == "Unigram":
+        return Unigram.load(folder)
     return BPE.load(folder) if kind == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

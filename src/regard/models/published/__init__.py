@@ -24,10 +24,12 @@ from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
 from regard.models.published.bert import BertLayout, DistilBertLayout, RobertaLayout, XLMRobertaLayout
 from regard.models.published.captioner import CaptionerLayout
+from regard.models.published.clip import CLIPLayout
 from regard.models.published.gpt2 import GPT2Layout
 from regard.models.published.layout import Layout, Misfit
 from regard.models.published.llama import LlamaLayout, MistralLayout, Qwen2Layout, Qwen3Layout
 from regard.models.published.marian import MarianLayout
+from regard.models.published.t5 import T5Layout
 from regard.models.published.vit import ViTLayout
 from regard.models.published.weights import Shapes, read_shapes, read_weights
 from regard.models.published.whisper import WhisperLayout
@@ -38,6 +40,7 @@ from regard.words import count
 OURS = "regard-"  # prefix of model_type for layouts nobody else reads
 PUBLISHED = (
     MarianLayout(),
+    T5Layout(),
     GPT2Layout(),
     LlamaLayout(),
     MistralLayout(),
@@ -50,6 +53,7 @@ PUBLISHED = (
     ViTLayout(),
     CaptionerLayout(),
     WhisperLayout(),
+    CLIPLayout(),
 )
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in PUBLISHED}
 WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows are padding
@@ -109,10 +113,8 @@ def rows_of(model: nn.Module, name: str) -> int | None:
 
 def published_weights(model: Model) -> dict[str, Tensor]:
     """The parameters by their published names, in float32 on the CPU, LoRA merged, without padding rows."""
-    state = {
-        name: tensor.detach().float().cpu().contiguous()[: rows_of(model, name)]
-        for name, tensor in merged_state(model).items()
-    }
+    state = {name: tensor.detach().float().cpu().contiguous() for name, tensor in merged_state(model).items()}
+    state = {name: tensor[: rows_of(model, name)] if tensor.ndim else tensor for name, tensor in state.items()}
     layout = layout_of(model.config)
     return state if layout is None else layout.to_weights(state, model.config)
 

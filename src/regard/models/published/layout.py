@@ -14,7 +14,8 @@ from torch import Tensor
 from regard.errors import CheckpointError
 
 Names = str | tuple[str, ...]
-ACTIVATIONS = {"silu": "swish", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh"}  # theirs to ours
+ACTIVATIONS = {"silu": "swish", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "gelu-tanh"}
+ACTIVATIONS["quick_gelu"] = "quick-gelu"  # theirs to ours
 PUBLISHED_ACTIVATIONS = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
 MOST_LABELS = 1_000_000
 COMMON = {  # settings that most layouts call the same
