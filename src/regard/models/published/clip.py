@@ -73,8 +73,8 @@ class CLIPLayout(Layout):
         }
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
-        image = USUAL_IMAGE | (values.get("vision_config") or values.get("vision_config_dict") or {})
-        text = USUAL_TEXT | (values.get("text_config") or values.get("text_config_dict") or {})
+        image: dict[str, Any] = USUAL_IMAGE | (values.get("vision_config") or values.get("vision_config_dict") or {})
+        text: dict[str, Any] = USUAL_TEXT | (values.get("text_config") or values.get("text_config_dict") or {})
         usual: dict[str, Any] = {"hidden_act": "quick_gelu", "layer_norm_eps": 1e-5}
         shared = {name: image.get(name, value) for name, value in usual.items()}
         if any(text.get(name, usual[name]) != value for name, value in shared.items()):
