@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 CHUNK = 2048  # rows of a table read at a time
 LENGTH = 32  # pieces of a text, when memory is estimated
+SHORT = 5  # minutes of fine-tuning up to which a new head begins as a probe, not at random
 HEAD = ("classifier", "pooler")  # parts of a fine-tuned encoder that may be new; with LoRA they are trained
 
 
@@ -100,12 +101,19 @@ class Labels(Task):
     def build(self, run: "Run", data: "PreparedLabels", say: Say) -> "nn.Module":
         from regard.models.published import load_model
         from regard.nn.lora import add_lora_
+        from regard.tasks.head import begin_from_, fit_head_
 
         started: Any = load_model(Path(run.start)) if run.start else None
         model: Any = super().build(run, data, say)
         if started is not None:
             new = begin_from_(model, started)
-            say(f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included")
+            short = 0 < run.minutes <= SHORT and self.target_kind == "classes" and not self.per_piece
+            texts = self.source(run, data, "train", "cpu") if short and new == ["classifier"] else None
+            probed = fit_head_(model, texts, run.seed) if texts else 0
+            kept = (
+                f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included"
+            )
+            say(f"the head begins as a linear probe of {count(probed, 'text')}" if probed else kept)
         if run.lora:
             names = add_lora_(model, run.lora, alpha=2.0 * run.lora, targets=("layers.*",))
             for name in HEAD:
@@ -351,16 +359,6 @@ def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfi
         there = [name.lower() for name in read_table(Path(data), names, say=lambda _: None, strict=False).columns]
         same = all(name.lower() in there for name in names)
     return config if same else dataclasses.replace(config, text="", second="", label="")
-
-
-def begin_from_(model: Any, started: Any) -> list[str]:
-    """Copy what both have; the parts that `started` does not have, or has for other labels."""
-    theirs = started.state_dict()
-    if started.config.labels != model.config.labels or started.config.head != model.config.head:
-        theirs = {name: t for name, t in theirs.items() if not name.startswith("classifier.")}
-    mine = model.state_dict()
-    model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in mine.items()})
-    return sorted({name.split(".")[0] for name in mine if name not in theirs})
 
 
 def summary_of(data: "PreparedLabels") -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""Where a fine-tuned model begins: with the weights of another, and a head that may be a linear probe of it."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.objectives.base import evaluating
+
+TEXTS = 512  # that the probe learns from, at most: a few seconds of two cores
+TOGETHER = 32  # read at a time
+
+
+def begin_from_(model: Any, started: Any) -> list[str]:
+    """Copy what both have; the parts that `started` does not have, or has for other labels."""
+    theirs = started.state_dict()
+    if started.config.labels != model.config.labels or started.config.head != model.config.head:
+        theirs = {name: t for name, t in theirs.items() if not name.startswith("classifier.")}
+    mine = model.state_dict()
+    model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in mine.items()})
+    return sorted({name.split(".")[0] for name in mine if name not in theirs})
+
+
+def fit_head_(model: Any, source: Any, seed: int) -> int:
+    """Set the classifier to a logistic regression on what the model makes of some training texts; how many they were.
+
+    Kumar et al. 2022, LP-FT. 0: they lack a class, and nothing was changed.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    rows = np.random.default_rng(seed).permutation(len(source))[:TEXTS]
+    rows = rows[np.argsort(source.lengths[rows, 0], kind="stable")]  # like lengths together: little padding
+    features, labels = [], []
+    with evaluating(model):
+        for start in range(0, len(rows), TOGETHER):
+            batch = source.batch(rows[start : start + TOGETHER])
+            hidden = model.summary(model(batch.ids, batch.lengths, batch.sentences), batch.lengths)
+            features.append(hidden if model.pooler is None else model.pooled(hidden))
+            labels.append(batch.labels)
+    x, y = torch.cat(features).double().numpy(), torch.cat(labels).numpy().reshape(-1)
+    if len(np.unique(y)) < len(model.config.labels):
+        return 0
+    probe: Any = LogisticRegression(max_iter=300).fit(x, y)
+    weight, bias = torch.from_numpy(probe.coef_), torch.from_numpy(probe.intercept_)
+    if len(bias) == 1:  # of two classes there is one margin: half of it for each
+        weight, bias = torch.cat((-weight, weight)) / 2, torch.cat((-bias, bias)) / 2
+    with torch.no_grad():
+        model.classifier.weight.copy_(weight)
+        model.classifier.bias.copy_(bias)
+    return len(rows)
