@@ -1,5 +1,6 @@
 """Fine-tuned folders are transformers' own: AutoModelFor… opens them with their labels, and gives the same logits."""
 
+import dataclasses
 import json
 import shutil
 
@@ -162,7 +163,7 @@ def test_a_probe_is_a_linear_map_of_their_states(task, encoder, data, tmp_path):
 
 
 def test_a_fine_tuned_run_goes_on_when_what_it_began_with_is_gone(encoder, data, tmp_path):
-    run = run_of("classify", encoder, data)
+    run = dataclasses.replace(run_of("classify", encoder, data), keep_state=True)
     train_run(run, tmp_path / "run", quiet=True)
     shutil.rmtree(encoder)
     train_run(run, tmp_path / "run", resume=True, quiet=True)  # nothing is left to do, and nothing is missing

@@ -1,7 +1,8 @@
 """Batches of small data of every family against recorded digests (`tests/fixtures/batches.json`).
 
 The same examples in the same order, the same random streams, the same halves, and saved positions that still restore.
-The digests were recorded at commit 0f35c63, when every family had a loader of its own. To record them again:
+The digests were recorded at commit 0f35c63, when every family had a loader of its own, and at 9d658d4, when a
+loader could serve one of several processes. To record them again:
 
     python -m tests.reference.test_recorded_batches
 """
@@ -177,7 +178,7 @@ def pairs(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
         valid(),
     )
     segmented = PairSource(**data.train, eos=bpe.eos, pad=bpe.pad, multiple=8, dropout=Dropout(bpe, 0.2, 4, 20))
-    yield "pairs, dropout, rank 1 of 2", Loader(segmented, TokenBudget(300), 4, 1, 2, content), valid()
+    yield "pairs, dropout", Loader(segmented, TokenBudget(300), 4, content), valid()
 
 
 def text(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
@@ -185,9 +186,7 @@ def text(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
         config = TextConfig(path=files[f"train.{ending}"], valid=files[f"valid.{ending}"], vocab=340)
         data = prepare_text(config, lambda _: None)
         train, valid = TextRows(data.train, 24, 200), TextRows(data.valid, 24, 200)
-        for rank, world in ((0, 1), (1, 3)):
-            loader = Loader(train, train.plan, 7, rank, world, data.content)
-            yield f"{name}, rank {rank} of {world}", loader, in_order(valid, valid.plan)
+        yield name, Loader(train, train.plan, 7, data.content), in_order(valid, valid.plan)
 
 
 def labels(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
@@ -195,24 +194,22 @@ def labels(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]
         paths = {"path": files[f"train.{ending}"], "valid": files[f"valid.{ending}"]}
         data = prepare_labels(LabelledConfig(**paths, vocab=200, max_length=16), kind, lambda _: None)
         train, valid = (LabelledSource(**part, pad=data.tokenizer.pad) for part in (data.train, data.valid))
-        for rank, world in ((0, 1), (1, 2)):
-            loader = Loader(train, train.plan(160), 2, rank, world, data.content)
-            yield f"{kind}, rank {rank} of {world}", loader, in_order(valid, valid.plan(160))
+        yield kind, Loader(train, train.plan(160), 2, data.content), in_order(valid, valid.plan(160))
 
 
 def masked(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]]:
-    for name, more, rank, world in (
-        ("padded", {}, 0, 1),
-        ("packed", {"whole_words": True}, 1, 2),
-        ("swapped", {"negatives": "swapped"}, 1, 2),
-        ("alone", {"next_sentence": False}, 0, 1),
+    for name, more in (
+        ("padded", {}),
+        ("packed", {"whole_words": True}),
+        ("swapped", {"negatives": "swapped"}),
+        ("alone", {"next_sentence": False}),
     ):
         paths = {"path": files["train.docs.txt"], "valid": files["valid.docs.txt"]}
         config = MaskedConfig(**paths, vocab=200, max_length=40, **more)
         data = prepare_masked(config, lambda _: None)
         rules = make_rules(config, data.tokenizer)
         train, valid = MaskedRows(data.train, rules, 400, name == "packed"), MaskedRows(data.valid, rules, 400)
-        loader = Loader(train, train.plan, 3, rank, world, data.content)
+        loader = Loader(train, train.plan, 3, data.content)
         yield f"masked, {name}", loader, in_order(valid, valid.plan)
 
 
@@ -245,8 +242,7 @@ def samples(files: dict[str, str]) -> Iterator[tuple[str, Loader, Iterator[Any]]
     }
     for name, (train, valid) in sources.items():
         odds = class_odds(classes) if name in ("tables", "audio") else None
-        rank, world = (1, 2) if name in ("images", "series") else (0, 1)
-        yield name, Loader(train, FixedSize(8, odds), 9, rank, world, 77), in_order(valid, FixedSize(16))
+        yield name, Loader(train, FixedSize(8, odds), 9, 77), in_order(valid, FixedSize(16))
 
 
 FAMILIES = {"pairs": pairs, "text": text, "labels": labels, "masked": masked, "samples": samples}

@@ -21,7 +21,7 @@ REASONS = (  # the first that is among the causes of a failed request
     (ConnectionRefusedError, "connection refused"),
     (ssl.SSLError, "its certificate is not trusted"),
     (TimeoutError, "no answer in time"),
-    (http.client.IncompleteRead, "the connection broke off"),
+    ((http.client.IncompleteRead, ConnectionResetError), "the connection broke off"),
 )
 
 

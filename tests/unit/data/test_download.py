@@ -108,6 +108,7 @@ def test_a_refusal_names_the_address_and_the_way_without(web):
         get("shakespeare")
     for words in (f"{CATALOG['shakespeare'].address}input.txt (HTTP 404)", "REGARD_DATA", "shakespeare/input.txt"):
         assert words in str(e.value)
+    web.server.shutdown()  # or its thread may still take the connection
     web.server.server_close()
     with pytest.raises(DataError, match=r"cannot download http://127.0.0.1:\d+/train.tsv \(connection refused\)"):
         get("sst2")
