@@ -329,6 +329,7 @@ class Task(Served):
         return {"text": "" if answer is None else answer.text}
 
     draws_attention = False
+    takes_labels = False  # whether the classes are named with each question
     family = ""  # of the studio's figures; empty: the studio does not show it
     views: tuple[str, ...] = ()  # of the studio, for its answers
     example_texts: tuple[str, ...] = ()  # to begin with in the studio
