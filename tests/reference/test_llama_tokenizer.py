@@ -59,9 +59,9 @@ def test_a_continuation_keeps_its_space(folder):
 
 
 def test_a_tokenizer_of_another_sort_is_named(folder, tmp_path):
-    known = json.loads((folder / "tokenizer.json").read_text())
-    known["model"] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -1.0], ["a", -2.0]]}
-    known["added_tokens"], known["post_processor"] = [], None
-    (tmp_path / "tokenizer.json").write_text(json.dumps(known))
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: a Unigram tokenizer with the decoder Sequence"):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["model"] = {"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0, "▁": 1, "a": 2}}
+    tokenizer["added_tokens"], tokenizer["post_processor"] = [], None
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: a WordLevel tokenizer with the decoder Sequence"):
         load(tmp_path)
