@@ -58,10 +58,10 @@ def test_a_continuation_keeps_its_space(folder):
     assert whole[: len(start)] == start and ours.decode(whole[len(start) :]) == " was hungry."
 
 
-def test_a_tokenizer_of_another_sort_is_named(folder, tmp_path):
+def test_a_unigram_without_special_tokens_is_refused(folder, tmp_path):
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["model"] = {"type": "WordLevel", "unk_token": "<unk>", "vocab": {"<unk>": 0, "▁": 1, "a": 2}}
+    tokenizer["model"] = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -1.0], ["a", -2.0]]}
     tokenizer["added_tokens"], tokenizer["post_processor"] = [], None
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: a WordLevel tokenizer with the decoder Sequence"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: expected a tokenizer with .* it has no </s>"):
         load(tmp_path)
