@@ -57,7 +57,7 @@ def run_chosen(ctx: typer.Context, commands: list[str]) -> None:
     if not typed:
         return
     if not typed.isdecimal() or not 1 <= int(typed) <= len(commands):
-        raise DataError(f"there is no number {typed}; type the command you want")
+        raise DataError(f"{typed} is not in the list; type one of its numbers")
     command = commands[int(typed) - 1]
     ctx.obj.say(command)
     ctx.find_root().command.main(shlex.split(command)[1:], prog_name="regard", standalone_mode=False)

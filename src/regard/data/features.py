@@ -49,7 +49,7 @@ class Feature:
         return np.where(usable(numbers), numbers, self.usual)[:, None]
 
     def number(self, cell: str, place: str) -> float:
-        """The number in a cell, by the decimal mark of training; what is no number then, by the other one."""
+        """Parse a cell with the decimal mark of the training data, then with the other one."""
         marks = (self.decimal, "," if self.decimal == "." else ".")
         for mark in marks:
             with suppress(ValueError):

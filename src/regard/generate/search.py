@@ -282,7 +282,7 @@ def search_fixed(
     model: EncoderDecoder, source: Tensor, lengths: Tensor | None, limits: Tensor, search: Search, look_every: int,
     shelf: Shelf,
 ) -> BeamResult:  # fmt: skip
-    """`beam_search` where all sentences stay until the last is finished: a GPU is no sooner done with fewer."""
+    """`beam_search` that keeps every sentence until the last one ends: on a GPU fewer rows take as long."""
     capacity = int(limits.max())
     key = source.shape, lengths is None, capacity, search
     if key in shelf:

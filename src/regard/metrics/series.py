@@ -1,6 +1,7 @@
 """Baselines and scores for classifiers of series: nearest neighbours of simple summaries, class-balanced scores."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,3 +67,26 @@ def weighted_log_loss(likely: np.ndarray, true: np.ndarray, weights: Sequence[fl
     classes = np.unique(true)
     w = np.asarray(weights, dtype=float)[classes]
     return float(sum(w * [logs[true == c].mean() for c in classes]) / w.sum())
+
+
+@dataclass(frozen=True)
+class SeriesBaseline:
+    """Accuracy and balanced accuracy of the nearest neighbours by summary, and accuracy of the majority class."""
+
+    nearest: float
+    balanced: float
+    majority: float
+
+    def __str__(self) -> str:
+        return (
+            f"nearest neighbours by summary, accuracy {self.nearest:.1%} (balanced {self.balanced:.1%}); "
+            f"majority class, accuracy {self.majority:.1%}"
+        )
+
+
+def baseline(train: Curves, test: Curves) -> SeriesBaseline:
+    true, predicted = np.array(test.labels), np.array(nearest(train, test))
+    common = max(sorted(set(train.labels)), key=train.labels.count)
+    return SeriesBaseline(
+        float((true == predicted).mean()), balanced_accuracy(true, predicted), float((true == common).mean())
+    )

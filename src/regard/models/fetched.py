@@ -66,7 +66,7 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
 
 
 def is_hub_name(path: Path) -> bool:
-    """Whether `OWNER/NAME` may be a repository of the hub: there is no folder OWNER, and the hub can be reached."""
+    """Whether `OWNER/NAME` can name a repository on the hub: no folder OWNER exists and the hub is enabled."""
     owner = path.parent
     if path.is_absolute() or len(path.parts) != 2 or owner.name in ("runs", "..") or owner.exists():
         return False

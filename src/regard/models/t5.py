@@ -30,7 +30,7 @@ class T5Config:
     ffn: int = 2048
     forward: str = "relu"  # how the feed-forward part is made: T5 1.1 and FLAN-T5 are gated
     dropout: float = 0.1
-    buckets: int = 32  # distances that are told apart
+    buckets: int = 32  # distinct relative distances
     furthest: int = 128  # from where all distances are alike
     eps: float = 1e-6
     tied: bool = True  # one table for words in and words out; not so in T5 1.1 and FLAN-T5

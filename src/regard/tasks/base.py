@@ -5,7 +5,7 @@ module and the files of the tasks import without torch, so that help is instant:
 """
 
 import dataclasses
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -15,6 +15,7 @@ from regard.config import unknown
 from regard.errors import ConfigError
 from regard.models.sizes import SIZES
 from regard.tasks.presets import Preset
+from regard.tasks.scored import Scored
 from regard.tasks.served import Served
 from regard.words import count
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.objectives.base import Objective
     from regard.predictors import Predictor
-    from regard.tasks.use import Inputs, Options, Predictions, TestSet, Verdict
+    from regard.tasks.use import Inputs, Options, Predictions
     from regard.ticks import Console
     from regard.training.baseline import Baseline
     from regard.training.run import Run
@@ -64,7 +65,7 @@ class Card:
     use: str  # after `regard`, with {} for the folder
 
 
-class Task(Served):
+class Task(Scored, Served):
     """One task. A subclass sets the attributes and overrides the methods that differ."""
 
     name: str
@@ -282,6 +283,10 @@ class Task(Served):
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         """Files beyond config, weights and card: a tokenizer, a preprocessor."""
 
+    def named(self, data: Any) -> str:
+        """The data as the model card names it: a path of one's own machine is of no use to others."""
+        return getattr(data, "name", "") or Path(data.path).name
+
     # -- using the model --------------------------------------------------------------------------------------------
 
     purpose: str = ""  # "a vit to …"
@@ -291,9 +296,7 @@ class Task(Served):
     unit = "examples"  # what is counted
     verbs: tuple[str, ...] = ()  # of the command line, that use a model of this task
     search: tuple[str, ...] = ()  # of `Options`, those that its predictor takes
-    evaluate_takes: tuple[str, ...] = ("data",)  # which of `Options` mean something to it
-    predict_takes: tuple[str, ...] = ()
-    test_files = "--data FILE"  # what `regard evaluate` needs of a model that has no test set of its own
+    predict_takes: tuple[str, ...] = ()  # which of `Options` mean something to it
 
     def serves(self, config: Any) -> bool:
         """Whether a model of this config does this task: how a folder that regard did not write finds its task."""
@@ -379,57 +382,3 @@ class Task(Served):
         predictions = self.predictions(predictor, predictor.folder, file, chosen, console)
         with console.progress(predictions.unit, predictions.total):
             return list(predictions.rows)
-
-    # -- scoring it -------------------------------------------------------------------------------------------------
-
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
-        """Score a model on data of the user's, or on its own test or validation set."""
-        raise ConfigError(f"{folder} has no score of its own; type: regard {self.card.use.format(folder)}")
-
-    @property
-    def scored(self) -> bool:
-        return type(self).evaluate is not Task.evaluate
-
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        """What to score on."""
-        raise NotImplementedError
-
-    def training_contents(self, predictor: Any, data: Any) -> Iterable[Hashable]:
-        """What identifies each training example of a run with these data settings, as `TestSet.contents` does."""
-        return ()
-
-    compare_takes: tuple[str, ...] = ()  # empty: there is nothing to compare example by example
-
-    def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
-        """What two models are compared on."""
-        return self.test_set(predictor, folder, options, console)
-
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> Any:
-        """Of one model what `differences` compares: `Sums`, unless a task overrides both."""
-        raise NotImplementedError
-
-    def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
-        """`Difference`s of two models by their outcomes on the same examples; the first decides which is better."""
-        from regard.metrics.compare import compare_sums
-
-        return [compare_sums(*outcomes, samples=samples)]
-
-    def own_data(self, folder: Path) -> Any:
-        """The data settings of the run in `folder`; a model that was not trained here has none."""
-        from regard.tasks.plan import read_run
-
-        if (folder / "run.json").is_file():
-            return read_run(folder).data
-        raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {self.test_files}")
-
-    def has_test_set(self, data: dict[str, Any]) -> bool:
-        """Whether a run with these data settings, as run.json has them, can be scored without further files."""
-        return bool(data)
-
-    def how_to_score(self, run: str, data: dict[str, Any]) -> str:
-        """The command line that scores a run."""
-        return f"regard evaluate {run}" + ("" if self.has_test_set(data) else f" {self.test_files}")
-
-    def named(self, data: Any) -> str:
-        """The data as the model card names it: a path of one's own machine is of no use to others."""
-        return getattr(data, "name", "") or Path(data.path).name

@@ -1,4 +1,4 @@
-"""Runs and their folders: one, or several with a plan.json, so that they are told apart and resumed together."""
+"""Runs and their folders: one, or several listed in a plan.json and resumed together."""
 
 import dataclasses
 import itertools

@@ -294,33 +294,6 @@ class LanguageModelling(Task):
         return Sums(metric="bits per byte", above=bits, below=test.targets, scale=1.0, lower_is_better=True)
 
 
-class Summarise(LanguageModelling):
-    name = "summarise"
-    summary = "a text in one sentence, by a language model that is fine-tuned"
-    options = ("valid",)
-    data_help = "A .jsonl, in each line a text and its summary."
-    archs = {}
-    answering = ""
-    purpose = "summarise"
-    longest = 512  # a text and its summary are long
-    prompt = "Summarise in one sentence:\n\n{prompt}"
-
-    def fits(self, contents: "Contents") -> Fit | None:
-        if not contents.count((".jsonl", ".json")) or not (contents.named(("text",)) and contents.named(("summary",))):
-            return None
-        return self.fit_for(contents, "texts in 'text', summaries in 'summary'", "smollm2-135m")
-
-    def read(self, run: "Run", say: Say) -> "PreparedText":
-        data = super().read(run, say)
-        if not data.train.records:
-            where = run.data.name or run.data.path
-            raise DataError(f"{where} is plain text; expected JSONL, in each line a text and its summary")
-        return data
-
-    def serves(self, config: Any) -> bool:
-        return LanguageModelling().serves(config)
-
-
 def block_length(run: "Run") -> int:
     """Tokens of a row: what the data says, else all that the model can see."""
     return run.data.context or getattr(run.model, "context", 0) or BLOCK

@@ -4,7 +4,6 @@ import dataclasses
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -204,6 +203,7 @@ class Series(Classes, FillSeries):
             yield from imbalance(data.labels, [data.train.labels.count(label) for label in data.labels], "samples")
 
     def baselines(self, run: "Run", data: "SeriesParts") -> "Sequence[Baseline]":
+        from regard.metrics.series import baseline
         from regard.training.baseline import Baseline
 
         scores = baseline(data.train, data.valid)
@@ -288,7 +288,7 @@ class Series(Classes, FillSeries):
 
     def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
         """Balanced accuracy, a weighted loss where weights are set, and nearest neighbours as a baseline."""
-        from regard.metrics.series import balanced_accuracy, weighted_log_loss
+        from regard.metrics.series import balanced_accuracy, baseline, weighted_log_loss
 
         values: dict[str, Any] = {"balanced_accuracy": balanced_accuracy(test.targets, probabilities.argmax(1))}
         lines = [f"balanced     {values['balanced_accuracy']:.2%}, the mean over the classes"]
@@ -352,33 +352,6 @@ def begin_from_(model: Any, started: Any) -> list[str]:
     fits = {name: t for name, t in theirs.items() if name in mine and mine[name].shape == t.shape}
     model.load_state_dict(mine | fits)
     return sorted({name.split(".")[0] for name in mine if name not in fits})
-
-
-@dataclass(frozen=True)
-class SeriesBaseline:
-    """Accuracy and balanced accuracy of the nearest neighbours by summary, and accuracy of the majority class."""
-
-    nearest: float
-    balanced: float
-    majority: float
-
-    def __str__(self) -> str:
-        return (
-            f"nearest neighbours by summary, accuracy {self.nearest:.1%} (balanced {self.balanced:.1%}); "
-            f"majority class, accuracy {self.majority:.1%}"
-        )
-
-
-def baseline(train: "Curves", test: "Curves") -> SeriesBaseline:
-    import numpy as np
-
-    from regard.metrics.series import balanced_accuracy, nearest
-
-    true, predicted = np.array(test.labels), np.array(nearest(train, test))
-    common = max(sorted(set(train.labels)), key=train.labels.count)
-    return SeriesBaseline(
-        float((true == predicted).mean()), balanced_accuracy(true, predicted), float((true == common).mean())
-    )
 
 
 def class_weights(data: SeriesConfig, labels: tuple[str, ...]) -> list[float]:

@@ -80,7 +80,7 @@ def test_nothing_runs_without_a_choice_at_a_terminal(place):
     assert works("start", "houses.csv", typed="1\n").out.endswith("--label price\n")
     assert "none: " in works("start", "houses.csv", typed="\n", terminal=True).out
     result = regard("start", "houses.csv", typed="7\n", terminal=True)
-    assert result.code == 2 and "no number 7" in result.err
+    assert result.code == 2 and "7 is not in the list" in result.err
 
 
 def test_the_chosen_command_is_run(place, monkeypatch):

@@ -142,7 +142,7 @@ class AnsweringLane(Lane):
             return None
 
     def answer(self, questions: list[Asked]) -> None:
-        """Together; or where that fails one by one, so that only the culprit is told."""
+        """Run the batch; if it fails, run its requests one by one so that only the faulty one gets the error."""
         try:
             answers = iter(self.predict([one for q in questions for one in q.inputs], questions[0].options))
             replies = [self.reply(q, [next(answers) for _ in q.inputs]) for q in questions]

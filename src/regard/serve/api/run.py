@@ -1,4 +1,4 @@
-"""Start the server: on an address, until it is told to stop."""
+"""Run the server on an address until it is stopped."""
 
 import math
 import signal

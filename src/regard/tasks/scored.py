@@ -1,0 +1,67 @@
+"""How a task scores its models: on data of the user's or their own, alone or compared with another model."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import ConfigError
+
+if TYPE_CHECKING:
+    from regard.tasks.use import Options, TestSet, Verdict
+    from regard.ticks import Console
+
+
+class Scored:
+    """The part of a `Task` that `regard evaluate` and `regard compare` ask."""
+
+    card: Any
+    evaluate_takes: tuple[str, ...] = ("data",)  # which of `Options` mean something to it
+    test_files = "--data FILE"  # what `regard evaluate` needs of a model that has no test set of its own
+
+    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+        """Score a model on data of the user's, or on its own test or validation set."""
+        raise ConfigError(f"{folder} has no score of its own; type: regard {self.card.use.format(folder)}")
+
+    @property
+    def scored(self) -> bool:
+        return type(self).evaluate is not Scored.evaluate
+
+    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """What to score on."""
+        raise NotImplementedError
+
+    def training_contents(self, predictor: Any, data: Any) -> Iterable[Hashable]:
+        """What identifies each training example of a run with these data settings, as `TestSet.contents` does."""
+        return ()
+
+    compare_takes: tuple[str, ...] = ()  # empty: there is nothing to compare example by example
+
+    def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+        """What two models are compared on."""
+        return self.test_set(predictor, folder, options, console)
+
+    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> Any:
+        """Of one model what `differences` compares: `Sums`, unless a task overrides both."""
+        raise NotImplementedError
+
+    def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
+        """`Difference`s of two models by their outcomes on the same examples; the first decides which is better."""
+        from regard.metrics.compare import compare_sums
+
+        return [compare_sums(*outcomes, samples=samples)]
+
+    def own_data(self, folder: Path) -> Any:
+        """The data settings of the run in `folder`; a model that was not trained here has none."""
+        from regard.tasks.plan import read_run
+
+        if (folder / "run.json").is_file():
+            return read_run(folder).data
+        raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {self.test_files}")
+
+    def has_test_set(self, data: dict[str, Any]) -> bool:
+        """Whether a run with these data settings, as run.json has them, can be scored without further files."""
+        return bool(data)
+
+    def how_to_score(self, run: str, data: dict[str, Any]) -> str:
+        """The command line that scores a run."""
+        return f"regard evaluate {run}" + ("" if self.has_test_set(data) else f" {self.test_files}")

@@ -1,0 +1,39 @@
+"""Summarising: a language model fine-tuned to say a text in one sentence."""
+
+from typing import TYPE_CHECKING, Any
+
+from regard.errors import DataError
+from regard.tasks.base import Fit, Say
+from regard.tasks.lm import LanguageModelling
+
+if TYPE_CHECKING:
+    from regard.data.contents import Contents
+    from regard.data.text import PreparedText
+    from regard.training.run import Run
+
+
+class Summarise(LanguageModelling):
+    name = "summarise"
+    summary = "a text in one sentence, by a language model that is fine-tuned"
+    options = ("valid",)
+    data_help = "A .jsonl, in each line a text and its summary."
+    archs = {}
+    answering = ""
+    purpose = "summarise"
+    longest = 512  # a text and its summary are long
+    prompt = "Summarise in one sentence:\n\n{prompt}"
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        if not contents.count((".jsonl", ".json")) or not (contents.named(("text",)) and contents.named(("summary",))):
+            return None
+        return self.fit_for(contents, "texts in 'text', summaries in 'summary'", "smollm2-135m")
+
+    def read(self, run: "Run", say: Say) -> "PreparedText":
+        data = super().read(run, say)
+        if not data.train.records:
+            where = run.data.name or run.data.path
+            raise DataError(f"{where} is plain text; expected JSONL, in each line a text and its summary")
+        return data
+
+    def serves(self, config: Any) -> bool:
+        return LanguageModelling().serves(config)
