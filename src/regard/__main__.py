@@ -1,6 +1,11 @@
-"""`python -m regard` is `regard`."""
+"""`python -m regard`, which torchrun and `--processes` start as well."""
 
-from regard.cli.main import main
+import sys
+
+try:
+    from regard.cli.main import main
+except KeyboardInterrupt:  # while modules load: nothing has begun, so there is nothing to save
+    sys.exit(130)
 
 if __name__ == "__main__":
     main()
