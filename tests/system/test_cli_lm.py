@@ -224,6 +224,8 @@ def test_info_describes_a_gguf_file(place):
     write_gguf(Path("m.gguf"), tiny_llama())
     summary = works("info", "m.gguf").out
     assert "a llama to continue text" in summary and "regard evaluate m.gguf --data FILE" in summary
+    assert "factor=1.0 low=1.0" in summary
+    assert json.loads(works("info", "m.gguf", "--json").out)["model"]["stretch"]["factor"] == 1.0
     works("evaluate", "m.gguf", "--data=my.txt", "--context=32")
     assert "scored on my.txt" in works("info", "m.gguf").out
 

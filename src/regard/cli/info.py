@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.cli.common import Json, Run, show
+from regard.config import to_dict
 from regard.jsonfile import group, read_json_if_any, read_json_lines
 from regard.words import count, metric_name, table
 
@@ -42,7 +43,7 @@ def info(run: Run, json: Json = False) -> None:
     for title, values in (("model", about["model"]), ("data", about["data"]), ("training", about["training"])):
         if values:
             print(f"\n{title}")
-            print(_indented([(k, str(v)) for k, v in values.items()]))
+            print(_indented([(k, _flat(v) if isinstance(v, dict) else str(v)) for k, v in values.items()]))
     if about["held_out"]:
         print("\non the validation set")
         scores = [
@@ -107,7 +108,7 @@ def describe(folder: Path) -> dict[str, Any]:
         "folder": str(folder),
         "task": task.name,
         "parameters": parameters_by_part(model),
-        "model": vars(config),
+        "model": to_dict(config),
         "data": data,
         "training": {k: v for k, v in training.items() if v} if run else {},
         "held_out": held_out(folder),

@@ -1,0 +1,23 @@
+"""`python -m regard` before its first line of work."""
+
+import runpy
+import sys
+
+import pytest
+
+
+class CtrlC:
+    """An importer that is interrupted while the command line loads."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "regard.cli.main":
+            raise KeyboardInterrupt
+
+
+def test_ctrl_c_while_modules_load_exits_130(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delitem(sys.modules, "regard.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [CtrlC, *sys.meta_path])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_module("regard", run_name="__main__")
+    assert stop.value.code == 130
