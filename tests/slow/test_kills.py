@@ -96,6 +96,7 @@ class Reader:
                 self.faults.append(e)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("task", TASKS)
 def test_killed_runs_end_as_if_they_had_not_been(world: ForkServer, task: str):
     rng, kills, runs, loads = random.Random(task), 0, 0, 0
