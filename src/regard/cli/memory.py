@@ -11,10 +11,10 @@ WORK = {  # by package, the innermost that a failure went through: what it was d
     "models": ("loading the model", "choose a smaller one"),
     "generate": ("writing text", "lower --max-tokens, --n or --beam"),
     "predictors": ("computing the answers", "lower --batch, or shorten the texts"),
-    "evaluate": ("scoring", "score on less"),
+    "metrics": ("scoring", "score on less"),
     "explain": ("looking inside", "shorten the text"),
     "inside": ("looking inside", "shorten the text"),
-    "train": ("a training step", SMALLER),
+    "training": ("a training step", SMALLER),
     "tasks": ("preparing the run", SMALLER),
 }
 AMOUNT = re.compile(r"allocate ([\d.]+ ([KMGTPE]iB|bytes))", re.IGNORECASE)  # is in the text alone

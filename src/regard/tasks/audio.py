@@ -11,12 +11,12 @@ from regard.errors import DataError
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say
 from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import presets_of
+from regard.tasks.use import Inputs, Options, TestSet
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.audio import Clip
     from regard.data.contents import Contents
-    from regard.tasks.use import Inputs, Options, TestSet
-    from regard.ticks import Console
     from regard.training.run import Run
 
 FRAMES = 100  # of a clip, when memory is estimated
@@ -86,9 +86,8 @@ class Audio(ClassesOfSamples):
     purpose = "classify audio"
     unit = "clips"
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.audio import digests
-        from regard.tasks.use import TestSet
 
         on, clips = self.clips(folder, options.data, options.strict, console)
         clips = readable(clips, on, console)
@@ -102,7 +101,7 @@ class Audio(ClassesOfSamples):
 
         return digests(parts(data, silent)[0], data)
 
-    def clips(self, folder: Path, data: str, strict: bool, console: "Console") -> tuple[str, "list[Clip]"]:
+    def clips(self, folder: Path, data: str, strict: bool, console: Console) -> tuple[str, "list[Clip]"]:
         """The clips to score on, and what they are called."""
         from regard.data import fetch
         from regard.data.audio import list_clips, parts
@@ -115,10 +114,10 @@ class Audio(ClassesOfSamples):
             return f"the test set of {config.name}", list_clips(test)
         return "its own validation set", parts(config, console.say)[1]
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return load_files(words)
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return audio_inputs(file, console)
 
 
@@ -128,7 +127,7 @@ def load_files(files: Sequence[str | Path]) -> list[Any]:
     return [load_waveform(file) for file in files]
 
 
-def with_samples(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple[Clip, Any]]":
+def with_samples(clips: "Sequence[Clip]", console: Console) -> "Iterator[tuple[Clip, Any]]":
     """Each clip and its samples; one that cannot be read has none, and is reported."""
     for clip in clips:
         try:
@@ -138,7 +137,7 @@ def with_samples(clips: "Sequence[Clip]", console: "Console") -> "Iterator[tuple
             yield clip, None
 
 
-def readable(clips: "Sequence[Clip]", on: str, console: "Console") -> "list[tuple[Clip, Any]]":
+def readable(clips: "Sequence[Clip]", on: str, console: Console) -> "list[tuple[Clip, Any]]":
     """The clips that can be read, with their samples."""
     pairs = [(clip, samples) for clip, samples in with_samples(clips, console) if samples is not None]
     if not pairs:
@@ -146,10 +145,9 @@ def readable(clips: "Sequence[Clip]", on: str, console: "Console") -> "list[tupl
     return pairs
 
 
-def audio_inputs(file: Path, console: "Console") -> "Inputs":
+def audio_inputs(file: Path, console: Console) -> Inputs:
     """Every clip of a folder, an archive or a table, or one."""
     from regard.data.audio import list_clips
-    from regard.tasks.use import Inputs
 
     clips = list_clips(file, labelled=False)
     if not clips:

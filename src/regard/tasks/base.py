@@ -17,6 +17,9 @@ from regard.models.sizes import SIZES
 from regard.tasks.presets import Preset
 from regard.tasks.scored import Scored
 from regard.tasks.served import Served
+from regard.tasks.use import Inputs, Options, Predictions, answer_all
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.objectives.base import Objective
     from regard.predictors import Predictor
-    from regard.tasks.use import Inputs, Options, Predictions
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 Say = Callable[[str], None]
@@ -242,7 +242,7 @@ class Task(Scored, Served):
         """What is measured by using the model on the validation set, such as BLEU."""
         return None
 
-    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
         """Scores of simple methods on the validation set; they are reported before training and after it."""
         return ()
 
@@ -308,14 +308,12 @@ class Task(Scored, Served):
         """The object that answers; `about` is the folder's regard.json."""
         raise NotImplementedError
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         """The inputs of `predictor.predict` that were typed: texts, the names of files, a row."""
         return words
 
     def as_inputs(self, predictor: Any, values: Sequence[Any]) -> Any:
         """The inputs of `predictor.predict` that values in Python mean: names of files are read, texts stay texts."""
-        from regard.ticks import Console
-
         files = self.reads != "text" and all(isinstance(value, str | Path) for value in values)
         return self.parse_inputs(predictor, list(map(str, values)), Console()) if files else values
 
@@ -349,20 +347,16 @@ class Task(Scored, Served):
     def line(self, row: dict[str, Any]) -> str:
         return row["text"]
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """All inputs of a file or folder."""
         raise ConfigError(f"{folder} does not read files; type: regard {self.card.use.format(folder)}")
 
-    def predict_options(self, options: "Options") -> dict[str, Any]:
+    def predict_options(self, options: Options) -> dict[str, Any]:
         """What `predictor.predict` takes, for a whole file."""
         return options.pick(self.search)
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
+    def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
         """Answers to all inputs of a file or folder, as they are computed."""
-        from regard.tasks.use import Predictions, answer_all
-
         inputs = self.read_inputs(predictor, folder, file, options, console)
         rows = answer_all(
             inputs.examples,
@@ -374,9 +368,6 @@ class Task(Scored, Served):
 
     def rows_of(self, predictor: Any, file: Path, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """The same in Python: `options` by name, progress on stderr."""
-        from regard.tasks.use import Options
-        from regard.ticks import Console
-
         chosen, console = Options.of(options), Console()
         chosen.refuse_others("predict", self.name, self.predict_takes)
         predictions = self.predictions(predictor, predictor.folder, file, chosen, console)

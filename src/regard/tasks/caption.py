@@ -12,13 +12,13 @@ from regard.tasks.base import Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, with_overlap
+from regard.ticks import Console
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.metrics.compare import Sums
-    from regard.tasks.use import Inputs, Options, TestSet, Verdict
-    from regard.ticks import Console
     from regard.training.run import Run
 
 CAPTIONED = {"cpu": 100, "cuda": 1000}  # validation images captioned at each evaluation, at most
@@ -147,7 +147,7 @@ class Caption(Task):
 
         return ImageCaptioner(model, load(folder), device)
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return predictor.images(words)
 
     def text(self, answer: Any) -> str:
@@ -173,13 +173,12 @@ class Caption(Task):
         looks = predictor.looks(inputs[0], answers[0].candidates[0].ids)
         return draw_words(read_image(Path(words[0]))[0], [word for word, _ in looks], [seen for _, seen in looks], path)
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return image_inputs(file, predictor.images, console)
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.captions import captioned, load_captions
         from regard.data.images import pixel_digests
-        from regard.tasks.use import TestSet
 
         if data := options.data:
             config = CaptionsConfig(path=data, size=predictor.model.config.shape[1], strict=options.strict)
@@ -199,15 +198,14 @@ class Caption(Task):
 
         return pixel_digests(load_captions(data, silent).train.pixels)
 
-    def captions(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
+    def captions(self, predictor: Any, test: TestSet, options: Options, console: Console) -> list[str]:
         console.say(f"captioning {len(test.targets):,} images of {test.on}")
         with console.progress("images", len(test.targets)):
             return [h.text for h in predictor.caption(test.inputs, beam=options.beam)]
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """BLEU-4 and CIDEr, next to those of the same captions given to other images."""
         from regard.metrics.captions import score_captions
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         captions, side = self.captions(predictor, test, options, console), predictor.model.config.shape[1]
@@ -220,7 +218,7 @@ class Caption(Task):
         verdict = Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions)
         return with_overlap(self, verdict, predictor, folder, test.contents, "images")
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.captions import ciders
         from regard.metrics.compare import Sums
 

@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.tasks.base import Task
+from regard.tasks.use import Options, TestSet, Verdict, with_overlap
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import count, table
 
 if TYPE_CHECKING:
@@ -14,9 +17,6 @@ if TYPE_CHECKING:
     from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
     from regard.predictors import Classification
-    from regard.tasks.use import Options, TestSet, Verdict
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 RARE = 4  # times fewer examples than the majority class, from where a class is reported as rare
@@ -91,23 +91,22 @@ class Classes(Task):
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
         return class_row(predictor.labels, answer)
 
-    def probabilities(self, predictor: Any, test: "TestSet", console: "Console") -> "np.ndarray":
+    def probabilities(self, predictor: Any, test: TestSet, console: Console) -> "np.ndarray":
         with console.progress(self.unit, len(test.targets)):
             return predictor.probabilities(test.inputs)
 
-    def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
+    def extras(self, predictor: Any, test: TestSet, probabilities: "np.ndarray", console: Console) -> Extras:
         """The baseline of the majority class."""
         import numpy as np
 
         majority = float(np.bincount(test.targets).max() / len(test.targets))
         return Extras({"majority": majority}, [f"baseline     majority class, accuracy {majority:.2%}"])
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """Accuracy, F1, confusion and calibration, next to a baseline; `--picture` draws the calibration."""
         from regard.explain.reliability import draw
         from regard.metrics.classes import judge_classes
         from regard.metrics.labels import Bin
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         probabilities = self.probabilities(predictor, test, console)
@@ -122,7 +121,7 @@ class Classes(Task):
         verdict = Verdict(on=test.on, detail=detail, values=extras.values | scores, text=text)
         return with_overlap(self, verdict, predictor, folder, test.contents)
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         import numpy as np
 
         from regard.metrics.compare import Sums
@@ -176,10 +175,8 @@ class ClassesOfSamples(Classes):
             counts = np.bincount(data.train.labels, minlength=len(data.labels)).tolist()
             yield from imbalance(data.labels, counts, "samples")
 
-    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
         import numpy as np
-
-        from regard.training.baseline import Baseline
 
         majority = np.bincount(data.train.labels, minlength=len(data.labels)).argmax()
         return [Baseline("majority class", "accuracy", float((data.valid.labels == majority).mean()))]

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from regard.data.folders import silent
 from regard.data.settings import LabelledConfig
+from regard.data.skipped import has
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
 from regard.tasks.table import Table
+from regard.tasks.use import Inputs, Options, TestSet
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.training.settings import Optim, Schedule
 from regard.words import count, some
 
@@ -25,9 +29,6 @@ if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.data.labelled import PreparedLabels
     from regard.objectives.classify import Scores
-    from regard.tasks.use import Inputs, Options, TestSet
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 CHUNK = 2048  # rows of a table read at a time
@@ -154,9 +155,7 @@ class Labels(Task):
             if not run.data.balanced:
                 yield from imbalance(data.labels, data.counts, "weighs")
 
-    def baselines(self, run: "Run", data: "PreparedLabels") -> "Sequence[Baseline]":
-        from regard.training.baseline import Baseline
-
+    def baselines(self, run: "Run", data: "PreparedLabels") -> Sequence[Baseline]:
         scores = summary_of(data).get("accuracy", {})
         return [Baseline(name, "accuracy", value) for name, value in scores.items()]
 
@@ -186,9 +185,8 @@ class Labels(Task):
     def serves(self, config: Any) -> bool:
         return super().serves(config) and config.head == self.head
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.labelled import content, is_empty, read_parts, read_rows
-        from regard.tasks.use import TestSet
 
         data, train, rows = options.data, None, []
         config = LabelledConfig(path=data, strict=options.strict)
@@ -254,7 +252,7 @@ class Classify(Classes, Labels):
         ours = about.get("task") == self.name  # a folder of others may hold either
         return Classifier(model, load(folder), device, pairs=isinstance(self, Pair) if ours else None)
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         pairs = len(words) > 1
         if predictor.pairs is not None and predictor.pairs != pairs:
             expected = "two texts: TEXT SECOND" if predictor.pairs else "one text; put it in quotes"
@@ -276,17 +274,15 @@ class Classify(Classes, Labels):
         }
         return {True: pair, False: text, None: {"anyOf": [text, pair]}}[predictor.pairs]
 
-    def request_input(self, predictor: Any, value: Any, folder: Path, console: "Console") -> Any:
+    def request_input(self, predictor: Any, value: Any, folder: Path, console: Console) -> Any:
         """A text, or a pair of texts as a list."""
         pair = isinstance(value, list) and len(value) == 2
         return self.parse_inputs(predictor, [self.text_value(text) for text in (value if pair else [value])], console)
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """Every row of a table; its own columns come before the answer. One without text, or broken, gets none."""
         from regard.data.examples import text_columns
-        from regard.data.skipped import has
         from regard.data.tables import read_table
-        from regard.tasks.use import Inputs
 
         trained = group(read_json_if_any(folder / "regard.json"), "data")
         rows = read_table(file, (options.text, options.second), say=console.say, strict=False)
@@ -317,7 +313,7 @@ class Classify(Classes, Labels):
         inputs = [row.text if row.second is None else (row.text, row.second) for row in rows]
         return inputs, self.targets(predictor, labels_of(rows), places_of(rows, file))
 
-    def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
+    def extras(self, predictor: Any, test: TestSet, probabilities: "np.ndarray", console: Console) -> Extras:
         """A bag of words and the majority class, by the training set."""
         cut = predictor.cut(test.inputs)
         remarks = [f"cut          {cut:,} texts, longer than {predictor.max_length} pieces"] if cut else []

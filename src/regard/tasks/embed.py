@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import ConfigError
 from regard.tasks.base import Card, Fit, Task
+from regard.tasks.use import Inputs, Options
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
-    from regard.tasks.use import Inputs, Options
-    from regard.ticks import Console
 
 
 class Embed(Task):
@@ -51,7 +51,7 @@ class Embed(Task):
     def to_json(self, answer: Any) -> Any:
         return {"vector": answer.vector.tolist()}
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         raise no_answers(folder, file)
 
 

@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.catalog import is_known
 from regard.data.folders import silent
 from regard.data.settings import READING, HistoryConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.presets import presets_of
+from regard.tasks.use import Options, Predictions, TestSet, Verdict, with_overlap
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
@@ -24,9 +28,6 @@ if TYPE_CHECKING:
     from regard.metrics.compare import Sums
     from regard.metrics.forecast import Errors
     from regard.predictors.series import Outlook
-    from regard.tasks.use import Options, Predictions, TestSet, Verdict
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 SHOWN = 12  # rows of a forecast that are printed
@@ -120,10 +121,8 @@ class Forecast(Task):
     def remarks(self, run: "Run", data: "HistoryParts", loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
 
-    def baselines(self, run: "Run", data: "HistoryParts") -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: "HistoryParts") -> Sequence[Baseline]:
         """Their squared errors, which the validation loss is too."""
-        from regard.training.baseline import Baseline
-
         errors = baselines(data, data.valid, run.data, data.spread)
         return [Baseline(row.name, "held_out_loss", row.mse, lower_is_better=True) for row in errors]
 
@@ -149,7 +148,6 @@ class Forecast(Task):
 
     def find_table(self, folder: Path, data: str) -> Path:
         """The file asked for, a known set, or the table the run was trained on."""
-        from regard.data.catalog import is_known
         from regard.data.fetch import get_files
 
         if data and not is_known(data):
@@ -164,7 +162,7 @@ class Forecast(Task):
             name = config.name
         return get_files(name, "history").train
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "list[History]":
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> "list[History]":
         return [history for file in words for history in predictor.read_all(file, console.say)]
 
     def text(self, answer: Any) -> str:
@@ -197,19 +195,14 @@ class Forecast(Task):
             what = f"{outside:,} of {total:,} means lie outside their own quantiles"
             say(f"{what}: the model was trained on too little data, or for too short a time")
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
+    def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
         """The rows that follow those of a table."""
-        from regard.tasks.use import Predictions
-
         outlooks = list(predictor.predict(self.parse_inputs(predictor, [str(file)], console)))
         self.check_answers(outlooks, console.say)
         return Predictions(rows=self.rows(outlooks))
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.history import read_parts
-        from regard.tasks.use import TestSet
 
         c, data = predictor.config, options.data
         config = predictor.settings if data and not (folder / "run.json").is_file() else self.own_data(folder)
@@ -227,17 +220,16 @@ class Forecast(Task):
         parts = read_parts(own, silent)
         return parts.contents(0, parts.rows)
 
-    def batches(self, predictor: Any, test: "TestSet") -> Iterator[Any]:
+    def batches(self, predictor: Any, test: TestSet) -> Iterator[Any]:
         from regard.data.loader import FixedSize, in_order
 
         return (batch.to(predictor.device) for batch in in_order(test.inputs, FixedSize(256)))
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """Every window of the test set, next to the last season again and a linear map."""
         import torch
 
         from regard.objectives.forecast import ForecastLoss as Objective
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         parts, config = test.extra
@@ -261,7 +253,7 @@ class Forecast(Task):
         verdict = Verdict(on=test.on, detail=detail, values=values, text=text)
         return with_overlap(self, verdict, predictor, folder, test.contents, "rows")
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         import torch
 
         from regard.metrics.compare import Sums

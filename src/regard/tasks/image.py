@@ -12,11 +12,11 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Preset, Say
 from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import presets_of
+from regard.tasks.use import Inputs, Options, TestSet
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
-    from regard.tasks.use import Inputs, Options, TestSet
-    from regard.ticks import Console
     from regard.training.run import Run
 
 PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
@@ -137,11 +137,10 @@ class Image(ClassesOfSamples):
     unit = "images"
     draws_attention = True
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.images import list_images, load_images, own_pixels, pixel_digests
         from regard.data.pixels import with_channels
         from regard.data.targets import TARGETS
-        from regard.tasks.use import TestSet
 
         channels, side, _ = predictor.shape
         if not options.data:
@@ -168,10 +167,10 @@ class Image(ClassesOfSamples):
 
         return pixel_digests(load_images(data, silent).train.pixels)
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return predictor.read(words)
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return image_inputs(file, predictor.read, console)
 
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
@@ -183,10 +182,9 @@ class Image(ClassesOfSamples):
         return draw(read_image(Path(words[0]))[0], seen.rollout, seen.heads, title, path)
 
 
-def image_inputs(file: Path, read: Callable[[list[Path]], Any], console: "Console") -> "Inputs":
+def image_inputs(file: Path, read: Callable[[list[Path]], Any], console: Console) -> Inputs:
     """Every image of a folder, or one; one that cannot be read is reported."""
     from regard.data.images import files_of
-    from regard.tasks.use import Inputs
 
     if not file.exists():
         raise DataError(f"no file or folder {file}")

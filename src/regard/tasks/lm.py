@@ -12,6 +12,8 @@ from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.presets import presets_of
 from regard.tasks.served import Setting
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs, with_overlap
+from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
 from regard.words import count, some
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from regard.data.text import PreparedText, TokenFile
     from regard.metrics.compare import Sums
     from regard.predictors import Writer
-    from regard.tasks.use import Inputs, Options, TestSet, Verdict
-    from regard.ticks import Console
     from regard.training.run import Run
 
 ROUGE = {"rouge_l": "its answers", "rouge_l_first": "baseline, the first sentence of each text"}
@@ -225,23 +225,20 @@ class LanguageModelling(Task):
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
         return {"text": "" if answer is None else " ".join(answer.text.split())}
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """Lines of text, or the texts of a table."""
-        from regard.tasks.use import text_inputs
-
         return text_inputs(file, options.text, console.say)
 
-    def predict_options(self, options: "Options") -> dict[str, Any]:
+    def predict_options(self, options: Options) -> dict[str, Any]:
         return {"temperature": 0.0, "stop": ("\n",)}  # greedy, and one line each
 
     def family_of(self, config: Any) -> str:
         return f"recurrent-{self.family}" if hasattr(config, "cell") else self.family
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """Perplexity of a text, or of the answers of records; of a model that was taught to answer, ROUGE-L too."""
         from regard.data.text import scored_passages
         from regard.metrics.perplexity import perplexity, perplexity_of_answers
-        from regard.tasks.use import Verdict, with_overlap
 
         trained = group(read_json_if_any(folder / "run.json"), "data").get("context", 0)
         context = options.context or trained or predictor.model.config.context or BLOCK
@@ -276,17 +273,16 @@ class LanguageModelling(Task):
 
         return training_passages(data, predictor.tokenizer)
 
-    def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def compared_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         """Parts of a text, with their sizes in bytes."""
         from regard.data.documents import read_whole
-        from regard.tasks.use import TestSet
 
         if not options.data:
             raise ConfigError("language models are compared by a text both read; add: --data FILE")
         parts = cut_text(read_whole(Path(options.data)))
         return TestSet(on=options.data, inputs=parts, targets=[len(part.encode()) for part in parts])
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         """Bits per byte, which do not depend on how a text is cut into tokens."""
         from regard.metrics.compare import Sums
 
@@ -324,7 +320,7 @@ def cut_records(run: "Run") -> TextConfig:
 
 
 def scored_text(
-    writer: "Writer", task: Task, folder: Path, options: "Options", context: int, say: Say
+    writer: "Writer", task: Task, folder: Path, options: Options, context: int, say: Say
 ) -> tuple[str, "TokenFile", int, int]:
     """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
     text all but its first token."""
@@ -354,7 +350,7 @@ def scored_text(
     return data or "its own validation text", tokens, size, words
 
 
-def rouge_of_answers(writer: "Writer", data: str, console: "Console") -> dict[str, float]:
+def rouge_of_answers(writer: "Writer", data: str, console: Console) -> dict[str, float]:
     """ROUGE-L of greedy answers to the prompts of a JSONL file, and as a baseline of the prompts' first sentences."""
     from regard.data.records import Record, read_records
     from regard.metrics.rouge import first_sentence, quick

@@ -13,6 +13,8 @@ from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.embed import no_answers
 from regard.tasks.presets import presets_of
 from regard.tasks.served import Setting
+from regard.tasks.use import Inputs, Options, Verdict, with_overlap
+from regard.ticks import Console
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from regard.data.masked import PreparedMasked, SentenceIds
     from regard.data.masking import Rules
     from regard.data.tokenizers.encoder import EncoderTokenizer
-    from regard.tasks.use import Inputs, Options, Verdict
-    from regard.ticks import Console
     from regard.training.run import Run
 
 TOKENS = 4096  # of a batch, when a model is scored
@@ -171,16 +171,15 @@ class MaskedLanguageModelling(Task):
     def to_json(self, answer: Any) -> Any:
         return dataclasses.asdict(answer)["masks"]
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         raise no_answers(folder, file)
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """Loss and accuracy on masked words and next sentences: the same words masked each time."""
         from regard.data.loader import in_order
         from regard.data.masked import prepare_masked, read_sentences
         from regard.data.masking import MaskedRows
         from regard.objectives.masked_token import MaskedToken
-        from regard.tasks.use import Verdict, with_overlap
 
         data, bert, entropy = options.data, predictor.model, 0.0
         config = MaskedConfig() if data and not (folder / "run.json").is_file() else self.own_data(folder)

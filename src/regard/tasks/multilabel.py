@@ -9,6 +9,9 @@ from regard.tasks.base import Card, Fit, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
+from regard.tasks.use import Options, TestSet, Verdict, with_overlap
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import count, table
 
 if TYPE_CHECKING:
@@ -17,9 +20,6 @@ if TYPE_CHECKING:
 
     from regard.data.contents import Contents
     from regard.metrics.compare import Sums
-    from regard.tasks.use import Options, TestSet, Verdict
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 
@@ -79,7 +79,7 @@ class MultiLabelled(Classes):
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
 
-    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
         return ()
 
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
@@ -119,20 +119,19 @@ class MultiLabelled(Classes):
             check_known(names, predictor.labels, [place] * len(names))
         return multi_hot(cells, predictor.labels)
 
-    def decisions(self, predictor: Any, test: "TestSet", console: "Console") -> "np.ndarray":
+    def decisions(self, predictor: Any, test: TestSet, console: Console) -> "np.ndarray":
         """N L, whether each label is predicted."""
         import numpy as np
 
         probabilities = self.probabilities(predictor, test, console)
         return probabilities >= np.array([predictor.output.thresholds[x] for x in predictor.labels])
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """F1 over all decisions and as the mean over labels, each label's own, next to predicting every label."""
         import numpy as np
         from sklearn.metrics import precision_recall_fscore_support
 
         from regard.objectives.multilabel import f1_scores
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         true, predicted = test.targets > 0, self.decisions(predictor, test, console)
@@ -155,7 +154,7 @@ class MultiLabelled(Classes):
         verdict = Verdict(on=test.on, detail=detail, values=values, text="\n".join(lines))
         return with_overlap(self, verdict, predictor, folder, test.contents)
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.compare import Sums
 
         true, predicted = test.targets > 0, self.decisions(predictor, test, console)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.catalog import find
 from regard.data.head import FILES, LINES, head_of
 from regard.errors import RegardError
 from regard.tasks.registry import get
@@ -86,7 +87,6 @@ def file_settings(data: Any) -> list[str]:
 def local_data(data: Any) -> Any:
     """The settings of a data set by name as those of its files; None where they are not on this machine."""
     from regard.data import image_sets
-    from regard.data.catalog import find
     from regard.data.fetch import local_files, local_pairs
 
     if not getattr(data, "name", ""):

@@ -12,6 +12,9 @@ from regard.tasks.classify import Classify
 from regard.tasks.image import Image
 from regard.tasks.series import Series
 from regard.tasks.table import Table, learned
+from regard.tasks.use import Options, TestSet, Verdict, with_overlap
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import count
 
 if TYPE_CHECKING:
@@ -20,9 +23,6 @@ if TYPE_CHECKING:
 
     from regard.data.contents import Contents
     from regard.metrics.compare import Sums
-    from regard.tasks.use import Options, TestSet, Verdict
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 UNKNOWN_TARGET = ("target",)  # until the data is read
@@ -110,9 +110,7 @@ class Regression(Classes):
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
         yield f"the targets have mean {mean:.6g} and standard deviation {std:.6g}"
 
-    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
-        from regard.training.baseline import Baseline
-
+    def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
         return [Baseline("the mean", "r2", 0.0)]
 
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
@@ -141,11 +139,9 @@ class Regression(Classes):
 
         return np.array([to_number(cell, place) for cell, place in zip(cells, places, strict=True)])
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """R² and errors, next to a constant: the mean of the training targets."""
         from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
-
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         if len(test.targets) < 2:
@@ -164,7 +160,7 @@ class Regression(Classes):
         verdict = Verdict(on=test.on, detail=detail, values=values | constant, text="\n".join(lines))
         return with_overlap(self, verdict, predictor, folder, test.contents)
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         import numpy as np
 
         from regard.metrics.compare import Sums
@@ -180,7 +176,7 @@ class RegressTable(Regression, Table):
     card = Card(pipeline="tabular-regression", title="A regression on rows", use='classify {} "column=value, …"')
     purpose = "predict a number from rows"
 
-    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
         import numpy as np
 
         values = np.array(data.labels, float)

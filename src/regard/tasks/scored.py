@@ -2,13 +2,11 @@
 
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.errors import ConfigError
-
-if TYPE_CHECKING:
-    from regard.tasks.use import Options, TestSet, Verdict
-    from regard.ticks import Console
+from regard.tasks.use import Options, TestSet, Verdict
+from regard.ticks import Console
 
 
 class Scored:
@@ -18,7 +16,7 @@ class Scored:
     evaluate_takes: tuple[str, ...] = ("data",)  # which of `Options` mean something to it
     test_files = "--data FILE"  # what `regard evaluate` needs of a model that has no test set of its own
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """Score a model on data of the user's, or on its own test or validation set."""
         raise ConfigError(f"{folder} has no score of its own; type: regard {self.card.use.format(folder)}")
 
@@ -26,7 +24,7 @@ class Scored:
     def scored(self) -> bool:
         return type(self).evaluate is not Scored.evaluate
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         """What to score on."""
         raise NotImplementedError
 
@@ -36,15 +34,15 @@ class Scored:
 
     compare_takes: tuple[str, ...] = ()  # empty: there is nothing to compare example by example
 
-    def compared_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def compared_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         """What two models are compared on."""
         return self.test_set(predictor, folder, options, console)
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> Any:
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> Any:
         """Of one model what `differences` compares: `Sums`, unless a task overrides both."""
         raise NotImplementedError
 
-    def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
+    def differences(self, test: TestSet, outcomes: Sequence[Any], options: Options, samples: int) -> list[Any]:
         """`Difference`s of two models by their outcomes on the same examples; the first decides which is better."""
         from regard.metrics.compare import compare_sums
 

@@ -14,6 +14,9 @@ from regard.jsonfile import group
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores, imbalance
 from regard.tasks.presets import presets_of
+from regard.tasks.use import Options, Predictions, TestSet
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import count, some
 
 if TYPE_CHECKING:
@@ -24,9 +27,6 @@ if TYPE_CHECKING:
     from regard.data.series import Curves, SeriesParts
     from regard.data.series_batch import SeriesSource
     from regard.models.series import SeriesTokens
-    from regard.tasks.use import Options, Predictions, TestSet
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 COLUMNS = ("id", "time", "value", "error", "band", "label")
@@ -202,9 +202,8 @@ class Series(Classes, FillSeries):
         if not run.data.balanced:
             yield from imbalance(data.labels, [data.train.labels.count(label) for label in data.labels], "samples")
 
-    def baselines(self, run: "Run", data: "SeriesParts") -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: "SeriesParts") -> Sequence[Baseline]:
         from regard.metrics.series import baseline
-        from regard.training.baseline import Baseline
 
         scores = baseline(data.train, data.valid)
         values = {"nearest neighbours by summary": scores.nearest, "majority class": scores.majority}
@@ -215,7 +214,7 @@ class Series(Classes, FillSeries):
 
         return SeriesClassifier(model, device, group(about, "data"))
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> "Curves":
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> "Curves":
         """The series of a file; a second word is the table of what else is known of each."""
         curves = predictor.read(*words)
         for line in curves.notes():
@@ -235,21 +234,16 @@ class Series(Classes, FillSeries):
         title = f"{inputs.ids[0]}: {best.label} ({best.probabilities[best.label]:.0%})"
         return draw_attention(inputs, 0, predictor.attention(inputs), title, path)
 
-    def predictions(
-        self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console"
-    ) -> "Predictions":
+    def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
         """A row for each series of the file; one of no usable point gets no label."""
-        from regard.tasks.use import Predictions
-
         curves = self.parse_inputs(predictor, [str(file), options.labels or options.second], console)
         with console.progress("series", len(curves)):
             answers = dict(zip(curves.ids, predictor.predict(curves), strict=True))
         rows = ({"id": name, **self.row(predictor, answers.get(name))} for name in curves.listed)
         return Predictions(rows=rows, unit="series", total=len(curves.listed))
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.series import digests, with_bands
-        from regard.tasks.use import TestSet
 
         on, config, train, curves = self.scored_curves(predictor, folder, options, console)
         curves = with_bands(curves, predictor.model.config.bands)
@@ -263,7 +257,7 @@ class Series(Classes, FillSeries):
         return digests(with_bands(read_parts(data, silent).train, predictor.model.config.bands))
 
     def scored_curves(
-        self, predictor: Any, folder: Path, options: "Options", console: "Console"
+        self, predictor: Any, folder: Path, options: Options, console: Console
     ) -> tuple[str, SeriesConfig, "Curves | None", "Curves"]:
         """The series to score on: their name, the settings they are read with, the training set if it is here."""
         from regard.data.series import read_parts, read_test
@@ -286,7 +280,7 @@ class Series(Classes, FillSeries):
             return f"{config.name} (test)", config, train, test
         return "its own validation set", config, train, parts.valid
 
-    def extras(self, predictor: Any, test: "TestSet", probabilities: "np.ndarray", console: "Console") -> Extras:
+    def extras(self, predictor: Any, test: TestSet, probabilities: "np.ndarray", console: Console) -> Extras:
         """Balanced accuracy, a weighted loss where weights are set, and nearest neighbours as a baseline."""
         from regard.metrics.series import balanced_accuracy, baseline, weighted_log_loss
 

@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.config import unknown
 from regard.errors import ConfigError
-
-if TYPE_CHECKING:
-    from regard.ticks import Console
+from regard.ticks import Console
 
 SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv"}  # of a file without a name
 
@@ -87,12 +85,12 @@ class Served:
         """Whether an input is a table of its own, which may come as rows instead of as a file."""
         return self.suffix == ".csv"
 
-    def request_input(self, predictor: Any, value: Any, folder: Path, console: "Console") -> Any:
+    def request_input(self, predictor: Any, value: Any, folder: Path, console: Console) -> Any:
         """The input of `predictor.predict`, in a list, for one of a request; a file is put into `folder`."""
         word = self.text_value(value) if self.reads == "text" else str(self.file_value(value, folder))
         return self.parse_inputs(predictor, [word], console)
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         raise NotImplementedError
 
     def text_value(self, value: Any) -> str:

@@ -13,15 +13,15 @@ from regard.tasks.base import Arch, Card, Fit, Say
 from regard.tasks.classes import ClassesOfSamples, class_row
 from regard.tasks.presets import presets_of
 from regard.tasks.served import short
+from regard.tasks.use import Inputs, Options, TestSet
+from regard.ticks import Console
+from regard.training.baseline import Baseline
 from regard.words import some
 
 if TYPE_CHECKING:
     import numpy as np
 
     from regard.data.contents import Contents
-    from regard.tasks.use import Inputs, Options, TestSet
-    from regard.ticks import Console
-    from regard.training.baseline import Baseline
     from regard.training.run import Run
 
 INPUTS = 32  # until the table is read
@@ -88,7 +88,7 @@ class Table(ClassesOfSamples):
         features = torch.zeros(run.batch, *run.model.shape)
         return Samples((features,), torch.zeros(run.batch).long(), np.arange(run.batch))
 
-    def baselines(self, run: "Run", data: Any) -> "Sequence[Baseline]":
+    def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
         parts = ((part.features, part.labels) for part in (data.train, data.valid))
         return [*super().baselines(run, data), *learned("accuracy", *parts)]
 
@@ -112,11 +112,10 @@ class Table(ClassesOfSamples):
     purpose = "classify rows"
     unit = "rows"
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         from regard.data.features import encode, load_table, named_rows
         from regard.data.tables import read_table
         from regard.data.targets import TARGETS
-        from regard.tasks.use import TestSet
 
         data = options.data
         if not data:
@@ -143,7 +142,7 @@ class Table(ClassesOfSamples):
         own = load_table(data, predictor.columns, silent)
         return row_contents(own.train.features, [own.labels[code] for code in own.train.labels])
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         """`hours=12, school=north`: the columns that are known, the others are missing."""
         rows = []
         for text in words:
@@ -167,7 +166,7 @@ class Table(ClassesOfSamples):
             "additionalProperties": False,
         }
 
-    def request_input(self, predictor: Any, value: Any, folder: Path, console: "Console") -> Any:
+    def request_input(self, predictor: Any, value: Any, folder: Path, console: Console) -> Any:
         """A row by column name; a column that is left out, or null, is missing."""
         if not isinstance(value, dict) or any(isinstance(cell, list | dict) for cell in value.values()):
             raise ConfigError(f"expected an object of columns and values, got {short(value)}")
@@ -180,10 +179,9 @@ class Table(ClassesOfSamples):
         rows = super().as_inputs(predictor, values)
         return [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in rows]
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """Every row of a table; its own columns come before the answer. A broken row gets none."""
         from regard.data.tables import read_table
-        from regard.tasks.use import Inputs
 
         table = read_table(file, [c.name for c in predictor.columns], say=console.say, strict=False)
         rows = list(table.with_gaps(predictor.checks(table), console.say))
@@ -200,10 +198,9 @@ def row_contents(features: "np.ndarray", labels: Sequence[str]) -> list[bytes]:
     return [row.tobytes() + label.encode() for row, label in zip(features, labels, strict=True)]
 
 
-def learned(metric: str, train: Any, valid: Any) -> "list[Baseline]":
+def learned(metric: str, train: Any, valid: Any) -> list[Baseline]:
     """A linear model and gradient-boosted trees, by accuracy or R² on the validation set; features and targets."""
     from regard.metrics.tables import learned_baselines
-    from regard.training.baseline import Baseline
 
     scores = learned_baselines(train, valid, numbers=metric == "r2")
     return [Baseline(name, metric, score) for name, score in scores.items()]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from regard.tasks.base import Card, Fit
 from regard.tasks.classify import Labels
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs, with_overlap
+from regard.ticks import Console
 from regard.words import table
 
 if TYPE_CHECKING:
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from regard.data.labelled import PreparedLabels
     from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
-    from regard.tasks.use import Inputs, Options, TestSet, Verdict
-    from regard.ticks import Console
     from regard.training.run import Run
 
 
@@ -85,12 +85,11 @@ class Tag(Labels):
         """Word, tab, label; with the end of the line, an empty line after each sentence."""
         return "".join(f"{word}\t{label}\n" for word, label in zip(row["words"], row["tags"], strict=True))
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """The lines of a text, the texts of a table, or the sentences of a CoNLL or JSONL file."""
         from regard.data.columnar import OBJECTS
         from regard.data.examples import read_tagged
         from regard.data.files import ending
-        from regard.tasks.use import Inputs, text_inputs
 
         if ending(file) in (".conll", ".conllu", *OBJECTS) and not options.text:
             rows = read_tagged(file, labelled=False, say=console.say, gaps=True)
@@ -104,21 +103,20 @@ class Tag(Labels):
         check_known(labels_of(rows), predictor.labels, places_of(rows, file))
         return [row.words for row in rows], [list(row.tags) for row in rows]
 
-    def tags(self, predictor: Any, test: "TestSet", console: "Console") -> list[list[str]]:
+    def tags(self, predictor: Any, test: TestSet, console: Console) -> list[list[str]]:
         with console.progress("texts", len(test.targets)):
             return [[word.label for word in tags.words] for tags in predictor.predict(test.inputs)]
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """Accuracy of the words; F1 of entities by strict IOB2 where labels have that form, else of each class."""
         from regard.metrics.classes import judge_tags
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         values, text = judge_tags(test.targets, self.tags(predictor, test, console), predictor.labels)
         verdict = Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
         return with_overlap(self, verdict, predictor, folder, test.contents, "texts")
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.compare import Sums, counted
         from regard.metrics.labels import is_iob
 

@@ -11,12 +11,12 @@ from regard.jsonfile import read_json_if_any
 from regard.tasks.audio import audio_inputs, load_files, readable
 from regard.tasks.base import Card, Fit, Task
 from regard.tasks.served import BEAM, Setting
+from regard.tasks.use import Inputs, Options, TestSet, Verdict
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.metrics.compare import Sums
-    from regard.tasks.use import Inputs, Options, TestSet, Verdict
-    from regard.ticks import Console
 
 
 class Transcribe(Task):
@@ -54,7 +54,7 @@ class Transcribe(Task):
         settings = read_json_if_any(folder / "generation_config.json")
         return Transcriber(model, load(folder), device, settings)
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return load_files(words)
 
     def text(self, answer: Any) -> str:
@@ -63,14 +63,13 @@ class Transcribe(Task):
     def to_json(self, answer: Any) -> Any:
         return {"text": answer.text, "passages": [dataclasses.asdict(passage) for passage in answer.passages]}
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return dataclasses.replace(audio_inputs(file, console), unit="passages", total=0)
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         """A table of files and what is said in them."""
         from regard.data.audio import list_clips
         from regard.data.tables import is_table
-        from regard.tasks.use import TestSet
 
         data = options.data
         if not is_table(data):
@@ -79,14 +78,13 @@ class Transcribe(Task):
         clips = readable(list_clips(user_path(data), label="text", strict=options.strict), data, console)
         return TestSet(on=data, inputs=[samples for _, samples in clips], targets=[clip.label for clip, _ in clips])
 
-    def transcripts(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
+    def transcripts(self, predictor: Any, test: TestSet, options: Options, console: Console) -> list[str]:
         with console.progress("passages"):
             return [answer.text for answer in predictor.predict(test.inputs, beam=options.beam)]
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """The word error rate."""
         from regard.metrics.wer import word_errors
-        from regard.tasks.use import Verdict
 
         test = self.test_set(predictor, folder, options, console)
         errors = word_errors(test.targets, self.transcripts(predictor, test, options, console))
@@ -95,7 +93,7 @@ class Transcribe(Task):
         detail = f"{clips:,} clips of {errors.words:,} words, beam {options.beam}"
         return Verdict(on=test.on, detail=detail, values=values, text=str(errors))
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> "Sums":
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.compare import Sums
         from regard.metrics.wer import word_errors
 

@@ -7,19 +7,20 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.data.catalog import find
 from regard.data.settings import PairsConfig
 from regard.errors import ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST, Setting
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs, with_overlap
+from regard.ticks import Console
 from regard.words import count, some
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
     from regard.data.prepare import PreparedPairs
-    from regard.tasks.use import Inputs, Options, TestSet, Verdict
-    from regard.ticks import Console
     from regard.training.run import Run
 
 LENGTH = 32  # pieces of a sentence, when memory is estimated
@@ -79,8 +80,6 @@ class Translate(Task):
         return Fit(f"sentences, with their translations in {other.name}", (f"regard train {self.name} {files}",))
 
     def complete(self, data: PairsConfig, preset: Preset) -> PairsConfig:
-        from regard.data.catalog import find
-
         if data.name:
             pairs = find(data.name)
             data = dataclasses.replace(data, name=pairs.name, split=pairs.split)
@@ -205,20 +204,17 @@ class Translate(Task):
         look = predictor.attention(one[0], answer.text)
         return align_pieces(choose(look.weights), look.source, look.target, predictor.tokenizer).to_dict()
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """Lines of text, or the texts of a table."""
-        from regard.tasks.use import text_inputs
-
         return text_inputs(file, options.text, console.say, self.unit)
 
     def has_test_set(self, data: dict[str, Any]) -> bool:
         return bool(data.get("name") or data.get("valid_source"))
 
-    def test_set(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "TestSet":
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         """The files of the options, or the test (else validation) set of the data the run was trained on."""
         from regard.data.pairs import clean, read_pairs
         from regard.metrics.bleu import check_equal, empty_references
-        from regard.tasks.use import TestSet
 
         name, source, target = options.source, options.source, options.target
         if bool(source) != bool(target):
@@ -247,16 +243,15 @@ class Translate(Task):
             return f"{data['valid_source']} (validation)", data["valid_source"], data["valid_target"]
         raise ConfigError(f"{folder} has no test set of its own; type: regard evaluate {folder} {self.test_files}")
 
-    def outcomes(self, predictor: Any, test: "TestSet", options: "Options", console: "Console") -> list[str]:
+    def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> list[str]:
         """The translations."""
         console.say(f"translating {len(test.inputs):,} sentences of {test.on}")
         with console.progress("sentences", len(test.inputs)):
             return [answer.text for answer in predictor.predict(test.inputs, **options.pick(self.search))]
 
-    def evaluate(self, predictor: Any, folder: Path, options: "Options", console: "Console") -> "Verdict":
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """BLEU and chrF by sacreBLEU, with intervals, and BLEU by source length."""
         from regard.metrics.bleu import score
-        from regard.tasks.use import Verdict, with_overlap
 
         test = self.test_set(predictor, folder, options, console)
         texts = self.outcomes(predictor, test, options, console)
@@ -271,7 +266,7 @@ class Translate(Task):
 
         return training_sources(data)
 
-    def differences(self, test: "TestSet", outcomes: Sequence[Any], options: "Options", samples: int) -> list[Any]:
+    def differences(self, test: TestSet, outcomes: Sequence[Any], options: Options, samples: int) -> list[Any]:
         """BLEU and chrF, by sacreBLEU's paired bootstrap."""
         from regard.metrics.compare import compare
 

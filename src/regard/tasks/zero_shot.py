@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.errors import ConfigError
 from regard.tasks.base import Card
 from regard.tasks.classes import Classes
-
-if TYPE_CHECKING:
-    from regard.tasks.use import Inputs, Options
-    from regard.ticks import Console
+from regard.tasks.use import Inputs, Options
+from regard.ticks import Console
 
 
 class ZeroShot(Classes):
@@ -32,8 +30,8 @@ class ZeroShot(Classes):
 
         return ZeroShotClassifier(model, folder, device)
 
-    def parse_inputs(self, predictor: Any, words: Sequence[str], console: "Console") -> Any:
+    def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return predictor.read(words)
 
-    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: "Options", console: "Console") -> "Inputs":
+    def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         raise ConfigError(f"name one image at a time: regard classify {folder} picture.png --labels cat,dog")

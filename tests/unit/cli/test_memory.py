@@ -1,10 +1,13 @@
-"""When memory runs out, the sentence names the work that requested for it."""
+"""When memory runs out, the sentence names the work that requested it."""
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from regard.cli.memory import memory_message
+import regard
+from regard.cli.memory import WORK, memory_message
 from regard.data.tokenizers.chars import Characters
 from regard.models.gpt import GPT, GPTConfig
 
@@ -37,3 +40,8 @@ def test_a_gpu_is_named():
 
 def test_other_errors_are_not_about_memory():
     assert memory_message(RuntimeError("shapes differ")) == ""
+
+
+def test_every_part_it_names_exists():
+    package = Path(regard.__file__).parent
+    assert all((package / part / "__init__.py").is_file() for part in WORK)
