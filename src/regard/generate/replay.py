@@ -30,7 +30,7 @@ class Replay:
             return
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
+            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other models may be at work
                 self._step_in_place()
         self.graph.replay()
         self._set_numbers()

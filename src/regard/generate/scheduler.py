@@ -3,7 +3,7 @@
 Knows ids only, and promises what `generate/engine.py` promises: a continuation depends on the prompt, the settings and
 which of its completions it is, never on what shares the batch. The first rows decode, the next read their prompts a
 part at a time, the last are free; a row that ends is replaced by the last one, so the rows in use stay together. On a
-CPU only those are computed. On a GPU a step is one replayed graph over all rows, of which some are idle.
+CPU only those are computed. On a GPU a step is one replayed graph over a power of two of rows, of which some are idle.
 """
 
 from collections import OrderedDict, deque
@@ -24,7 +24,9 @@ from regard.words import count as number
 
 SHARED = 16  # ids that two prompts must begin with alike, for the second not to be read from its start
 UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
-ON_GPU, ON_CPU = (16, 4_096, 8), (1, 128, 1)  # prompts read together, their ids in a step, ids decoded per step
+# Prompts read together, their ids in a step, ids decoded per step, and for how many steps a free row may wait until an
+# eighth of the rows are free: a GPU reads a few prompts in the time that it takes to read one.
+ON_GPU, ON_CPU = (64, 8_192, 16, 2), (1, 128, 1, 0)
 
 
 class FairQueue:
@@ -75,17 +77,17 @@ class Scheduler:
         self.model, self.ends, self.size = model, tuple(ends), slots
         self.capacity = min(capacity or context, context)
         cuda = model.token.weight.is_cuda
-        self.together, self.budget, self.steps = ON_GPU if cuda else ON_CPU
+        self.together, self.budget, self.steps, self.patience = ON_GPU if cuda else ON_CPU
         self.static = cuda and bool(model.config.context)  # recurrent nets wait for the lengths
         with torch.inference_mode():
             self.slots = Slots(model, slots, self.capacity, self.steps, logprobs)
-            self.whole = self.slots.state.part(slice(0, slots))
-        self.graphs: dict[Need, Replay] = {}
+        self.graphs: dict[tuple[Need, int], Replay] = {}  # by the number of rows
         self.waiting = FairQueue()
         self.rows: list[BatchRow] = []  # by their row: those that decode come first
         self.decoding = 0
         self.left: list[list[int]] = [[] for _ in range(slots)]  # the ids that rows have read which have left since
         self.keys = count(1)
+        self.held = 0  # steps since somebody was admitted
 
     @property
     def active(self) -> bool:
@@ -186,8 +188,8 @@ class Scheduler:
 
     def read_prompts(self) -> int:
         """Read up to `budget` ids of prompts; how many rows came to the end of theirs, and chose a first id."""
-        left, fresh = self.budget, 0
-        while left > 0 and (len(self.rows) > self.decoding or (len(self.waiting) and len(self.rows) < self.size)):
+        left, fresh, admits = self.budget, 0, self.admits()
+        while left > 0 and (len(self.rows) > self.decoding or (admits and len(self.waiting) and self.free)):
             if len(self.rows) == self.decoding:
                 self.admit()
             reading = self.rows[self.decoding :]  # the shortest first, so those that end come first
@@ -209,36 +211,55 @@ class Scheduler:
                 self.slots.note(self.model.logits(hidden[:done]), ended, self.need(reading[:done]), settings)
         return fresh
 
+    @property
+    def free(self) -> int:
+        return self.size - len(self.rows)
+
+    def admits(self) -> bool:
+        """Whether those who wait may have the free rows now."""
+        self.held += 1
+        if 8 * self.free < self.size and self.held <= self.patience:
+            return False
+        self.held = 0
+        return True
+
     def admit(self) -> None:
-        """The next to read, a few at a time."""
-        free, begun = min(self.together, self.size - len(self.rows), len(self.waiting)), len(self.rows)
-        rows = [self.waiting.pop() for _ in range(free)]
-        sources = {id(c): self.shared(c.request.prompt) for c in rows}
-        for c in sorted(rows, key=lambda c: len(c.request.prompt) - sources[id(c)][1]):
-            row, (source, length) = len(self.rows), sources[id(c)]
-            self.slots.place(row, c)
+        """The next to read, a few at a time, those with the least to read first."""
+        begun = len(self.rows)
+        rows = [self.waiting.pop() for _ in range(min(self.together, self.free, len(self.waiting)))]
+        sources = {id(c): source for c, source in zip(rows, self.shared([c.request.prompt for c in rows]), strict=True)}
+        rows.sort(key=lambda c: len(c.request.prompt) - sources[id(c)][1])
+        self.slots.place(begun, rows)
+        for row, c in enumerate(rows, begun):
+            source, length = sources[id(c)]
             if length and (source == row or not begun <= source < row):  # it is still there
                 self.slots.state.share(source, row, length)
                 c.place = length
-            self.rows.append(c)
+        self.rows += rows
 
-    def shared(self, prompt: list[int]) -> tuple[int, int]:
-        """The row that has read most of what the prompt begins with, and how much; all but its last id at most."""
+    def shared(self, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
+        """For each prompt the row that has read most of what it begins with, and how much; all but its last id."""
         if not self.slots.state.shares:
-            return 0, 0
+            return [(0, 0)] * len(prompts)
         texts = [c.read for c in self.rows] + self.left[len(self.rows) :]
-        alike = [common(prompt[:-1], text) for text in texts]
-        best = max(range(len(alike)), key=alike.__getitem__)
-        return best, alike[best] if alike[best] >= SHARED else 0
+        rows = []
+        for prompt in prompts:
+            stem = prompt[:-1]
+            alike = [common(stem, text) for text in texts]
+            best = max(range(len(alike)), key=alike.__getitem__)
+            rows.append((best, alike[best] if alike[best] >= SHARED else 0))
+        return rows
 
     def decode(self, need: Need, steps: int) -> None:
         if self.static:
-            if need not in self.graphs:
-                everywhere = slice(0, self.size)
-                work = partial(self.once, everywhere, need, None, self.whole)
-                self.graphs[need] = Replay(work, [self.whole, self.slots], True)
+            count = min(self.size, 1 << (self.decoding - 1).bit_length())  # few sizes, few graphs
+            if (need, count) not in self.graphs:
+                rows = slice(0, count)
+                state = self.slots.state.part(rows)
+                work = partial(self.once, rows, need, None, state)
+                self.graphs[need, count] = Replay(work, [state, self.slots], True)
             for _ in range(steps):
-                self.graphs[need]()
+                self.graphs[need, count]()
             return
         rows, settings = slice(0, self.decoding), [c.settings for c in self.rows[: self.decoding]]
         self.slots.state.reserve(min(max(c.place for c in self.rows[: self.decoding]) + steps, self.capacity))

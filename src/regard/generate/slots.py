@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from regard.generate.engine import Job, New, Seat
 from regard.generate.request import Sampling
@@ -66,19 +67,24 @@ class Slots:
         self.top_ids = zeros(rows, steps + 1, self.top)
         self.top_logprobs = zeros(rows, steps + 1, self.top, dtype=torch.float)
 
-    def place(self, row: int, c: BatchRow) -> None:
-        """The settings of a continuation that begins to read in `row`."""
-        s = c.settings
-        numbers = (s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty)
-        self.settings[row] = torch.tensor(numbers, dtype=torch.double).to(self.settings.device, non_blocking=True)
-        self.uniforms[row, : len(c.request.uniforms)] = c.request.uniforms.to(self.uniforms.device, non_blocking=True)
-        self.steps[row] = 0
-        self.state.rewind(torch.tensor([row], device=self.last.device))
-        if s.repetition_penalty != 1 and not len(self.seen):
+    def place(self, first: int, rows: Sequence[BatchRow]) -> None:
+        """The settings of continuations that begin to read, in the rows from `first` on."""
+        where, device = slice(first, first + len(rows)), self.last.device
+        every = [c.settings for c in rows]
+        numbers = [(s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty) for s in every]
+        self.settings[where] = torch.tensor(numbers, dtype=torch.double).to(device, non_blocking=True)
+        longest = max(len(c.request.uniforms) for c in rows)
+        if longest:
+            uniforms = pad_sequence([c.request.uniforms for c in rows], batch_first=True)
+            self.uniforms[where, :longest] = uniforms.to(device, non_blocking=True)
+        self.steps[where] = 0
+        self.state.rewind(where)
+        if any(s.repetition_penalty != 1 for s in every) and not len(self.seen):
             self.seen = self.seen.new_zeros(len(self.last), self.seen.size(1))
         if len(self.seen):
-            self.seen[row] = False
-            self.seen[row, torch.tensor(c.request.prompt, device=self.seen.device)] = True
+            self.seen[where] = False
+            for row, c in enumerate(rows, first):
+                self.seen[row, torch.tensor(c.request.prompt, device=device)] = True
 
     def move(self, sources: list[int], targets: list[int], stop: int) -> None:
         source, target = (torch.tensor(rows, device=self.last.device) for rows in (sources, targets))

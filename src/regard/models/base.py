@@ -78,7 +78,7 @@ class State(Protocol):
         """The rows `target` go on from where the rows `source` are; none of them has read more than `stop`."""
         ...
 
-    def rewind(self, rows: Tensor) -> None:
+    def rewind(self, rows: slice) -> None:
         """These rows have read nothing yet."""
         ...
 

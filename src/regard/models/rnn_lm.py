@@ -139,7 +139,7 @@ class RecurrentState:
             cell[:, target] = cell[:, source]
         self.places[target] = self.places[source]
 
-    def rewind(self, rows: Tensor) -> None:
+    def rewind(self, rows: slice) -> None:
         for cell in self.cells:
             cell[:, rows] = 0.0
         self.places[rows] = 0

@@ -112,11 +112,11 @@ class Past:
     on the host: all steps are alike and can be replayed. On a CPU only what is written is looked at.
     """
 
-    def __init__(self, cache: Cache, places: Tensor | None = None):
+    def __init__(self, cache: Cache, places: Tensor | None = None, fixed: bool = False):
         self.cache = cache
         keys = cache.keys[0]
         self.capacity = keys.size(2) - 1  # the last slot is for padding that has no other
-        self.fixed = keys.is_cuda
+        self.fixed = fixed or keys.is_cuda
         self.stop = 0  # no row has read more than this; when `fixed`, the capacity as soon as anything is read
         self.level = True  # all rows have read equally many
         self.clean = 0  # slots up to here hold numbers in every row, whoever has written them: see `reserve`
@@ -128,7 +128,7 @@ class Past:
 
     def part(self, rows: slice) -> "Past":
         """These rows, in the same memory: what is read there is read here. `reserve` the slots first."""
-        return Past(self.cache.part(rows), self.places[rows])
+        return Past(self.cache.part(rows), self.places[rows], self.fixed)
 
     def reserve(self, stop: int) -> None:
         """Slots up to `stop` may be looked at in every row, though not every row has written there."""
@@ -141,7 +141,7 @@ class Past:
         self.cache.copy(source, target, stop)
         self.places[target] = self.places[source].clamp(max=stop)
 
-    def rewind(self, rows: Tensor) -> None:
+    def rewind(self, rows: slice) -> None:
         """These rows have read nothing."""
         self.places[rows] = 0
 

@@ -67,20 +67,19 @@ def test_arrivals_and_departures_at_any_step_change_nothing(real_lm, alone, budg
     assert_same(served(scheduler, REQUESTS * 2, random.Random(budget)), alone * 2)
 
 
-@pytest.mark.parametrize("steps", [1, 8])
-def test_a_replayed_step_over_all_rows_gives_the_same(real_lm, alone, one_place, monkeypatch, steps):
+@pytest.mark.parametrize(("steps", "patience"), [(1, 0), (8, 0), (3, 2)])
+def test_a_replayed_step_over_all_rows_gives_the_same(real_lm, alone, one_place, monkeypatch, steps, patience):
     """As on a GPU: idle rows take part in every step, several ids come at a look, settings live on the device."""
     if not real_lm.config.context:
         pytest.skip("recurrent models are not captured")
     monkeypatch.setattr(module, "Replay", one_place)
     scheduler = Scheduler(real_lm, [0], slots=4)
     scheduler.static, scheduler.steps, scheduler.together, scheduler.budget = True, steps, 3, 5
+    scheduler.patience = patience
     with torch.inference_mode():
         scheduler.slots = module.Slots(real_lm, 4, scheduler.capacity, steps, 20)
         scheduler.slots.state.reserve(scheduler.capacity)
         scheduler.slots.state.fixed = True
-        scheduler.whole = scheduler.slots.state.part(slice(0, 4))
-        scheduler.whole.fixed, scheduler.whole.level, scheduler.whole.stop = True, False, scheduler.capacity
     assert_same(served(scheduler, REQUESTS, random.Random(steps)), alone)
 
 
