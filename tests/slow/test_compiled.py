@@ -5,6 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from regard.data.batch import Tokens, collate
 from regard.data.loader import Loader
@@ -16,6 +17,7 @@ from regard.models.transformer import TransformerConfig
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
 from regard.objectives.translate import ConsistentTranslate, TranslateLoss
+from regard.training.placement import DEEP, checkpoint_blocks, compile_loss
 
 PAD = 22
 
@@ -86,3 +88,26 @@ def test_compiled_pre_training_equals_eager():
 def test_a_compiled_language_model_equals_an_eager_one(arch):
     model = build(config_for(arch, "tiny", 97, task="lm", context=32))
     compare(model, NextToken(), [Tokens(ids=torch.randint(0, 97, (rows, 33))) for rows in (4, 3)])
+
+
+@compiles
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("arch", ["gpt", "llama"])
+def test_deep_models_compile_one_block_for_all(arch, checkpoint):
+    model = build(config_for(arch, "tiny", 97, task="lm", context=32, layers=DEEP + 1))
+    objective, batch = NextToken(), Tokens(ids=torch.randint(0, 97, (4, 33)))
+
+    def gradients():
+        model.zero_grad()
+        loss = objective.loss_sum(model, batch)
+        loss.backward()
+        return [loss.detach(), *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+    expected = gradients()
+    torch._dynamo.reset()
+    counters.clear()
+    compile_loss(model, objective, by_block=False)
+    if checkpoint:
+        checkpoint_blocks(model)
+    torch.testing.assert_close(gradients(), expected, rtol=1e-4, atol=1e-5)
+    assert counters["stats"]["unique_graphs"] <= 2

@@ -1,7 +1,6 @@
 """The training loop. No callbacks and no trainer to subclass: read it top to bottom, copy it, change it."""
 
 import math
-import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -120,9 +119,6 @@ class Training:
         precision = PRECISIONS[run.precision](device)
         self.precision = precision
         self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision, world, placement)
-        if run.compile:
-            warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
-            objective.compile()
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
         self.saving = 0.0  # seconds that the last save took

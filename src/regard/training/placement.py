@@ -30,16 +30,21 @@ def place(parts: Parts, world: World, device: torch.device) -> "Placement":
             "precision fp8 is for whole models whose activations are kept: not for fsdp, hsdp or "
             "parallel.checkpoint; type: --set precision=bf16"
         )
+    placement = layout(LossModule(model, parts.objective), world, device, shape, bf16=run.precision == "bf16")
+    if run.compile:
+        compile_loss(model, parts.objective, by_block=run.parallel.checkpoint or bool(shape))
     if run.parallel.checkpoint:
         checkpoint_blocks(model)
-    if world.size == 1:
-        return Placement()
-    loss = LossModule(model, parts.objective)
+    return placement
+
+
+def layout(loss: "LossModule", world: World, device: torch.device, shape: tuple[int, ...], bf16: bool) -> "Placement":
+    """In one process, a copy in each, or the shards and copies of `shape`."""
     if not shape:
-        return Replicated(loss)
+        return Replicated(loss) if world.size > 1 else Placement()
     from regard.training.shard import Sharded
 
-    return Sharded(loss, world, device, shape, bf16=run.precision == "bf16")
+    return Sharded(loss, world, device, shape, bf16)
 
 
 class LossModule(nn.Module):
@@ -99,6 +104,21 @@ class Replicated(Placement):
 
     def no_sync(self) -> AbstractContextManager:
         return self.module.no_sync()
+
+
+DEEP = 16  # blocks: compiling more of them as one graph takes minutes
+
+
+def compile_loss(model: nn.Module, objective: Objective, by_block: bool) -> None:
+    """Model, head and loss as one graph. The blocks of a deep decoder, and of one whose blocks are sharded or computed
+    again, are compiled on their own: they are all alike, so that one compilation serves all."""
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
+    blocks: list[Any] = [block for block in model.modules() if isinstance(block, Block)]
+    if not blocks or not (by_block or len(blocks) > DEEP):
+        objective.compile()
+        return
+    for block in blocks:
+        block.forward = torch.compile(block.forward)
 
 
 def checkpoint_blocks(model: nn.Module) -> None:

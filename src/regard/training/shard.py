@@ -46,13 +46,14 @@ class Sharded(Placement):
         self.text = copies if len(shape) > 1 else "a shard of the model in each process (FSDP)"
         self.one = copy.deepcopy(loss.model).cpu() if world.main else None
         names = ("copies", "shards")[-len(shape) :]
-        halves: Any = dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, output_dtype=torch.float32)
-        policy = MixedPrecisionPolicy(**halves if bf16 else {})
-        how: Any = dict(mesh=init_device_mesh(device.type, shape, mesh_dim_names=names), mp_policy=policy)
+        halves: Any = dict(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) if bf16 else {}
+        mesh: Any = init_device_mesh(device.type, shape, mesh_dim_names=names)
+        how: Any = dict(mesh=mesh, mp_policy=MixedPrecisionPolicy(**halves))
         for block in loss.modules():
             if isinstance(block, Block | EncoderLayer):  # all they have is used in their `forward`
                 fully_shard(block, **how)
-        self.module: Any = fully_shard(loss, **how)
+        exact = MixedPrecisionPolicy(**halves, output_dtype=torch.float32) if bf16 else how["mp_policy"]
+        self.module: Any = fully_shard(loss, mesh=mesh, mp_policy=exact)
         register_fsdp_forward_method(loss, "held_out")
 
     def __call__(self, batch: Any) -> Tensor:

@@ -39,7 +39,8 @@ class Stepper:
             self.work = self.exchanged
             return
         marked = getattr(parts.objective, "marked_loss_sum", None)  # of one whose steps are all alike
-        if device.type == "cuda" and marked is not None:
+        recordable = marked is not None and not parts.run.parallel.checkpoint  # recomputing reads the RNG's state
+        if device.type == "cuda" and recordable:
             self.work = RecordedStep(self.launched, partial(self.launched, loss_sum=marked), device)
 
     def __call__(self, micros: list[Any], count: float) -> Step:
