@@ -26,6 +26,14 @@ LONG = ("--steps", "--minutes", "--seeds", "--set", "--size", "--arch", "--max-t
 READ = ("--data", "--valid", "--source", "--target", "--labels", "--in", "--images", "--text", "--label")
 
 
+def is_file(path: Path) -> bool:
+    """Whatever the name: Python 3.12 raises for one that is too long."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Verb:
     """A command of the application: the words that call it, and what it takes."""
@@ -220,7 +228,7 @@ class Draw:
 
     def file(self, old: str = "") -> str:
         way = self.rng.random()
-        if way < 0.45 and (self.lines.work / old).is_file() and old.startswith("data/"):
+        if way < 0.45 and is_file(self.lines.work / old) and old.startswith("data/"):
             return self.own(old, damage(self.rng, (self.lines.work / old).read_bytes()))
         same = [p for p in self.lines.data if old and Path(p).suffix == Path(old).suffix]
         if way < 0.65 and same:

@@ -63,7 +63,8 @@ class World:
         own = {"HOME": self.home, "REGARD_CACHE": self.root / "cache", "TMPDIR": self.root / "tmp",
                "MPLCONFIGDIR": folder / "fonts", "PATH": folder / "none", "XDG_CACHE_HOME": self.home / ".cache",
                "XDG_CONFIG_HOME": self.home / ".config", "XDG_DATA_HOME": self.home / ".local/share",
-               "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+               "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), *sys.path]), "CUDA_VISIBLE_DEVICES": "",
+               "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
                "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1",
                "LC_ALL": "C.UTF-8", "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
                "PIP_CONFIG_FILE": os.devnull}  # fmt: skip

@@ -42,6 +42,7 @@ CASES = {
     "train translate --source . --target five.en --steps 2 --name new": ["folder"],
     "train translate --source nowhere.en --target five.en --steps 2 --name new": ["nowhere.en"],
     "train translate --source train.en --name new": ["--target"],
+    "train translate --source train.en --target train.fr --set data.vocab=0 --name new": ["vocab is 0", "at least 1"],
     "train translate --data tatoeba-en-fr --source train.en": ["--data", "--source"],
     "train translate --data tatoeba-en-f": ["did you mean 'tatoeba-en-fr'"],
     "train translate --data multi30k-en-de": ["REGARD_DATA"],

@@ -24,7 +24,7 @@ class Seq2SeqConfig:
     dropout: float = 0.2
 
     def __post_init__(self):
-        check_model(self, {"vocab": 0}, cell=FAST_CELLS)
+        check_model(self, cell=FAST_CELLS)
 
 
 class BothWays(nn.Module):

@@ -34,7 +34,7 @@ class TransformerConfig:
     output_bias: bool = False  # OPUS models have one
 
     def __post_init__(self):
-        check_model(self, {"vocab": 0}, norm=ENCODER_LAYERS, positions=POSITIONS, activation=ACTIVATIONS)
+        check_model(self, norm=ENCODER_LAYERS, positions=POSITIONS, activation=ACTIVATIONS)
 
 
 class Transformer(EncoderDecoder):

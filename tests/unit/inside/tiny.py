@@ -28,13 +28,13 @@ LINES = [
     "Ein Mann liest ein rotes Buch.",
 ] * 8
 BERT = dict(vocab=0, width=16, heads=2, layers=2, ffn=32, max_length=48, dropout=0.0)
-TRANSFORMER = dict(vocab=0, width=16, heads=2, ffn=32, encoder_layers=2, decoder_layers=2, max_length=64)
+TRANSFORMER = dict(vocab=1, width=16, heads=2, ffn=32, encoder_layers=2, decoder_layers=2, max_length=64)
 CONFIGS = {
     "transformer": ("translate", TransformerConfig(**TRANSFORMER)),
     "prenorm": ("translate", TransformerConfig(**TRANSFORMER, norm="pre", positions="interleaved")),
-    "lstm-translator": ("translate", Seq2SeqConfig(vocab=0, embedding=12, width=16)),
-    "two-readers": ("translate", Seq2SeqConfig(vocab=0, embedding=12, width=16, encoder_layers=2)),
-    "gru-bottleneck": ("translate", Seq2SeqConfig(vocab=0, cell="gru", embedding=12, width=16, attention=False)),
+    "lstm-translator": ("translate", Seq2SeqConfig(vocab=1, embedding=12, width=16)),
+    "two-readers": ("translate", Seq2SeqConfig(vocab=1, embedding=12, width=16, encoder_layers=2)),
+    "gru-bottleneck": ("translate", Seq2SeqConfig(vocab=1, cell="gru", embedding=12, width=16, attention=False)),
     "gpt": ("lm", GPTConfig(vocab=1, width=16, layers=2, heads=4, ffn=32, context=64)),
     "gpt-sines": ("lm", GPTConfig(vocab=1, width=16, layers=2, heads=4, ffn=32, context=64, positions="sinusoidal")),
     "gpt-alibi": ("lm", GPTConfig(vocab=1, width=16, layers=2, heads=4, ffn=32, context=64, positions="alibi")),

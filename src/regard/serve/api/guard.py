@@ -126,5 +126,8 @@ def read_keys(keys: Sequence[str], file: str, variable: str) -> tuple[str, ...]:
     """The keys of the command line, of a file with one a line, and of an environment variable."""
     from pathlib import Path
 
-    lines = Path(file).read_text("utf-8").splitlines() if file else []
+    try:
+        lines = Path(file).read_text("utf-8").splitlines() if file else []
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: not UTF-8 text; --api-key-file expects one key a line") from None
     return tuple(key.strip() for key in (*keys, *lines, variable) if key.strip())

@@ -4,7 +4,7 @@ import pytest
 
 from regard.errors import ConfigError
 from regard.serve.api.errors import APIError
-from regard.serve.api.guard import Access
+from regard.serve.api.guard import Access, read_keys
 
 LOCAL, PUBLIC = Access(), Access(host="0.0.0.0", keys=("first", "second"), allowed_hosts=("models.example.org",))
 
@@ -55,3 +55,9 @@ def test_no_server_is_open_to_others_without_a_key():
     assert Access(host="localhost").local and Access(host="127.0.0.2").local and not PUBLIC.local
     with pytest.raises(ConfigError, match="printable"):
         Access(keys=("a b",))
+
+
+def test_a_key_file_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "keys").write_bytes(b"first\n\x80\n")
+    with pytest.raises(ConfigError, match="keys: not UTF-8 text; --api-key-file expects one key a line"):
+        read_keys((), str(tmp_path / "keys"), "")
