@@ -1,7 +1,8 @@
 """Text in rows of one shape: which tokens form a row; what is missing is padding that does not count."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -56,19 +57,39 @@ class TextRows(Source):
 
     def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator) -> "TextRows":
         if self.tokens.records:
-            return self._with_records(rng.permutation(self.tokens.records))
+            every = self._mixed([stop - start for start, stop in self._sources()], rng)
+            return self._with_records(rng.permutation(every))
         length = len(self.tokens)
         if length <= self.context:
             raise DataError(
                 f"the text has {length:,} tokens to train on, one row needs {self.context + 1:,}; "
                 f"give more text, or a context of at most {max(1, length - 1)}"
             )
-        return replace(self, rows=_Stretches(length, self.context, int(rng.integers(self.context))))
+        first = int(rng.integers(self.context))
+        rows = [_cut(start, stop, self.context, first) for start, stop in self._sources()]
+        return replace(self, rows=_Stretches(np.concatenate(rows)[self._mixed([*map(len, rows)], rng)]))
+
+    def _sources(self) -> Iterator[tuple[int, int]]:
+        """Where each source begins and ends, in ids or records."""
+        ends = [end for end, _ in self.tokens.sources] or [self.tokens.records or len(self.tokens)]
+        return pairwise([0, *ends])
+
+    def _mixed(self, counts: list[int], rng: np.random.Generator) -> np.ndarray:
+        """The rows of an epoch: those of each source as often as its weight says, a fraction of them at random."""
+        if not self.tokens.sources:
+            return np.arange(sum(counts))
+        chosen, first = [], 0
+        for count, (_, weight) in zip(counts, self.tokens.sources, strict=True):
+            times, fraction = divmod(weight, 1)
+            chosen += [first + np.tile(np.arange(count), int(times))]
+            chosen += [first + rng.permutation(count)[: round(fraction * count)]]
+            first += count
+        return np.concatenate(chosen)
 
     def fixed(self) -> "TextRows":
         if self.tokens.records:
             return self._with_records(np.arange(self.tokens.records))
-        return replace(self, rows=_Stretches(len(self.tokens), self.context, 0))
+        return replace(self, rows=_Stretches(_cut(0, len(self.tokens), self.context, 0)))
 
     def settings(self) -> dict[str, int]:
         return {"length": len(self.tokens), "context": self.context, "tokens_per_batch": self.tokens_per_batch}
@@ -117,16 +138,23 @@ class TextRows(Source):
         return replace(self, rows=rows)
 
 
-class _Stretches(Sequence[Row]):
-    """A text in rows of one stretch each. Neighbours share a token: the last target here is the first input there."""
+def _cut(begin: int, end: int, context: int, first: int) -> np.ndarray:
+    """R 2: where the rows of a text begin and end, the first after `first` targets. Neighbours share a token: the last
+    target here is the first input there."""
+    starts = np.arange(begin + first, end - 1, context)
+    starts = np.concatenate([[begin], starts]) if first else starts
+    return np.stack([starts, np.append(starts[1:], end - 1) + 1], 1)
 
-    def __init__(self, length: int, context: int, first: int):
-        starts = np.arange(first, length - 1, context)
-        self.starts = np.concatenate([[0], starts]) if first else starts
-        self.stops = np.append(self.starts[1:], length - 1) + 1
+
+class _Stretches(Sequence[Row]):
+    """Rows of one stretch each."""
+
+    def __init__(self, stretches: np.ndarray):
+        self.stretches = stretches  # R 2
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.stretches)
 
     def __getitem__(self, i: int) -> Row:  # type: ignore[override]
-        return [(int(self.starts[i]), int(self.stops[i]))]
+        start, stop = self.stretches[i].tolist()
+        return [(start, stop)]

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard import limits
 from regard.data.arrow import pa, parquet
-from regard.data.files import ending
+from regard.data.files import ending, read_errors
 from regard.errors import DataError
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
@@ -32,6 +32,22 @@ def read_columnar(path: Path, data: bytes) -> Any:
         return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError) as e:
         raise DataError(f"{path} cannot be read as {kind} ({e})") from None
+
+
+def stream_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """As `read_rows`, of a Parquet file on disk: no more than a row group of it is in memory."""
+    number = 0
+    try:
+        with read_errors(path, "a table"), parquet.ParquetFile(path) as file:
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).total_byte_size
+                limits.require(size, f"{path}: row group {group + 1}", "write it in smaller row groups")
+                for batch in file.iter_batches(CHUNK, [group]):
+                    for row in batch.to_pylist():
+                        number += 1
+                        yield number, {name: value for name, value in row.items() if value is not None}
+    except pa.ArrowException as e:
+        raise DataError(f"{path} cannot be read as Parquet ({e})") from None
 
 
 def read_rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -1,12 +1,13 @@
 """Where downloaded and prepared data live, and how a folder appears there whole or not at all."""
 
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from regard.errors import RegardError, WorkFailed
@@ -40,14 +41,17 @@ def cache_folder() -> Path:
 
 
 @contextmanager
-def building(folder: Path) -> Iterator[Path]:
+def building(folder: Path, progress: str = "") -> Iterator[Path]:
     """A temporary folder that becomes `folder` when the block ends well, and vanishes when it does not.
 
-    If someone else finished the same folder meanwhile, theirs stays: the content is a function of the name.
+    If someone else finished the same folder meanwhile, theirs stays: the content is a function of the name. One with a
+    file named `progress` stays when the process is interrupted or killed, and the next call gets it as it is.
     """
-    with disk_errors(folder):
+    with disk_errors(folder), ExitStack() as held:
         _make_room_for(folder)
-        temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        temporary, kept = folder.parent / f".{folder.name}-resumable", False
+        if not (progress and _claim(temporary, held)):
+            temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         try:
             yield temporary
             for path in temporary.iterdir():
@@ -59,8 +63,23 @@ def building(folder: Path) -> Iterator[Path]:
                 if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
             _sync(folder.parent)
+        except (KeyboardInterrupt, SystemExit):
+            kept = bool(progress) and (temporary / progress).exists()
+            raise
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+            if not kept:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _claim(folder: Path, held: ExitStack) -> bool:
+    """Whether this process alone works in `folder` until `held` ends; it may be new, or left by one that is gone."""
+    folder.mkdir(mode=0o700, exist_ok=True)
+    file = os.open(folder, os.O_RDONLY)
+    held.callback(os.close, file)
+    with suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return folder.stat().st_ino == os.fstat(file).st_ino  # not renamed by who had it
+    return False
 
 
 @contextmanager

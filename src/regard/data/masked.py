@@ -23,7 +23,6 @@ from regard.data.tokenizers.wordpiece import SPECIAL, WordPiece
 from regard.errors import DataError
 
 VERSION = 1  # of what is made of the same settings and files
-ENDINGS = (".txt", ".md", ".jsonl")  # of the files that are read in a folder
 LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
 GROUP = 64  # documents encoded at a time
 
@@ -107,7 +106,7 @@ def inside_ids(tokenizer: EncoderTokenizer) -> np.ndarray:
 
 def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked:
     """Everything training needs, made from `config`'s documents or found ready in the cache."""
-    files, border = text_files(config, ENDINGS, say), border_of(config)
+    files, border = text_files(config, say), border_of(config)
     hashes = {part: [store.sha256(path) for path in paths] for part, paths in files.items()}
     shaping = {k: getattr(config, k) for k in ("held_out", "vocab", "lower", "max_length")} | {"border": border}
     ready = store.prepare(
@@ -131,7 +130,7 @@ def border_of(config: MaskedConfig) -> str:
 def read_sentences(path: str, tokenizer: EncoderTokenizer, config: MaskedConfig) -> SentenceIds:
     """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
     config = replace(config, name="", path=path, valid="")
-    corpus = Corpus(text_files(config, ENDINGS)["train"], border_of(config))
+    corpus = Corpus(text_files(config)["train"], border_of(config))
     longest = config.longest
     documents = [
         [ids[start : start + longest] for ids in document for start in range(0, len(ids), longest)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.data.chat import Message, conversations
-from regard.data.columnar import ARROW, OBJECTS, PARQUET, read_rows
+from regard.data.columnar import ARROW, OBJECTS, PARQUET, read_rows, stream_rows
 from regard.data.delimited import Delimited
 from regard.data.files import ending
 from regard.data.folders import Say
@@ -84,7 +84,10 @@ def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
-    """The objects of a file with their lines; of JSONL one at a time, never the whole file."""
+    """The objects of a file with their lines; of JSONL and Parquet a few at a time, never the whole file."""
+    if path.suffix.lower() in PARQUET:
+        yield from stream_rows(path)
+        return
     if ending(path) != ".jsonl":
         data = read_data(path)
         yield from read_values(path, Delimited(path, data)) if ending(path) == ".json" else read_rows(path, data)

@@ -65,6 +65,9 @@ def share(default: float) -> Any:
     return field(default=default, metadata={"share": True})
 
 
+MOST_EPOCHS = 100  # of a source in one of a mixture
+
+
 @dataclass(frozen=True, kw_only=True)
 class DataConfig:
     """Settings, checked at birth by what their fields say."""
@@ -133,9 +136,26 @@ class PairsConfig(DataConfig):
         fraction(self, "bpe_dropout", "data.")
 
 
+def mixture(text: str) -> dict[str, float]:
+    """The further sources of `code.jsonl:2,notes/:0.5` and how many epochs of each an epoch holds."""
+    weights = {}
+    for source in filter(None, text.split(",")):
+        path, _, number = source.strip().rpartition(":")
+        try:
+            weights[path] = float(number)
+        except ValueError:
+            weights[path] = 0.0
+        if not path or not 0 < weights[path] <= MOST_EPOCHS:
+            raise ConfigError(
+                f"data.mix: {source.strip()!r} is not a source and its weight, above 0 and at most {MOST_EPOCHS}; "
+                "type as in: --set data.mix=code.jsonl:2,notes/:0.5"
+            )
+    return weights
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextConfig(OwnData):
-    """Text to learn the next token of: a known `name`, or a file, a folder of .txt and .md, or a .jsonl at `path`.
+    """Text to learn the next token of: a known `name`, or a file, a .jsonl or Parquet, or a folder of them at `path`.
 
     The last part of a text is the validation set: a share of its characters, or of the number of records.
     """
@@ -150,11 +170,13 @@ class TextConfig(OwnData):
     max_length: int = least(0, 0)  # tokens of a record, the rest is cut; 0 is no limit
     template: str = ""  # how the prompts of records are worded, as in "Summarise: {prompt}"
     as_text: bool = False  # whether a CSV or TSV file is learned as it is written
+    mix: str = ""  # further sources with weights, as code.jsonl:2,notes/:0.5: epochs of each in an epoch of `path`
 
     def __post_init__(self):
         super().__post_init__()
         if self.tokens not in TOKENS:
             raise unknown("way to cut text", self.tokens, TOKENS)
+        mixture(self.mix)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ fingerprint of the settings and of the input files; the same request finds the s
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ FORMAT = 2
 NARROW = 1 << 16  # pieces that two bytes can name
 SHARD = 1 << 27  # numbers in a file, at most
 BUFFER = 1 << 16  # numbers that wait to be written
+PROGRESS = "progress.json"  # of a folder that is not finished
 
 Numbers = Sequence[int] | np.ndarray
 
@@ -169,11 +171,11 @@ class Column:
 class _Numbers:
     """Appends numbers to `name.000`, `name.001` and so on, none of which splits an entry."""
 
-    def __init__(self, path: Path, dtype: np.dtype | type, entry: int = 1):
+    def __init__(self, path: Path, dtype: np.dtype | type, entry: int = 1, written: int = 0):
         self.path, self.dtype = path, np.dtype(dtype)
         self.room = max(1, SHARD // entry) * entry  # of a file
-        self.written, self.waiting = 0, []
-        self.file = self._open()
+        self.written, self.waiting = written, []
+        self.file = self._reopen() if written else self._open()
 
     @property
     def length(self) -> int:
@@ -202,19 +204,48 @@ class _Numbers:
             self.written += len(now)
 
     def _open(self) -> BinaryIO:
-        return self.path.with_name(f"{self.path.name}.{self.written // self.room:03}").open("wb")
+        return self._shard(self.written // self.room).open("wb")
+
+    def _reopen(self) -> BinaryIO:
+        """The last file, without what was written to it later than the first `written` numbers."""
+        last = (self.written - 1) // self.room
+        file = self._shard(last).open("r+b")
+        file.truncate((self.written - last * self.room) * self.dtype.itemsize)
+        file.seek(0, os.SEEK_END)
+        return file
+
+    def _shard(self, number: int) -> Path:
+        return self.path.with_name(f"{self.path.name}.{number:03}")
 
 
 class PartWriter:
     """Appends rows to the columns of a part."""
 
-    def __init__(self, folder: Path, part: str, columns: dict[str, Column]):
-        self.columns, self.rows = columns, 0
-        self.values = {name: _Numbers(folder / f"{part}.{name}", c.dtype, prod(c.shape)) for name, c in columns.items()}
+    def __init__(self, folder: Path, part: str, columns: dict[str, Column], saved: dict[str, Any] | None = None):
+        """`saved` is the `state` from which a process goes on that was killed."""
+        done = saved or {"rows": 0, "values": {}, "offsets": {}}
+        self.columns, self.rows = columns, done["rows"]
+        self.values = {
+            name: _Numbers(folder / f"{part}.{name}", c.dtype, prod(c.shape), done["values"].get(name, 0))
+            for name, c in columns.items()
+        }
         ragged = [name for name, c in columns.items() if c.ragged]
-        self.offsets = {name: _Numbers(folder / f"{part}.{name}.offsets", np.int64) for name in ragged}
+        self.offsets = {
+            name: _Numbers(folder / f"{part}.{name}.offsets", np.int64, 1, done["offsets"].get(name, 0))
+            for name in ragged
+        }
         for offsets in self.offsets.values():
-            offsets.write([0])
+            if not offsets.written:
+                offsets.write([0])
+
+    def state(self) -> dict[str, Any]:
+        """How much is in the files, all that waited included."""
+        for file in (*self.values.values(), *self.offsets.values()):
+            if not file.file.closed:
+                file.flush()
+                file.file.flush()
+        values, offsets = ({name: file.written for name, file in of.items()} for of in (self.values, self.offsets))
+        return {"rows": self.rows, "values": values, "offsets": offsets}
 
     def append(self, **row: Any) -> None:
         """One row: a value of each column."""
@@ -253,19 +284,32 @@ class PartWriter:
 
 
 class StoreWriter:
-    """A prepared folder while it is written, part by part."""
+    """A prepared folder while it is written, part by part. A process that was killed left `saved` there."""
 
     def __init__(self, folder: Path):
         self.folder = folder
         self.parts: dict[str, PartWriter] = {}
+        progress = folder / PROGRESS
+        self.saved: dict[str, Any] = json.loads(progress.read_text("utf-8")) if progress.is_file() else {}
+        for left in folder.iterdir() if not self.saved else ():
+            left.unlink()
 
     def part(self, name: str, **columns: Column) -> PartWriter:
         """Where the rows of a part go: `with store.part("train", ids=Column(np.uint16, ragged=True)) as part: …`"""
-        return self.parts.setdefault(name, PartWriter(self.folder, name, columns))
+        saved = self.saved.get("parts", {}).get(name)
+        return self.parts.setdefault(name, PartWriter(self.folder, name, columns, saved))
+
+    def save(self, **progress: Any) -> None:
+        """If this process is killed, another one goes on from here, with what the preparer has to know."""
+        self.saved |= progress | {"parts": {name: part.state() for name, part in self.parts.items()}}
+        temporary = self.folder / f"{PROGRESS}.new"
+        temporary.write_text(json.dumps(self.saved), "utf-8")
+        temporary.replace(self.folder / PROGRESS)
 
     def finish(self, manifest: dict[str, Any]) -> None:
         parts = {name: part.about() for name, part in self.parts.items()}
         whole = {"format": FORMAT, **manifest, "shard": SHARD, "parts": parts}
+        (self.folder / PROGRESS).unlink(missing_ok=True)
         (self.folder / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
 
 
@@ -286,7 +330,7 @@ def prepare(
     folder = cache_folder() / "prepared" / f"{fingerprint}.{FORMAT}"
     if (ready := find(folder)) is None:
         say(f"preparing: {doing} ...")
-        with building(folder) as temporary:
+        with building(folder, PROGRESS) as temporary:
             writer = StoreWriter(temporary)
             writer.finish(build(writer))
         ready = find(folder)

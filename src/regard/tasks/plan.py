@@ -12,7 +12,7 @@ from regard.config import from_dict, no_run, override, unknown
 from regard.data.catalog import is_known
 from regard.data.folders import user_path
 from regard.data.hub import data_file
-from regard.data.settings import BEFORE
+from regard.data.settings import BEFORE, mixture
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import read_json
 from regard.models.registry import MODELS
@@ -173,4 +173,6 @@ def absolute_paths(data: Any) -> Any:
     """The same files, whichever folder they are looked for from."""
     names = [field.name for field in dataclasses.fields(data) if field.metadata.get("file")]
     where: Any = {name: str(user_path(data_file(value)).absolute()) for name in names if (value := getattr(data, name))}
+    if mix := getattr(data, "mix", ""):
+        where["mix"] = ",".join(f"{user_path(path).absolute()}:{weight:g}" for path, weight in mixture(mix).items())
     return dataclasses.replace(data, **where)

@@ -45,6 +45,7 @@ def preview(run: "Run") -> Preview:
             copy, more = head_of(path, Path(folder, "data", name), FILES if decodes else LINES)
             heads |= {name: (path, copy)} if more else {}
         head: Any = {name: str(copy) for name, (_, copy) in heads.items()}
+        head |= {"mix": ""} if getattr(data, "mix", "") else {}  # the first source is enough to see
         run = dataclasses.replace(run, data=dataclasses.replace(data, **head), compile=False)
         try:
             notes += columns(run.data)

@@ -354,7 +354,7 @@ def test_paths_that_are_not_there_or_hold_no_text(tmp_path, book):
         make(tmp_path / "nothing.txt")
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.pdf").write_text("x")
-    with pytest.raises(DataError, match=r"holds no text; expected files that end in .txt or .md"):
+    with pytest.raises(DataError, match=r"holds no text; expected files that end in .txt, .md, .jsonl, .parquet"):
         make(tmp_path / "d")
     with pytest.raises(DataError, match="must have the training data's form"):
         make(chat(tmp_path), valid=str(book))

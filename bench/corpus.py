@@ -1,0 +1,149 @@
+"""A corpus larger than memory should be: made, prepared, trained on by two processes, killed and resumed.
+
+python bench/corpus.py           # 50 MB
+python bench/corpus.py 1000      # 1 GB: about 25 minutes on two cores
+python bench/corpus.py 50 200 prepare   # only the preparation, of both sizes
+
+The text is that of this Python's packages, its paragraphs in random order again and again, as .txt, .jsonl.gz and
+.parquet. Rates are of the whole preparation next to the tokenizers library alone, on the same cores; memory is the
+largest resident set of any process.
+"""
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+from tokenizers import Tokenizer
+
+from regard.data.documents import DocumentReader, pieces
+from regard.data.files import in_groups
+
+MB = 1_000_000
+FILE = 5 * MB  # characters of a file
+SAMPLE = 20 * MB  # characters that the library alone encodes
+
+
+def paragraphs() -> list[str]:
+    """Of the sources and notes of the packages that are installed here."""
+    found: set[str] = set()
+    for path in sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*")):
+        if path.suffix in (".py", ".md", ".rst", ".txt") and path.stat().st_size < MB:
+            found.update(path.read_text("utf-8", "ignore").replace("\0", "").split("\n\n"))
+        if len(found) > 300_000:
+            break
+    return sorted(found)
+
+
+def make_corpus(folder: Path, size: int) -> None:
+    """About `size` characters of text in files of three forms."""
+    texts, rng, written = paragraphs(), random.Random(0), 0
+    for number in range(max(1, size // FILE)):
+        documents, length = [], 0
+        while length < min(FILE, size):
+            documents.append("\n\n".join(rng.choices(texts, k=20)) + "\n")
+            length += len(documents[-1])
+        name = folder / f"part-{number:04}"
+        if number % 3 == 0:
+            name.with_suffix(".txt").write_text("".join(documents), "utf-8")
+        elif number % 3 == 1:
+            lines = "".join(json.dumps({"text": text}) + "\n" for text in documents)
+            name.with_suffix(".jsonl.gz").write_bytes(gzip.compress(lines.encode(), 1))
+        else:
+            parquet.write_table(pa.table({"text": documents}), name.with_suffix(".parquet"), row_group_size=1000)
+        written += length
+    report(stage="made", megabytes=written / MB)
+
+
+def report(**line: Any) -> None:
+    print(json.dumps({k: round(v, 2) if isinstance(v, float) else v for k, v in line.items()}), flush=True)
+
+
+def library_rate(folder: Path, tokenizer: Path) -> float:
+    """Characters a second of the tokenizers library alone, on all cores."""
+    alone, done, seconds = Tokenizer.from_file(str(tokenizer)), 0, 0.0
+    texts: Iterator[str] = (piece for piece in pieces(DocumentReader(sorted(folder.glob("*")))) if piece)
+    for group in in_groups(texts, 1000):
+        start = time.perf_counter()
+        alone.encode_batch_fast(group, add_special_tokens=False)
+        seconds += time.perf_counter() - start
+        done += sum(map(len, group))
+        if done > SAMPLE:
+            break
+    return done / seconds
+
+
+def watched(command: list[str], stop: float = 0.0) -> tuple[float, float, int]:
+    """Seconds, the largest resident set of a process in MB, and the exit code; after `stop` seconds one is killed."""
+    start, most, killed = time.perf_counter(), 0.0, False
+    process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    while process.poll() is None:
+        family = [process.pid, *descendants(process.pid)]
+        most = max([most, *map(resident, family)])
+        if stop and not killed and time.perf_counter() - start > stop:
+            os.kill(family[-1], signal.SIGKILL)
+            killed = True
+        time.sleep(0.2)
+    return time.perf_counter() - start, most, process.returncode
+
+
+def descendants(parent: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    except OSError:
+        return []
+    return [process for child in map(int, children) for process in (child, *descendants(child))]
+
+
+def resident(process: int) -> float:
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS")), 0.0)
+
+
+def measure(megabytes: int, train: bool) -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, cache = Path(temporary, "corpus"), Path(temporary, "cache")
+        os.environ["REGARD_CACHE"] = str(cache)
+        folder.mkdir()
+        make_corpus(folder, megabytes * MB)
+        prepare = "import sys; from regard.data.text import *; prepare_text(TextConfig(path=sys.argv[1]))"
+        seconds, most, code = watched([sys.executable, "-c", prepare, str(folder)])
+        (tokenizer,) = cache.rglob("tokenizer.json")
+        manifest = json.loads((tokenizer.parent / "manifest.json").read_text())
+        characters = manifest["report"]["characters"]
+        report(stage="prepared and learned", seconds=seconds, megabytes_per_second=characters / seconds / MB, code=code,
+               resident_mb=most, tokens=manifest["parts"]["train"]["rows"])  # fmt: skip
+        again = prepare.replace("argv[1])", "argv[1], tokenizer=sys.argv[2])")
+        seconds, most, code = watched([sys.executable, "-c", again, str(folder), str(tokenizer.parent)])
+        alone = library_rate(folder, tokenizer)
+        report(stage="prepared", seconds=seconds, megabytes_per_second=characters / seconds / MB, resident_mb=most,
+               code=code, library_alone=alone / MB, ratio=characters / seconds / alone)  # fmt: skip
+        if not train:
+            return
+        train_two = [sys.executable, "-m", "regard", "train", "--processes", "2"]
+        where = str(Path(temporary, "run"))
+        run = [*train_two, "lm", "--data", str(folder), "--size", "tiny", "--steps", "400", "--set", "save_every=50",
+               "--name", where]  # fmt: skip
+        for stage, stop in (("trained until killed", 60.0), ("resumed", 0.0)):
+            seconds, most, code = watched(run, stop)
+            report(stage=stage, seconds=seconds, resident_mb=most, code=code)
+            run = [*train_two, "--resume", where]
+
+
+if __name__ == "__main__":
+    for size in [int(word) for word in sys.argv[1:] if word.isdecimal()] or [50]:
+        measure(size, train="prepare" not in sys.argv)
