@@ -3,8 +3,11 @@
 python bench/scale.py torchrun   # GPT-2 124M: the plain command, under torchrun, with checkpointing, with FSDP2
 python bench/scale.py sizes      # GPT-2 350M, 774M and 1.5B at T=1024, each at its best micro-batch
 python bench/scale.py 7b         # Llama 2 7B: weights, gradients and AdamW's moments in fp32 take 100 GiB
+python bench/scale.py sizes large 48 64   # one size, with these micro-batches; "whole" compiles it as one graph
 
-The step is that of `regard train` on random token ids; nothing is saved. Each line is compared with `regard plan`.
+The step is that of `regard train` on random token ids, new ones in every step, so that the loss stays near the
+logarithm of the vocabulary: a wide model memorises a batch that comes again within six steps. Nothing is saved. Each
+line is compared with `regard plan`.
 Without a GPU all of it runs on toy models, which shows that it works and nothing else.
 """
 
@@ -27,10 +30,10 @@ from regard.data.settings import TextConfig
 from regard.explain.fleet import DEVICES, GIB, Fleet, estimate
 from regard.models import build, config_for
 from regard.objectives.next_token import NextToken
+from regard.training import placement
 from regard.training.optim import Optimiser
 from regard.training.parallel import World
 from regard.training.parts import Parts
-from regard.training.placement import LossModule, compile_loss, layout, place
 from regard.training.precision import PRECISIONS
 from regard.training.progress import Progress
 from regard.training.run import Run
@@ -53,11 +56,16 @@ def main(part: str) -> None:
         one_step(sys.argv[2])
         return
     SHARED["matmul_tflops"] = round(matmul_rate(), 1)
+    words = sys.argv[2:]
+    chosen = tuple(int(word) for word in words if word.isdecimal())
+    if "whole" in words:
+        placement.DEEP = 1000
     if part == "sizes":
-        for size, batches in {"medium": (32, 64), "large": (16, 32), "xl": (8, 16, 24)}.items():
-            best_batch("gpt", size, 1024, batches)
+        for size, batches in {"medium": (64, 128), "large": (32, 64), "xl": (16, 24)}.items():
+            if size in words or not {"medium", "large", "xl"} & {*words}:
+                best_batch("gpt", size, 1024, chosen or batches)
     else:
-        best_batch("llama", "llama2-7b", 4096, (4, 8), checkpoint=True)
+        best_batch("llama", "llama2-7b", 4096, chosen or (4, 8), checkpoint=True)
 
 
 def matmul_rate() -> float:
@@ -99,16 +107,19 @@ class Training:
         run = Run(task="lm", model=config, data=data, steps=1, precision="bf16", compile=True, optim=ADAM, parallel=how)
         parts = Parts(run=run, model=model, objective=NextToken(), loader=[], valid_batches=list, save_model=print)  # pyrefly: ignore
         if sharded:
-            placement = layout(LossModule(model, parts.objective), World(), DEVICE, (1,), bf16=True)
-            compile_loss(model, parts.objective, by_block=True)
+            held = placement.layout(placement.LossModule(model, parts.objective), World(), DEVICE, (1,), bf16=True)
+            placement.compile_loss(model, parts.objective, by_block=True)
         else:
-            placement = place(parts, World(), DEVICE)
+            held = placement.place(parts, World(), DEVICE)
         self.at, optimiser = Progress(), Optimiser(model, ADAM)
-        self.step = Stepper(parts, optimiser, PRECISIONS["bf16"](DEVICE), self.at, DEVICE, print, World(), placement)
+        self.step = Stepper(parts, optimiser, PRECISIONS["bf16"](DEVICE), self.at, DEVICE, print, World(), held)
         if sharded:
             self.step.work = self.step.exchanged
-        ids = torch.randint(0, config.vocab, (rows, length + 1), device=DEVICE)
-        self.batch, self.tokens, self.parameters = Tokens(ids=ids), rows * length, model.size()
+        self.vocab, self.shape = config.vocab, (rows, length + 1)
+        self.tokens, self.parameters = rows * length, model.size()
+
+    def batch(self) -> Tokens:
+        return Tokens(ids=torch.randint(0, self.vocab, self.shape, device=DEVICE))
 
     def measure(self, repeat: int, steps: int) -> dict[str, Any]:
         """Times of `steps` steps at a time: training does not wait for the device between them."""
@@ -116,13 +127,13 @@ class Training:
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
         for _ in range(5):  # compiled, then recorded
-            loss = self.step([self.batch], self.tokens)[0]
+            loss = self.step([self.batch()], self.tokens)[0]
         first = loss.item()
         warm = time.perf_counter() - start
-        times = timed(lambda: [self.step([self.batch], self.tokens) for _ in range(steps)], repeat)
+        times = timed(lambda: [self.step([self.batch()], self.tokens) for _ in range(steps)], repeat)
         if self.at.limit:
             raise MemoryError("the batch was cut")
-        last = self.step([self.batch], self.tokens)[0].item()
+        last = self.step([self.batch()], self.tokens)[0].item()
         return dict(
             tokens_per_second=round(steps * self.tokens / min(times)),
             median_over_best=round(sorted(times)[len(times) // 2] / min(times), 3),
@@ -145,7 +156,7 @@ def measured(arch: str, size: str, rows: int, length: int, repeat: int, steps: i
     else:
         shape = find_shape(arch, size if GPU else "tiny", "", 50304 if arch == "gpt" else 32000, length)
         plan = estimate(shape, Fleet(device=DEVICES["h200"], gpus=1), "ddp", "checkpoint" in how, rows * length, rows)
-        line |= dict(plan_tokens_per_second=round(plan.tokens_per_second), plan_gib=round(plan.memory / GIB, 2))
+        line |= dict(plan_tokens_per_second=round(plan.tokens_per_second), plan_gib=round(plan.memory.most / GIB, 2))
         if rate := SHARED.get("matmul_tflops"):
             achieved = line["tokens_per_second"] * shape.flops / 1e12
             full = line["tokens_per_second"] * (shape.flops + shape.attention_flops) / 1e12  # Chowdhery et al. 2022
@@ -163,9 +174,9 @@ def best_batch(arch: str, size: str, length: int, batches: tuple[int, ...], **ho
     length, best = length if GPU else 32, 0
     for rows in batches if GPU else batches[:1]:
         line = measured(arch, size, rows if GPU else 2, length, 3, 3, **how)
-        if line.get("tokens_per_second", 0) < best:
+        if (rate := line.get("tokens_per_second", 0)) <= best:
             return
-        best = line["tokens_per_second"]
+        best = rate
 
 
 def under_torchrun() -> None:

@@ -1,14 +1,15 @@
 """`regard plan`: what training a language model on a fleet of GPUs would take, before anything is rented."""
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from regard.cli.common import Json, option, show
+from regard.cli.common import Json, flag, option, show
 from regard.errors import ConfigError
 from regard.words import count, table
 
 if TYPE_CHECKING:
-    from regard.explain.fleet import Estimate, Fleet, Shape
+    from regard.explain.fleet import Device, Estimate, Fleet, Shape
 
 UNITS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 SIMPLER = 0.97  # of the highest speed is enough for a simpler layout
@@ -29,6 +30,10 @@ def plan(
     network: Annotated[
         str, option("RATE", "Between machines, for each GPU, as 400Gb (a second).", default=True)
     ] = "400Gb",
+    measure: Annotated[
+        bool, flag("--measure", "Measure this machine's rates and plan with them, not with --gpu's.")
+    ] = False,
+    out: Annotated[str, option("FILE", "A picture of speed and efficiency against GPUs: .png, .svg or .pdf.")] = "",
     json: Json = False,
 ) -> None:
     """What training a language model would take: memory, speed, days, and the lines to type.
@@ -39,6 +44,7 @@ def plan(
     Examples:
       regard plan --size xl --tokens 30B --gpus 8
       regard plan --params 7B --tokens 140B --gpus 64 --gpu h100 --context 4096 --batch 4M
+      regard plan --size gpt2 --gpus 1 --measure --out plan.png
     """
     from regard.config import unknown
     from regard.explain.fleet import DEVICES, Fleet, estimates
@@ -46,11 +52,19 @@ def plan(
     if gpu.lower() not in DEVICES:
         raise unknown("GPU", gpu, DEVICES)
     shape = find_shape(arch, size, params, vocab, context)
-    fleet = Fleet(device=DEVICES[gpu.lower()], gpus=gpus, per_node=per_node, network=bytes_per_second(network))
-    ways = list(estimates(shape, fleet, quantity("--batch", batch)))
+    device, step, network_rate = DEVICES[gpu.lower()], quantity("--batch", batch), bytes_per_second(network)
+    fleet = Fleet(device=device, gpus=gpus, per_node=per_node, network=network_rate)
     budget = quantity("--tokens", tokens) if tokens else 20 * shape.parameters
-    fastest = max((way.tokens_per_second for way in ways if way.fits), default=0.0)
-    best = next((way for way in ways if way.fits and way.tokens_per_second > SIMPLER * fastest), None)
+    if out:
+        from regard.explain.picture import check_picture
+
+        check_picture(out)
+    if measure:
+        gpu, fleet = "this machine", replace(fleet, device=measured(json))
+    ways = list(estimates(shape, fleet, step))
+    best = choose(ways)
+    if out:
+        draw(out, shape, fleet, step, gpu)
     if json:
         show(as_json(shape, ways, best, budget, gpus))
         return
@@ -58,6 +72,51 @@ def plan(
     if best:
         model = f"--arch {arch} --size {size.removeprefix('gpt2-')}" if size else model_settings(shape)
         print("\ntype:\n" + lines_to_type(f"train lm {model} --data corpus/", fleet, best, context))
+
+
+def choose(ways: "list[Estimate]") -> "Estimate | None":
+    """The simplest of those that fit, unless another is faster."""
+    fastest = max((way.tokens_per_second for way in ways if way.fits), default=0.0)
+    return next((way for way in ways if way.fits and way.tokens_per_second > SIMPLER * fastest), None)
+
+
+def measured(quiet: bool) -> "Device":
+    from regard.explain.ceilings import measure
+
+    device = measure()
+    if not quiet:
+        products, memory = device.sustained / 1e12, device.memory_rate / 1e9
+        print(f"measured here: {products:,.2f} TFLOP/s in training's products, memory of {memory:,.0f} GB/s as sold\n")
+    return device
+
+
+def draw(path: str, shape: "Shape", fleet: "Fleet", batch: float, gpu: str) -> None:
+    """Tokens a second, and the part of one GPU's that each of them has, over fleets of up to twice the size."""
+    from regard.explain.fleet import estimates
+    from regard.explain.picture import COLOURS, figure, save
+
+    sizes = [
+        n for n in (2**k for k in range(12)) if n <= 2 * fleet.gpus and (n <= fleet.machine or n % fleet.machine == 0)
+    ]
+    each = {n: choose(list(estimates(shape, replace(fleet, gpus=n), batch))) for n in sizes}
+    rates = {n: way.tokens_per_second for n, way in each.items() if way}
+    if not rates:
+        raise ConfigError(f"{path}: no fleet of up to {2 * fleet.gpus} GPUs holds the model; take more, or larger ones")
+    fig = figure(7, 3)
+    speed, efficiency = fig.subplots(1, 2)
+    first = min(rates)
+    speed.loglog(list(rates), list(rates.values()), "o-", base=2, color=COLOURS[0])
+    speed.set_ylabel("tokens/s")
+    shares = [100 * rate / n / (rates[first] / first) for n, rate in rates.items()]
+    efficiency.semilogx(list(rates), shares, "o-", base=2, color=COLOURS[1])
+    efficiency.set_ylim(0, 105)
+    efficiency.set_ylabel(f"% of the speed of {count(first, 'GPU')}, for each")
+    for axes in (speed, efficiency):
+        axes.set_xlabel(f"GPUs ({gpu}), steps of {batch:,.0f} tokens")
+        axes.set_xticks(list(rates), [str(n) for n in rates])
+        axes.grid(alpha=0.3)
+    fig.suptitle(f"{shape.parameters / 1e9:.2f} B parameters, planned")
+    save(fig, path)
 
 
 def quantity(name: str, text: str) -> float:
@@ -104,24 +163,25 @@ def as_text(
 ) -> str:
     from regard.explain.fleet import GIB, ROOM, optimal
 
-    head = ("", "layout", "micro-batch", "states", "activations", "in all", "tokens/s", "of peak", "days")
+    head = ("", "layout", "micro-batch", "states", "gradients", "activations", "most", "tokens/s", "of peak", "days")
     rows: list[tuple[str, ...]] = [head]
     for way in ways:
         name = way.kind + " + checkpoint" * way.checkpoint
         batch = f"{way.accumulate} x {way.tokens // shape.context} x {shape.context}"
-        memory = [f"{size / GIB:.1f} GiB" for size in (way.states, way.activations, way.memory)]
+        memory = way.memory
+        sizes = [f"{size / GIB:.1f} GiB" for size in (memory.states, memory.gradients, memory.activations, memory.most)]
         speed = (
             (f"{way.tokens_per_second:,.0f}", f"{way.mfu:.0%}", f"{days(budget, way):,.1f}") if way.fits else ("",) * 3
         )
         mark = "->" if way is best else "" if way.fits else "too large"
-        rows.append((mark, name, batch, *memory, *speed))
+        rows.append((mark, name, batch, *sizes, *speed))
     room = ROOM * fleet.device.memory / GIB
     weights, examples = optimal(shape.flops * budget)
     text = [
         f"{shape.parameters / 1e9:.2f} B parameters, {budget / 1e9:,.1f} B tokens, {shape.flops * budget:.1e} FLOPs, "
         f"on {count(fleet.gpus, 'GPU')} ({gpu}, {room:.0f} GiB of each are for training)",
         "",
-        table(rows, right=range(3, 9)),
+        table(rows, right=range(3, 10)),
         "",
         f"for these FLOPs {weights / 1e9:.2f} B parameters and {examples / 1e9:,.0f} B tokens would be optimal "
         "(Hoffmann et al. 2022)",
@@ -175,5 +235,9 @@ def as_json(
         "tokens": budget,
         "flops": shape.flops * budget,
         "gpus": gpus,
-        "layouts": [vars(way) | {"memory": way.memory, "days": days(budget, way), "best": way is best} for way in ways],
+        "layouts": [
+            vars(way)
+            | {"memory": vars(way.memory) | {"most": way.memory.most}, "days": days(budget, way), "best": way is best}
+            for way in ways
+        ],
     }

@@ -21,6 +21,7 @@ LATENCY = 15e-6  # seconds of a collective, for each doubling of the devices
 SMALL = 150  # products of this width run at half of the sustained rate: w / (w + SMALL)
 ROOM = 0.9  # of a device's memory
 KEPT = 34  # bytes of activations for each token, layer and unit of width (Korthikanti et al. 2022, without scores)
+LOGITS = 2**30  # that are computed at a time, at most
 OPTIMAL = 20  # training tokens for each parameter (Hoffmann et al. 2022)
 
 
@@ -119,15 +120,25 @@ class Estimate:
     checkpoint: bool
     tokens: int  # of a micro-batch
     accumulate: int  # micro-batches of a GPU in a step
-    states: float  # weights, gradients, optimiser
-    activations: float
+    memory: "Memory"
     fits: bool
     tokens_per_second: float  # of the fleet
     mfu: float
 
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes of one GPU. In the backward pass gradients take the place of activations, block by block: the most is
+    needed either where it begins or where it ends."""
+
+    states: float  # weights, moments, copies of them
+    gradients: float
+    activations: float  # what the forward pass leaves, and logits
+    block: float  # what the backward pass of one block needs
+
     @property
-    def memory(self) -> float:
-        return self.states + self.activations
+    def most(self) -> float:
+        return self.states + max(self.activations, self.gradients + self.block)
 
 
 def estimates(shape: Shape, fleet: Fleet, batch: float) -> Iterator[Estimate]:
@@ -141,11 +152,13 @@ def estimates(shape: Shape, fleet: Fleet, batch: float) -> Iterator[Estimate]:
 def estimate(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, batch: float, rows: int = 0) -> Estimate:
     """`rows`: texts of a micro-batch; 0: as many as fit and divide the share of a GPU."""
     share = max(1, round(batch / shape.context / fleet.gpus))  # texts of a GPU in a step
-    states = state_bytes(shape, fleet, kind)
-    most = int((ROOM * fleet.device.memory - states) / (shape.context * activation_bytes(shape, checkpoint)))
-    rows = rows or max((n for n in range(1, share + 1) if share % n == 0 and n <= max(1, most)), default=1)
+    room = ROOM * fleet.device.memory
+    fitting = (
+        n for n in range(share, 0, -1) if share % n == 0 and memory_of(shape, fleet, kind, checkpoint, n).most <= room
+    )
+    rows = rows or next(fitting, 1)
+    memory = memory_of(shape, fleet, kind, checkpoint, rows)
     tokens, accumulate = rows * shape.context, -(-share // rows)
-    activations = tokens * activation_bytes(shape, checkpoint)
     compute = accumulate * tokens * token_seconds(shape, fleet.device, checkpoint) + optimiser_seconds(
         shape, fleet, kind
     )
@@ -157,9 +170,8 @@ def estimate(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, batch: flo
         checkpoint=checkpoint,
         tokens=tokens,
         accumulate=accumulate,
-        states=states,
-        activations=activations,
-        fits=states + activations <= ROOM * fleet.device.memory,
+        memory=memory,
+        fits=memory.most <= room,
         tokens_per_second=rate,
         mfu=rate * shape.flops / (fleet.gpus * fleet.device.peak),
     )
@@ -194,18 +206,18 @@ def shards(fleet: Fleet, kind: str) -> int:
     return {"ddp": 1, "fsdp": fleet.gpus, "hsdp": fleet.machine}[kind]
 
 
-def state_bytes(shape: Shape, fleet: Fleet, kind: str) -> float:
-    """fp32 weights, gradients and moments; in bf16 the weights that are in use; DDP's buckets."""
+def memory_of(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, rows: int) -> Memory:
+    """Of a micro-batch of `rows` texts."""
+    tokens, size = rows * shape.context, shape.parameters / shards(fleet, kind)
+    block = KEPT * shape.width * tokens
+    kept = 2 * shape.layers * shape.width * tokens + block if checkpoint else shape.layers * block
+    logits = 2 * min(LOGITS, tokens * shape.vocab)
+    states = 12 * size  # weights and moments in fp32
     if kind == "ddp":
-        return (4 + 4 + 8 + 2 + (4 if fleet.gpus > 1 else 0)) * shape.parameters
-    unsharded = 2 * (2 * shape.layer_weights + 2 * shape.vocab * shape.width)  # two blocks and the embeddings
-    return 16 * shape.parameters / shards(fleet, kind) + 3 * unsharded
-
-
-def activation_bytes(shape: Shape, checkpoint: bool) -> float:
-    """Of a token."""
-    kept = 2 * shape.layers + KEPT if checkpoint else KEPT * shape.layers
-    return kept * shape.width
+        states += (0 if checkpoint else 2 * size) + (4 * size if fleet.gpus > 1 else 0)  # bf16 weights; DDP's buckets
+    else:
+        states += 6 * (2 * shape.layer_weights + 2 * shape.vocab * shape.width)  # two blocks and the embeddings, whole
+    return Memory(states=states, gradients=4 * size, activations=kept + logits, block=block)
 
 
 def optimal(flops: float) -> tuple[float, float]:

@@ -1,12 +1,15 @@
 """`regard plan`: numbers as people write them, and lines that can be typed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.system.cli_toy import regard, works
 
 from regard.cli.plan import bytes_per_second, quantity
 from regard.errors import ConfigError
+from regard.explain import ceilings
+from regard.explain.fleet import DEVICES
 
 
 def test_a_plan_names_the_best_layout_and_how_to_start_it():
@@ -27,6 +30,23 @@ def test_a_plan_as_json_has_every_layout():
     assert sum(way["best"] for way in layouts) == 1
 
 
+def test_a_plan_draws_speed_against_gpus(tmp_path):
+    works("plan", "--size=gpt2", "--gpus=16", f"--out={tmp_path / 'plan.svg'}")
+    drawn = (tmp_path / "plan.svg").read_text()
+    assert "0.12 B parameters, planned" in drawn or drawn.count("<path") > 20  # letters may be drawn as paths
+
+
+def test_a_plan_with_measured_rates(monkeypatch):
+    slow = replace(DEVICES["h200"], sustained=1e12, memory_rate=1e11)
+    monkeypatch.setattr(ceilings, "measure", lambda: slow)
+    args = ("plan", "--size=gpt2", "--gpus=1", "--batch=64K")
+    assert "measured here: 1.00 TFLOP/s" in works(*args, "--measure").out
+    speeds = [
+        json.loads(works(*args, *more, "--json").out)["layouts"][0]["tokens_per_second"] for more in ([], ["--measure"])
+    ]
+    assert 300 < speeds[0] / speeds[1] < 1000
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -36,6 +56,7 @@ def test_a_plan_as_json_has_every_layout():
         (["--size=huge"], "'huge'"),
         (["--params=7B", "--gpu=abacus"], "'abacus'"),
         (["--params=7B", "--network=fast"], "gigabits"),
+        (["--params=7B", "--out=plan.txt"], "ends in .png"),
     ],
 )
 def test_bad_plans_are_one_line(words, message):
