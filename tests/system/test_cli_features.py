@@ -15,6 +15,7 @@ import torch
 from tests.conftest import shake
 from tests.system.cli_toy import regard, works
 
+from regard.cli import pieces
 from regard.data import catalog
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.models import build, fetched
@@ -53,6 +54,23 @@ def test_lines_become_rows(models, tmp_path):
     assert [r["text"] for r in rows] == LINES and told.err == ""
     expected = load(models / "plain").embed(LINES, pooling="cls", layer=0, normalise=False)
     np.testing.assert_allclose([r["vector"] for r in rows], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_vectors_in_pieces_are_those_of_one_file(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(pieces, "ROWS", 2)
+    out, words = tmp_path / "vectors", ("embed", models / "plain", models / "lines.txt", f"--out={tmp_path}/vectors/")
+    works(*words)
+    names = json.loads((out / "manifest.json").read_text())["pieces"]
+    assert names == [f"lines.txt-{n:06}.npy" for n in range(3)]
+    vectors = np.concatenate([np.load(out / name) for name in names])
+    np.testing.assert_allclose(vectors, load(models / "plain").embed(LINES), rtol=1e-5, atol=1e-6)
+    whole = (out / names[1]).read_bytes()
+    (out / names[0]).write_bytes(b"as it was")
+    (out / names[1]).unlink()
+    works(*words)
+    assert (out / names[0]).read_bytes() == b"as it was" and (out / names[1]).read_bytes() == whole
+    refused = regard(*words, "--pooling=cls")
+    assert refused.code == 2 and "the answers of another command" in refused.err
 
 
 def test_vectors_and_pictures_go_through_a_link_and_into_a_pipe(models, tmp_path):

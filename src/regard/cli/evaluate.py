@@ -20,7 +20,7 @@ from regard.cli.common import (
     write_lines,
     write_rows,
 )
-from regard.cli.pieces import predict_pieces
+from regard.cli.pieces import names_folder, predict_pieces
 from regard.cli.processes import Processes, several_processes, share_between
 from regard.cli.remote import Server, predict_remotely
 from regard.errors import ConfigError
@@ -83,7 +83,7 @@ def predict(
             check_output(out, file)
         predict_remotely(server, run, file, Path(out) if out else None, text, second, ctx.obj)
         return
-    pieces = out.endswith("/") or (bool(out) and Path(out).is_dir())
+    pieces = names_folder(out)
     if not pieces and (processes > 1 or several_processes()):
         raise ConfigError("several processes write several files; name a folder: --out answers/")
     share_between(processes, ctx)

@@ -1,12 +1,27 @@
 """`regard embed`, `similar`: vectors of texts."""
 
 import io
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from regard.cli.common import Device, Encoder, Json, argument, flag, open_for, option, show, show_line
+from regard.cli.common import (
+    Device,
+    Encoder,
+    Json,
+    argument,
+    flag,
+    open_for,
+    option,
+    pick_device,
+    show,
+    show_line,
+)
+from regard.cli.pieces import Piece, files_of, in_pieces, names_folder, write_pieces
+from regard.cli.processes import Processes, several_processes, share_between
 from regard.errors import ConfigError, DataError
 from regard.output import check_output, open_output
 from regard.ticks import Console
@@ -31,7 +46,9 @@ def embed(
         Path,
         argument("FILE", "Texts, one a line, or a table (CSV, TSV, JSONL, Parquet, Arrow); .gz and .zst too."),
     ],
-    out: Annotated[Path | None, option("FILE", "Write the vectors here, as NumPy's .npy.")] = None,
+    out: Annotated[
+        str, option("FILE", "Write the vectors here, as NumPy's .npy; FOLDER/ takes pieces, as predict does.")
+    ] = "",
     pooling: Annotated[str | None, option("NAME", "mean, cls or max.", default="as the folder says, or mean")] = None,
     layer: Annotated[
         str, option("N", "0 is the embeddings, -1 the last layer; last4: four side by side.", default=True)
@@ -43,6 +60,7 @@ def embed(
     text: Column = "",
     batch: Batch = 32,
     int8: Int8 = False,
+    processes: Processes = 1,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
@@ -57,20 +75,28 @@ def embed(
       regard embed minilm sentences.txt --out cls.npy --pooling cls --layer last4 --no-normalise
       regard embed minilm reviews.csv --text review --json > vectors.jsonl
     """
-    if out is None and not json:
+    if not out and not json:
         raise ConfigError("name a file for the vectors: --out vectors.npy; or type --json")
-    if out is not None:
+    console: Console = ctx.obj
+    how = dict(pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
+    if names_folder(out):
+        share_between(processes, ctx)
+        embed_pieces(model, file, Path(out), text, how, device, int8)
+        console.say(f"wrote {out}")
+        return
+    if processes > 1 or several_processes():
+        raise ConfigError("several processes write several files; name a folder: --out vectors/")
+    if out:
         check_output(out, file)
     texts = [text for _, text in texts_of(file, text, ctx.obj)]
     _, embedder = open_for("embed", model, device, int8)
-    console: Console = ctx.obj
     with console.progress("texts", len(texts)):
-        features = embedder.features(texts, pooling=pooling, layer=as_layer(layer), normalise=normalise, batch=batch)
+        features = embedder.features(texts, **how)
     if json:
         for text, vector in zip(texts, features.vectors.tolist(), strict=True):
             show_line({"text": text, "vector": vector})
-    if out is not None:
-        write_vectors(out, features.vectors)
+    if out:
+        write_vectors(Path(out), features.vectors)
     rows, width = features.vectors.shape
     console.say(f"{rows:,} vectors of {width:,} numbers" + (f" in {out}" if out else ""))
     waste = features.padding / max(1, features.tokens + features.padding)
@@ -79,6 +105,28 @@ def embed(
         console.say(f"texts cut at {embedder.settings.max_length} tokens: {features.cut:,}")
     if empty := sum(not text.strip() for text in texts):
         console.say(f"empty lines: {empty:,}; their vectors mean nothing")
+
+
+def embed_pieces(model: str, file: Path, out: Path, column: str, how: dict[str, Any], device: str, int8: bool) -> None:
+    """Vectors in files of as many rows as answers have."""
+    from regard.models.fetched import resolve
+    from regard.training.parallel import join
+
+    chosen = pick_device(device)
+    join(chosen)  # which GPU is this process's own
+    _, embedder = open_for("embed", model, chosen, int8)
+
+    def write(texts: list[str], place: Path) -> None:
+        write_vectors(place, embedder.features(texts, **how).vectors)
+
+    def work() -> Iterator[Piece]:
+        for path in files_of(file):
+            texts = (text for _, text in texts_of(path, column, Console(quiet=True)))
+            for name, some in in_pieces(path, texts):
+                yield name, partial(write, some)
+
+    job = {"model": str(resolve(model)), "file": str(file), "text": column, "int8": int8, **how}
+    write_pieces(work(), out, job, ".npy", chosen)
 
 
 def texts_of(file: Path, column: str, console: Console) -> list[tuple[int, str]]:

@@ -1,8 +1,7 @@
-"""`regard predict … --out FOLDER/`: in pieces that several processes share, and that a killed job need not repeat."""
+"""`--out FOLDER/` of predict and embed: pieces that several processes share, and that a killed job need not repeat."""
 
-import itertools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,36 +13,46 @@ from regard.output import open_text
 from regard.ticks import Console
 
 if TYPE_CHECKING:
-    from regard.tasks.use import Options, Predictions
+    from regard.tasks.use import Options
 
 ROWS = 512  # of a piece
 MANIFEST = "manifest.json"
-Piece = tuple[str, Callable[[], "Predictions"]]  # the name of its output without an ending, and the work
+Piece = tuple[str, Callable[[Path], None]]  # the name of its output without an ending, and what writes it
 
 
 def predict_pieces(
     task: Any, model: Any, folder: Path, file: Path, out: Path, options: "Options", as_json: bool, device: str
 ) -> None:
-    """Answers in files of `ROWS` rows each, in the order of their names. Each appears when it is complete, and one that
-    is there already is not computed again; the manifest lists them once all are."""
+    """Answers in files of `ROWS` rows each."""
+    ending = ".jsonl" if as_json else ".txt" if task.writes_lines else ".csv"
+    job = {"model": str(folder), "file": str(file), "options": options.pick(task.predict_takes)}
+    write_pieces(pieces(task, model, folder, file, options, as_json), out, job, ending, device)
+
+
+def write_pieces(work: Iterable[Piece], out: Path, job: dict[str, Any], ending: str, device: str) -> None:
+    """The pieces of `job`, in the order of their names, by all processes of a torchrun. Each appears when it is
+    complete, and one that is there already is not computed again; the manifest lists them once all are."""
     from regard.training.parallel import join
 
-    world, quiet = join(device), Console(quiet=True)
-    ending = ".jsonl" if as_json else ".txt" if task.writes_lines else ".csv"
-    job: dict[str, Any] = {"model": str(folder), "file": str(file), "options": options.pick(task.predict_takes)}
-    job |= {"rows": ROWS, "ending": ending}
+    world = join(device)
+    job = job | {"rows": ROWS, "ending": ending}
     with world.together():
         if world.main:
             begin(out, job)
     names: list[str] = []
     with world.together():
-        for number, (name, work) in enumerate(pieces(task, model, folder, file, options, quiet)):
+        for number, (name, write) in enumerate(work):
             place = out / f"{name}{ending}"
             names.append(place.name)
             if number % world.size == world.rank and not place.exists():
-                write_rows(work(), place, as_json, quiet)
+                write(place)
     if world.main:
         write_manifest(out, job | {"pieces": names})
+
+
+def names_folder(out: str) -> bool:
+    """Whether `--out` asks for pieces."""
+    return out.endswith("/") or (bool(out) and Path(out).is_dir())
 
 
 def begin(out: Path, job: dict[str, Any]) -> None:
@@ -63,31 +72,45 @@ def write_manifest(out: Path, job: dict[str, Any]) -> None:
         file.write(json.dumps(job, indent=2) + "\n")
 
 
-def pieces(task: Any, model: Any, folder: Path, file: Path, options: "Options", console: Console) -> Iterator[Piece]:
+def files_of(file: Path) -> list[Path]:
+    """A file, or those of a folder, by name."""
+    files = sorted(path for path in file.iterdir() if path.is_file()) if file.is_dir() else [file]
+    if not files:
+        raise DataError(f"{file} holds no files")
+    return files
+
+
+def in_pieces(path: Path, examples: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
+    """Some examples of a file at a time, with the name of the piece that they become."""
+    from regard.data.files import in_groups
+
+    for number, some in enumerate(in_groups(examples, ROWS)):
+        yield f"{path.name}-{number:06d}", some
+
+
+def pieces(task: Any, model: Any, folder: Path, file: Path, options: "Options", as_json: bool) -> Iterator[Piece]:
     """The work in its order, the same for every process: each file of a folder, some rows at a time."""
     from regard.tasks.base import Task
     from regard.tasks.use import Predictions, answer_all
 
-    files = [file]
-    if file.is_dir() and task.reads not in ("images", "audio"):  # whose folders are one input
-        files = sorted(path for path in file.iterdir() if path.is_file())
-        if not files:
-            raise DataError(f"{file} holds no files")
+    console = Console(quiet=True)
 
-    def answers(examples: list[Any]) -> Predictions:
+    def write_answers(examples: list[Any], place: Path) -> None:
         rows = answer_all(
             examples,
             lambda some: model.predict(some, **task.predict_options(options)),
             lambda answer: task.row(model, answer),
         )
-        return Predictions(rows=rows, line=task.line if task.writes_lines else None)
+        line = task.line if task.writes_lines else None
+        write_rows(Predictions(rows=rows, line=line), place, as_json, console)
 
-    for path in files:
+    def write_whole(path: Path, place: Path) -> None:
+        write_rows(task.predictions(model, folder, path, options, console), place, as_json, console)
+
+    for path in [file] if task.reads in ("images", "audio") else files_of(file):  # whose folders are one input
         if type(task).predictions is not Task.predictions:  # its rows are not answers to single inputs
-            yield path.name, partial(task.predictions, model, folder, path, options, console)
+            yield path.name, partial(write_whole, path)
             continue
-        examples = iter(task.read_inputs(model, folder, path, options, console).examples)
-        for number in itertools.count():
-            if not (some := list(itertools.islice(examples, ROWS))):
-                break
-            yield f"{path.name}-{number:06d}", partial(answers, some)
+        examples = task.read_inputs(model, folder, path, options, console).examples
+        for name, some in in_pieces(path, examples):
+            yield name, partial(write_answers, some)
