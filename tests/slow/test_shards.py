@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from tests.system.ranks import CASES, SHARDED
+from tests.system.ranks import CASES, CHAIN, SHARDED
 from tests.system.test_processes import codes, losses, same_run, scenarios
 
 from regard.run_folder import WEIGHTS
@@ -40,3 +40,9 @@ def test_a_sharded_run_resumes_on_any_number(place, ranks, size):
     if size == 4:
         assert (resumed / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
     torch.testing.assert_close(losses(resumed), losses(whole), rtol=0.05, atol=0)
+
+
+def test_four_two_one_and_three_processes_are_one_run(place, ranks):
+    ended = [codes(ranks[f"chain-{size}"]) for size, _ in CHAIN]
+    assert ended == [[143] * 4, [143] * 2, [143], [0] * 3], ranks
+    torch.testing.assert_close(losses(place / "chain"), losses(place / "chain-whole"), rtol=1e-4, atol=0)

@@ -15,7 +15,8 @@ from tests.system.test_old_runs import FIXTURES
 from regard.checkpoint import load_state
 from regard.run_folder import WEIGHTS
 
-KILLS = 3
+KILLS = int(os.environ.get("KILLS", 50))
+APART = 40  # steps between two kills, about; a save every 5
 WORDS = ["train", "lm", f"--data={FIXTURES}/data/story.txt", "--tokens=bytes", "--set=model.width=16",
          "--set=model.layers=1",
          "--set=model.heads=2", "--set=tokens=384", "--set=model.context=96", "--set=model.dropout=0.1", "--device=cpu",
@@ -49,6 +50,15 @@ def wait_for(name: str, step: int, process: subprocess.Popen) -> None:
         time.sleep(0.05)
 
 
+def workers(process: subprocess.Popen) -> list[str]:
+    while process.poll() is None:
+        children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+        if children:
+            return children
+        time.sleep(0.05)
+    raise AssertionError(f"ended before all kills: {process.communicate()}")
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_to_the_launcher_saves_and_stops_all(number, code):
     process = start(*WORDS, "--steps=100000", "--name=stopped", "--processes=2")
@@ -62,17 +72,18 @@ def test_a_signal_to_the_launcher_saves_and_stops_all(number, code):
 
 
 def test_killed_processes_restart_and_end_as_if_undisturbed():
-    whole = start(*WORDS, "--steps=400", "--name=whole", "--processes=2")
-    _, err = whole.communicate(timeout=200)
+    words = [*WORDS, f"--steps={APART * KILLS + 200}"]
+    whole = start(*words, "--name=whole", "--processes=2")
+    _, err = whole.communicate(timeout=600)
     assert whole.returncode == 0, err
-    rng, process = random.Random(1), start(*WORDS, "--steps=400", "--name=killed", torchrun=True)
+    rng, process = random.Random(1), start(*words, "--name=killed", torchrun=True)
     try:
         for kill in range(KILLS):
-            wait_for("killed", 60 * (kill + 1), process)
-            workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
-            os.kill(int(rng.choice(workers)), signal.SIGKILL)
+            wait_for("killed", APART * kill + rng.randrange(1, APART), process)
+            time.sleep(rng.random() / 20)  # in a step, a save or between them
+            os.kill(int(rng.choice(workers(process))), signal.SIGKILL)
             time.sleep(1.0)
-        _, err = process.communicate(timeout=300)
+        _, err = process.communicate(timeout=600)
     finally:
         process.terminate()
     assert process.returncode == 0, err

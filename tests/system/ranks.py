@@ -130,7 +130,7 @@ class Signalled(Double):
 
     def __next__(self) -> Any:
         self.at -= 1
-        if self.at == 0 and join().rank == 1:
+        if self.at == 0 and join().rank == join().size - 1:
             os.kill(os.getpid(), signal.SIGTERM)
         return next(self.loader)
 
@@ -200,13 +200,14 @@ def killed(folder: Path) -> None:
 
 
 def hung(folder: Path) -> None:
+    """A rank is slow, then it hangs."""
     parallel.STEP_LIMIT = timedelta(seconds=2)
-    parts = parts_of("gpt")
+    parts = parts_of("gpt", "log_every=1")
 
     class Hung(Double):
         def __next__(self) -> Any:
-            if join().rank == 1 and self.loader.position == 3:
-                time.sleep(4)
+            if join().rank == 1:
+                time.sleep(4 if self.loader.position == 3 else 0.3)
             return next(self.loader)
 
     speaking(lambda: train(dataclasses.replace(parts, loader=Hung(parts.loader)), folder, world=join()))
@@ -268,6 +269,15 @@ def whole_sharded(folder: Path) -> None:
     train(parts_of("transformer", *DROPOUT, *FSDP), folder, quiet=True, world=join())
 
 
+def chained(folder: Path, stop: int, resume: bool) -> None:
+    """A run in shards without dropout, until it gets a signal in step `stop` of this launch."""
+    parts = parts_of("transformer", "save_every=4", "keep_state=true", *FSDP)
+    loader = Signalled(parts.loader, stop)
+    train(dataclasses.replace(parts, loader=loader), folder, quiet=True, resume=resume, world=join())
+
+
+CHAIN = ((4, 5), (2, 5), (1, 5), (3, 0))  # processes, and the step in which they are stopped
+
 SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
     "models/1": (1, train_cases),
     "models/2": (2, train_cases),
@@ -295,6 +305,7 @@ SLOW = {
     "hsdp/4": (4, partial(train_cases, cases=SHARDED, settings=HSDP)),
     "whole-sharded": (4, whole_sharded),
     "stopped-sharded": (4, stopped_sharded),
+    "chain-whole": (1, partial(chained, stop=0, resume=False)),
 }
 
 
@@ -350,6 +361,9 @@ def run_all(folder: Path, slow: bool) -> None:
         start = time.monotonic()
         results[name] = fork(folder / name, size, work, folder / "logs" / name)
         seconds[name] = time.monotonic() - start
+    for number, (size, stop) in enumerate(CHAIN if slow else ()):
+        work = partial(chained, stop=stop, resume=number > 0)
+        results[f"chain-{size}"] = fork(folder / "chain", size, work, folder / "logs" / f"chain-{size}")
     damage(folder)
     for name, (source, sizes) in (RESUMED_SLOWLY if slow else RESUMED).items():
         for size in sizes:

@@ -167,7 +167,7 @@ def test_the_slides_table_stands_beside_the_models(models):
         (["embed", "plain", "lines.txt", "--json", "--layer", "9"], "no layer 9"),
         (["embed", "plain", "lines.txt", "--json", "--layer", "last4"], "last four of 2 layers"),
         (["embed", "plain", "lines.txt", "--json", "--pooling", "sum"], "no pooling 'sum'"),
-        (["embed", "plain", "lines.txt", "--out", "."], "is a folder"),
+        (["embed", "plain", "lines.txt", "--out", "."], "is not empty"),
         (["embed", "plain", "lines.txt", "--json", "--text", "review"], "has lines of text; leave it out"),
         (["similar", "plain", "x", "--in", "empty.txt"], "has no text"),
         (["similar", "plain", " ", "--in", "lines.txt"], "nothing to look for"),

@@ -181,6 +181,11 @@ def test_one_failure_is_one_line_and_ends_all(ranks, place, name):
         assert not (place / name).exists()
 
 
+def test_a_slow_process_is_named_once(ranks):
+    text = ranks["hung"][0]["text"]
+    assert text.count("process 1 is slow: its own work takes") == 1 and "process 0 is slow" not in text
+
+
 def test_more_processes_than_cores_carry_are_refused(tmp_path):
     (tmp_path / "text.txt").write_text("the cat sat on the mat. " * 50)
     result = cli("train", "lm", f"--data={tmp_path / 'text.txt'}", f"--name={tmp_path / 'run'}", "--processes=1000000")

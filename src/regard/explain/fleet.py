@@ -120,14 +120,14 @@ class Estimate:
     checkpoint: bool
     tokens: int  # of a micro-batch
     accumulate: int  # micro-batches of a GPU in a step
-    memory: "Memory"
+    memory: "StepMemory"
     fits: bool
     tokens_per_second: float  # of the fleet
     mfu: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class Memory:
+class StepMemory:
     """Bytes of one GPU. In the backward pass gradients take the place of activations, block by block: the most is
     needed either where it begins or where it ends."""
 
@@ -206,7 +206,7 @@ def shards(fleet: Fleet, kind: str) -> int:
     return {"ddp": 1, "fsdp": fleet.gpus, "hsdp": fleet.machine}[kind]
 
 
-def memory_of(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, rows: int) -> Memory:
+def memory_of(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, rows: int) -> StepMemory:
     """Of a micro-batch of `rows` texts."""
     tokens, size = rows * shape.context, shape.parameters / shards(fleet, kind)
     block = KEPT * shape.width * tokens
@@ -217,7 +217,7 @@ def memory_of(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, rows: int
         states += (0 if checkpoint else 2 * size) + (4 * size if fleet.gpus > 1 else 0)  # bf16 weights; DDP's buckets
     else:
         states += 6 * (2 * shape.layer_weights + 2 * shape.vocab * shape.width)  # two blocks and the embeddings, whole
-    return Memory(states=states, gradients=4 * size, activations=kept + logits, block=block)
+    return StepMemory(states=states, gradients=4 * size, activations=kept + logits, block=block)
 
 
 def optimal(flops: float) -> tuple[float, float]:

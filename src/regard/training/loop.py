@@ -1,6 +1,7 @@
 """The training loop. No callbacks and no trainer to subclass: read it top to bottom, copy it, change it."""
 
 import math
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,7 @@ from regard.training.run import write_run
 from regard.training.schedule import lr_at
 from regard.training.select import Judge, Metrics, prune
 from regard.training.signals import Interrupts
-from regard.training.step import Stepper
+from regard.training.step import Stepper, Stopwatch
 
 BAD_IN_A_ROW = 10  # steps without a finite loss before we stop
 
@@ -106,7 +107,7 @@ class Training:
         torch.manual_seed(run.seed + world.rank)  # for dropout; all ranks have the same weights
         model.train()
         self.optimiser, self.tally = Optimiser(model, run.optim), Tally(device)
-        self.state = SavedState(model, self.optimiser, parts.loader, self.tally, world, placement.sharded)
+        self.state = SavedState(model, self.optimiser, parts.loader, self.tally, world, placement.writer)
         at = self.state.restore(folder, extend is not None) if resume else Progress()
         self.at = at = at if extend is None else at.extended(run.steps)
         at.steps = at.steps or run.steps
@@ -122,6 +123,7 @@ class Training:
         if device.type == "cuda":
             torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
         self.saving = 0.0  # seconds that the last save took
+        self.loading = 0.0  # seconds in which this process loaded batches, since the last report
         self.pace = Pace(run, at, device)
         self.log = open_log(at.step)
 
@@ -153,7 +155,7 @@ class Training:
                 self.evaluate()
             signal = stop.signal if self.world.size == 1 else agreed
             if planned or evaluate or signal or (run.save_every and at.due(run.save_every)):
-                self.save()
+                self.save(wait=bool(signal) or not at.going(run))
             if signal:
                 stop.signal = signal
                 raise stop.exit()
@@ -162,9 +164,14 @@ class Training:
         """One step; the signal that any rank had got when it began: then all save and stop."""
         objective, world = self.parts.objective, self.world
         self.optimiser.set_lr(lr)
+        began = time.perf_counter()
         micros, counted = world.share(self.parts.loader, self.run.accumulate)
+        self.loading += time.perf_counter() - began
         count, tokens = (sum(map(number, micros)) if counted else 0 for number in (objective.count, objective.tokens))
-        counts, speeds, signals = zip(*world.gather(count, tokens, signal), strict=True)
+        everyone = world.gather(count, tokens, signal, int(self.state.ready()))
+        counts, speeds, signals, written = zip(*everyone, strict=True)
+        if all(written):
+            self.finish_save()
         count = max(1, sum(counts))  # targets in this step, on all ranks
         loss, norm, bad = self.stepper(micros, count if counted else math.inf)  # then it adds nothing
         self.tally.add(loss, norm, bad, count)
@@ -190,6 +197,9 @@ class Training:
             name = torch.cuda.get_device_name(self.device)
             event["mfu"] = utilisation(name, speed, self.parts.flops_per_target)
         self.log(event, train_text(event, self.at.steps, each), passing=True)
+        if isinstance(watch := self.stepper.watch, Stopwatch):
+            self.log.warn(self.world.slow(self.loading + watch.read()))
+            self.loading = 0.0
         self.pace.restart()
 
     def give_up(self) -> None:
@@ -224,13 +234,19 @@ class Training:
         for warning in (self.judge.warning, overfitting(self.log.curve, self.run)):
             self.log.warn(warning)
 
-    def save(self) -> None:
+    def save(self, wait: bool = True) -> None:
         with self.pace.paused():
             self.at.seconds = began = self.pace.seconds()
-            self.state.save(self.folder, self.at, self.run)
-            if self.world.main:
-                prune(self.folder, self.at)
+            self.state.save(self.folder, self.at, self.run, wait)
+            if not self.state.writing:
+                self.finish_save()
             self.saving = self.pace.seconds() - began
+
+    def finish_save(self) -> None:
+        """The saved state counts now, and evaluations that it does not name can go."""
+        self.state.finish()
+        if self.world.main:
+            prune(self.folder, self.at)
 
     def finish(self) -> Result:
         at, run = self.at, replace(self.run, steps=self.at.steps)

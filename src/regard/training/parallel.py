@@ -25,6 +25,7 @@ from regard.limits import exhausted_memory
 T = TypeVar("T")
 STEP_LIMIT = timedelta(minutes=10)  # for what all ranks do in each step; one that takes longer hangs
 PATIENT = timedelta(days=7)  # for what one rank does while the others wait: preparing data, evaluating
+SLOW = 2.0  # times the others' own work is remarkable
 GRACE = 3.0  # seconds in which the ranks that are left say so, after one was lost
 
 
@@ -74,6 +75,19 @@ class World:
         tensors = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(tensors, tensor, group=self.patient)
         return tensors
+
+    def slow(self, seconds: float) -> str:
+        """The process whose own work takes far longer than that of the others, in a sentence; "" where none does."""
+        times = [time for (time,) in self.gather(round(1e6 * seconds))]
+        most = max(times)
+        others = sorted(times)[: self.size - 1]
+        usual = others[len(others) // 2] if others else most
+        if most <= SLOW * usual:
+            return ""
+        return (
+            f"process {times.index(most)} is slow: its own work takes {most / max(1, usual):.1f} times as long as that "
+            "of the others, which wait for it; is its machine busy?"
+        )
 
     # -- work ---------------------------------------------------------------------------------------------------------
 

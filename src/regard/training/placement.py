@@ -65,6 +65,7 @@ class Placement:
     """How the processes hold the model: here, one has all of it."""
 
     sharded = False
+    writer: Any = None  # of a sharded model's saves, a `ShardWriter`
     text = ""  # for the person, before the first step
 
     def __call__(self, batch: Any) -> Tensor:

@@ -97,29 +97,44 @@ class Tally:
 @dataclass(frozen=True)
 class SavedState:
     """All that changes in a run, and how it is written down and put back. Rank 0 writes; where the model is sharded,
-    each rank writes its shards first, and the file names them."""
+    each rank's `writer` writes its shards in the background, and then the file names them."""
 
     model: nn.Module
     optimiser: Optimiser
     loader: Any
     tally: Tally
     world: World
-    sharded: bool = False
+    writer: Any = None
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights and momenta, the live ones."""
         named = {f"model.{name}": t for name, t in weights(self.model).items()}
         return named | {f"optim.{name}": t for name, t in self.optimiser.state_dict().items()}
 
-    def save(self, folder: Path, at: Progress, run: Run) -> None:
+    def save(self, folder: Path, at: Progress, run: Run, wait: bool = True) -> None:
+        """With `wait` all is on disk when it returns; without, shards may still be written until `finish`."""
         tensors = {"tally": self.tally.sums} | self.random_numbers()
         meta = {"progress": dataclasses.asdict(at), "loader": self.loader.state(), "run": run.to_dict()}
-        if self.sharded:
-            from regard.training.shard import write_shards
+        if self.writer:
+            self.writer.begin(folder, at.step, self.tensors(), tensors, meta)
+            if wait:
+                self.finish()
+        elif self.world.main:
+            save_state(folder / STATE, self.tensors() | tensors, meta)
 
-            write_shards(folder, at.step, self.tensors(), tensors, meta, self.world)
-        if self.world.main:
-            save_state(folder / STATE, tensors if self.sharded else self.tensors() | tensors, meta)
+    def ready(self) -> bool:
+        """Whether this rank has written all of a save that is not finished."""
+        return self.writer is not None and self.writer.ready()
+
+    @property
+    def writing(self) -> bool:
+        """Whether a save is not finished, so that the one before it counts."""
+        return self.writer is not None and self.writer.pending is not None
+
+    def finish(self) -> None:
+        """By all ranks together."""
+        if self.writer:
+            self.writer.finish()
 
     def random_numbers(self) -> dict[str, Tensor]:
         """Every rank has some of its own."""
@@ -143,6 +158,8 @@ class SavedState:
             from regard.training.shard import read_shards
 
             tensors, meta = read_shards(folder, self.tensors(), tensors, meta, self.world)
+            if self.writer:
+                self.writer.last = meta["shards"]
         parts: dict[str, dict[str, Tensor]] = {"model": {}, "optim": {}, "rng": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")

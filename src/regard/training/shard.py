@@ -8,6 +8,7 @@ import copy
 import warnings
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from regard.nn.blocks import Block, EncoderLayer
 from regard.run_folder import claim, owned, release
 from regard.ticks import say
 from regard.training.muon import Piece, Stack, local
-from regard.training.parallel import World
+from regard.training.parallel import PATIENT, World
 from regard.training.placement import LossModule, Placement
 from regard.training.progress import SHARDS, STATE
 
@@ -54,6 +55,7 @@ class Sharded(Placement):
                 fully_shard(block, **how)
         exact = MixedPrecisionPolicy(**halves, output_dtype=torch.float32) if bf16 else how["mp_policy"]
         self.module: Any = fully_shard(loss, mesh=mesh, mp_policy=exact)
+        self.writer = ShardWriter(world)
         register_fsdp_forward_method(loss, "held_out")
 
     def __call__(self, batch: Any) -> Tensor:
@@ -123,27 +125,58 @@ class ShardedStack(Stack):
 # -- saved states -------------------------------------------------------------------------------------------------
 
 
-def write_shards(folder: Path, step: int, state: Tensors, rest: Tensors, meta: dict[str, Any], world: World) -> None:
-    """Each process writes what it holds of `state` to a folder that `meta` then names; `rest` and `meta` are there too.
+class ShardWriter:
+    """Saves while training goes on: the state is copied at once, and each process writes what it holds of it in the
+    background. A save counts from when it is finished; until then the one before it does."""
 
-    The folder of the save before stays, in case this one is damaged.
-    """
-    name = f"{SHARDS}/step-{step:07d}"
-    files = [f"{name}/{file}" for file in (".metadata", STATE, *(f"__{rank}_0.distcp" for rank in range(world.size)))]
-    if world.main:
-        listed = owned(folder) or []
-        older = sorted({str(Path(file).parent) for file in listed if file.startswith(f"{SHARDS}/")} - {name})
-        release(folder, [file for file in listed if str(Path(file).parent) in older[:-1]])
-        claim(folder, files)
-    with world.together():
-        pass
-    dcp.save(dict(state), checkpoint_id=folder / name)
-    sums = {file: checksum(folder / file) for file in files if f"__{world.rank}_" in file and (folder / file).exists()}
-    everyone: list[Any] = [None] * world.size
-    dist.all_gather_object(everyone, sums, group=world.patient)
-    meta |= {"shards": name, "checksums": {file: total for some in everyone for file, total in some.items()}}
-    if world.main:
-        save_state(folder / name / STATE, rest, meta)
+    def __init__(self, world: World):
+        self.world = world
+        self.group: Any = dist.new_group(backend="gloo", timeout=PATIENT)  # of the thread that writes
+        self.thread = ThreadPoolExecutor(1)
+        self.last = ""  # the folder of the save that counts
+        self.pending: tuple[Future[dict[str, int]], Path, str, Tensors, dict[str, Any]] | None = None
+
+    def begin(self, folder: Path, step: int, state: Tensors, rest: Tensors, meta: dict[str, Any]) -> None:
+        """Write `state` to a folder of this step; `rest` and `meta` will be there too."""
+        self.finish()
+        name, world = f"{SHARDS}/step-{step:07d}", self.world
+        files = [f"{name}/{f}" for f in (".metadata", STATE, *(f"__{rank}_0.distcp" for rank in range(world.size)))]
+        with world.together():
+            if world.main:
+                listed = [file for file in owned(folder) or [] if file.startswith(f"{SHARDS}/")]
+                release(folder, [file for file in listed if str(Path(file).parent) not in (name, self.last)])
+                claim(folder, files)
+        if not next(iter(state.values())).is_cuda:  # torch copies those of a GPU alone
+            state = {key: tensor.detach().clone() for key, tensor in state.items()}
+        written: Any = dcp.async_save(dict(state), checkpoint_id=folder / name, process_group=self.group)
+        mine = [folder / file for file in files if f"__{world.rank}_" in file]
+        rest = {key: tensor.clone() for key, tensor in rest.items()}
+        self.pending = self.thread.submit(checksums, written, mine, folder), folder, name, rest, meta
+
+    def ready(self) -> bool:
+        """Whether this process has written a save that is not finished."""
+        return self.pending is not None and self.pending[0].done()
+
+    def finish(self) -> None:
+        """Wait until every process has written, then let the save count."""
+        if self.pending is None:
+            return
+        (written, folder, name, rest, meta), self.pending = self.pending, None
+        everyone: list[Any] = [None] * self.world.size
+        with self.world.together():
+            sums = written.result()
+        dist.all_gather_object(everyone, sums, group=self.world.patient)
+        meta |= {"shards": name, "checksums": {file: total for some in everyone for file, total in some.items()}}
+        if self.world.main:
+            save_state(folder / name / STATE, rest, meta)
+            save_state(folder / STATE, rest, meta)
+        self.last = name
+
+
+def checksums(written: Any, files: list[Path], folder: Path) -> dict[str, int]:
+    """Of this process's files, once they are written."""
+    written.result()
+    return {str(file.relative_to(folder)): checksum(file) for file in files if file.exists()}
 
 
 def read_shards(

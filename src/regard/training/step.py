@@ -1,7 +1,8 @@
 """One optimiser step: gradients of a few micro-batches, cut where memory is short, recorded where that pays."""
 
+import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -35,8 +36,9 @@ class Stepper:
         self.precision, self.at, self.device, self.say, self.world = precision, at, device, say, world
         self.work: Callable[..., Step] = self.launched
         self.placement = placement
+        self.watch: AbstractContextManager = nullcontext()
         if world.size > 1:
-            self.work = self.exchanged
+            self.work, self.watch = self.exchanged, Stopwatch(device)
             return
         marked = getattr(parts.objective, "marked_loss_sum", None)  # of one whose steps are all alike
         recordable = marked is not None and not parts.run.parallel.checkpoint  # recomputing reads the RNG's state
@@ -62,7 +64,36 @@ class Stepper:
 
     def share(self, batch: Any, count: Any, loss_sum: Callable[..., Tensor]) -> Tensor:
         """A micro-batch's part in the mean loss; its gradients are added to the others'."""
-        with self.precision:
+        with self.precision, self.watch:
             loss = loss_sum(self.model, batch.to(self.device)) / count
         (loss * self.world.size).backward()  # ranks will be averaged over: undo that
         return loss.detach()
+
+
+class Stopwatch:
+    """Seconds of a process's own work, without what it waits for: `with watch: …`. A GPU's are taken by its clock."""
+
+    def __init__(self, device: torch.device):
+        self.cuda = device.type == "cuda"
+        self.seconds = 0.0
+        self.events: list[tuple[torch.cuda.Event, torch.cuda.Event]] = []
+
+    def __enter__(self) -> None:
+        self.began = time.perf_counter()
+        if self.cuda:
+            self.events.append((torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)))
+            self.events[-1][0].record()
+
+    def __exit__(self, *_: object) -> None:
+        if self.cuda:
+            self.events[-1][1].record()
+        else:
+            self.seconds += time.perf_counter() - self.began
+
+    def read(self) -> float:
+        """Those since the last time."""
+        if self.cuda:
+            torch.cuda.synchronize()
+            self.seconds += sum(start.elapsed_time(end) for start, end in self.events) / 1000
+        seconds, self.seconds, self.events = self.seconds, 0.0, []
+        return seconds
