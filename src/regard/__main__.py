@@ -2,10 +2,15 @@
 
 import sys
 
-try:
-    from regard.cli.main import main
-except KeyboardInterrupt:  # while modules load: nothing has begun, so there is nothing to save
-    sys.exit(130)
+
+def main() -> None:
+    try:
+        from regard.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:  # while modules load or options are read: nothing has begun, so there is nothing to save
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@ measured and published figures.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from regard.errors import ConfigError
 
@@ -153,10 +154,8 @@ def estimate(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, batch: flo
     """`rows`: texts of a micro-batch; 0: as many as fit and divide the share of a GPU."""
     share = max(1, round(batch / shape.context / fleet.gpus))  # texts of a GPU in a step
     room = ROOM * fleet.device.memory
-    fitting = (
-        n for n in range(share, 0, -1) if share % n == 0 and memory_of(shape, fleet, kind, checkpoint, n).most <= room
-    )
-    rows = rows or next(fitting, 1)
+    fitting = takewhile(lambda n: memory_of(shape, fleet, kind, checkpoint, n).most <= room, range(1, share + 1))
+    rows = rows or max((n for n in fitting if share % n == 0), default=1)
     memory = memory_of(shape, fleet, kind, checkpoint, rows)
     tokens, accumulate = rows * shape.context, -(-share // rows)
     compute = accumulate * tokens * token_seconds(shape, fleet.device, checkpoint) + optimiser_seconds(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.config import check_types
 from regard.data.folders import Say, to_stderr
 from regard.data.history import History, read_histories, spread
 from regard.data.loader import FixedSize, in_order
@@ -120,6 +121,7 @@ class ForecastPredictor(Predictor):
         self.settings = HistoryConfig(
             target=c.columns, covariates=c.covariates, lookback=c.lookback, horizon=c.horizon, **reading
         )
+        check_types(self.settings)
 
     def read(self, path: str | Path) -> History:
         """The columns this model was trained on; of a table of several series the first."""

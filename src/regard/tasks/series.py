@@ -132,6 +132,9 @@ class FillSeries(Task):
         names = "\t".join([*data.train.ids, *data.train.labels])
         return {"content": zlib.crc32(data.train.values.tobytes(), zlib.crc32(names.encode()))}
 
+    def settings_from_data(self, run: "Run") -> dict[str, Any]:
+        return {"known": run.data.known}
+
     def example(self, run: "Run") -> Any:
         import numpy as np
         import torch

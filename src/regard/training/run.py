@@ -16,6 +16,7 @@ from regard.training.settings import Optim, Parallel, Schedule
 PRECISIONS = ("fp32", "bf16", "fp8")
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
                 sampled=0, save_every=0, log_every=1, patience=0, keep=1, seed=0)  # fmt: skip
+AT_MOST = dict(seed=MAX_SEED, minutes=60 * 24 * 3653)  # ten years
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +57,9 @@ class Run:
         if self.steps == 0 and self.minutes == 0 and self.epochs == 0:
             raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
         at_least(self, **AT_LEAST)
-        if self.seed > MAX_SEED:
-            raise ConfigError(f"seed is {self.seed}; must be at most {MAX_SEED}")
+        for name, most in AT_MOST.items():
+            if getattr(self, name) > most:
+                raise ConfigError(f"{name} is {getattr(self, name)}; must be at most {most}")
         fraction(self, "smoothing")
         if self.frozen and (self.lora or not self.start):
             raise ConfigError("frozen needs a model to start from, and no LoRA with it: regard finetune MODEL --probe")

@@ -68,3 +68,10 @@ def test_quantities_are_read_as_people_write_them():
     assert (quantity("n", "1.5T"), quantity("n", "512k"), bytes_per_second("400Gb")) == (1.5e12, 512_000, 50e9)
     with pytest.raises(ConfigError):
         quantity("n", "0.2")
+
+
+def test_a_batch_of_any_size_is_planned_at_once():
+    assert (
+        "accumulate=281474976710656"
+        in works("plan", "--size=xl", "--tokens=30B", "--gpus=8", f"--batch={2**63 - 1}").out
+    )

@@ -53,6 +53,7 @@ def test_override_checks_changed_settings_together(order):
         (dict(steps=1, smoothing=1.0), "smoothing is 1.0"),
         (dict(steps=1, precision="fp16"), "no precision 'fp16'"),
         (dict(minutes=float("nan")), "minutes is nan"),
+        (dict(minutes=1e308), r"minutes is 1e\+308; must be at most 5260320"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict, message: str):
