@@ -150,7 +150,8 @@ def plan(
         if task.endswith(".py"):
             return load_recipe(task)
         if start:
-            return {task: _finetuned(task, data, start, rank if lora else 0, probe, device, tables, console, options)}
+            run = _finetuned(task, data, start, rank if lora else 0, probe, device, tables, console, options)
+            return {task: get(task).within(run, minutes) if minutes else run}
         return _from_scratch(task, data, arch, size, device, tables, options)
 
     words = [f"{k}={_as_word(v)}" for k, v in settings.items()] if isinstance(settings, Mapping) else list(settings)

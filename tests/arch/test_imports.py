@@ -108,3 +108,19 @@ except SystemExit as stop:
 """
     heavy = loaded_after(code) & set(HEAVY)
     assert not heavy, f"`regard {words}` imported {sorted(heavy)}"
+
+
+def test_reading_a_model_does_not_load_torchs_compiler():
+    code = """
+from regard.models import BertConfig, GPTConfig, LlamaConfig, TransformerConfig, build
+from regard.models.published import check_fit, published_weights
+same = dict(vocab=9, width=8, heads=2, ffn=8)
+for config in (
+    TransformerConfig(**same, encoder_layers=1, decoder_layers=1),
+    GPTConfig(vocab=9, width=8, heads=2, layers=1, context=8),
+    LlamaConfig(**same, kv_heads=1, layers=1, context=8),
+    BertConfig(**same, layers=1, max_length=8),
+):
+    check_fit(config, {name: tuple(t.shape) for name, t in published_weights(build(config)).items()}, "here")
+"""
+    assert not loaded_after(code) & {"torch._dynamo", "sympy"}

@@ -112,6 +112,16 @@ def test_a_column_of_a_table_is_read_as_its_lines_would_be(models, tmp_path):
     assert len(result.lines) == 1 and "bare.csv is taken for a header, and 'a cat sits' for the column" in result.err
 
 
+def test_broken_rows_are_listed_and_keep_their_place(models, tmp_path):
+    (tmp_path / "t.csv").write_text("id,text\n1,A cat sits\n2,a,b,c\n3,\n4,on the mat.\n5,Stocks fell\n")
+    result = works("embed", models / "plain", tmp_path / "t.csv", "--out", tmp_path / "v.npy")
+    assert "line 3:" in result.err and "line 4: no text" in result.err
+    texts = ["A cat sits", "", "", "on the mat.", "Stocks fell"]
+    assert np.array_equal(np.load(tmp_path / "v.npy"), load(models / "plain").embed(texts))
+    rows = json.loads(works("similar", models / "plain", "on the mat.", "--in", tmp_path / "t.csv", "--json").out)
+    assert rows[0]["line"] == 5 and {row["line"] for row in rows} == {2, 5, 6}
+
+
 def test_the_nearest_line_is_found_by_its_number(models):
     result = works("similar", models / "plain", LINES[3], "--in", models / "lines.txt", "--top", 2)
     assert result.lines[0].split() == ["COSINE", "LINE", "TEXT"] and result.lines[1].split()[:2] == ["1.0000", "4"]

@@ -130,18 +130,20 @@ def embed_pieces(model: str, file: Path, out: Path, column: str, how: dict[str, 
 
 
 def texts_of(file: Path, column: str, console: Console) -> list[tuple[int, str]]:
-    """The texts of a file with their line numbers: all lines, or one column of a table."""
+    """The texts of a file with their line numbers: all lines, or a column of a table. A broken row has none."""
     from regard.data.pairs import read_lines
+    from regard.data.skipped import has
     from regard.data.tables import TEXTS, is_delimited, is_table, read_table
 
     if is_table(file):
-        table = read_table(file, [column])
+        table = read_table(file, [column], say=console.say, strict=False)
         first = 0 if len(table.columns) == 1 or table.columns[0].isdigit() else None
         name = table.find(column, TEXTS, "text", first)
         assumed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
         if assumed and is_delimited(file):  # it may have been a text
             console.say(f"the first line of {file} is taken for a header, and {name!r} for the column of the texts")
-        return list(zip(table.lines, table.text(name), strict=True))
+        texts = [cells[name] if usable else "" for cells, usable in table.with_gaps({name: has("text")}, console.say)]
+        return list(zip(sorted([*table.lines, *(row.line for row in table.skipped)]), texts, strict=True))
     if column:
         raise ConfigError(f"--text names a column of a table, but {file} has lines of text; leave it out")
     return list(enumerate(read_lines(file), 1))

@@ -95,14 +95,16 @@ class PublishedModel:
         return (self.folder / "config.json").is_file()
 
 
+_LISTS = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text("utf-8"))
+
+
 def _entries(name: str) -> list[dict[str, Any]]:
     """The entries of a list in the catalog, their archives resolved."""
-    catalog = tomllib.loads(Path(__file__).with_name("catalog.toml").read_text("utf-8"))
-    for entry in (entries := catalog[name]):
+    for entry in (entries := _LISTS[name]):
         for field, prefix in (("archive", ""), ("vocabulary", "vocabulary_")):
             if package := entry.get(field):
                 inside = {key: entry.pop(prefix + key) for key in ("member", "text") if prefix + key in entry}
-                entry[field] = Archive(package, **catalog["archives"][package], **inside)
+                entry[field] = Archive(package, **_LISTS["archives"][package], **inside)
         remote: list[Any] = [{"name": Path(f["path"]).name} | f for f in entry.get("files", ()) if isinstance(f, dict)]
         if remote:
             entry["files"] = tuple(RemoteFile(**file) for file in remote)

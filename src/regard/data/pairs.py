@@ -6,9 +6,11 @@ from itertools import zip_longest
 from pathlib import Path
 
 from regard.data.files import open_bytes, read_bounded_lines
+from regard.data.folders import silent
 from regard.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
+SIDES = {"source": ("source", "src"), "target": ("target", "tgt", "translation")}  # what their columns are called
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,22 @@ def read_lines(path: Path) -> Iterator[str]:
             raise DataError(f"{path} is empty; expected at least one line")
 
 
+def read_side(path: Path, side: str) -> Iterator[str]:
+    """The lines of a text file; or the texts of one column of a table: that named after the `side`, else the first for
+    the sources and the second for the targets."""
+    from regard.data.tables import is_table, read_table
+
+    if not is_table(path):
+        return read_lines(path)
+    table = read_table(path, say=silent, strict=False)
+    place = 0 if len(table.columns) == 1 else list(SIDES).index(side)
+    return iter(table.text(table.find("", SIDES[side], side, place)))
+
+
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Line n of `source` with line n of `target`; `DataError` at the end when one file has more lines."""
-    sources, targets = read_lines(source), read_lines(target)
+    """Line n of `source` with line n of `target`, or two columns of tables; `DataError` at the end when one has more
+    lines."""
+    sources, targets = read_side(source, "source"), read_side(target, "target")
     for count, (first, second) in enumerate(zip_longest(sources, targets)):
         if first is None or second is None:
             more = 1 + sum(1 for _ in (sources if second is None else targets))

@@ -114,7 +114,7 @@ class PairsConfig(DataConfig):
     """Parallel text for translation: a known `name`, or the user's own files."""
 
     name: str = ""
-    source: str = option("", "Your source sentences, one a line.", file=True)
+    source: str = option("", "Your source sentences, one a line; or a table that --target names too.", file=True)
     target: str = option("", "Their translations, line by line.", file=True)
     valid_source: str = option(
         "", "Validation sentences; BLEU is computed on them.", shown="1 % of the source", file=True

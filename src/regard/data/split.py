@@ -138,7 +138,7 @@ def report(train: int, valid: int, what: str, how: str = "") -> str:
 def classes(counts: Mapping[str, int], one: str = "", kind: str = "classes") -> list[str]:
     """How often each class comes, the most frequent first; and which have only `one` example."""
     total, common = max(1, sum(counts.values())), sorted(counts.items(), key=lambda item: -item[1])
-    shown = [f"{label} {n:,} ({n / total:.1%})" for label, n in common[:SHOWN]]
+    shown = [f"{label}: {n:,} ({n / total:.1%})" for label, n in common[:SHOWN]]
     more = [f"and {len(common) - SHOWN} more"] * (len(common) > SHOWN)
     lonely = [f"one {one} only: {label}" for label, n in counts.items() if n == 1 and one]
     return [f"{len(counts)} {kind}: {', '.join([*shown, *more])}", *lonely]

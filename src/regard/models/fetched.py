@@ -11,8 +11,6 @@ from regard.data import hub
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.package_index import archive_file, read_bytes
-from regard.models import openai
-from regard.models.gguf import check_magic, convert, need_gguf
 
 CARD = """---
 library_name: regard
@@ -87,6 +85,8 @@ def get(name: str, say: Say = to_stderr) -> Path:
     model = find_model(name)
     if not model.here:
         if not model.files and not model.vocabulary:
+            from regard.models.gguf import need_gguf
+
             need_gguf()  # before the download, not after it
         archive = archive_file(model.archive, say)
         vocabulary = archive_file(model.vocabulary, say) if model.vocabulary else None
@@ -104,8 +104,12 @@ def _unpack(model: PublishedModel, archive: Path, vocabulary: Path | None, folde
         place.parent.mkdir(exist_ok=True)
         place.write_bytes(read_bytes(archive, replace(model.archive, member=model.archive.member + name)))
     if model.vocabulary and vocabulary:
+        from regard.models import openai
+
         openai.convert(read_bytes(archive, model.archive), read_bytes(vocabulary, model.vocabulary), folder)
     elif not model.files:
+        from regard.models.gguf import convert
+
         file = folder / "packed.gguf"
         file.write_bytes(read_bytes(archive, model.archive))
         convert(file, folder)
@@ -114,6 +118,8 @@ def _unpack(model: PublishedModel, archive: Path, vocabulary: Path | None, folde
 
 def _unpacked(path: Path, say: Say) -> Path:
     """The folder a GGUF file was unpacked to, found by the content of the file and not by its name."""
+    from regard.models.gguf import check_magic, convert, need_gguf
+
     check_magic(path)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

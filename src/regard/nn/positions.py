@@ -33,10 +33,12 @@ class Waves(nn.Module):
         if places <= self.size:
             return
         self.size = size = min(self.places, max(FIRST, 1 << (places - 1).bit_length()))
+        here = torch.get_default_device()
         with torch.inference_mode(False):  # a table made while decoding must serve in training too
-            pieces = [self.rows(start, min(start + FIRST, size)) for start in range(0, size, FIRST)]
+            with torch.device("cpu"):  # `arange` on the meta device would load torch's compiler: seconds
+                pieces = [self.rows(start, min(start + FIRST, size)) for start in range(0, size, FIRST)]
             for name in pieces[0]:
-                table = torch.cat([piece[name] for piece in pieces]).float()
+                table = torch.cat([piece[name] for piece in pieces]).float().to(here)
                 if name in self._buffers:
                     table = table.to(self.get_buffer(name))  # where the model is now, and as precise
                 self.register_buffer(name, table, persistent=False)

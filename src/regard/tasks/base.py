@@ -176,6 +176,10 @@ class Task(Scored, Served):
     def can_finetune(self) -> bool:
         return type(self).finetune_run is not Task.finetune_run
 
+    def within(self, run: "Run", minutes: float) -> "Run":
+        """A run of fine-tuning that has so many minutes."""
+        return run
+
     def probe(self, run: "Run") -> "Run":
         """The run with its encoder frozen, so that only a linear map is learned."""
         raise ConfigError(f"{self.name} cannot be learned by a probe; leave out --probe")

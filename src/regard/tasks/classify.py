@@ -80,6 +80,20 @@ class Labels(Task):
             keep=1,
         )
 
+    def within(self, run: "Run", minutes: float) -> "Run":
+        """In a few minutes a probe of the mean of all states gets further than [CLS], which must first be learned."""
+        from regard.models.published import read_config
+
+        config: Any = read_config(Path(run.start))
+        if minutes > SHORT or not self.begins_as_probe or config.head == self.head:
+            return run
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, pooling="mean"))
+
+    @property
+    def begins_as_probe(self) -> bool:
+        """Whether a logistic regression may be the head to begin with."""
+        return self.target_kind == "classes" and not self.per_piece
+
     def probe(self, run: "Run") -> "Run":
         """The feature-based approach (Devlin et al. 2019, section 5.3) instead: the encoder is frozen, and a linear map
         of its states is learned; of a text's, their mean."""
@@ -108,7 +122,7 @@ class Labels(Task):
         model: Any = super().build(run, data, say)
         if started is not None:
             new = begin_from_(model, started)
-            short = 0 < run.minutes <= SHORT and self.target_kind == "classes" and not self.per_piece
+            short = 0 < run.minutes <= SHORT and self.begins_as_probe
             texts = self.source(run, data, "train", "cpu") if short and new == ["classifier"] else None
             probed = fit_head_(model, texts, run.seed) if texts else 0
             kept = (

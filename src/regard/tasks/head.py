@@ -9,6 +9,7 @@ from regard.objectives.base import evaluating
 
 TEXTS = 512  # that the probe learns from, at most: a few seconds of two cores
 TOGETHER = 32  # read at a time
+C = 0.01  # inverse strength of the probe's penalty on standardised states, which are more than the texts to learn from
 
 
 def begin_from_(model: Any, started: Any) -> list[str]:
@@ -27,6 +28,7 @@ def fit_head_(model: Any, source: Any, seed: int) -> int:
     Kumar et al. 2022, LP-FT. 0: they lack a class, and nothing was changed.
     """
     from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
 
     rows = np.random.default_rng(seed).permutation(len(source))[:TEXTS]
     rows = rows[np.argsort(source.lengths[rows, 0], kind="stable")]  # like lengths together: little padding
@@ -40,8 +42,10 @@ def fit_head_(model: Any, source: Any, seed: int) -> int:
     x, y = torch.cat(features).double().numpy(), torch.cat(labels).numpy().reshape(-1)
     if len(np.unique(y)) < len(model.config.labels):
         return 0
-    probe: Any = LogisticRegression(max_iter=300).fit(x, y)
-    weight, bias = torch.from_numpy(probe.coef_), torch.from_numpy(probe.intercept_)
+    scaler = StandardScaler().fit(x)
+    probe: Any = LogisticRegression(C=C, max_iter=300).fit(scaler.transform(x), y)
+    weight, bias = torch.from_numpy(probe.coef_ / scaler.scale_), torch.from_numpy(probe.intercept_)
+    bias -= weight @ torch.from_numpy(scaler.mean_)
     if len(bias) == 1:  # of two classes there is one margin: half of it for each
         weight, bias = torch.cat((-weight, weight)) / 2, torch.cat((-bias, bias)) / 2
     with torch.no_grad():

@@ -16,7 +16,7 @@ class Summarise(LanguageModelling):
     name = "summarise"
     summary = "a text in one sentence, by a language model that is fine-tuned"
     options = ("valid",)
-    data_help = "A .jsonl, in each line a text and its summary."
+    data_help = "A .jsonl, .json, .parquet or .arrow with texts and their summaries."
     archs = {}
     answering = ""
     purpose = "summarise"
@@ -24,7 +24,10 @@ class Summarise(LanguageModelling):
     prompt = "Summarise in one sentence:\n\n{prompt}"
 
     def fits(self, contents: "Contents") -> Fit | None:
-        if not contents.count((".jsonl", ".json")) or not (contents.named(("text",)) and contents.named(("summary",))):
+        from regard.data.columnar import ARROW, PARQUET
+
+        records = contents.count((".jsonl", ".json", *PARQUET, *ARROW))
+        if not records or not (contents.named(("text",)) and contents.named(("summary",))):
             return None
         return self.fit_for(contents, "texts in 'text', summaries in 'summary'", "smollm2-135m")
 
@@ -32,7 +35,7 @@ class Summarise(LanguageModelling):
         data = super().read(run, say)
         if not data.train.records:
             where = run.data.name or run.data.path
-            raise DataError(f"{where} is plain text; expected JSONL, in each line a text and its summary")
+            raise DataError(f"{where} is plain text; expected texts and summaries in .jsonl, .json, .parquet or .arrow")
         return data
 
     def serves(self, config: Any) -> bool:

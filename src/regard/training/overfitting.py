@@ -58,7 +58,12 @@ def overfitting(curve: Curve, run: Run) -> str:
     dropout = getattr(run.model, "dropout", None)
     more = "" if dropout is None else f", or --set model.dropout={min(0.5, dropout + 0.1):g}"
     return (
-        f"OVERFITTING: since step {step} the validation loss rose from {low:.3f} to {high:.3f} while the training loss "
-        f"fell from {trained:.3f} to {training:.3f}; the best model so far is kept. Give more data, or type "
-        f"--set patience=2 to stop sooner{more}"
+        f"OVERFITTING: since step {step} the validation loss rose from {digits(low)} to {digits(high)} while the "
+        f"training loss fell from {digits(trained)} to {digits(training)}; the best model so far is kept. Give more "
+        f"data, or type --set patience=2 to stop sooner{more}"
     )
+
+
+def digits(loss: float) -> str:
+    """Three decimals, or for a smaller loss as many as show it."""
+    return f"{loss:.3f}" if abs(loss) >= 0.1 else f"{loss:.3g}"

@@ -35,7 +35,7 @@ def test_prepared_once_and_reported(reviews):
     assert again.folder == prepared.folder and sum("preparing" in line for line in messages) == 1
     assert prepared.labels == ("neg", "pos") and sum(prepared.counts) == len(prepared.train["ids"]) == 54
     assert len(prepared.valid["ids"]) == 6 and sorted(prepared.valid["labels"][:]) == [0, 0, 0, 1, 1, 1]
-    assert "skipped 2 of 62 rows: line 62: no text" in again.report() and "neg 27 (50.0%)" in prepared.report()
+    assert "skipped 2 of 62 rows: line 62: no text" in again.report() and "neg: 27 (50.0%)" in prepared.report()
     cut = prepare_labels(LabelledConfig(path=reviews.path, vocab=120, max_length=6), "classify", messages.append)
     assert "longer than 6 pieces" in cut.report() and cut.train["ids"].lengths.max() == 6
     assert cut.folder != prepared.folder

@@ -3,7 +3,10 @@
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyarrow import csv, feather
 
 from regard.data.pairs import clean, read_lines, read_pairs
 from regard.errors import DataError
@@ -69,6 +72,22 @@ def test_unequal_counts_name_both(tmp_path, left, right):
 def test_pairs_keep_empty_lines_in_step(tmp_path):
     source, target = put(tmp_path, "a", b"one\n\nthree\n"), put(tmp_path, "b", b"un\ndeux\n\n")
     assert list(read_pairs(source, target)) == [("one", "un"), ("", "deux"), ("three", "")]
+
+
+@pytest.mark.parametrize("names", [("en", "fr"), ("target", "source")])
+def test_one_table_holds_both_sides(tmp_path, names):
+    sides = dict(zip(names, (["Hello, you", "Bye"], ["Bonjour, toi", "Adieu"]), strict=True))
+    pairs = list(
+        zip(
+            *(sides[name if name in sides else other] for name, other in (("source", "en"), ("target", "fr"))),
+            strict=True,
+        )
+    )
+    pq.write_table(pa.table(sides), tmp_path / "p.parquet")
+    feather.write_feather(pa.table(sides), tmp_path / "p.arrow")
+    csv.write_csv(pa.table(sides), tmp_path / "p.csv")
+    for name in ("p.parquet", "p.arrow", "p.csv"):
+        assert list(read_pairs(tmp_path / name, tmp_path / name)) == pairs
 
 
 def test_clean_makes_every_white_space_one_space():

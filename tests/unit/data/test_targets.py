@@ -44,7 +44,7 @@ def test_label_sets_split_at_every_separator():
 
 def test_label_sets_count_each_label():
     report = TARGETS["sets"].report({"a|b": 2, "a": 1, "": 1}, "text", "")
-    assert report == ["2 labels: a 3 (60.0%), b 2 (40.0%)", "1.25 labels per example on average"]
+    assert report == ["2 labels: a: 3 (60.0%), b: 2 (40.0%)", "1.25 labels per example on average"]
 
 
 def test_a_number_reads_scientific_notation():

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from regard.data.batch import collate_labelled
 from regard.models.bert import Bert, BertConfig
-from regard.tasks.head import fit_head_
+from regard.tasks.head import C, fit_head_
 
 
 class Texts:
@@ -41,7 +43,8 @@ def test_the_head_is_a_logistic_regression_of_the_states(labels):
         states = model.summary(model(batch.ids, batch.lengths, batch.sentences), batch.lengths)
         ours = model.scores(states).softmax(-1).numpy()
     states = states if model.pooler is None else model.pooled(states)
-    theirs = LogisticRegression(max_iter=300).fit(states.double().numpy(), texts.labels)
+    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=300))
+    theirs.fit(states.double().numpy(), texts.labels)
     np.testing.assert_allclose(ours, theirs.predict_proba(states.double().numpy()), atol=1e-3)
 
 

@@ -25,6 +25,16 @@ def curve(*points: tuple[float, float]) -> Curve:
     return curve
 
 
+def test_small_losses_are_shown_by_their_digits():
+    tiny = Curve()
+    for step, (training, valid) in enumerate([(2e-4, 1.5e-4), (1e-4, 1.6e-4), (5e-5, 1.7e-4)], 1):
+        tiny.add({"step": step, "loss": training})
+        tiny.add({"step": step, "held_out_loss": valid})
+    assert "rose from 0.00015 to 0.00017 while the training loss fell from 0.0002 to 5e-05" in overfitting(
+        tiny, toy_run()
+    )
+
+
 def test_overfitting_needs_validation_up_and_training_down():
     told = overfitting(curve((3.0, 3.0), (2.0, 2.5), (1.5, 2.6), (1.0, 3.0)), toy_run())
     assert told.startswith("OVERFITTING: since step 2 the validation loss rose from 2.500 to 3.000 while the training")

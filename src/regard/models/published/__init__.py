@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save
 from torch import Tensor, nn
 
@@ -26,7 +25,7 @@ from regard.models.published.bert import BertLayout, DistilBertLayout, RobertaLa
 from regard.models.published.captioner import CaptionerLayout
 from regard.models.published.clip import CLIPLayout
 from regard.models.published.gpt2 import GPT2Layout
-from regard.models.published.layout import Layout, Misfit
+from regard.models.published.layout import Layout, Misfit, joined
 from regard.models.published.llama import LlamaLayout, MistralLayout, Qwen2Layout, Qwen3Layout
 from regard.models.published.marian import MarianLayout
 from regard.models.published.t5 import T5Layout
@@ -189,4 +188,4 @@ def check_shapes(model: Model, state: dict[str, Tensor]) -> None:
 
 def pad_rows(table: Tensor, vocab: int) -> Tensor:
     spare = padded(vocab) - vocab
-    return F.pad(table, (0, 0) * (table.ndim - 1) + (0, spare)) if spare else table
+    return joined([table, table.new_zeros((spare, *table.shape[1:]))]) if spare else table

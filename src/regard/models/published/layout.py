@@ -5,7 +5,7 @@ from two others) overrides the small method it concerns.
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -107,7 +107,7 @@ class Layout:
             if missing := [their for their in names if their not in left]:
                 raise Misfit(f"it has no {missing[0]}")
             pieces = [left.pop(their) for their in names]
-            ours[name] = self.to_ours(name, pieces[0] if len(pieces) == 1 else torch.cat(pieces), config)
+            ours[name] = self.to_ours(name, joined(pieces), config)
         if left:
             raise Misfit(f"it has more than that: {', '.join(sorted(left)[:3])}")
         return ours
@@ -144,6 +144,13 @@ class Layout:
     def to_ours(self, name: str, tensor: Tensor, config: Any) -> Tensor:
         """What `to_theirs` did, undone."""
         return tensor
+
+
+def joined(pieces: Sequence[Tensor]) -> Tensor:
+    """The rows of all pieces; `torch.cat` on the meta device would load torch's compiler, which takes seconds."""
+    if len(pieces) == 1 or not pieces[0].is_meta:
+        return pieces[0] if len(pieces) == 1 else torch.cat(tuple(pieces))
+    return pieces[0].new_empty((sum(map(len, pieces)), *pieces[0].shape[1:]))
 
 
 def several(names: Names) -> tuple[str, ...]:
