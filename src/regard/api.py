@@ -71,6 +71,7 @@ def train(
     minutes: float | None = None,
     steps: int = 0,
     seeds: int = 1,
+    search: int = 0,
     seed: int | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
     name: str = "",
@@ -83,7 +84,7 @@ def train(
 
     `data` is the name of a data set, a file, a folder or a table: of pandas, polars or pyarrow, a dict of columns or a
     list of dicts. `options` are those of the task on the command line (`text`, `label`, `valid`, …), `settings` any
-    others by their dotted names, such as {"model.width": 256}.
+    others by their dotted names, such as {"model.width": 256}. `search` trains that many variants of the settings.
 
     A table in memory is stored next to the run, in `runs/tables/`, under a name made of its content: the run can be
     resumed and evaluated on its own validation set later.
@@ -96,8 +97,8 @@ def train(
     what = start or data
     try:
         return train_planned(
-            planned, task, what if isinstance(what, str | Path) else "", name=name, seeds=seeds, force=force,
-            device=chosen, console=console,
+            planned, task, what if isinstance(what, str | Path) else "", name=name, seeds=seeds, search=search,
+            force=force, device=chosen, console=console,
         )  # fmt: skip
     except SystemExit as stop:  # Ctrl-C, after the run was saved
         raise KeyboardInterrupt from stop
@@ -217,17 +218,25 @@ def train_planned(
     *,
     name: str,
     seeds: int,
+    search: int,
     force: bool,
     device: str,
     console: Console,
 ) -> Trained:
     """Train the runs of `plan` into a folder of their own."""
+    if search and (seeds > 1 or len(runs) > 1):
+        raise ConfigError("--search varies one run; leave out --seeds, and name one --arch")
     folder, resume = pick_folder(name, what, data, list(runs), force, device)
     for run in runs.values():
         if run.start and os.path.realpath(folder) == os.path.realpath(run.start):
             raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
     if resume:
         return Trained(folder, resume_all(folder, device, console))
+    if search:
+        from regard.tasks.search import begin_search
+
+        (run,) = runs.values()
+        return Trained(folder, begin_search(run, folder, search, device, console, force))
     return Trained(folder, train_all(spread(runs, folder, seeds), folder, device, console, force=force))
 
 

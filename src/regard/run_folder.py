@@ -24,7 +24,7 @@ MANIFEST_VERSION = 1
 DRAFT = ".draft"  # a model in the making
 WEIGHTS = "model.safetensors"  # published last: without it there is no model yet
 OF_A_RUN = ("run.json", "state.safetensors", "metrics.jsonl", "scores.jsonl", DRAFT)
-OF_SEVERAL = ("plan.json", "curves.png")
+OF_SEVERAL = ("plan.json", "curves.png", "search.json")
 OF_A_MODEL = ("README.md", "chat_template.jinja", "columns.json", "config.json", "generation_config.json", WEIGHTS,
               "preprocessor_config.json", "regard.json", "tokenizer.json", "tokenizer_config.json",
               "vocab.txt")  # fmt: skip

@@ -69,6 +69,7 @@ LINES = [
     f"train audio --data=data/clips.tar.gz {SMALL['audio']}",
     f"train lm --data=data/text.txt --arch=rnn,lstm --seeds=2 --dry-run {TINY}",
     "train classify --data=data/reviews.csv --dry-run --json",
+    f"train lm --data=data/text.txt --tokens=chars --arch=rnn --search=2 {SMALL['lm']}",
     "train --resume=runs/gpt",
     "train --resume=runs/several",
     f"train data/recipe.py {TINY}",

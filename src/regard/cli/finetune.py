@@ -19,7 +19,7 @@ LORA = [
 ]
 LINEAR = "Freeze the encoder and learn a linear map of its states."
 PROBE = declare("probe", bool, False, flag("--probe", LINEAR, **PANEL))
-RUN = [tasks.STEPS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
+RUN = [tasks.STEPS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
        PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 HELP = """Fine-tune a language model on your text, dialogues or summaries, or an encoder on your labels.
 

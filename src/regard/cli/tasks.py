@@ -32,6 +32,8 @@ def minutes(usual: str) -> Declared:
 
 STEPS = declare("steps", int, 0, option("N", "Train that many steps instead.", min=0, **PANEL))
 SEEDS = declare("seeds", int, 1, option("N", "Train that many times, for a spread.", default=True, min=1, **PANEL))
+VARY = "Train N times, with learning rate, weight decay and dropout proposed from the validation scores so far."
+SEARCH = declare("search", int, 0, option("N", VARY, min=0, **PANEL))
 FIRST_SEED = declare(
     "seed", int | None, None, typer.Option(**SEED, help="The (first) seed.", show_default="0, or the recipe's", **PANEL)
 )

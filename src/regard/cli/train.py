@@ -15,8 +15,8 @@ from regard.cli.studio import live
 from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs, take_data_options
 from regard.errors import ConfigError
 
-RUN = [tasks.STEPS, tasks.SEEDS, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.STUDIO,
-       tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
+RUN = [tasks.STEPS, tasks.SEEDS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE,
+       tasks.STUDIO, tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 RECIPE = declare("recipe", str, ..., argument("RECIPE.py", "A Python file with recipe() -> Run."))
 RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder, or extend a finished one."))
 LONGER = [
@@ -142,6 +142,7 @@ def train_runs(
     minutes: float | None,
     steps: int,
     seeds: int = 1,
+    search: int,
     seed: int | None,
     set_: list[str] | None,
     name: str,
@@ -169,7 +170,8 @@ def train_runs(
     if studio and first_process():
         live(runs_folder(name), console)
     named = how.get("start", data)
-    trained = api.train_planned(runs, task, named, name=name, seeds=seeds, force=force, device=chosen, console=console)
+    where: Any = dict(name=name, force=force, device=chosen, console=console)
+    trained = api.train_planned(runs, task, named, seeds=seeds, search=search, **where)
     report(trained, json, console)
 
 

@@ -85,14 +85,14 @@ class Labels(Task):
         from regard.models.published import read_config
 
         config: Any = read_config(Path(run.start))
-        if minutes > SHORT or not self.begins_as_probe or config.head == self.head:
+        if minutes > SHORT or not self.begins_as_probe or self.per_piece or config.head == self.head:
             return run
         return dataclasses.replace(run, model=dataclasses.replace(run.model, pooling="mean"))
 
     @property
     def begins_as_probe(self) -> bool:
         """Whether a logistic regression may be the head to begin with."""
-        return self.target_kind == "classes" and not self.per_piece
+        return self.target_kind == "classes"
 
     def probe(self, run: "Run") -> "Run":
         """The feature-based approach (Devlin et al. 2019, section 5.3) instead: the encoder is frozen, and a linear map

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.settings import NONE
 from regard.objectives.base import evaluating
 
 TEXTS = 512  # that the probe learns from, at most: a few seconds of two cores
@@ -23,9 +24,10 @@ def begin_from_(model: Any, started: Any) -> list[str]:
 
 
 def fit_head_(model: Any, source: Any, seed: int) -> int:
-    """Set the classifier to a logistic regression on what the model makes of some training texts; how many they were.
+    """Set the classifier to a logistic regression on what the model makes of some training texts, or of their words
+    where each has a label; how many texts they were.
 
-    Kumar et al. 2022, LP-FT. 0: they lack a class, and nothing was changed.
+    Kumar et al. 2022, LP-FT. 0: they lack a class of texts, or have only one of words, and nothing was changed.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
@@ -36,19 +38,26 @@ def fit_head_(model: Any, source: Any, seed: int) -> int:
     with evaluating(model):
         for start in range(0, len(rows), TOGETHER):
             batch = source.batch(rows[start : start + TOGETHER])
-            hidden = model.summary(model(batch.ids, batch.lengths, batch.sentences), batch.lengths)
-            features.append(hidden if model.pooler is None else model.pooled(hidden))
+            hidden = model(batch.ids, batch.lengths, batch.sentences)
+            if model.config.head == "token":
+                chosen = batch.labels != NONE
+                features.append(hidden[chosen])
+                labels.append(batch.labels[chosen])
+                continue
+            summary = model.summary(hidden, batch.lengths)
+            features.append(summary if model.pooler is None else model.pooled(summary))
             labels.append(batch.labels)
     x, y = torch.cat(features).double().numpy(), torch.cat(labels).numpy().reshape(-1)
-    if len(np.unique(y)) < len(model.config.labels):
+    classes = np.unique(y)
+    if len(classes) < (2 if model.config.head == "token" else len(model.config.labels)):
         return 0
     scaler = StandardScaler().fit(x)
-    probe: Any = LogisticRegression(C=C, max_iter=300).fit(scaler.transform(x), y)
+    probe: Any = LogisticRegression(C=C, max_iter=100).fit(scaler.transform(x), y)
     weight, bias = torch.from_numpy(probe.coef_ / scaler.scale_), torch.from_numpy(probe.intercept_)
     bias -= weight @ torch.from_numpy(scaler.mean_)
     if len(bias) == 1:  # of two classes there is one margin: half of it for each
         weight, bias = torch.cat((-weight, weight)) / 2, torch.cat((-bias, bias)) / 2
     with torch.no_grad():
-        model.classifier.weight.copy_(weight)
-        model.classifier.bias.copy_(bias)
+        model.classifier.weight.zero_()[classes] = weight.float()
+        model.classifier.bias.fill_(bias.min().item())[classes] = bias.float()  # a tag not met is as rare as the rarest
     return len(rows)

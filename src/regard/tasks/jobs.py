@@ -22,13 +22,17 @@ from regard.training.run import Run, launch_id
 from regard.words import SURROGATES, check_text
 
 RUNS = Path("runs")
-PLAN = OF_SEVERAL[0]
+PLAN, _, SEARCH = OF_SEVERAL
 Job = tuple[str, Path, Run]  # a label for the table, where it is trained, what is trained
 
 
 def write_plan(folder: Path, jobs: Sequence[Job], force: bool) -> None:
     """Make room for several runs; `force` replaces the plan that is there."""
     new_run(folder, force, OF_SEVERAL)
+    save_plan(folder, jobs)
+
+
+def save_plan(folder: Path, jobs: Sequence[Job]) -> None:
     plan = [{"label": label, "folder": place.name, "run": run.to_dict()} for label, place, run in jobs]
     write_atomic(folder / PLAN, (json.dumps(plan, indent=2) + "\n").encode())
 
@@ -152,6 +156,10 @@ def train_all(
 def resume_all(
     folder: Path, device: str, console: Console, longer: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Go on with one run, or with all that is left of several; or extend them."""
+    """Go on with one run, or with all that is left of several or of a search; or extend them."""
+    if (folder / SEARCH).is_file() and not longer:
+        from regard.tasks.search import resume_search
+
+        return resume_search(folder, device, console)
     jobs = read_plan(folder) if (folder / PLAN).is_file() else [(folder.name, folder, read_run(folder))]
     return train_all(jobs, folder, device, console, resume=True, longer=longer)

@@ -8,6 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from regard.data.batch import collate_labelled
+from regard.data.settings import NONE
 from regard.models.bert import Bert, BertConfig
 from regard.tasks.head import C, fit_head_
 
@@ -43,7 +44,7 @@ def test_the_head_is_a_logistic_regression_of_the_states(labels):
         states = model.summary(model(batch.ids, batch.lengths, batch.sentences), batch.lengths)
         ours = model.scores(states).softmax(-1).numpy()
     states = states if model.pooler is None else model.pooled(states)
-    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=300))
+    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=100))
     theirs.fit(states.double().numpy(), texts.labels)
     np.testing.assert_allclose(ours, theirs.predict_proba(states.double().numpy()), atol=1e-3)
 
@@ -53,3 +54,28 @@ def test_a_missing_class_leaves_the_head_as_it_is():
     before = model.classifier.weight.clone()
     assert fit_head_(model, Texts(np.arange(60) % 2), seed=0) == 0
     assert torch.equal(model.classifier.weight, before)
+
+
+def test_a_tagger_begins_as_a_probe_of_its_words():
+    torch.manual_seed(0)
+    shape = dict(vocab=20, width=16, layers=1, heads=2, ffn=16, max_length=8, dropout=0.1)
+    model, rng = Bert(BertConfig(**shape, head="token", labels=("a", "b", "c", "d"))), np.random.default_rng(1)
+    texts = Texts(np.zeros(60, int))
+    tags = [np.where(rng.random(len(ids)) < 0.2, NONE, ids % 3) for ids in texts.ids]  # "d" is never met
+
+    class Words(Texts):
+        def batch(self, rows: np.ndarray):
+            return collate_labelled([(self.ids[i], len(self.ids[i]), tags[i]) for i in rows], 0, True, rows)
+
+    words = Words(texts.labels)
+    assert fit_head_(model, words, seed=0) == 60
+    model.eval()
+    batch = words.batch(np.arange(60))
+    with torch.no_grad():
+        hidden = model(batch.ids, batch.lengths, batch.sentences)[batch.labels != NONE]
+        ours = model.scores(hidden).numpy()
+    theirs = make_pipeline(StandardScaler(), LogisticRegression(C=C, max_iter=100))
+    theirs.fit(hidden.double().numpy(), batch.labels[batch.labels != NONE].numpy())
+    expected = theirs.decision_function(hidden.double().numpy())
+    np.testing.assert_allclose(ours[:, :3] - ours[:, :1], expected - expected[:, :1], atol=1e-3)
+    assert (ours.argmax(1) < 3).all()
