@@ -20,8 +20,8 @@ from tests.fuzz.models import LINES, RUNS, words
 from tests.fuzz.world import OUTPUTS, Case
 
 PATIENCE = 2.0  # seconds before Ctrl-C
-LONG = ("--steps", "--minutes", "--seeds", "--set", "--size", "--arch", "--max-tokens", "--n", "--beam", "--samples",
-        "--memory", "--speed", "--length", "--resume", "--studio", "--tokens", "--context", "--stride",
+LONG = ("--steps", "--minutes", "--seeds", "--search", "--set", "--size", "--arch", "--max-tokens", "--n", "--beam",
+        "--samples", "--memory", "--speed", "--length", "--resume", "--studio", "--tokens", "--context", "--stride",
         "--n-best", "--processes")  # fmt: skip
 READ = ("--data", "--valid", "--source", "--target", "--labels", "--in", "--images", "--text", "--label")
 

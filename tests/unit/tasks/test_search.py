@@ -11,7 +11,7 @@ from tests.system.cli_toy import regard, works
 from regard.tasks.plan import read_run
 from regard.tasks.search import RATES, search_space
 
-SMALL = "data.context=8 model.context=8 model.width=8 model.heads=1 model.layers=1 tokens=64 eval_every=3"
+SMALL = "data.context=8 model.context=8 model.width=8 model.heads=2 model.layers=1 tokens=64 eval_every=3"
 WORDS = ["train", "lm", "--data=my.txt", "--tokens=chars", "--arch=gpt", "--steps=6", "--device=cpu"]
 WORDS += [f"--set={setting}" for setting in SMALL.split()]
 
@@ -49,7 +49,7 @@ def test_a_search_varies_the_preset_and_resumes():
     assert f"regard info {best['folder']}" in resumed.err
 
 
-@pytest.mark.parametrize("more", ["--seeds=2", "--arch=gpt,rnn"])
+@pytest.mark.parametrize("more", ["--seeds=2", "--arch=gpt,llama"])
 def test_a_search_varies_one_run(more):
     result = regard(*WORDS, "--search=2", more)
     assert result.code == 2 and "--search varies one run" in result.err and not Path("runs").exists()
