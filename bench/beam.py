@@ -1,7 +1,7 @@
 """Beam search beside transformers' generate, same weights, same sentences.
 
 python bench/beam.py                                          # base, beam 4, batch 64, 32 tokens (a GPU)
-python bench/beam.py runs/demo test.en                        # a trained model and real sentences, end to end
+python bench/beam.py runs/mine test.en                        # a trained model and real sentences, end to end
 """
 
 import sys

@@ -3,7 +3,7 @@
 python bench/peers.py                       # every row of this machine: a GPU's, or a CPU's
 python bench/peers.py gpt2-train vit-train  # only these
 python bench/peers.py --json                # lines for another program
-DEMO=runs/demo TEST=test.en python bench/peers.py translate-int8   # a CPU's: the demo's model and sentences
+DEMO=runs/mine TEST=test.en python bench/peers.py translate-int8   # a CPU's: a post-norm model and sentences
 """
 
 import json
