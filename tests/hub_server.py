@@ -1,5 +1,6 @@
 """A server that speaks the hub's protocol, as huggingface_hub calls it: what is in a repository, and its files."""
 
+import base64
 import contextlib
 import hashlib
 import json
@@ -33,6 +34,8 @@ class Hub:
     broken: str = ""  # the file that is cut off in the middle, once
     fails_then: bool = False  # whether the server is gone after that
     down: bool = False
+    token: str = ""  # which an upload must carry
+    uploaded: dict[str, bytes] = field(default_factory=dict)  # by hash
 
 
 def folder_files(folder: Path) -> dict[str, bytes]:
@@ -54,6 +57,58 @@ def serving(repositories: dict[str, Repository]) -> Iterator[Hub]:
 
         def do_GET(self) -> None:
             self.answer(body=True)
+
+        def do_PUT(self) -> None:
+            hub.uploaded[self.path.rpartition("/")[2]] = self.content()
+            self.reply(200, b"")
+
+        def do_POST(self) -> None:
+            """An upload: a repository, how each file is sent, where large ones go, and the commit."""
+            path, content = self.path.partition("?")[0], self.content()
+            hub.asked.append(("POST", path, ""))
+            if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
+                return self.reply(401, b"{}")
+            if path == "/api/repos/create":
+                about = json.loads(content)
+                name = f"{about['organization']}/{about['name']}" if about.get("organization") else about["name"]
+                hub.repositories.setdefault(name, Repository({}))
+                return self.json({"url": f"{hub.url}/{name}", "id": name})
+            if path == "/api/validate-yaml":
+                return self.json({"errors": [], "warnings": []})
+            if path.endswith("/preupload/main"):
+                names = [file["path"] for file in json.loads(content)["files"]]
+                large = {True: "lfs", False: "regular"}
+                return self.json(
+                    {"files": [{"path": n, "uploadMode": large[n.endswith(LFS)], "shouldIgnore": False} for n in names]}
+                )
+            if path.endswith(".git/info/lfs/objects/batch"):
+                upload = [
+                    {**o, "actions": {"upload": {"href": f"{hub.url}/put/{o['oid']}"}}}
+                    for o in json.loads(content)["objects"]
+                ]
+                return self.json({"transfer": "basic", "objects": upload})
+            match = re.fullmatch(r"/api/models/([^/]+/[^/]+)/commit/main", path)
+            assert match, path
+            files = hub.repositories[match[1]].files
+            for line in map(json.loads, content.splitlines()):
+                if line["key"] == "file":
+                    files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
+                elif line["key"] == "lfsFile":
+                    files[line["value"]["path"]] = hub.uploaded[line["value"]["oid"]]
+            return self.json({"commitOid": COMMIT, "commitUrl": f"{hub.url}/{match[1]}/commit/{COMMIT}"})
+
+        def content(self) -> bytes:
+            if self.headers.get("Transfer-Encoding") != "chunked":
+                return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = b""
+            while size := int(self.rfile.readline(), 16):
+                body += self.rfile.read(size)
+                self.rfile.readline()
+            self.rfile.readline()
+            return body
+
+        def json(self, value: object) -> None:
+            self.reply(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
 
         def answer(self, body: bool) -> None:
             path = self.path.partition("?")[0]

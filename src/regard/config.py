@@ -23,6 +23,12 @@ def unknown(what: str, key: str, names: Iterable[str]) -> ConfigError:
     return ConfigError(f"no {what} {key!r}; {hint}")
 
 
+def model_file(folder: Path) -> Path:
+    """What a folder has once its model is complete: model.safetensors, or the index of its shards."""
+    whole = folder / "model.safetensors"
+    return whole if whole.is_file() else folder / f"{whole.name}.index.json"
+
+
 def no_run(folder: Path) -> CheckpointError:
     """The error for a folder that holds no model, with the runs it holds or the nearest one that exists."""
     if (folder / "run.json").is_file():

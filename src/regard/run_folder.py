@@ -23,10 +23,12 @@ MANIFEST = ".regard-manifest.json"
 MANIFEST_VERSION = 1
 DRAFT = ".draft"  # a model in the making
 WEIGHTS = "model.safetensors"  # published last: without it there is no model yet
+INDEX = f"{WEIGHTS}.index.json"  # the same of a model whose weights are in shards
+WEIGHT_FILE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 OF_A_RUN = ("run.json", "state.safetensors", "metrics.jsonl", "scores.jsonl", DRAFT)
 OF_SEVERAL = ("plan.json", "curves.png", "search.json")
 OF_A_MODEL = ("README.md", "chat_template.jinja", "columns.json", "config.json", "generation_config.json", WEIGHTS,
-              "preprocessor_config.json", "regard.json", "tokenizer.json", "tokenizer_config.json",
+              INDEX, "preprocessor_config.json", "regard.json", "tokenizer.json", "tokenizer_config.json",
               "vocab.txt")  # fmt: skip
 CHECKPOINTS = "checkpoints"
 OLD_DRAFT = ".new"  # before there was a manifest
@@ -82,7 +84,7 @@ def release(folder: Path, names: Iterable[str]) -> None:
     known, gone = owned(folder) or [], set(names)
     chosen = [name for name in known if name in gone]
     try:
-        for name in sorted(chosen, key=lambda name: name != WEIGHTS):  # first of all it is a model no more
+        for name in sorted(chosen, key=lambda name: name not in (WEIGHTS, INDEX)):  # first of all it is a model no more
             _remove(folder / name)
             _remove(unfinished(folder / name))
         for parent in {(folder / name).parent for name in chosen} - {folder}:
@@ -239,7 +241,8 @@ def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
     """Let `write` fill a draft, then move its files into the run's `folder`, each of them whole and the weights last.
 
     Only the weights differ from one publication of a run to the next. So a reader finds no model yet, the old one or
-    the new one, whenever this is cut short.
+    the new one, whenever this is cut short. Of shards the index goes first and comes last: there is no model
+    while some of them are old and others new.
     """
     folder = Path(folder)
     draft = folder / DRAFT
@@ -247,14 +250,18 @@ def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
         _remove(draft)
         draft.mkdir()
         write(draft)
-        files = sorted((p for p in draft.rglob("*") if p.is_file()), key=lambda p: (p == draft / WEIGHTS, p))
+        last = INDEX if (draft / INDEX).is_file() else WEIGHTS
+        files = sorted((p for p in draft.rglob("*") if p.is_file()), key=lambda p: (p == draft / last, p))
         names = [path.relative_to(draft).as_posix() for path in files]
         for path in files:
             sync(path)
         claim(folder, names)
+        if last == INDEX:
+            _remove(folder / INDEX)
         for path, name in zip(files, names, strict=True):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             move(path, folder / name)
+        release(folder, [name for name in owned(folder) or [] if WEIGHT_FILE.fullmatch(name) and name not in names])
     except OSError as e:
         raise write_failed(folder, e) from e
     finally:

@@ -168,10 +168,12 @@ LINES = [
     "look runs/pair a~good~film --second=a~bad~plot --out=look.svg",
     "export runs/gpt --to=hf --out=exported",
     "export runs/bert --out=exported --json",
+    "export runs/gpt --to=gguf --type=q8_0 --out=exported",
     "data list --json",
     "data get tatoeba-en-fr",
     "model list",
     "model get minilm",
+    "model push runs/bert ada/reviews --private",
 ]  # fmt: skip
 
 

@@ -142,8 +142,10 @@ class World:
                 return True
             if Path(path).name in LEAVES and str(Path(path).parent) == os.path.realpath(self.work / arg):
                 return True
-            if "export" in case.args[:3] and self._inside(path, f"{self.work / arg}-hf", before):
-                return True
+            if "export" in case.args[:3]:
+                named = [f"{self.work / arg}-{end}" for end in ("hf", "onnx", "f16.gguf", "q8_0.gguf", "f32.gguf")]
+                if any(self._inside(path, place, before) for place in named):
+                    return True
         return path not in before and self._fresh(path, before)
 
     def _inside(self, path: str, place: str, before: dict[str, tuple], of_regard: bool = False) -> bool:

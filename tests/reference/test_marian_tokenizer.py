@@ -9,6 +9,7 @@ import transformers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data.tokenizers.bpe import BPE
 from regard.data.tokenizers.spm import MarianPieces
 from regard.errors import CheckpointError, MissingExtra
 
@@ -127,3 +128,17 @@ def test_without_sentencepiece_it_says_what_to_install(folder, monkeypatch):
     with pytest.raises(MissingExtra, match=r"regard\[spm\]") as error:
         MarianPieces.load(folder)
     assert error.value.exit_code == 3
+
+
+def test_our_pieces_open_as_a_fast_tokenizer(tmp_path):
+    """Not as `MarianTokenizer`, which is for SentencePiece: that joins any two pieces whose sum it knows, ours only
+    those pairs that were learned, and never beyond a word."""
+    ours = BPE.train([*ENGLISH, *FRENCH] * 5, 400)
+    ours.save(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "marian"}))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    for text in TEXTS[:-1]:
+        assert theirs(text).input_ids == [*ours.encode(text), ours.eos], text
+        assert theirs.decode(theirs(text).input_ids, skip_special_tokens=True) == ours.decode(ours.encode(text))
+    with pytest.raises((OSError, TypeError, AssertionError)):
+        transformers.MarianTokenizer.from_pretrained(tmp_path)

@@ -1,10 +1,13 @@
 """Models and data sets by `hf:OWNER/NAME`: the real client library, and a server with the hub's protocol."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 import torch
 from huggingface_hub import constants
@@ -19,7 +22,7 @@ from regard.models.bert import BertConfig
 from regard.predictors import Embedder
 
 TEXT = "A cat sits on the [MASK]."
-ROWS = "text,label\n" + "".join(f"{a} {b},{a}\n" for a in ("good", "bad") for b in "abcdefghij")
+ROWS = "text,label\n" + "".join(f"{a}-{b},{a}\n" for a in ("good", "bad") for b in "abcdefghij")
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +37,27 @@ def bert(tmp_path_factory):
     return folder
 
 
+def parquet() -> bytes:
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.csv.read_csv(io.BytesIO(ROWS.encode())), file)
+    return file.getvalue()
+
+
+def rows() -> bytes:
+    head, *cells = (row.split(",") for row in ROWS.split())
+    return "".join(json.dumps(dict(zip(head, row, strict=True))) + "\n" for row in cells).encode()
+
+
 @pytest.fixture
 def hub(bert, tmp_path, monkeypatch):
     files = folder_files(bert)
     weights = tmp_path / "pytorch_model.bin"
-    torch.save(load_bytes(files["model.safetensors"]), weights)
+    renamed = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): tensor
+        for name, tensor in load_bytes(files["model.safetensors"]).items()
+    }
+    assert any("gamma" in name for name in renamed)  # as the first published files call them
+    torch.save(renamed, weights)
     old = {k: v for k, v in files.items() if k != "model.safetensors"} | {"pytorch_model.bin": weights.read_bytes()}
     others = {"model.onnx": b"other", "onnx/model.safetensors": b"other", "tf_model.h5": b"other"}
     repositories = {
@@ -52,7 +71,10 @@ def hub(bert, tmp_path, monkeypatch):
         "acme/code": Repository(
             {"config.json": b'{"model_type": "acme"}', "model.safetensors": files["model.safetensors"]}
         ),
-        "datasets/acme/reviews": Repository({"data/train.csv": ROWS.encode(), "data/test.csv": ROWS.encode()}),
+        "datasets/acme/reviews": Repository(
+            {"data/train-00000-of-00001.parquet": parquet(), "data/test.jsonl": rows()}
+        ),
+        "datasets/acme/plain": Repository({"reviews.csv": ROWS.encode()}),
         "datasets/acme/parts": Repository({"train-0.jsonl": b"{}", "train-1.jsonl": b"{}"}),
     }
     monkeypatch.chdir(tmp_path)
@@ -92,8 +114,9 @@ def test_a_model_is_fetched_listed_used_and_fine_tuned(hub, bert, monkeypatch, t
     works("finetune", "hf:acme/bert", "classify", "--data=hf:acme/reviews", *train)
     run = json.loads((tmp_path / "runs/r/run.json").read_text())
     assert COMMIT in run["start"], "the revision is pinned"
-    assert run["data"]["path"].endswith("data/train.csv") and COMMIT in run["data"]["path"]
-    assert json.loads(works("evaluate", "runs/r", "--data=hf:acme/reviews/data/test.csv", "--json").out)
+    assert run["data"]["path"].endswith("-00001.parquet") and COMMIT in run["data"]["path"]
+    assert json.loads(works("evaluate", "runs/r", "--data=hf:acme/reviews/data/test.jsonl", "--json").out)
+    assert json.loads(works("evaluate", "runs/r", "--data=hf:acme/plain", "--json").out)
 
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     hub.down = True
@@ -170,3 +193,22 @@ def test_the_librarys_environment_is_honoured(hub, tmp_path):
     env = os.environ | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
     result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert result.stdout.startswith(str(tmp_path / "home")), result
+
+
+def test_a_model_is_uploaded_and_used_by_its_name(hub, bert, monkeypatch, tmp_path):
+    """Its files alone, as one commit; without a token it ends in one line."""
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    hub.token = "hf_secret"
+    assert "hf auth login" in fails("model", "push", bert, "ada/mine")
+    assert "ada/mine" not in hub.repositories
+    monkeypatch.setenv("HF_TOKEN", hub.token)
+    (bert / "state.safetensors").write_bytes(b"left behind")
+    result = works("model", "push", bert, "ada/mine", "--private")
+    assert result.out.strip() == f"{hub.url}/ada/mine"
+    (bert / "state.safetensors").unlink()
+    assert hub.repositories["ada/mine"].files == folder_files(bert)
+    hub.token = ""
+    assert works("fill", "hf:ada/mine", TEXT, "--json").out == works("fill", bert, TEXT, "--json").out
+    assert "expected OWNER/NAME" in fails("model", "push", bert, "mine")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert "HF_HUB_OFFLINE is set" in fails("model", "push", bert, "ada/mine")

@@ -214,7 +214,7 @@ PIPELINE = [
         (
             "the weights are published before the words",
             "publish",
-            "key=lambda p: (p == draft / WEIGHTS, p)",
+            "key=lambda p: (p == draft / last, p)",
             "key=lambda p: p",
             "unit/test_run_folder.py::test_kill_at_any_write_leaves_no_half_written_model",
         ),

@@ -1,76 +1,61 @@
-"""`regard export`: a model folder for other programs."""
+"""`regard export`: a model in the format of other programs."""
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from regard.cli.common import Json, argument, option, show
-from regard.errors import CheckpointError
+from regard.errors import ConfigError
 from regard.ticks import Console
-
-FORMATS = ("hf",)
 
 
 def export(
     ctx: typer.Context,
     model: Annotated[str, argument("MODEL", "A run or model folder, or a name.")],
-    to: Annotated[str, option("FORMAT", "hf: a Hugging Face folder.", default=True)] = "hf",
-    out: Annotated[str, option("FOLDER", "Where to.", default="MODEL-hf")] = "",
+    to: Annotated[str, option("FORMAT", "hf: a Hugging Face folder; onnx; gguf.", default=True)] = "hf",
+    type: Annotated[
+        str, option("TYPE", "Of the numbers, for gguf: f16, q8_0 or f32.", default="as the format has it")
+    ] = "",
+    out: Annotated[str, option("PATH", "Where to.", default="MODEL-FORMAT")] = "",
     json: Json = False,
 ) -> None:
-    """Copy the model out of a run, for other programs.
+    """Write a model for other programs, and check what was written.
 
-    A run folder is a Hugging Face folder already; this leaves checkpoints and logs behind and checks what it wrote.
+    A run folder is a Hugging Face folder already; `--to hf` leaves checkpoints and logs behind. `--to onnx` writes
+    graphs for onnxruntime, with tokenizer and labels beside them; `--to gguf` one file for llama.cpp (GPT-2, Llama,
+    Mistral, Qwen).
 
     \b
     Examples:
       regard export runs/x --to hf
-      regard export smollm2-135m --out smollm2
+      regard export minilm --to onnx
+      regard export smollm2-135m --to gguf --type q8_0
     """
-    import shutil
-
-    from regard.checkpoint import write_new_folder
     from regard.config import unknown
     from regard.data.folders import user_path
+    from regard.formats import FORMATS
     from regard.models.fetched import resolve
     from regard.models.published import load_model
 
     flags: Console = ctx.obj
     if to.lower() not in FORMATS:
         raise unknown("format", to, FORMATS)
+    form = FORMATS[to.lower()]
+    if type and type.lower() not in form.types:
+        has = f"there are: {', '.join(form.types)}" if form.types else "it is always float32"
+        raise ConfigError(f"--type {type}: {form.name} has no such type of numbers; {has}")
+    dtype = type.lower() or next(iter(form.types), "")
     source = resolve(model, flags.say)
     load_model(source)  # says what is wrong before anything is written
-    target = user_path(out or f"{str(model).rstrip('/')}-hf")
-    shards = [path.name for path in source.glob("model-*.safetensors")]
-    files = [name for name in sorted({*KEPT, *shards}) if (source / name).is_file()]
-
-    def copy(draft: Path) -> None:
-        for name in files:
-            (draft / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(source / name, draft / name)
-
-    write_new_folder(target, copy)
-    try:
-        load_model(target)
-    except CheckpointError as e:
-        raise CheckpointError(f"what was written does not load again: {e}") from None
-    config = jsonlib.loads((target / "config.json").read_bytes())
-    foreign = config["model_type"].startswith("regard-")
+    here = user_path(model).exists()
+    name = model.rstrip("/") if here else Path(model.removeprefix("hf:").partition("@")[0]).name
+    target = user_path(out or form.target(name, dtype))
+    result = form.write(source, target, dtype)
     if json:
-        show({"folder": str(target), "files": files, "transformers": not foreign})
+        what = "folder" if result.path.is_dir() else "file"
+        show({what: str(result.path), "files": result.files, **result.values})
         return
-    print(target)
-    if foreign:
-        flags.say("this architecture has no published counterpart: only regard opens it")
-    else:
-        name = (config.get("architectures") or ["AutoModel"])[0]
-        flags.say(f'open it with: transformers.{name}.from_pretrained("{target}")')
-
-
-KEPT = ("config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "tokenizer.json",
-        "tokenizer_config.json", "chat_template.jinja", "source.spm", "target.spm", "vocab.json", "README.md",
-        "ATTRIBUTION.txt", "regard.json", "vocab.txt", "special_tokens_map.json", "modules.json",
-        "sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json",
-        "2_Normalize/config.json")  # fmt: skip
+    print(result.path)
+    for note in result.notes:
+        flags.say(note)

@@ -13,7 +13,10 @@ NEXT = {"embed": 'regard similar {} "some words" --in sentences.txt', "transcrib
 FIELDS = ("name", "about", "size", "stored", "licence", "attribution", "here")
 
 app = typer.Typer(
-    cls=Group, help="Ready-made models: list them, get them.", no_args_is_help=True, rich_markup_mode=None
+    cls=Group,
+    help="Ready-made models: list them, get them; upload your own.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
 )
 
 
@@ -88,3 +91,44 @@ def get(
     print(folder)
     next_ = NEXT.get(model.task if model else "", "regard info {}" if of_hub else "regard chat {}")
     flags.say("next: " + next_.format(model.name if model else name))
+
+
+@app.command(cls=Command)
+def push(
+    ctx: typer.Context,
+    model: Annotated[str, argument("MODEL", "A run or model folder, or a name.")],
+    name: Annotated[str, argument("OWNER/NAME", "The repository; it is made if it is not there.")],
+    private: Annotated[bool, flag("--private", "A new repository is for you alone.")] = False,
+    json: Json = False,
+) -> None:
+    """Upload a model to the Hugging Face hub, as one commit.
+
+    The model alone goes there: settings, weights, tokenizer and card. Log in once with `hf auth login`, or set
+    HF_TOKEN.
+
+    \b
+    Examples:
+      regard model push runs/reviews ada/reviews --private
+    """
+    from regard.data.hub import parse
+    from regard.data.hub import push as upload
+    from regard.errors import ConfigError
+    from regard.formats.folder import model_files
+    from regard.models.fetched import resolve
+    from regard.models.published import load_model
+
+    flags: Console = ctx.obj
+    reference = parse(name)
+    if reference.file or "/" not in reference.repo:
+        raise ConfigError(f"{name!r} is not the name of a repository; expected OWNER/NAME")
+    folder = resolve(model, flags.say)
+    load_model(folder)  # says what is wrong before anything is sent
+    files = model_files(folder)
+    size = sum((folder / file).stat().st_size for file in files)
+    flags.say(f"uploading {len(files)} files, {size / 1e6:,.1f} MB, to {reference.repo} ...")
+    address = upload(folder, files, reference, private=private)
+    if json:
+        show({"address": address, "files": files, "bytes": size})
+        return
+    print(address)
+    flags.say(f"next: regard info hf:{reference.repo}")

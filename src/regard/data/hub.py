@@ -104,6 +104,32 @@ def get(name: Reference, choose: Choose, say: Say = to_stderr, *, newer: bool = 
     return record
 
 
+def push(folder: Path, files: list[str], name: Reference, *, private: bool = False) -> str:
+    """Upload these files of a folder as one commit to a repository, which is made if it is not there; its address."""
+    hub, constants = need_hub()
+    from huggingface_hub import errors
+
+    api = hub.HfApi()
+    with hub_errors(name, "upload"):
+        try:
+            api.create_repo(name.repo, private=private or None, exist_ok=True)
+            api.upload_folder(
+                folder_path=folder,
+                repo_id=name.repo,
+                allow_patterns=files,
+                commit_message="Upload with regard",
+                revision=None if name.revision == "main" else name.revision,
+            )
+        except errors.HfHubHTTPError as e:
+            if e.response.status_code not in (401, 403):
+                raise
+            raise DataError(
+                f"{constants.ENDPOINT} refused the upload to {name.repo}",
+                "type: hf auth login (or set HF_TOKEN), with a token that may write there",
+            ) from None
+    return f"{constants.ENDPOINT}/{name.repo}"
+
+
 def _read(path: Path) -> Fetched | None:
     values = read_json_if_any(path)
     return Fetched(**values) if values else None
@@ -148,7 +174,7 @@ def check(path: Path, file: Any, name: Reference) -> None:
 
 
 @contextmanager
-def hub_errors(name: Reference) -> Iterator[None]:
+def hub_errors(name: Reference, verb: str = "fetch") -> Iterator[None]:
     """The library's errors, each in a sentence."""
     from huggingface_hub import constants, errors
 
@@ -169,10 +195,13 @@ def hub_errors(name: Reference) -> Iterator[None]:
     except errors.HFValidationError as e:
         raise ConfigError(f"{name} is not a name of the hub ({e})") from None
     except errors.OfflineModeIsEnabled:
-        raise DataError(f"{name} is not here and HF_HUB_OFFLINE is set; run the command once without it") from None
+        here = (
+            "is not here and HF_HUB_OFFLINE is set" if verb == "fetch" else "cannot be reached: HF_HUB_OFFLINE is set"
+        )
+        raise DataError(f"{name} {here}; run the command once without it") from None
     except errors.HTTPError as e:
         raise DataError(
-            f"cannot fetch {name} from {constants.ENDPOINT} ({type(e).__name__})",
+            f"cannot {verb} {name} {'from' if verb == 'fetch' else 'to'} {constants.ENDPOINT} ({type(e).__name__})",
             "check the network and run the command again; what is complete is kept",
         ) from None
 

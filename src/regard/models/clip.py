@@ -90,7 +90,7 @@ class CLIP(nn.Module):
         """B C P P pixels -> B E, at length one. Bytes are scaled; floats are taken as they are."""
         check(pixels, "B C P P", C=self.config.channels, P=self.config.image)
         x = self.stem(compute_dtype(self.scale(pixels)))  # B N D
-        x = torch.cat((self.first.to(x.dtype).expand(len(x), 1, -1), x), 1)
+        x = torch.cat((self.first.to(x.dtype).expand(x.size(0), 1, -1), x), 1)
         x = self.before(x + self.place(torch.arange(x.size(1), device=x.device)))
         x = self.image_tower(x, Everything())[:, 0]  # B D
         return F.normalize(self.image_map(self.image_norm(x)), dim=-1)
@@ -102,7 +102,7 @@ class CLIP(nn.Module):
             raise ConfigError(f"a text of {ids.size(1)} tokens, this model reads at most {self.config.context}")
         x = self.token(ids) + self.text_place(torch.arange(ids.size(1), device=ids.device))
         x = self.text_tower(compute_dtype(x), Causal(ids.size(1), ids.device))
-        ends = x[torch.arange(len(x), device=x.device), lengths - 1]  # B D: it has seen all that came before
+        ends = x[torch.arange(x.size(0), device=x.device), lengths - 1]  # B D: it has seen all that came before
         return F.normalize(self.text_map(self.text_norm(ends)), dim=-1)
 
     def compare(self, images: Tensor, texts: Tensor) -> Tensor:

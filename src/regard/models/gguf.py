@@ -1,7 +1,7 @@
 """GGUF files in: llama.cpp's one-file models become Hugging Face folders, weights unpacked to float32.
 
-Read are Llama-like models (`general.architecture: llama`) with a byte-level BPE tokenizer, in every tensor type the
-package `gguf` can unpack. Anything the folder could not say exactly (scaled rotary frequencies, experts, biases) is
+Read are the architectures of `gguf_layouts` with a byte-level BPE tokenizer, in every tensor type the package `gguf`
+can unpack. Anything the folder could not say exactly (experts, rotary frequencies scaled otherwise than Llama 3's) is
 refused, not dropped.
 """
 
@@ -13,42 +13,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.data.tokenizers import opened
 from regard.errors import CheckpointError, MissingExtra
+from regard.models.gguf_layouts import ARCHITECTURES, Architecture
+from regard.models.published import from_published, published_shapes
+from regard.models.published.llama import STRETCH
+from regard.nn.positions import Rotary, Stretch, StretchedRotary
 
 if TYPE_CHECKING:
     from gguf import ReaderTensor
 
 MAGIC = b"GGUF"
+ROPE_FACTORS = "rope_freqs.weight"
 CONTROL, USER_DEFINED = 3, 4  # token types: never written by a user, and text that is always one piece
-
-# llama.cpp's names of the tensors and the published ones; * is the number of a layer.
-NAMES = {
-    "token_embd.weight": "model.embed_tokens.weight",
-    "output_norm.weight": "model.norm.weight",
-    "output.weight": "lm_head.weight",
-    "blk.*.attn_norm.weight": "model.layers.*.input_layernorm.weight",
-    "blk.*.attn_q.weight": "model.layers.*.self_attn.q_proj.weight",
-    "blk.*.attn_k.weight": "model.layers.*.self_attn.k_proj.weight",
-    "blk.*.attn_v.weight": "model.layers.*.self_attn.v_proj.weight",
-    "blk.*.attn_output.weight": "model.layers.*.self_attn.o_proj.weight",
-    "blk.*.ffn_norm.weight": "model.layers.*.post_attention_layernorm.weight",
-    "blk.*.ffn_gate.weight": "model.layers.*.mlp.gate_proj.weight",
-    "blk.*.ffn_up.weight": "model.layers.*.mlp.up_proj.weight",
-    "blk.*.ffn_down.weight": "model.layers.*.mlp.down_proj.weight",
-}
 
 # How a text is cut before its bytes are merged, by `tokenizer.ggml.pre`. The file only names the way.
 GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the expression of Radford et al. 2019, built in
 DIGITS = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2])  # each digit alone
-LLAMA3 = pre_tokenizers.Sequence(
-    [
-        pre_tokenizers.Split(Regex(opened.LLAMA3), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ]
-)
+
+
+def split_by(pattern: str) -> pre_tokenizers.PreTokenizer:
+    bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior="isolated"), bytes_])
+
+
+LLAMA3 = split_by(opened.LLAMA3)
+QWEN2 = split_by(opened.LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}"))  # each digit alone
 CUTS = {
     "gpt-2": GPT2,
     "smollm": DIGITS,
@@ -57,6 +49,7 @@ CUTS = {
     "llama-bpe": LLAMA3,
     "llama3": LLAMA3,
     "llama-v3": LLAMA3,
+    "qwen2": QWEN2,
 }
 
 
@@ -85,7 +78,7 @@ def convert(path: Path, folder: Path) -> None:
     One tensor at a time is unpacked, so memory stays that of the largest.
     """
     model = open_gguf(path)
-    config = llama_config(model)
+    config = read_config(model)
     tokenizer = read_tokenizer(model)
     weights = plan(model, config)  # everything that can be refused is refused before the first large file is written
     ids = {name: _special(model, name) for name in ("bos", "pad")} | {"eos": end_ids(model)}
@@ -93,7 +86,7 @@ def convert(path: Path, folder: Path) -> None:
     for name, values in (
         ("config.json", config | special),
         ("generation_config.json", special),
-        ("tokenizer_config.json", tokenizer_config(model, config["max_position_embeddings"])),
+        ("tokenizer_config.json", tokenizer_config(model)),
     ):
         (folder / name).write_text(json.dumps(values, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
     tokenizer.save(str(folder / "tokenizer.json"))
@@ -146,47 +139,74 @@ def open_gguf(path: Path) -> Gguf:
     return Gguf(path, settings, {t.name: t for t in reader.tensors})
 
 
-def llama_config(model: Gguf) -> dict[str, Any]:
-    """config.json of transformers' `LlamaForCausalLM`."""
-    architecture = model.get("general.architecture")
-    if architecture != "llama":
-        raise CheckpointError(f"{model.path}: its architecture is {architecture!r}; we read only 'llama'")
-    scaling = model.get("llama.rope.scaling.type", "none")
-    if scaling != "none" or "rope_freqs.weight" in model.tensors:
+def architecture_of(model: Gguf) -> Architecture:
+    name = model.get("general.architecture")
+    if name not in ARCHITECTURES:
+        names = ", ".join(map(repr, ARCHITECTURES))
+        raise CheckpointError(f"{model.path}: its architecture is {name!r}; we read only {names}")
+    return ARCHITECTURES[name]
+
+
+def read_config(model: Gguf) -> dict[str, Any]:
+    """config.json of the class of transformers that the architecture stands for."""
+    architecture = architecture_of(model)
+    if "token_embd.weight" not in model.tensors:
+        raise CheckpointError(f"{model.path}: it has no tensor token_embd.weight")
+    rotary = "rope.freq_base" in architecture.settings
+    defaults = rotary_settings(model, architecture.name) if rotary else {}
+    tied = {"tie_word_embeddings": "output.weight" not in model.tensors}
+    config: dict[str, Any] = {
+        "model_type": architecture.model_types[0],
+        "architectures": [architecture.published],
+        "vocab_size": int(model.tensors["token_embd.weight"].shape[-1]),
+        **tied,
+        **architecture.fixed,
+        "dtype": "float32",
+    }
+    for theirs, published in architecture.settings.items():
+        value = model.get(f"{architecture.name}.{theirs}", defaults.get(theirs))
+        config[published] = _short(value) if isinstance(value, float) else value
+    if rotary:
+        config["rope_parameters"] = {"rope_theta": config["rope_theta"], **rope_type(model, config)}
+    return config
+
+
+def rope_type(model: Gguf, config: dict[str, Any]) -> dict[str, Any]:
+    """Which rotary frequencies are slowed down, of which the file has the factors: as Llama 3 does it, or none."""
+    if ROPE_FACTORS not in model.tensors:
+        return {"rope_type": "default"}
+    factors = model.tensors[ROPE_FACTORS].data
+    stretch = Stretch(factor=_short(factors.max()))
+    expected = rope_factors(config["head_dim"], config["rope_theta"], stretch)
+    if factors.shape != expected.shape or not np.allclose(factors, expected, rtol=1e-4):
+        raise CheckpointError(f"{model.path}: it scales its rotary frequencies in a way that is not Llama 3's")
+    return {"rope_type": "llama3", **{theirs: getattr(stretch, ours) for ours, theirs in STRETCH.items()}}
+
+
+def rope_factors(head_width: int, theta: float, stretch: Stretch) -> np.ndarray:
+    """By how much each frequency is divided: K/2."""
+    plain, slowed = Rotary(1, head_width, theta), StretchedRotary(1, head_width, theta, stretch)
+    return (plain.rates() / slowed.rates()).float().numpy()
+
+
+def rotary_settings(model: Gguf, name: str) -> dict[str, Any]:
+    """What the settings of heads and rotations are unless stated; `CheckpointError` for what we do not compute."""
+    scaling = model.get(f"{name}.rope.scaling.type", "none")
+    if scaling != "none":
         raise CheckpointError(f"{model.path}: it scales its rotary frequencies ({scaling}), which we do not read")
-    heads, width = model.get("llama.attention.head_count"), model.get("llama.embedding_length")
-    kv_heads = model.get("llama.attention.head_count_kv", heads)
+    heads, width = model.get(f"{name}.attention.head_count"), model.get(f"{name}.embedding_length")
+    kv_heads = model.get(f"{name}.attention.head_count_kv", heads)
     if not isinstance(heads, int) or not isinstance(kv_heads, int) or not heads or not kv_heads or heads % kv_heads:
         raise CheckpointError(f"{model.path}: {heads} heads cannot share {kv_heads} keys and values")
-    head_width = model.get("llama.attention.key_length", width // heads)
-    turned = model.get("llama.rope.dimension_count", head_width)
-    if turned != head_width or head_width % 2 or model.get("llama.attention.value_length", head_width) != head_width:
+    head_width = model.get(f"{name}.attention.key_length", width // heads)
+    turned = model.get(f"{name}.rope.dimension_count", head_width)
+    values = model.get(f"{name}.attention.value_length", head_width)
+    if turned != head_width or head_width % 2 or values != head_width:
         raise CheckpointError(
             f"{model.path}: heads {head_width} wide of which {turned} are rotated; we read heads rotated whole"
         )
-    theta = _short(model.get("llama.rope.freq_base", 10000.0))
-    if "token_embd.weight" not in model.tensors:
-        raise CheckpointError(f"{model.path}: it has no tensor token_embd.weight")
-    return {
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
-        "vocab_size": int(model.tensors["token_embd.weight"].shape[-1]),
-        "hidden_size": width,
-        "intermediate_size": model.get("llama.feed_forward_length"),
-        "num_hidden_layers": model.get("llama.block_count"),
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "head_dim": head_width,
-        "hidden_act": "silu",
-        "max_position_embeddings": model.get("llama.context_length"),
-        "rms_norm_eps": _short(model.get("llama.attention.layer_norm_rms_epsilon")),
-        "rope_theta": theta,
-        "rope_parameters": {"rope_type": "default", "rope_theta": theta},
-        "attention_bias": False,
-        "mlp_bias": False,
-        "tie_word_embeddings": "output.weight" not in model.tensors,
-        "dtype": "float32",
-    }
+    lengths = dict.fromkeys(("attention.key_length", "attention.value_length"), head_width)
+    return {"attention.head_count_kv": kv_heads, "rope.freq_base": 10000.0, **lengths}
 
 
 def _short(value: float) -> float:
@@ -199,36 +219,21 @@ def _short(value: float) -> float:
 
 def plan(model: Gguf, config: dict[str, Any]) -> Plan:
     """Where each published tensor is in the file, and its shape; all are there, unpackable, and no other is."""
-    width, ffn, vocab = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
-    queries = config["num_attention_heads"] * config["head_dim"]
-    keys = config["num_key_value_heads"] * config["head_dim"]
-    shapes: dict[str, tuple[int, ...]] = {
-        "token_embd": (vocab, width),
-        "output": (vocab, width),
-        "attn_q": (queries, width),
-        "attn_k": (keys, width),
-        "attn_v": (keys, width),
-        "attn_output": (width, queries),
-        "ffn_gate": (ffn, width),
-        "ffn_up": (ffn, width),
-        "ffn_down": (width, ffn),
-    }
-    if (layers := config["num_hidden_layers"]) > len(model.tensors):
+    architecture = architecture_of(model)
+    layers = model.get(f"{architecture.name}.block_count")
+    if layers > len(model.tensors):
         raise CheckpointError(f"{model.path}: {layers:,} layers, but only {len(model.tensors)} tensors")
-    expected: Plan = {}
-    for name, published in NAMES.items():
-        if name == "output.weight" and config["tie_word_embeddings"]:
-            continue
-        shape = shapes.get(name.split(".")[-2], (width,))
-        for layer in map(str, range(layers)) if "*" in name else [""]:
-            expected[published.replace("*", layer)] = name.replace("*", layer), shape
-    if strange := sorted(model.tensors.keys() - {name for name, _ in expected.values()}):
-        raise CheckpointError(f"{model.path}: it has the tensor {strange[0]}, which a Llama does not")
+    shapes = published_shapes(from_published(config, str(model.path)))
+    names = {ours: theirs for theirs, ours in architecture.names(layers).items()}
+    expected = {published: (names[published], shape) for published, shape in shapes.items()}
+    if strange := sorted(model.tensors.keys() - {name for name, _ in expected.values()} - {ROPE_FACTORS}):
+        raise CheckpointError(f"{model.path}: it has the tensor {strange[0]}, which a {architecture.name} does not")
     for name, shape in expected.values():
         if name not in model.tensors:
             raise CheckpointError(f"{model.path}: the tensor {name} is missing")
-        if (got := tuple(model.tensors[name].shape.tolist()[::-1])) != shape:
-            raise CheckpointError(f"{model.path}: the tensor {name} has the shape {got}, its settings imply {shape}")
+        got = tuple(model.tensors[name].shape.tolist()[::-1])
+        if got != (implied := architecture.shape(name, shape)):
+            raise CheckpointError(f"{model.path}: the tensor {name} has the shape {got}, its settings imply {implied}")
     for kind, name in {t.tensor_type: t.name for t in model.tensors.values()}.items():
         try:
             need_gguf().dequantize(model.tensors[name].data[:1], kind)
@@ -238,17 +243,10 @@ def plan(model: Gguf, config: dict[str, Any]) -> Plan:
 
 
 def unpack(model: Gguf, config: dict[str, Any], name: str) -> np.ndarray:
-    """One tensor in float32, in the published order of rows."""
+    """One tensor in float32, as published files hold it."""
     tensor = model.tensors[name]
     values = need_gguf().dequantize(tensor.data, tensor.tensor_type).astype(np.float32, copy=False)
-    if name.endswith("attn_q.weight"):
-        return unpermute(values, config["num_attention_heads"])
-    return unpermute(values, config["num_key_value_heads"]) if name.endswith("attn_k.weight") else values
-
-
-def unpermute(rows: np.ndarray, heads: int) -> np.ndarray:
-    """llama.cpp rotates neighbours, the published layout the two halves of a head: undo its order of the rows."""
-    return rows.reshape(heads, -1, 2, rows.shape[-1]).swapaxes(1, 2).reshape(rows.shape)
+    return architecture_of(model).to_published(name, values, config)
 
 
 def write_weights(path: Path, model: Gguf, config: dict[str, Any], expected: Plan) -> None:
@@ -289,6 +287,8 @@ def read_tokenizer(model: Gguf) -> Tokenizer:
     except Exception as e:  # the library raises a plain Exception for a merge of unknown pieces
         raise CheckpointError(f"{model.path}: its tokens and merges do not fit together ({e})") from None
     tokenizer.pre_tokenizer = CUTS[cut]
+    if CUTS[cut] is QWEN2:
+        tokenizer.normalizer = normalizers.NFC()
     tokenizer.decoder = decoders.ByteLevel()
     types = model.get("tokenizer.ggml.token_type", [])
     for kind, add in ((CONTROL, tokenizer.add_special_tokens), (USER_DEFINED, tokenizer.add_tokens)):
@@ -302,12 +302,12 @@ def read_tokenizer(model: Gguf) -> Tokenizer:
     return tokenizer
 
 
-def tokenizer_config(model: Gguf, context: int) -> dict[str, Any]:
+def tokenizer_config(model: Gguf) -> dict[str, Any]:
     """tokenizer_config.json: which pieces are special, and how a conversation is written."""
     tokens = model.get("tokenizer.ggml.tokens")
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
-        "model_max_length": context,
+        "model_max_length": model.get(f"{architecture_of(model).name}.context_length"),
         "clean_up_tokenization_spaces": False,
     }
     for name in ("bos", "eos", "pad", "unk"):

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.data.tokenizers.tiktoken import END, NO_TIMES, PREVIOUS, START, unspoken, whisper_tokenizer
 from regard.data.waveform import HOP, RATE, REACH
 from regard.errors import CheckpointError
-from regard.models.published import fill, to_published, weights_bytes
+from regard.models.published import fill, save_weights, to_published
 from regard.models.whisper import WhisperConfig
 
 MULTILINGUAL = 51865  # pieces, or more, of models that know other languages than English
@@ -56,7 +56,7 @@ def convert(weights: bytes, vocabulary: bytes, folder: Path) -> None:
         ("preprocessor_config.json", picture),
     ):
         (folder / name).write_text(json.dumps(value, indent=2) + "\n", "utf-8")
-    (folder / "model.safetensors").write_bytes(weights_bytes(model))
+    save_weights(model, folder)
 
 
 OPENAI = (  # from OpenAI's names to transformers', in this order

@@ -149,7 +149,7 @@ class ViT(nn.Module):
         check(pixels, "B C P P", C=self.config.channels, P=self.config.image)
         x = self.stem(compute_dtype(self.scale(pixels)))  # B N D
         if self.first is not None:
-            x = torch.cat((self.first.to(x.dtype).expand(len(x), 1, -1), x), 1)
+            x = torch.cat((self.first.to(x.dtype).expand(x.size(0), 1, -1), x), 1)
         x = self.drop(compute_dtype(x + self.place(torch.arange(x.size(1), device=x.device))))
         mask = Everything()
         for layer in self.layers:

@@ -44,7 +44,7 @@ class Causal(Mask):
         return torch.ones(self.size, self.size, dtype=torch.bool, device=self.device).tril()
 
     def sdpa(self, dtype: torch.dtype) -> dict:
-        return {"is_causal": self.size > 1}  # one word alone sees itself
+        return {"is_causal": bool(self.size > 1)}  # one word alone sees itself; a traced size has no truth value
 
 
 class TableMask(Mask):

@@ -18,7 +18,7 @@ from regard.data.batch import packed as packed_texts
 from regard.data.tokenizers.encoder import MASK, EncoderTokenizer
 from regard.errors import ConfigError, DataError
 from regard.models.bert import POOLINGS, Bert
-from regard.models.published import to_published, weights_bytes
+from regard.models.published import save_weights, to_published
 from regard.models.published.sentence import Sentences
 from regard.nn.attention import packs
 from regard.nn.linear import takes
@@ -252,7 +252,7 @@ class Embedder(Predictor):
         card = CARD.format(name=folder.name, width=width, pooling=settings.pooling, longest=settings.max_length)
 
         def write(draft: Path) -> None:
-            (draft / "model.safetensors").write_bytes(weights_bytes(self.model))
+            save_weights(self.model, draft)
             (draft / "config.json").write_text(json.dumps(to_published(self.model.config), indent=2) + "\n", "utf-8")
             (draft / "regard.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
             (draft / "README.md").write_text(card, "utf-8")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from regard.config import model_file
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import group, read_json, read_json_if_any
 
@@ -43,7 +44,7 @@ class Shelf:
         """Every model that reads text, newest first; and why other folders cannot be read."""
         models, unreadable = [], []
         for id, folder in self.folders():
-            if (folder / "config.json").is_file() and (folder / "model.safetensors").is_file():
+            if (folder / "config.json").is_file() and model_file(folder).is_file():
                 try:
                     models.append(describe(id, folder))
                 except NoText:
@@ -70,7 +71,7 @@ class Shelf:
 
     def stamp(self) -> int:
         """A fingerprint of all models, which changes when one is added, removed or rewritten."""
-        files = [folder / "model.safetensors" for _, folder in self.folders()]
+        files = [model_file(folder) for _, folder in self.folders()]
         return hash(tuple((str(f), f.stat().st_mtime_ns) for f in files if f.is_file()))
 
 
@@ -91,7 +92,7 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     metrics = (folder / "metrics.jsonl").is_file()
     example, second = (*task.example_texts, None)[:2]
     views = ["tokens", "embedding", *attention, *pair, *task.views, *["recurrent"] * recurrent]
-    weights = folder / "model.safetensors"
+    weights = model_file(folder)
     parameters = sum(map(math.prod, read_shapes(folder).values()))
     return {
         "id": id, "name": folder.name, "family": family, "task": str(about.get("task", "")) or family,

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from regard.config import model_file
 from regard.errors import LimitError, RegardError
 from regard.serve.shelf import Shelf
 from regard.serve.worker import Worker
@@ -67,12 +68,12 @@ class Studio:
         from regard.tasks.load import load
 
         folder = self.shelf.folder(id)
-        written = (folder / "model.safetensors").stat().st_mtime_ns
+        written = model_file(folder).stat().st_mtime_ns
         if id not in self.models or self.models[id][0] != written:
             self.drop(id)
             while len(self.models) >= MODELS:
                 self.drop(next(iter(self.models)))
-            self.worker.alive((folder / "model.safetensors").stat().st_size / RATE)
+            self.worker.alive(sum(f.stat().st_size for f in folder.glob("model*.safetensors")) / RATE)
             predictor = load(folder)
             if not self.worker.current:  # loading took so long that another worker replaced this one
                 raise Superseded

@@ -16,7 +16,7 @@ from regard.data.folders import Say, silent, to_stderr
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.explain.curves import outcome, read_metrics
-from regard.models.published import load_model, to_published, weights_bytes
+from regard.models.published import load_model, save_weights, to_published
 from regard.models.registry import build, check_memory, model_type, outline
 from regard.nn.lora import add_lora_
 from regard.tasks.base import Task
@@ -217,7 +217,7 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
     task.write_files(folder, run, data)
     card = model_card(task, run, model, bool(template))
     (folder / "README.md").write_text(card, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8
-    (folder / "model.safetensors").write_bytes(weights_bytes(model))
+    save_weights(model, folder)
 
 
 def model_card(task: Task, run: Run, model: nn.Module, answers: bool) -> str:

@@ -30,8 +30,9 @@ from regard.models.published.llama import LlamaLayout, MistralLayout, Qwen2Layou
 from regard.models.published.marian import MarianLayout
 from regard.models.published.t5 import T5Layout
 from regard.models.published.vit import ViTLayout
-from regard.models.published.weights import Shapes, read_shapes, read_weights
+from regard.models.published.weights import Shapes, read_shapes, read_weights, write_weights
 from regard.models.published.whisper import WhisperLayout
+from regard.models.registry import outline
 from regard.nn.init import skip_init
 from regard.nn.lora import merged_state
 from regard.words import count
@@ -118,9 +119,25 @@ def published_weights(model: Model) -> dict[str, Tensor]:
     return state if layout is None else layout.to_weights(state, model.config)
 
 
+def published_shapes(config: ModelConfig) -> Shapes:
+    """The shape of every parameter by its published name; nothing of that size is allocated."""
+    model = outline(config)
+    state = {
+        name: tensor[: rows_of(model, name)] if tensor.ndim else tensor for name, tensor in model.state_dict().items()
+    }
+    layout = layout_of(config)
+    published = state if layout is None else layout.to_weights(state, config)
+    return {name: tuple(tensor.shape) for name, tensor in published.items()}
+
+
 def weights_bytes(model: Model) -> bytes:
     """model.safetensors of a model."""
     return save(published_weights(model), metadata={"format": "pt"})
+
+
+def save_weights(model: Model, folder: Path) -> None:
+    """model.safetensors of a model, or its shards and their index."""
+    write_weights(folder, published_weights(model))
 
 
 def read_config(folder: Path) -> ModelConfig:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from regard.config import no_run
@@ -18,7 +19,9 @@ from regard.errors import CheckpointError
 from regard.jsonfile import expect, parse, read_json
 
 FILE = "model.safetensors"
+INDEX = f"{FILE}.index.json"
 BIN = "pytorch_model.bin"
+SHARD = 5_000_000_000  # bytes of a file; what has more is written in several
 LONGEST = 100_000_000  # bytes of a table of contents, the format's own limit
 READ = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
 READ |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
@@ -45,6 +48,26 @@ def shards_of(index: Path) -> list[Path]:
     if odd:  # a file beside the index may be a link, as in a cache of downloads
         raise CheckpointError(f"{index}: {odd[0]!r} is not the name of a file beside it; fetch the folder again")
     return [index.parent / shard for shard in shards]
+
+
+def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """model.safetensors; where it would have more than `SHARD` bytes, shards of at most so many and their index."""
+    groups: list[dict[str, Tensor]] = [{}]
+    size = 0
+    for name, tensor in tensors.items():
+        if size + tensor.nbytes > SHARD and groups[-1]:
+            groups.append({})
+            size = 0
+        groups[-1][name] = tensor
+        size += tensor.nbytes
+    names = [f"model-{i:05}-of-{len(groups):05}.safetensors" for i in range(1, len(groups) + 1)]
+    for name, group in zip(names if len(groups) > 1 else [FILE], groups, strict=True):
+        save_file(group, folder / name, metadata={"format": "pt"})
+    if len(groups) > 1:
+        total = sum(tensor.nbytes for tensor in tensors.values())
+        where = {tensor: name for name, group in zip(names, groups, strict=True) for tensor in group}
+        index = {"metadata": {"total_size": total}, "weight_map": where}
+        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
 
 
 def read_shapes(folder: Path) -> Shapes:

@@ -1,0 +1,34 @@
+"""The Hugging Face folder: what transformers, vLLM and others open."""
+
+from pathlib import Path
+
+from regard.errors import CheckpointError
+from regard.formats.base import BESIDE, Exported, Format, write_folder
+from regard.jsonfile import read_json
+from regard.models.published import OURS, load_model
+from regard.models.published.weights import INDEX, weight_files
+
+
+def model_files(folder: Path) -> list[str]:
+    """The files of a folder that are its model: settings, tokenizer, card and weights."""
+    names = [*BESIDE, INDEX, *(path.name for path in weight_files(folder))]
+    return [name for name in names if (folder / name).is_file()]
+
+
+class HuggingFace(Format):
+    """A run folder is one already: checkpoints and logs stay behind."""
+
+    name = "hf"
+
+    def write(self, source: Path, target: Path, dtype: str) -> Exported:
+        files = write_folder(source, target, model_files(source))
+        try:
+            load_model(target)
+        except CheckpointError as e:
+            raise CheckpointError(f"what was written does not load again: {e}") from None
+        config = read_json(target / "config.json")
+        foreign = config["model_type"].startswith(OURS)
+        name = (config.get("architectures") or ["AutoModel"])[0]
+        opens = f'open it with: transformers.{name}.from_pretrained("{target}")'
+        note = "this architecture has no published counterpart: only regard opens it" if foreign else opens
+        return Exported(target, files, [note], {"transformers": not foreign})
