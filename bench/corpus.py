@@ -5,8 +5,8 @@ python bench/corpus.py 1000      # 1 GB: about 25 minutes on two cores
 python bench/corpus.py 50 200 prepare   # only the preparation, of both sizes
 
 The text is that of this Python's packages, its paragraphs in random order again and again, as .txt, .jsonl.gz and
-.parquet. Rates are of the whole preparation next to the tokenizers library alone, on the same cores; memory is the
-largest resident set of any process.
+.parquet. Rates are of the whole preparation next to the tokenizers library alone, on the same cores, by the clock and
+by processor time, which a busy machine disturbs less; memory is the largest resident set of any process.
 """
 
 import gzip
@@ -70,32 +70,45 @@ def report(**line: Any) -> None:
     print(json.dumps({k: round(v, 2) if isinstance(v, float) else v for k, v in line.items()}), flush=True)
 
 
-def library_rate(folder: Path, tokenizer: Path) -> float:
-    """Characters a second of the tokenizers library alone, on all cores."""
-    alone, done, seconds = Tokenizer.from_file(str(tokenizer)), 0, 0.0
+def library_rate(folder: Path, tokenizer: Path) -> tuple[float, float]:
+    """Characters a second of the tokenizers library alone, on all cores; and a second of processor time."""
+    alone, done, seconds, busy = Tokenizer.from_file(str(tokenizer)), 0, 0.0, 0.0
     texts: Iterator[str] = (piece for piece in pieces(DocumentReader(sorted(folder.glob("*")))) if piece)
     for group in in_groups(texts, 1000):
-        start = time.perf_counter()
+        start, began = time.perf_counter(), time.process_time()
         alone.encode_batch_fast(group, add_special_tokens=False)
         seconds += time.perf_counter() - start
+        busy += time.process_time() - began
         done += sum(map(len, group))
         if done > SAMPLE:
             break
-    return done / seconds
+    return done / seconds, done / busy
 
 
-def watched(command: list[str], stop: float = 0.0) -> tuple[float, float, int]:
-    """Seconds, the largest resident set of a process in MB, and the exit code; after `stop` seconds one is killed."""
-    start, most, killed = time.perf_counter(), 0.0, False
+def watched(command: list[str], stop: float = 0.0) -> dict[str, Any]:
+    """Seconds, the exit code, and in MB the largest resident set of a process, with and without the pages of files that
+    it has mapped; after `stop` seconds one is killed."""
+    start, most, own, killed, before = time.perf_counter(), 0.0, 0.0, False, os.times()
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
     while process.poll() is None:
         family = [process.pid, *descendants(process.pid)]
-        most = max([most, *map(resident, family)])
+        most, own = (
+            max([most, *(resident(p, "VmRSS") for p in family)]),
+            max([own, *(resident(p, "RssAnon") for p in family)]),
+        )
         if stop and not killed and time.perf_counter() - start > stop:
             os.kill(family[-1], signal.SIGKILL)
             killed = True
         time.sleep(0.2)
-    return time.perf_counter() - start, most, process.returncode
+    seconds = time.perf_counter() - start
+    busy = sum(os.times()[2:4]) - sum(before[2:4])  # of children that have ended
+    return {
+        "seconds": seconds,
+        "processor_seconds": busy,
+        "resident_mb": most,
+        "without_files_mb": own,
+        "code": process.returncode,
+    }
 
 
 def descendants(parent: int) -> list[int]:
@@ -106,12 +119,12 @@ def descendants(parent: int) -> list[int]:
     return [process for child in map(int, children) for process in (child, *descendants(child))]
 
 
-def resident(process: int) -> float:
+def resident(process: int, field: str) -> float:
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmRSS")), 0.0)
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith(field)), 0.0)
 
 
 def measure(megabytes: int, train: bool) -> None:
@@ -121,17 +134,20 @@ def measure(megabytes: int, train: bool) -> None:
         folder.mkdir()
         make_corpus(folder, megabytes * MB)
         prepare = "import sys; from regard.data.text import *; prepare_text(TextConfig(path=sys.argv[1]))"
-        seconds, most, code = watched([sys.executable, "-c", prepare, str(folder)])
+        line = watched([sys.executable, "-c", prepare, str(folder)])
         (tokenizer,) = cache.rglob("tokenizer.json")
         manifest = json.loads((tokenizer.parent / "manifest.json").read_text())
         characters = manifest["report"]["characters"]
-        report(stage="prepared and learned", seconds=seconds, megabytes_per_second=characters / seconds / MB, code=code,
-               resident_mb=most, tokens=manifest["parts"]["train"]["rows"])  # fmt: skip
+        tokens = manifest["parts"]["train"]["rows"]
+        report(stage="prepared and learned", rate=characters / line["seconds"] / MB, tokens=tokens, **line)
         again = prepare.replace("argv[1])", "argv[1], tokenizer=sys.argv[2])")
-        seconds, most, code = watched([sys.executable, "-c", again, str(folder), str(tokenizer.parent)])
-        alone = library_rate(folder, tokenizer)
-        report(stage="prepared", seconds=seconds, megabytes_per_second=characters / seconds / MB, resident_mb=most,
-               code=code, library_alone=alone / MB, ratio=characters / seconds / alone)  # fmt: skip
+        line = watched([sys.executable, "-c", again, str(folder), str(tokenizer.parent)])
+        alone, busy = library_rate(folder, tokenizer)
+        ratios = {
+            "ratio": characters / line["seconds"] / alone,
+            "processor": characters / line["processor_seconds"] / busy,
+        }
+        report(stage="prepared", rate=characters / line["seconds"] / MB, library_alone=alone / MB, **ratios, **line)
         if not train:
             return
         train_two = [sys.executable, "-m", "regard", "train", "--processes", "2"]
@@ -139,8 +155,7 @@ def measure(megabytes: int, train: bool) -> None:
         run = [*train_two, "lm", "--data", str(folder), "--size", "tiny", "--steps", "400", "--set", "save_every=50",
                "--name", where]  # fmt: skip
         for stage, stop in (("trained until killed", 60.0), ("resumed", 0.0)):
-            seconds, most, code = watched(run, stop)
-            report(stage=stage, seconds=seconds, resident_mb=most, code=code)
+            report(stage=stage, **watched(run, stop))
             run = [*train_two, "--resume", where]
 
 

@@ -271,7 +271,7 @@ def whole_sharded(folder: Path) -> None:
 
 def chained(folder: Path, stop: int, resume: bool) -> None:
     """A run in shards without dropout, until it gets a signal in step `stop` of this launch."""
-    parts = parts_of("transformer", "save_every=4", "keep_state=true", *FSDP)
+    parts = parts_of("transformer", "save_every=4", "keep_state=true", "optim.eps=1e-4", *FSDP)
     loader = Signalled(parts.loader, stop)
     train(dataclasses.replace(parts, loader=loader), folder, quiet=True, resume=resume, world=join())
 
