@@ -6,7 +6,7 @@ The verbs of the command line call these and print what they return. `docs/pytho
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -222,14 +222,17 @@ def train_planned(
     force: bool,
     device: str,
     console: Console,
+    on_folder: Callable[[Path], object] | None = None,
 ) -> Trained:
-    """Train the runs of `plan` into a folder of their own."""
+    """Train the runs of `plan` into a folder of their own; `on_folder` is called with it before they start."""
     if search and (seeds > 1 or len(runs) > 1):
         raise ConfigError("--search varies one run; leave out --seeds, and name one --arch")
     folder, resume = pick_folder(name, what, data, list(runs), force, device)
     for run in runs.values():
         if run.start and os.path.realpath(folder) == os.path.realpath(run.start):
             raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
+    if on_folder is not None:
+        on_folder(folder)
     if resume:
         return Trained(folder, resume_all(folder, device, console))
     if search:

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { parent } from '../src/lib/beam'
 import { csv, number, percent, said, show } from '../src/lib/format'
-import { aligned, guess, pieces } from '../src/lib/pair'
+import { aligned } from '../src/lib/pair'
 import { filled } from '../src/lib/save'
 import { linear, logarithmic } from '../src/lib/scale'
 import type { Token } from '../src/lib/types'
@@ -41,19 +41,6 @@ test('ticks are round, inside, and as precise as they are near', () => {
   expect(linear(10, 20, 0, 100).at(15)).toBe(50)
   expect(logarithmic(1e-6, 1, 0, 60).at(1e-3)).toBeCloseTo(30)
   expect(logarithmic(1e-6, 1, 0, 60).ticks(3).map((t) => t.text)).toEqual(['1e−6', '1e−4', '0.01', '1'])
-})
-
-test('the word to compare is the one the lecture asks about', () => {
-  const words = /\S+/g
-  expect(guess('The cat drank the milk because it was hungry.', 'The cat drank the milk because it was sweet.', words)).toEqual([6, 6])
-  expect(guess('Server, can I have the check?', 'Looks like I just crashed the server.', words)).toEqual([0, 6])
-  expect(guess('one', 'two', words)).toEqual([0, 0])
-})
-
-test('words are counted as the family counts them', () => {
-  const [a, b] = ['Well, the cat knows it.', 'The cat knows it.']
-  expect(guess(a, b, pieces('translator'))).toEqual([4, 3])
-  expect(guess(a, b, pieces('masked'))).toEqual([5, 3])
 })
 
 test('tokens of two texts meet where they are the same', () => {

@@ -124,9 +124,9 @@ INSIDE = [
         (
             "looks are kept for ever",
             "Studio.keep",
-            "while len(self.looks) > LOOKS:",
-            "while len(self.looks) > 1000:",
-            f"{APP}::test_four_looks_and_two_models_are_kept",
+            "len(self.looks) > LOOKS",
+            "len(self.looks) > 1000",
+            f"{APP}::test_few_looks_and_two_models_are_kept",
         ),
     ),
     *bugs(

@@ -1,5 +1,7 @@
 """`regard studio`, `look`: inside any model, in the browser or as a file."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote
@@ -81,12 +83,14 @@ def look(
     from regard.inside.figure import draw
     from regard.inside.look import look as look_at
     from regard.inside.looked import Question
+    from regard.inside.pair import compare
     from regard.models.fetched import resolve
     from regard.tasks.load import load
 
     flags: Console = ctx.obj
     question = Question(text=text, second=second, target=target)
     looked = look_at(load(run, pick_device(device)), question)
+    compare(looked, question)
     if page:
         from regard.serve.built import make_page
         from regard.serve.saved import html
@@ -102,11 +106,14 @@ def look(
     print(out)
 
 
-def live(runs: Path, flags: Console) -> None:
-    """The studio, served while a run trains."""
+@contextmanager
+def live(folder: Path, flags: Console) -> Iterator[None]:
+    """The studio on the curves of a run, or of the runs in a folder, while they are trained."""
     from regard.serve.built import make_page
     from regard.serve.run import beside
     from regard.serve.studio import Studio, shelf
 
     make_page()
-    flags.say(f"studio: {beside(Studio(shelf(runs)[0]))}#view=training")
+    with beside(Studio(shelf(folder.parent)[0])) as address:
+        flags.say(f"studio: {address}#view=training&runs={quote(f'runs/{folder.name}')}")
+        yield

@@ -1,5 +1,6 @@
 """`regard train`: one run, or several architectures and seeds side by side."""
 
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,6 @@ def train_runs(
 ) -> None:
     """Train the runs as the options say, or show what they would be; `how` is what else `regard.train` takes."""
     from regard import api
-    from regard.tasks.jobs import runs_folder
 
     if not dry_run:
         share_between(processes, ctx)
@@ -167,11 +167,12 @@ def train_runs(
         several = plans if "start" not in how else plans[0]
         show(several) if json else print("\n\n".join(as_text(plan) for plan in plans))
         return
-    if studio and first_process():
-        live(runs_folder(name), console)
     named = how.get("start", data)
-    where: Any = dict(name=name, force=force, device=chosen, console=console)
-    trained = api.train_planned(runs, task, named, seeds=seeds, search=search, **where)
+    where: Any = dict(name=name, seeds=seeds, search=search, force=force, device=chosen)
+    with ExitStack() as open_studio:
+        watch = lambda folder: open_studio.enter_context(live(folder, console))  # noqa: E731
+        watched = watch if studio and first_process() else None
+        trained = api.train_planned(runs, task, named, **where, console=console, on_folder=watched)
     report(trained, json, console)
 
 
@@ -187,7 +188,7 @@ def resume_run(
     json: bool,
 ) -> None:
     share_between(processes, ctx)
-    if studio and first_process():
-        live(Path(resume).parent, ctx.obj)
     longer: Any = dict(minutes=minutes, steps=steps, epochs=epochs)
-    report(regard.resume(resume, **longer, device=device, quiet=ctx.obj.quiet), json, ctx.obj)
+    with live(Path(resume), ctx.obj) if studio and first_process() else nullcontext():
+        trained = regard.resume(resume, **longer, device=device, quiet=ctx.obj.quiet)
+    report(trained, json, ctx.obj)

@@ -9,6 +9,7 @@ from regard.errors import ConfigError
 from regard.explain import picture
 from regard.inside.attention import Attention, stages
 from regard.inside.looked import Looked
+from regard.inside.pair import text_of
 from regard.inside.recurrent import unrolled
 
 BARS = 10
@@ -21,13 +22,13 @@ def draw(looked: Looked, path: str | Path, title: str = "", layer: int = 0, head
     `layer` and `head` count from 1; 0 is the sharpest layer, and all of its heads.
     """
     kinds = list(looked.attention)
-    bars = answers(looked)
+    bars, unit = answers(looked)
     attention = looked.attention[kinds[-1]] if kinds else None
     check_choice(attention, layer, head)
     count = attention.heads if attention and not head else 1
     rows, across = math.ceil(count / ACROSS), min(count, ACROSS)
-    fig = picture.figure(max(6.0, 3.1 * across), 3.1 * rows + 0.6 + (0.28 * len(bars) + 0.8 if bars else 0))
-    tall = [3.1 * rows, *([0.28 * len(bars) + 0.6] if bars else [])]
+    tall = [3.1 * rows, *([0.28 * len(bars) + 0.6] if bars else []), *([2.4] if looked.compared else [])]
+    fig = picture.figure(max(6.0, 3.1 * across), sum(tall) + 0.6)
     parts = fig.subfigures(len(tall), 1, height_ratios=tall, squeeze=False)[:, 0]
     if attention:
         chosen = layer - 1 if layer else looked.overviews[kinds[-1]].sharpest[0]
@@ -36,15 +37,18 @@ def draw(looked: Looked, path: str | Path, title: str = "", layer: int = 0, head
     elif hasattr(looked.predictor.model.config, "cell"):
         states(parts[0], looked)
     if bars:
-        axes = parts[-1].subplots()
+        axes = parts[1].subplots()
         names, values = [picture.plain(name) for name, _ in bars], [value for _, value in bars]
         axes.barh(range(len(bars)), values, color=picture.COLOURS[0])
         axes.set_yticks(range(len(bars)), names)
         axes.invert_yaxis()
         axes.set_xlim(0, 1)
-        axes.set_xlabel("probability")
+        axes.set_xlabel(unit)
         for place, value in enumerate(values):
-            axes.text(min(value + 0.01, 0.94), place, f"{value:.1%}", va="center", fontsize=8)
+            text = f"{value:.1%}" if unit == "probability" else f"{value:.3f}"
+            axes.text(min(max(value, 0) + 0.01, 0.94), place, text, va="center", fontsize=8)
+    if looked.compared:
+        compared(parts[-1], looked.compared[0])
     if title:
         fig.suptitle(picture.plain(title), fontsize=10)
     return picture.save(fig, path)
@@ -86,8 +90,28 @@ def states(part: Any, looked: Looked) -> None:
     part.colorbar(image, ax=axes, label="state")
 
 
-def answers(looked: Looked) -> list[tuple[str, float]]:
-    """What is drawn as bars: names and probabilities."""
+def compared(part: Any, header: dict[str, Any]) -> None:
+    """The cosine of a word's vectors in two texts, after the embedding and after every layer."""
+    axes = part.subplots()
+    axes.plot(range(len(header["cosine"])), header["cosine"], marker="o", color=picture.COLOURS[1])
+    names = (text_of([header[f"tokens_{s}"][i] for i in header["rows"][s]["tokens"]]) for s in "ab")
+    first, second = (picture.plain(name) for name in names)
+    axes.set_title(f"“{first}” in the first text and “{second}” in the second", fontsize=9)
+    axes.set_xticks(range(len(header["cosine"])))
+    axes.set_xlabel("after layer (0: the embedding)")
+    axes.set_ylabel("cosine")
+
+
+def answers(looked: Looked) -> tuple[list[tuple[str, float]], str]:
+    """What is drawn as bars, names and numbers, and what the numbers are."""
+    if bars := probabilities(looked):
+        return bars, "probability"
+    if "similar" in looked.results:
+        return [("the two texts", looked.results["similar"]["cosine"])], "cosine"
+    return [], ""
+
+
+def probabilities(looked: Looked) -> list[tuple[str, float]]:
     results = looked.results
     if "next" in results:
         return [(repr(word["text"])[1:-1].replace(" ", "␣"), word["p"]) for word in results["next"]["top"][:BARS]]

@@ -18,6 +18,7 @@ LOOKS: dict[str, Callable[[Any, Question, Check], Looked]] = {  # by a predictor
     "masked": of_filler,
     "encoder": of_encoder,
     "classifier": of_classifier,
+    "pair": of_classifier,
     "tagger": of_tagger,
 }
 

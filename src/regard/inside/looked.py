@@ -45,7 +45,13 @@ class Looked:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     finding: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    compared: tuple[dict[str, Any], dict[str, Tensor]] | None = None  # with a second text: what `pair` returns
     seconds: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of the vectors that are kept of all layers."""
+        return sum(t.nbytes for a in self.attention.values() for look in a.layers for t in (look.q, look.k, look.v))
 
     def bytes(self, **more: Any) -> bytes:
         """The first answer: tokens, thumbnails of all heads, results; and `more` that the caller adds."""

@@ -9,12 +9,13 @@ from torch import Tensor
 
 from regard.errors import DataError
 from regard.inside.attention import Attention, stages
-from regard.inside.looked import Check, Question, captured, interruptible
+from regard.inside.looked import Check, Looked, Question, captured, interruptible
 from regard.inside.reading import Reading, read
 from regard.inside.tokens import Token
 
 MOST_WORDS = 64  # that are masked one by one
 RANKED = 24  # heads that are listed
+PLAIN = ("the", "a", "an", "was", "is", "of", "to", "and", "because", "i")
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,11 @@ class Side:
 def pair(
     predictor: Any, first: tuple[str, int], second: tuple[str, int], check: Check
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything about one word in two texts, for `pack`; a text comes with the number of its word."""
+    """Everything about one word in two texts, for `pack`; a text comes with the number of its word, below 0 for a word
+    that both texts have."""
+    if min(first[1], second[1]) < 0:
+        word_a, word_b = shared_word(predictor, first[0], second[0])
+        first, second = (first[0], word_a), (second[0], word_b)
     with interruptible(predictor.model, check):
         one, two = side(predictor, *first), side(predictor, *second)
         header: dict[str, Any] = {
@@ -52,6 +57,31 @@ def pair(
         tensors = {"row_a": one.rows, "row_b": two.rows}
         header["heads"] = ranked(one, two)
     return header | {"finding": finding(one, two, header)}, tensors
+
+
+def compare(looked: Looked, question: Question) -> None:
+    """Add how a word of the text stands in the second one, unless the model read both at once."""
+    if not question.second.strip() or "classes" in looked.results:
+        return
+    looked.compared = pair(looked.predictor, (question.text, -1), (question.second, -1), lambda: None)
+    looked.finding["pair"] = looked.compared[0]["finding"]
+
+
+def shared_word(predictor: Any, first: str, second: str) -> tuple[int, int]:
+    """The numbers of a word that both texts have: "it" before all others, then the last that is not a `PLAIN` one."""
+    names = []
+    for text in (first, second):
+        chips = read(predictor, Question(text=text)).chips
+        words: dict[int, str] = {}
+        for chip in chips:
+            if not chip["special"]:
+                words[chip["word"]] = words.get(chip["word"], "") + chip["text"].removeprefix("##")
+        names.append({number: "".join(c for c in word if c.isalnum()).lower() for number, word in words.items()})
+    places = {name: number for number, name in names[1].items() if name}
+    shared = [(number, places[name], name) for number, name in names[0].items() if name in places]
+    telling = [one for one in shared if one[2] not in PLAIN]
+    best = next((one for one in shared if one[2] == "it"), (telling or shared or [(0, 0, "")])[-1])
+    return best[:2]
 
 
 def side(predictor: Any, text: str, word: int) -> Side:

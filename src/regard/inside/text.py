@@ -29,7 +29,7 @@ def likeliest(predictor: Any, logits: Tensor, n: int) -> list[dict[str, Any]]:
 
 def classes(classifier: Classifier, hidden: Tensor) -> list[dict[str, Any]]:
     model = classifier.model
-    values = classifier.values(model.scores(model.summary(hidden[None])))[0].tolist()
+    values = classifier.values(classifier.scores(model.summary(hidden[None])))[0].tolist()
     return [{"label": label, "p": p} for label, p in zip(classifier.labels, values, strict=True)]
 
 

@@ -1,16 +1,15 @@
-"""What the server pushes to a page: the progress of its work, new models, new lines of a run."""
+"""What a page polls for: new models, new lines of a run, and how far its own question has come."""
 
-import asyncio
-import json
-from collections.abc import AsyncIterator, Callable
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from regard.jsonfile import expect, parse
-from regard.serve.studio import Studio
+from regard.serve.shelf import Shelf
 
-QUIET = 1.0  # seconds between scans of the folders
+SCAN = 0.5  # seconds for which a scan of the folders serves all tabs
 PART = 1 << 20  # bytes of a run's metrics, at a time
 
 
@@ -29,34 +28,17 @@ def events_of(path: Path, start: int) -> dict[str, Any]:
     return {"events": events, "next": begin + len(whole), "restart": again}
 
 
-async def news(studio: Studio, tab: str, gone: Callable[[], Any]) -> AsyncIterator[str]:
-    """One stream a tab: progress of its own work, new models, new lines of any run."""
-    queue = studio.listen(tab)
-    shelf, seen = studio.shelf.stamp(), sizes(studio)
-    try:
-        yield event("hello", {})
-        while not studio.closing.is_set():
-            try:
-                yield event(*await asyncio.wait_for(queue.get(), QUIET))
-                continue
-            except TimeoutError:
-                pass
-            if await gone():
-                return
-            now, lengths = await asyncio.to_thread(lambda: (studio.shelf.stamp(), sizes(studio)))
-            if now != shelf:
-                yield event("models", {})
-            for run in [run for run, size in lengths.items() if seen.get(run) != size]:
-                yield event("metrics", {"run": run})
-            shelf, seen = now, lengths
-        yield event("bye", {})
-    finally:
-        studio.leave(tab, queue)
+class Scan:
+    """Fingerprints of the models and of the runs' metrics, which change when one of them does."""
 
+    def __init__(self, shelf: Shelf):
+        self.shelf, self.lock = shelf, threading.Lock()
+        self.last, self.until = {}, 0.0
 
-def sizes(studio: Studio) -> dict[str, int]:
-    return {run["id"]: run["bytes"] for run in studio.shelf.runs()}
-
-
-def event(name: str, data: dict[str, Any]) -> str:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n"
+    def __call__(self) -> dict[str, str]:
+        with self.lock:
+            if time.monotonic() > self.until:
+                sizes = tuple((run["id"], run["bytes"]) for run in self.shelf.runs())
+                self.last = {"models": str(self.shelf.stamp()), "metrics": str(hash(sizes))}
+                self.until = time.monotonic() + SCAN
+            return self.last

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, BeforeValidator, StrictInt
 
 from regard import inside
 from regard.errors import ConfigError, DataError
 from regard.explain.curves import METRICS
-from regard.serve.news import events_of, news
+from regard.serve.news import events_of
 from regard.serve.shelf import CAT, describe
 from regard.serve.studio import Studio, Ticket
 
@@ -48,8 +48,8 @@ class TextBody(Body):
 class PairBody(Body):
     a: Text = ""
     b: Text = ""
-    word_a: StrictInt = 0
-    word_b: StrictInt = 0
+    word_a: StrictInt = -1
+    word_b: StrictInt = -1
 
 
 async def of_app(request: Request) -> Studio:
@@ -177,8 +177,6 @@ def metrics(studio: TheStudio, run: str, start: From = 0) -> dict[str, Any]:
     return events_of(studio.shelf.folder(run) / "metrics.jsonl", start)
 
 
-@router.get("/events")
-async def events(request: Request, studio: TheStudio, tab: str) -> Response:
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-    stream = news(studio, tab, request.is_disconnected)
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+@router.get("/news")
+def news(studio: TheStudio, tab: str) -> dict[str, Any]:
+    return studio.news(tab)

@@ -1,9 +1,10 @@
-"""Start the studio on this machine: in the foreground, or in a thread of another program."""
+"""Listen on an address, in the foreground or in a thread of another program: what the studio and the server share."""
 
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from regard.errors import ConfigError, MissingExtra
@@ -12,27 +13,49 @@ from regard.serve.studio import Studio
 PORT, TRIES = 7347, 20
 
 
-def bound(port: int) -> socket.socket:
-    """A socket on the loopback address: on `port`, or for 0 on the first free port from the default on."""
-    why = ""
-    for tried in [port] if port else range(PORT, PORT + TRIES):
-        ours = socket.socket()
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0 takes any free one."""
+    try:
+        (family, kind, *_, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ours = socket.socket(family, kind)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        ours.bind(place)
+        ours.listen(1024)
+    except (OSError, OverflowError) as e:
+        why = getattr(e, "strerror", None) or e
+        raise ConfigError(f"--host {host} --port {port}: {why}", "choose another, for example --port 8080") from None
+    return ours
+
+
+def bound(port: int) -> socket.socket:
+    """A socket on the loopback address: on `port`, or for 0 on the first free port from the studio's own on."""
+    for tried in range(PORT, PORT + TRIES - 1) if not port else ():
         try:
-            ours.bind(("127.0.0.1", tried))
-            ours.listen(128)
-            return ours
-        except OSError as e:
-            ours.close()
-            why = e.strerror
-    raise ConfigError(f"--port {port or PORT}: {why}", "choose another, for example --port 8080")
+            return bind("127.0.0.1", tried)
+        except ConfigError:
+            continue
+    return bind("127.0.0.1", port or PORT + TRIES - 1)
 
 
 def address(ours: socket.socket) -> str:
-    return f"http://127.0.0.1:{ours.getsockname()[1]}/"
+    name, number = ours.getsockname()[:2]
+    return f"http://{f'[{name}]' if ':' in name else name}:{number}/"
 
 
-def server(studio: Studio) -> Any:
+def run_server(server: Any, ours: socket.socket, started: Callable[[str], None]) -> None:
+    """Run a uvicorn server until it is stopped; `started` is called with the address once it answers."""
+
+    def report() -> None:
+        while not server.started:
+            time.sleep(0.01)
+        started(address(ours))
+
+    threading.Thread(target=report, daemon=True).start()
+    server.run(sockets=[ours])
+
+
+def studio_server(studio: Studio) -> Any:
+    """A uvicorn server that is not running yet."""
     try:
         import fastapi  # noqa: F401
         import uvicorn
@@ -40,15 +63,13 @@ def server(studio: Studio) -> Any:
         raise MissingExtra("the studio", "serve") from None
     from regard.serve.app import make_app
 
-    app = make_app(studio)
-    config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2, server_header=False)
-
     class Server(uvicorn.Server):
         async def shutdown(self, sockets: Any = None) -> None:
-            studio.close()  # which ends the streams
+            studio.close()
             await super().shutdown(sockets)
 
-    return Server(config)
+    how: dict[str, Any] = dict(log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2)
+    return Server(uvicorn.Config(make_app(studio), **how))
 
 
 def warm() -> None:
@@ -58,21 +79,18 @@ def warm() -> None:
 
 def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `started` is called with the address once the server is up."""
-    app, ours = server(studio), bound(port)
-    threading.Thread(target=_when_up, args=(app, address(ours), started), daemon=True).start()
-    app.run(sockets=[ours])
+    run_server(studio_server(studio), bound(port), lambda place: (started(place), warm()))
     studio.worker.thread.join(5)  # work stops at its next check; what is stuck ends with the program
 
 
-def beside(studio: Studio, port: int = 0) -> str:
-    """Serve from a thread, as long as the program runs; the address."""
-    app, ours = server(studio), bound(port)
-    threading.Thread(target=app.run, kwargs={"sockets": [ours]}, daemon=True).start()
-    return address(ours)
-
-
-def _when_up(app: Any, place: str, started: Callable[[str], None]) -> None:
-    while not app.started:
-        time.sleep(0.01)
-    started(place)
-    warm()
+@contextmanager
+def beside(studio: Studio, port: int = 0) -> Iterator[str]:
+    """Serve from a thread for as long as the block runs; the address."""
+    server, ours = studio_server(studio), bound(port)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [ours]}, daemon=True)
+    thread.start()
+    try:
+        yield address(ours)
+    finally:
+        server.should_exit = True
+        thread.join(5)

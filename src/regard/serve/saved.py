@@ -34,10 +34,12 @@ def html(looked: Looked, folder: Path, question: Question) -> str:
     if MARK.format("null") not in page:
         raise DataError(f"{PAGE / FIGURE} has no place for the numbers", "run make page again")
     state = {"model": about["id"], "text": question.text, "second": question.second, "target": question.target}
+    if looked.compared:
+        state["view"] = "pair"
     data = {
         "state": "#" + urlencode({k: v for k, v in state.items() if v}),
         "look": text_of(looked.bytes(look=NAME, model=about)),
-        "parts": parts(looked, about["id"]),
+        "parts": parts(looked, about["id"]) | compared(looked, about["id"], question),
     }
     safe = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # so that no text can end the script element
     return page.replace(MARK.format("null"), MARK.format(safe))
@@ -72,6 +74,15 @@ def parts(looked: Looked, id: str) -> dict[str, Any]:
     if hasattr(looked.predictor.model.config, "cell"):
         carried[f"/api/recurrent?look={NAME}"] = {"tensors": text_of(pack(*unrolled(looked)))}
     return carried
+
+
+def compared(looked: Looked, id: str, question: Question) -> dict[str, Any]:
+    """The comparison with a second text, by the request of a page on which no word is chosen."""
+    if looked.compared is None:
+        return {}
+    body = {"model": id, "a": question.text, "b": question.second, "word_a": -1, "word_b": -1}
+    written = json.dumps(body, ensure_ascii=False, separators=(",", ":"))  # as JSON.stringify has it
+    return {f"/api/pair {written}": {"tensors": text_of(pack(*looked.compared))}}
 
 
 def ordered(looked: Looked) -> list[tuple[str, int, int]]:

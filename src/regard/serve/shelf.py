@@ -50,7 +50,7 @@ class Shelf:
                 except NoText:
                     continue
                 except (RegardError, OSError) as e:
-                    unreadable.append({"id": id, "name": folder.name, "error": str(e)})
+                    unreadable.append({"id": id, "name": name_of(id), "error": str(e)})
         return {"models": sorted(models, key=lambda m: -m["modified"]), "unreadable": unreadable}
 
     def runs(self) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ class Shelf:
                 run = read_json(folder / "run.json") if metrics.is_file() else None
                 if run is not None:
                     arch = group(run, "model").get("cell") or run.get("arch", "")
-                    about = {"id": id, "name": folder.name, "task": str(run.get("task", "")), "arch": str(arch)}
+                    about = {"id": id, "name": name_of(id), "task": str(run.get("task", "")), "arch": str(arch)}
                     about |= {"seed": run.get("seed", 0), "steps": run.get("steps", 0), "bytes": metrics.stat().st_size}
                     runs.append(about | {"modified": metrics.stat().st_mtime})
             except (OSError, RegardError):
@@ -88,20 +88,24 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
         raise NoText(f"a {kind} reads no text", "the studio shows models that do")
     recurrent = hasattr(config, "cell")
     attention = ["search", "attention"] if not recurrent or getattr(config, "attention", False) else []
-    pair = [] if recurrent else ["pair"]
     metrics = (folder / "metrics.jsonl").is_file()
     example, second = (*task.example_texts, None)[:2]
-    views = ["tokens", "embedding", *attention, *pair, *task.views, *["recurrent"] * recurrent]
+    views = ["tokens", "embedding", *attention, "pair", *task.views, *["recurrent"] * recurrent]
     weights = model_file(folder)
     parameters = sum(map(math.prod, read_shapes(folder).values()))
     return {
-        "id": id, "name": folder.name, "family": family, "task": str(about.get("task", "")) or family,
+        "id": id, "name": name_of(id), "family": family, "task": str(about.get("task", "")) or family,
         "arch": getattr(config, "cell", kind),
         "parameters": parameters, "layers": layers(config), "heads": getattr(config, "heads", int(bool(attention))),
         "kind": "published" if id.startswith("cache/") else "run", "modified": weights.stat().st_mtime,
         "metrics": metrics, "views": [*views, *["training"] * metrics], "example": example,
         "example2": second,
     }  # fmt: skip
+
+
+def name_of(id: str) -> str:
+    """How a model is called: runs/demo is demo, and runs/sweep/lstm-seed1 is sweep/lstm-seed1."""
+    return id.partition("/")[2]
 
 
 def layers(config: Any) -> int:

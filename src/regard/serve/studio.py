@@ -1,4 +1,4 @@
-"""The state of the server: two models, four looks, one worker that runs them, and the clients that wait."""
+"""The state of the studio: two models, a few looks, one worker that runs them, and the clients that wait."""
 
 import asyncio
 import secrets
@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.config import model_file
 from regard.errors import LimitError, RegardError
+from regard.serve.news import Scan
 from regard.serve.shelf import Shelf
 from regard.serve.worker import Worker
 
 if TYPE_CHECKING:
     from regard.inside.looked import Looked
 
-MODELS, LOOKS, TABS = 2, 4, 64  # kept; the least recently used is evicted first
+MODELS, LOOKS, TABS = 2, 24, 64  # kept; the least recently used is evicted first
+ROOM = 400 << 20  # bytes of all looks, but the newest is kept however large
 RATE = 20e6  # bytes a second that loading a model reads at least
 T = TypeVar("T")
 
@@ -33,11 +35,12 @@ class Superseded(Exception):
 
 
 class Ticket:
-    """A request of a tab. A newer one of the same tab, or closing the tab, voids it."""
+    """A request of a tab. A newer one of the same tab, or a client that left, voids it."""
 
     def __init__(self, studio: "Studio", tab: str, seq: int):
         self.studio, self.tab, self.seq = studio, tab, seq
         self.void = threading.Event()
+        self.reached = ""  # the stage of its work
 
     def check(self) -> None:
         if self.void.is_set():
@@ -47,7 +50,7 @@ class Ticket:
 
     def stage(self, name: str) -> None:
         self.check()
-        self.studio.notify(self.tab, "progress", {"seq": self.seq, "stage": name})
+        self.reached = name
 
 
 class Studio:
@@ -58,7 +61,7 @@ class Studio:
         self.models: OrderedDict[str, tuple[int, Any]] = OrderedDict()  # id -> when its weights were written, predictor
         self.looks: OrderedDict[str, tuple[str, Looked]] = OrderedDict()  # look -> id of its model, the look
         self.tickets: OrderedDict[str, Ticket] = OrderedDict()  # tab -> its newest
-        self.listeners: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Queue]]] = {}
+        self.scan = Scan(shelf)
         self.lock = threading.Lock()
 
     # -- models and looks -----------------------------------------------------------------------------------------
@@ -92,9 +95,12 @@ class Studio:
         name = secrets.token_hex(8)
         with self.lock:
             self.looks[name] = model, looked
-            while len(self.looks) > LOOKS:
+            while len(self.looks) > LOOKS or (len(self.looks) > 1 and self.looks_size() > ROOM):
                 self.looks.popitem(last=False)
         return name
+
+    def looks_size(self) -> int:
+        return sum(looked.size for _, looked in self.looks.values())
 
     def looked(self, name: str) -> "Looked":
         with self.lock:
@@ -150,26 +156,11 @@ class Studio:
             if self.closing.is_set():
                 raise Superseded
 
-    def listen(self, tab: str) -> asyncio.Queue:
-        queue: asyncio.Queue = asyncio.Queue(100)
-        with self.lock:
-            self.listeners.setdefault(tab, set()).add((asyncio.get_running_loop(), queue))
-        return queue
-
-    def leave(self, tab: str, queue: asyncio.Queue) -> None:
-        """A stream of a tab ended; with the last one, its work is cancelled."""
-        with self.lock:
-            left = {pair for pair in self.listeners.pop(tab, set()) if pair[1] is not queue}
-            if left:
-                self.listeners[tab] = left
-            elif tab in self.tickets:
-                self.tickets[tab].void.set()
-
-    def notify(self, tab: str, event: str, data: dict[str, Any]) -> None:
-        with self.lock:
-            pairs = list(self.listeners.get(tab, ()))
-        for loop, queue in pairs:
-            loop.call_soon_threadsafe(lambda queue=queue: queue.full() or queue.put_nowait((event, data)))
+    def news(self, tab: str) -> dict[str, Any]:
+        """Fingerprints of the models and runs; the number of the tab's newest request and the stage it has reached."""
+        ticket = self.tickets.get(tab)
+        own = {"seq": ticket.seq, "stage": ticket.reached} if ticket else {"seq": 0, "stage": ""}
+        return self.scan() | own
 
     def close(self) -> None:
         self.closing.set()

@@ -41,7 +41,7 @@ function redrawn(root: HTMLElement): SVGSVGElement {
       const copy = drawn(node)
       const at = put('svg', box, { viewBox: node.getAttribute('viewBox') ?? `0 0 ${box.width} ${box.height}` })
       at.append(...copy.childNodes)
-      at.setAttribute('overflow', 'visible')
+      at.setAttribute('overflow', style.overflow === 'visible' ? 'visible' : 'hidden')
       return
     }
     if (node instanceof HTMLCanvasElement) {

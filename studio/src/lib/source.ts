@@ -4,7 +4,7 @@ import { fromBase64, Safetensors, toBase64 } from './safetensors'
 /** What a saved figure carries: the address of its state and every answer its views had asked for. */
 export interface Carried {
   state: string
-  look: string // safetensors, in base64
+  look: string // safetensors, in base64; empty where curves alone were saved
   parts: Record<string, { json: unknown } | { tensors: string }>
 }
 
@@ -61,6 +61,9 @@ export const get = <T>(path: string): Promise<T> => ask<T>(path, path)
 
 export const fresh = <T>(path: string): Promise<T> => (offline ? get<T>(path) : request<T>(path))
 
+/** Keep an answer for the file, when a figure is saved. */
+export const keep = (path: string, answer: unknown) => answers.set(path, Promise.resolve(answer))
+
 export const send = <T>(path: string, body: object): Promise<T> => request<T>(path, json(body))
 
 const json = (body: object): RequestInit => ({
@@ -78,13 +81,13 @@ export function has(start: string): boolean {
   return [...answers.keys()].some((key) => key.startsWith(start))
 }
 
-/** All that was asked about this look and its model, ready to be carried by a file. */
-export async function carry(state: string, look: Safetensors<unknown>, about: string[]): Promise<Carried> {
+/** All answers to questions that hold one of the words `about`, ready to be carried by a file. */
+export async function carry(state: string, look: Safetensors<unknown> | null, about: string[]): Promise<Carried> {
   const parts: Carried['parts'] = {}
   for (const [key, answer] of answers) {
     if (!about.some((word) => key.includes(word))) continue
     const value = await answer.catch(() => null)
     if (value) parts[key] = value instanceof Safetensors ? { tensors: toBase64(value.bytes) } : { json: value }
   }
-  return { state, look: toBase64(look.bytes), parts }
+  return { state, look: look ? toBase64(look.bytes) : '', parts }
 }

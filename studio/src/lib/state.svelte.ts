@@ -6,6 +6,14 @@ import { read, write, type Place } from './url'
 
 export type Look = Safetensors<LookHeader>
 
+/** Fingerprints that change with the models and the runs; the stage of this tab's question `seq`. */
+interface News {
+  models: string
+  metrics: string
+  seq: number
+  stage: string
+}
+
 const tab = Array.from(crypto.getRandomValues(new Uint8Array(8)), (x) => x.toString(16).padStart(2, '0')).join('')
 
 export const VIEWS: Record<string, string> = {
@@ -34,6 +42,7 @@ class Studio {
   trouble = $state<{ error: string; hint: string } | null>(null)
   theme = $state<'light' | 'dark'>('light')
   beat = $state(0) // counts news of training runs
+  private heard: News | null = null
   branches = $state<string[]>([])
   read = $state('') // the text of `look`; `at.text` may be on its way already
   private seq = 0
@@ -41,7 +50,7 @@ class Studio {
   private lookedAt = ''
   private looking: Promise<void> | null = null
 
-  model: Model | null = $derived(this.models?.find((m) => m.id === this.at.model) ?? this.look?.header.model ?? null)
+  model: Model | null = $derived(this.models?.find((m) => m.id === this.at.model) ?? null)
   attention: Attention | null = $derived.by(() => {
     const all = this.look?.header.attention ?? []
     return all.find((a) => a.kind === this.at.kind) ?? all[0] ?? null
@@ -55,9 +64,9 @@ class Studio {
   get views(): string[] {
     const shown = this.model?.views ?? []
     const known = Object.keys(VIEWS).filter((v) => shown.includes(v) || (v === 'labels' && ANSWERS.some((a) => shown.includes(a))))
-    if (offline) return known.filter((v) => CARRIED[v]?.() ?? true)
-    const curves = !known.includes('training') && (this.at.view === 'training' || this.models?.length === 0)
-    return curves ? [...known, 'training'] : known // a first run has curves before it has a model
+    const there = offline ? known.filter((v) => CARRIED[v]?.() ?? true) : known
+    const curves = offline ? has('/api/runs') : this.at.view === 'training' || this.models?.length === 0
+    return curves && !there.includes('training') ? [...there, 'training'] : there // a first run has curves before it has a model
   }
 
   get rows(): Token[] {
@@ -83,6 +92,8 @@ class Studio {
 
   async start(): Promise<void> {
     if (saved) {
+      this.models = []
+      if (!saved.look) return // curves alone
       this.look = new Safetensors<LookHeader>(fromBase64(saved.look))
       this.at.model = this.look.header.model.id
       this.read = this.at.text
@@ -90,7 +101,7 @@ class Studio {
       return
     }
     await this.refresh()
-    this.listen()
+    void this.poll()
     addEventListener('hashchange', () => {
       if (location.hash !== this.hash) {
         this.at = read(location.hash)
@@ -110,7 +121,10 @@ class Studio {
     }
     const before = this.at.model
     this.settle()
-    if (this.at.model && (before !== this.at.model || !this.look)) void this.run()
+    if (!this.at.model) return
+    if (before !== this.at.model || !this.look) return void this.run()
+    const { id, modified } = this.look.header.model
+    if (id === this.at.model && modified !== this.model?.modified) void this.run(true) // trained on, or gone
   }
 
   /** A first visit shows the newest model with its own example. */
@@ -197,25 +211,37 @@ class Studio {
 
   /** The newest question of a tab stops an older one, so this one waits for a look that is under way. */
   ask = async <T>(path: string, body: object): Promise<T> => {
-    while (this.looking) await this.looking
-    return post<T>(path, body, { tab, seq: ++this.seq })
+    for (;;) {
+      while (this.looking) await this.looking
+      try {
+        return await post<T>(path, body, { tab, seq: ++this.seq })
+      } catch (e) {
+        if (!(e instanceof Superseded && this.looking)) throw e // a look that came later stopped it: ask again after it
+      }
+    }
   }
 
+  /** What was looked at before would answer another question: it goes, and the trouble stands in its place. */
   fail(e: unknown): void {
     this.busy = false
+    this.look = null
+    this.lookedAt = ''
     if (e instanceof Refusal) this.trouble = { error: e.message, hint: e.hint }
     else this.trouble = { error: e instanceof Error ? e.message : String(e), hint: '' }
   }
 
-  private listen(): void {
-    const events = new EventSource(`/api/events?tab=${tab}`)
-    const on = (name: string, what: (data: { seq?: number; stage?: string }) => void) =>
-      events.addEventListener(name, (e) => what(JSON.parse((e as MessageEvent).data || '{}')))
-    on('progress', ({ seq, stage }) => seq === this.seq && (this.stage = stage ?? ''))
-    on('models', () => void this.refresh())
-    on('metrics', () => this.beat++)
-    on('bye', () => events.close())
-    addEventListener('pagehide', () => events.close())
+  /** News, asked for again and again: a stream would hold one of the six connections that all tabs share. */
+  private async poll(): Promise<void> {
+    try {
+      const news = document.hidden ? this.heard : await fresh<News>(`/api/news?tab=${tab}`)
+      if (news && this.heard && news.models !== this.heard.models) void this.refresh()
+      if (news && this.heard && news.metrics !== this.heard.metrics) this.beat++
+      if (news?.seq === this.seq) this.stage = news.stage
+      this.heard = news
+    } catch {
+      // the next question of the page says that nobody answers
+    }
+    setTimeout(() => void this.poll(), this.busy ? 300 : 1000)
   }
 
   step(what: 'layer' | 'head', by: number): void {
@@ -230,7 +256,7 @@ const CARRIED: Record<string, () => boolean> = {
   search: () => has('/api/row'),
   pair: () => has('/api/pair'),
   recurrent: () => has('/api/recurrent'),
-  training: () => false,
+  training: () => has('/api/runs'),
 }
 
 export function clamp(i: number, count: number): number {
@@ -239,26 +265,20 @@ export function clamp(i: number, count: number): number {
 
 export const studio = new Studio()
 
-/** The answer to a question that changes: the newest question wins, its answer stays until the next one arrives. */
+/** The answer to a question that changes; null until the answer to the present one is here. */
 export function fetched<T>(path: () => string | null, how: (path: string) => Promise<T> = get) {
-  let value = $state.raw<T | null>(null)
-  let error = $state('')
-  let waiting = $state(false)
+  const question = $derived(path())
+  let latest = $state.raw<{ question: string; value: T | null; error: string } | null>(null)
+  const answer = $derived(question !== null && latest?.question === question ? latest : null)
   $effect(() => {
-    const question = path()
-    waiting = question !== null
-    if (!question) {
-      value = null
-      return
-    }
+    const asked = question
+    if (asked === null) return
     let live = true
-    how(question).then(
-      (answer) => live && ((value = answer), (error = ''), (waiting = false)),
+    how(asked).then(
+      (value) => live && (latest = { question: asked, value, error: '' }),
       (e) => {
         if (!live || e instanceof Superseded) return // what came in its place asks again
-        value = null
-        waiting = false
-        error = [e.message, e.hint].filter(Boolean).join(' ')
+        latest = { question: asked, value: null, error: [e.message, e.hint].filter(Boolean).join(' ') }
         if (e instanceof Refusal && e.status === 410) void studio.run(true) // the server made room; look again
       },
     )
@@ -266,13 +286,13 @@ export function fetched<T>(path: () => string | null, how: (path: string) => Pro
   })
   return {
     get value() {
-      return value
+      return answer?.value ?? null
     },
     get error() {
-      return error
+      return answer?.error ?? ''
     },
     get waiting() {
-      return waiting
+      return question !== null && !answer
     },
   }
 }

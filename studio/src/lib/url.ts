@@ -25,7 +25,7 @@ export interface Place {
 
 export const START: Place = {
   model: '', text: '', second: '', target: '', prefix: '', view: '', kind: '', layer: -1, head: -1, query: -1, stage: 'weights',
-  form: 'matrix', hide: false, t: 1, k: 0, p: 1, beam: 4, wordA: -1, wordB: -1, runs: '',
+  form: 'matrix', hide: false, t: 1, k: 0, p: 1, beam: 5, wordA: -1, wordB: -1, runs: '',
 }
 
 /** Only what differs from the start is written: `#model=runs%2Fdemo&text=Hello&view=attention`. */

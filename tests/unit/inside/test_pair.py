@@ -9,7 +9,7 @@ from regard.inside import pair as comparing
 from regard.inside.attention import stages
 from regard.inside.look import look
 from regard.inside.looked import Question
-from regard.inside.pair import pair
+from regard.inside.pair import pair, shared_word
 
 A, B = "The cat drank the milk because it was hungry.", "The cat drank the milk because it was sweet."
 CHECK = lambda: None  # noqa: E731
@@ -112,3 +112,15 @@ def test_a_recurrent_model_has_vectors_and_no_rows(open_model):
 def test_a_word_that_is_not_there(open_model):
     with pytest.raises(DataError, match="no word number 99"):
         pair(open_model("masked"), (A, 99), (B, 6), CHECK)
+
+
+def test_the_word_to_compare_is_one_that_both_texts_have(open_model):
+    gpt, bert = open_model("gpt"), open_model("masked")
+    assert shared_word(gpt, A, B) == (6, 6), "it"
+    assert shared_word(gpt, "Server, can I have the check?", "Looks like I just crashed the server.") == (0, 6)
+    assert shared_word(gpt, "one", "two") == (0, 0)
+    first, second = "Well, the cat knows it.", "The cat knows it."
+    assert shared_word(gpt, first, second) == (4, 3)
+    assert shared_word(bert, first, second) == (5, 3), "BERT cuts the comma off"
+    header, _ = pair(gpt, (A, -1), (B, -1), CHECK)
+    assert header == pair(gpt, (A, 6), (B, 6), CHECK)[0]

@@ -240,7 +240,8 @@ def test_models_come_from_the_folders_given_only(ask, runs, id):
 # -- what is kept -------------------------------------------------------------------------------------------------
 
 
-def test_four_looks_and_two_models_are_kept(client, ask, studio):
+def test_few_looks_and_two_models_are_kept(client, ask, studio, monkeypatch):
+    monkeypatch.setattr("regard.serve.studio.LOOKS", 4)
     looks, alive = [], []
     for name in ["gpt"] * 5:
         header, _ = unpack(ask("/api/look", model=f"runs/{name}", text=TEXT).content)
@@ -258,7 +259,21 @@ def test_four_looks_and_two_models_are_kept(client, ask, studio):
     assert model() is None and [ref() for ref in alive] == [None] * 5
 
 
-def test_a_hundred_looks_hold_no_more_tensors_than_ten(ask, studio):
+def test_looks_are_bounded_by_their_bytes(client, ask, studio, monkeypatch):
+    headers = [unpack(ask("/api/look", model="runs/gpt", text=TEXT).content)[0]]
+    c = studio.models["runs/gpt"][1].model.config
+    size = studio.looked(headers[0]["look"]).size
+    assert size == 3 * 4 * c.layers * c.width * len(headers[0]["streams"]["text"]["tokens"]), "q, k, v in float32"
+    monkeypatch.setattr("regard.serve.studio.ROOM", 2 * size)
+    headers += [unpack(ask("/api/look", model="runs/gpt", text=TEXT).content)[0] for _ in range(2)]
+    where = "kind=self&layer=0&head=0"
+    statuses = [client.get(f"/api/head?look={header['look']}&{where}").status_code for header in headers]
+    assert statuses == [410, 200, 200]
+
+
+def test_a_hundred_looks_hold_no_more_tensors_than_ten(ask, studio, monkeypatch):
+    monkeypatch.setattr("regard.serve.studio.LOOKS", 4)
+
     def held() -> int:
         gc.collect()
         return sum(type(o) is torch.Tensor for o in gc.get_objects())

@@ -7,15 +7,15 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
-from pathlib import Path
 
 import pytest
 
 from regard.cli.main import main
 from regard.errors import ConfigError, LimitError, WorkFailed
 from regard.serve import run
-from regard.serve.news import events_of, news
+from regard.serve.news import events_of
 from regard.serve.shelf import Shelf
 from regard.serve.studio import Studio, Superseded, shelf
 from regard.ticks import Console
@@ -82,13 +82,6 @@ def test_a_closed_tab_stops_its_work(studio):
 
         with pytest.raises(Superseded):
             await studio.work(ticket, patient(ticket, started), closed)
-        ticket, started = studio.ticket("a", 2), threading.Event()
-        queue = studio.listen("a")
-        waiting = asyncio.create_task(studio.work(ticket, patient(ticket, started), never))
-        await asyncio.to_thread(started.wait)
-        studio.leave("a", queue)  # its stream of events ended
-        with pytest.raises(Superseded):
-            await waiting
 
     asyncio.run(scene())
 
@@ -169,32 +162,24 @@ def test_a_superseded_look_answers_nothing_and_is_no_error(client, ask, studio, 
     assert answer.status_code == 204 and not answer.content
 
 
-def test_a_tab_hears_of_its_progress_new_models_and_new_lines(studio, runs, monkeypatch):
-    monkeypatch.setattr("regard.serve.news.QUIET", 0.05)
+def test_a_tab_hears_of_its_progress_new_models_and_new_lines(studio, client, runs, monkeypatch):
+    monkeypatch.setattr("regard.serve.news.SCAN", 0.0)
 
-    async def scene():
-        stream = news(studio, "a", never)
+    def news() -> dict:
+        return client.get("/api/news?tab=a").json()
 
-        async def next_event():
-            lines = (await asyncio.wait_for(anext(stream), 20)).split("\n")
-            return lines[0].removeprefix("event: "), json.loads(lines[1].removeprefix("data: "))
-
-        assert (await next_event())[0] == "hello"
-        studio.ticket("a", 7).stage("reading the text")
-        assert await next_event() == ("progress", {"seq": 7, "stage": "reading the text"})
-        studio.ticket("b", 1).stage("of another tab")
-        (runs / "gpt" / "run.json").write_text('{"task": "lm", "model": {}}')
-        (runs / "gpt" / "metrics.jsonl").write_text('{"step": 1}\n')
-        assert await next_event() == ("metrics", {"run": "runs/gpt"})
-        (runs / "lstm" / "model.safetensors").unlink()
-        assert await next_event() == ("models", {})
-        studio.closing.set()
-        assert (await next_event())[0] == "bye"
-        with pytest.raises(StopAsyncIteration):
-            await anext(stream)
-        assert not studio.listeners
-
-    asyncio.run(scene())
+    first = news()
+    assert (first["seq"], first["stage"]) == (0, "")
+    studio.ticket("a", 7).stage("reading the text")
+    studio.ticket("b", 1).stage("of another tab")
+    assert news() == first | {"seq": 7, "stage": "reading the text"}
+    (runs / "gpt" / "run.json").write_text('{"task": "lm", "model": {}}')
+    (runs / "gpt" / "metrics.jsonl").write_text('{"step": 1}\n')
+    second = news()
+    assert second["metrics"] != first["metrics"] and second["models"] == first["models"]
+    (runs / "lstm" / "model.safetensors").unlink()
+    third = news()
+    assert third["metrics"] == second["metrics"] and third["models"] != second["models"]
 
 
 def test_curves_are_read_on_from_where_one_was(tmp_path):
@@ -250,19 +235,21 @@ def test_a_port_that_is_taken_is_said(monkeypatch):
 
 def test_beside_training_it_answers_from_a_thread(runs, tmp_path):
     made = Studio(Shelf({"runs": runs}, {}))
-    address = run.beside(made)
-    models = json.loads(urllib.request.urlopen(f"{address}api/models", timeout=60).read())["models"]
-    assert len(models) == 6
-    made.close()
+    with run.beside(made) as address:
+        models = json.loads(urllib.request.urlopen(f"{address}api/models", timeout=60).read())["models"]
+        assert len(models) == 6
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address}api/models", timeout=60)
+    assert not made.worker.thread.is_alive() or made.closing.is_set()
 
 
 def test_the_server_is_ready_before_torch_is_imported(tmp_path):
     code = """
 import sys
 from pathlib import Path
-from regard.serve.run import bound, server
+from regard.serve.run import studio_server
 from regard.serve.studio import Studio, shelf
-server(Studio(shelf(Path("runs"))[0]))
+studio_server(Studio(shelf(Path("runs"))[0]))
 print([name for name in ("torch", "numpy", "tokenizers") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
@@ -285,19 +272,21 @@ def test_studio_starts_prints_its_address_and_ends_on_ctrl_c(runs):
         address = process.stdout.readline().strip().removeprefix("studio: ")
         assert address.startswith("http://127.0.0.1:") and address.endswith("/#model=runs/gpt")
         base = address.split("#")[0]
-        stream = urllib.request.urlopen(f"{base}api/events?tab=x", timeout=60)
-        assert stream.readline() == b"event: hello\n"
+        assert "models" in json.loads(urllib.request.urlopen(f"{base}api/news?tab=x", timeout=60).read())
         process.send_signal(2)
         assert process.wait(30) in (0, 130)
-        assert b"event: bye" in stream.read()
         assert "Traceback" not in process.stderr.read()
     finally:
         process.kill()
 
 
-def test_flags_say_where_live_curves_are(runs, capsys, monkeypatch):
+def test_training_prints_where_its_own_curves_are(runs, capsys):
     from regard.cli import studio as verbs
 
-    monkeypatch.setattr("regard.serve.run.beside", lambda made, port=0: "http://127.0.0.1:1/")
-    verbs.live(Path(runs), Console())
-    assert "studio: http://127.0.0.1:1/#view=training" in capsys.readouterr().err
+    with verbs.live(runs / "some run", Console()):
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert line.startswith("studio: http://127.0.0.1:") and line.endswith("/#view=training&runs=runs/some%20run")
+        address = line.split()[1].split("#")[0]
+        assert urllib.request.urlopen(f"{address}api/runs", timeout=60).status == 200
+    with pytest.raises(urllib.error.URLError):
+        urllib.request.urlopen(f"{address}api/runs", timeout=60)

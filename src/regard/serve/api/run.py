@@ -2,7 +2,6 @@
 
 import math
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +14,7 @@ from regard.serve.api.engine import EngineClient, ServedModel
 from regard.serve.api.guard import Access
 from regard.serve.api.lanes import LaneSettings
 from regard.serve.api.limits import RequestLimits
+from regard.serve.run import bind, run_server
 
 
 def named_models(models: Sequence[str]) -> list[ServedModel]:
@@ -45,20 +45,6 @@ def check_exists(path: str) -> None:
     if folder.is_dir() or len(folder.parts) > 1:
         raise no_run(folder)
     raise unknown("model", path, MODELS_CATALOG)
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes any free one."""
-    try:
-        (family, kind, *_, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        ours = socket.socket(family, kind)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        ours.bind(address)
-        ours.listen(1024)
-    except (OSError, OverflowError) as e:
-        why = getattr(e, "strerror", None) or e
-        raise ConfigError(f"--host {host} --port {port}: {why}", "choose another, for example --port 8080") from None
-    return ours
 
 
 def make_server(
@@ -113,14 +99,5 @@ def serve_models(
     quiet: bool = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; `started` is called with the address once the server answers."""
-    server, ours = make_server(models, settings, access, limits, quiet), bind(access.host, port)
-    name, number = ours.getsockname()[:2]
-    address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
-
-    def report() -> None:
-        while not server.started:
-            time.sleep(0.01)
-        started(address)
-
-    threading.Thread(target=report, daemon=True).start()
-    server.run(sockets=[ours])
+    server = make_server(models, settings, access, limits, quiet)
+    run_server(server, bind(access.host, port), lambda address: started(address.rstrip("/")))

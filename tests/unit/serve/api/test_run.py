@@ -15,7 +15,8 @@ from regard.serve.api.engine import ServedModel
 from regard.serve.api.guard import Access
 from regard.serve.api.lanes import LaneSettings
 from regard.serve.api.limits import RequestLimits
-from regard.serve.api.run import bind, make_server, named_models
+from regard.serve.api.run import make_server, named_models
+from regard.serve.run import bind
 
 
 def test_models_are_named_after_their_folders(folders):
