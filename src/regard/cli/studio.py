@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -53,7 +53,7 @@ def studio(
 def look(
     ctx: typer.Context,
     run: Run,
-    text: Annotated[str, argument("TEXT", "What the model reads.")],
+    text: Annotated[str, argument("TEXT", "What the model reads: a text, the row of a table, or else a file.")],
     out: Annotated[Path, option("FILE", "The file: .html to explore, .png, .svg or .pdf.")],
     second: Annotated[str, option("TEXT", "The second text of a pair.", default=True)] = "",
     target: Annotated[str, option("TEXT", "Of a translator: look at this translation.", default=True)] = "",
@@ -80,6 +80,7 @@ def look(
         raise ConfigError("--layer and --head are for pictures; an .html file has all of them")
     check_output(out) if page else check_picture(out)
 
+    from regard.data.folders import user_path
     from regard.inside.figure import draw
     from regard.inside.look import look as look_at
     from regard.inside.looked import Question
@@ -88,8 +89,11 @@ def look(
     from regard.tasks.load import load
 
     flags: Console = ctx.obj
-    question = Question(text=text, second=second, target=target)
-    looked = look_at(load(run, pick_device(device)), question)
+    predictor = load(run, pick_device(device))
+    reads_file = predictor.task.reads not in ("text", "tables")
+    what: Any = {"file": user_path(text)} if reads_file else {"text": text}
+    question = Question(**what, second=second, target=target)
+    looked = look_at(predictor, question)
     compare(looked, question)
     if page:
         from regard.serve.built import make_page

@@ -28,11 +28,25 @@ def add_findings(looked: Any) -> None:
         say["fill"] = f"The likeliest {'word is' if len(gaps) == 1 else 'words are'} {', '.join(gaps)}."
     if "similar" in results:
         say["similar"] = f"The cosine of the two texts' vectors is {results['similar']['cosine']:.3f}."
+    if "occlusion" in results:
+        say["occlusion"] = of_occlusion(results["occlusion"], looked.streams["parts"])
+    if "forecast" in results:
+        column, mean = results["forecast"]["column"], results["forecast"]["mean"]
+        say["forecast"] = f"{column} is predicted to go from {mean[0]:.4g} to {mean[-1]:.4g} in {len(mean)} steps."
     if "translation" in results:
         best = results["translation"]["hypotheses"][0]
         which = "best translation" if results["translation"]["beam"] else "translation given"
         sure = min(best["tokens"], key=lambda t: t["logp"])
         say["translation"] = f"The {which} is {quoted(best['text'])}; its least likely piece is {quoted(sure['text'])}."
+
+
+def of_occlusion(result: dict[str, Any], chips: list[dict[str, Any]]) -> str:
+    changes = result["changes"]
+    place = max(range(len(changes)), key=lambda i: abs(changes[i]))
+    what = f"the probability of {result['of']}" if result["of"] else "the answer"
+    way = "falls" if changes[place] >= 0 else "rises"
+    amount = f"{abs(changes[place]):.1%}" if result["of"] else f"{abs(changes[place]):.4g}"
+    return f"Without {chips[place]['shown']} {what} {way} by {amount}, more than without any other part."
 
 
 def of_attention(kind: str, overview: Overview) -> str:

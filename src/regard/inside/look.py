@@ -9,6 +9,7 @@ from regard.errors import ConfigError
 from regard.inside.attention import overview
 from regard.inside.findings import add_findings
 from regard.inside.looked import Check, Looked, Question, interruptible
+from regard.inside.samples import DRAWN, of_captioner, of_sample
 from regard.inside.text import of_classifier, of_encoder, of_filler, of_tagger, of_writer
 from regard.inside.translation import of_translator
 
@@ -20,6 +21,8 @@ LOOKS: dict[str, Callable[[Any, Question, Check], Looked]] = {  # by a predictor
     "classifier": of_classifier,
     "pair": of_classifier,
     "tagger": of_tagger,
+    "captioner": of_captioner,
+    **dict.fromkeys(DRAWN, of_sample),
 }
 
 
@@ -27,8 +30,7 @@ def look(predictor: Any, question: Question, check: Check = lambda: None) -> Loo
     """Run the model once, watched. `check` is called between its layers and steps, and may raise to stop."""
     family = getattr(predictor, "family", "")
     if family not in LOOKS:
-        hint = "they show models that translate, write, fill gaps, classify, tag or embed texts"
-        raise ConfigError("there are no figures of this model", hint)
+        raise ConfigError("there are no figures of this model", "its training curves are shown, if it was trained here")
     with torch.inference_mode(), interruptible(predictor.model, check):
         looked = LOOKS[family](predictor, question, check)
         for kind, attention in looked.attention.items():

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,13 +24,18 @@ Check = Callable[[], None]  # raises once the result is not needed any more
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What to look at. `target` is a given translation; `prefix` is how the translation must begin."""
+    """What to look at. `target` is a given translation; `prefix` is how the translation must begin.
 
-    text: str
+    Of a model that reads no text: a `file`, the row of a table as `text`, or an example of its test set by `number`.
+    """
+
+    text: str = ""
     second: str = ""
     target: str = ""
     prefix: str = ""
     beam: int = 5
+    number: int = 0
+    file: Path | None = None
 
 
 @dataclass
@@ -45,6 +51,8 @@ class Looked:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     finding: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    picture: dict[str, Any] | None = None  # how an input that is not text is drawn
+    example: dict[str, Any] | None = None  # which one of a test set it is
     compared: tuple[dict[str, Any], dict[str, Tensor]] | None = None  # with a second text: what `pair` returns
     seconds: float = 0.0
 
@@ -68,6 +76,7 @@ class Looked:
         header = {
             **more, "seconds": self.seconds, "streams": {k: {"tokens": v} for k, v in self.streams.items()},
             "attention": about, "results": self.results, "finding": self.finding, "notes": self.notes,
+            "picture": self.picture, "example": self.example,
         }  # fmt: skip
         return pack(header, tensors, scales)
 

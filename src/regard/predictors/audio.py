@@ -19,7 +19,7 @@ BATCH = 64
 class AudioClassifier(ClassPredictor):
     """Clips to labels; an input is the samples of one. What is longer than `seconds` is cut."""
 
-    chunk = BATCH
+    family, chunk = "audio", BATCH
 
     def __init__(self, model: AudioTransformer, device: str = "cpu"):
         self.model, self.device = model.to(device).eval(), torch.device(device)

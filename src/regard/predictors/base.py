@@ -19,12 +19,13 @@ Input = TypeVar("Input")
 class Predictor:
     """A trained model, ready for use. `regard.load` returns one; its task says what an input is.
 
-    One that reads text may have a `family`, which selects what `regard.inside` shows of it.
+    Its `family` selects what `regard.inside` shows of it.
     """
 
     model: Any
     task: Any = None  # set by `regard.load`, as is the folder
     folder: Path = Path()
+    test: Any = None  # the set it is shown examples of, once it is read
 
     def predict(self, *args: Any, **options: Any) -> Iterator[Any]:
         """`predict(inputs)`: an answer for each, in order. They are read as answers are taken, some at a time."""

@@ -22,6 +22,8 @@ CHUNK = 128  # images read at a time
 class ImageCaptioner(Translator):
     """A translator whose sources are images, N C P P bytes, read from files by `images`."""
 
+    family = "captioner"
+
     def images(self, paths: Sequence[str | Path]) -> np.ndarray:
         return read_images(list_of_files(paths), self.model.config.shape)
 

@@ -31,6 +31,8 @@ class Seen:
 class ImageClassifier(ClassPredictor):
     """Images to labels; an input is the pixels of one, of the model's own `shape`: channels and pixels a side."""
 
+    family = "image"
+
     def __init__(self, model: Any, device: str = "cpu", folder: Path | None = None):
         if isinstance(model, ViT) and folder is not None:
             model.scale = scale_of(folder, model.scale)

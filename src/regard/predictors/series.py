@@ -28,6 +28,8 @@ BATCH = 64
 class SeriesClassifier(ClassPredictor):
     """Series to labels; the inputs are `Curves`. `known` is what its folder says of its training data."""
 
+    family = "series"
+
     def __init__(self, model: Any, device: str, known: dict[str, Any]):
         self.model, self.device = model.to(device).eval(), device
         self.output = Output(model.config.labels)
@@ -113,6 +115,8 @@ class Outlook:
 
 class ForecastPredictor(Predictor):
     """Tables over time to their next rows; an input is a `History`. `trained` is what its folder says of its data."""
+
+    family = "forecast"
 
     def __init__(self, model: Any, device: str, trained: dict[str, Any]):
         self.model, self.device, self.config = model.to(device).eval(), device, model.config

@@ -17,7 +17,7 @@ from regard.predictors.base import Classification, ClassPredictor, Output
 class TableClassifier(ClassPredictor):
     """Rows of a table to labels; an input is a row by column name."""
 
-    chunk = 4096
+    family, chunk = "table", 4096
 
     def __init__(self, model: Any, folder: Path, device: str = "cpu"):
         self.model, self.device = model.to(device).eval(), torch.device(device)
@@ -34,11 +34,11 @@ class TableClassifier(ClassPredictor):
         return unlike_training(self.columns, rows)
 
     @torch.inference_mode()
-    def probabilities(self, inputs: Sequence[Mapping[str, str]] | np.ndarray) -> np.ndarray:
-        """N L, in the order of `labels`. A column that a row does not have is missing; others than ours are unused.
-        Rows may be numbers already, N F."""
-        features = inputs if isinstance(inputs, np.ndarray) else encode(self.columns, inputs)
-        x = torch.from_numpy(features).to(self.device)
+    def probabilities(self, inputs: Any) -> np.ndarray:
+        """N L, in the order of `labels`, of rows by column name or of N F numbers. A column that a row does not have is
+        missing; others than ours are unused."""
+        encoded = isinstance(inputs, np.ndarray) or (len(inputs) > 0 and isinstance(inputs[0], np.ndarray))
+        x = torch.from_numpy(np.asarray(inputs) if encoded else encode(self.columns, inputs)).to(self.device)
         return self.values(self.model.scores(self.model(x)))
 
     def classify(self, rows: Sequence[Mapping[str, str]]) -> list[Classification]:

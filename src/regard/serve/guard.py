@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-LARGEST = 256 * 1024  # bytes of a request body
+LARGEST = 16 << 20  # bytes of a request body: a picture or a clip may be in it
 DRAINED = 64 * 1024 * 1024  # bytes that are read and discarded, so that the browser sees the response
 OURS = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
@@ -52,8 +52,7 @@ class Guard:
             return
         body = await read(receive)
         if body is None:
-            limit = f"{LARGEST // 1024} KB"
-            await refuse(guarded, 413, f"the text is too long: more than {limit}", "send a part of it")
+            await refuse(guarded, 413, f"this is too large: more than {LARGEST >> 20} MB", "send a part of it")
             return
         waiting = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -1,6 +1,8 @@
 """The studio's routes, below /api: JSON, or safetensors (`regard.inside.tensors`)."""
 
+import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -15,12 +17,15 @@ from regard.serve.shelf import CAT, describe
 from regard.serve.studio import Studio, Ticket
 
 T = TypeVar("T")
+LONGEST = 256 * 1024  # characters of a text
 router = APIRouter()
 
 
 def well_formed(value: object) -> object:
     """null is an empty text; lone surrogates, which JSON can spell, become a replacement character."""
     if isinstance(value, str):
+        if len(value) > LONGEST:
+            raise DataError(f"the text is too long: more than {LONGEST // 1024} K characters", "send a part of it")
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "" if value is None else value
 
@@ -43,6 +48,8 @@ class TextBody(Body):
     target: Text = ""
     prefix: Text = ""
     beam: StrictInt = 5
+    number: StrictInt = 0
+    file: dict[str, str] | None = None  # its bytes in base64 and its name
 
 
 class PairBody(Body):
@@ -103,8 +110,10 @@ async def look(request: Request, body: TextBody) -> Response:
         if model["family"] == "pair" and not body.second.strip():
             raise DataError("this model compares two texts", "type a second one")
         ticket.stage("reading the text")
-        question = inside.looked.Question(**body.model_dump(exclude={"tab", "seq", "model"}))
-        looked = inside.look.look(predictor, question, ticket.check)
+        fields = body.model_dump(exclude={"tab", "seq", "model", "file"})
+        with tempfile.TemporaryDirectory() as folder:
+            file = predictor.task.file_value(body.file, Path(folder)) if body.file else None
+            looked = inside.look.look(predictor, inside.looked.Question(**fields, file=file), ticket.check)
         ticket.stage("done")
         return looked.bytes(look=studio.keep(body.model, looked), model=model)
 

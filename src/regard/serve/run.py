@@ -79,7 +79,12 @@ def warm() -> None:
 
 def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `started` is called with the address once the server is up."""
-    run_server(studio_server(studio), bound(port), lambda place: (started(place), warm()))
+
+    def report(place: str) -> None:
+        started(place)
+        warm()
+
+    run_server(studio_server(studio), bound(port), report)
     studio.worker.thread.join(5)  # work stops at its next check; what is stuck ends with the program
 
 

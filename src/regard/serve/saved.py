@@ -66,9 +66,10 @@ def parts(looked: Looked, id: str) -> dict[str, Any]:
             where = {"look": NAME, "stream": stream, "from": start, "to": min(size, start + ROWS)}
             data = pack(*embedded.part(start, size))
             carried["/api/embedding?" + urlencode(where)] = {"tensors": text_of(data)}
-    places = pack(*positions(looked.predictor.model, PLACES))
     model = quote(id, safe="!~*'()")  # as the page's encodeURIComponent has it
-    carried[f"/api/positions?model={model}&n={PLACES}"] = {"tensors": text_of(places)}
+    if looked.embeddings:
+        places = pack(*positions(looked.predictor.model, PLACES))
+        carried[f"/api/positions?model={model}&n={PLACES}"] = {"tensors": text_of(places)}
     if "next" in looked.results:
         carried[f"/api/vocab?model={model}"] = {"json": vocabulary(looked.predictor)}
     if hasattr(looked.predictor.model.config, "cell"):

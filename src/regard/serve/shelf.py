@@ -7,14 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import model_file
-from regard.errors import CheckpointError, ConfigError, RegardError
+from regard.errors import CheckpointError, RegardError
 from regard.jsonfile import group, read_json, read_json_if_any
 
 CAT = "The cat drank the milk because it was hungry."
-
-
-class NoText(ConfigError):
-    """A model of images, sounds or series."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +37,12 @@ class Shelf:
         raise CheckpointError(f"the model {id!r} is not there any more", "choose another one")
 
     def models(self) -> dict[str, list[dict[str, Any]]]:
-        """Every model that reads text, newest first; and why other folders cannot be read."""
+        """Every model, newest first; and why other folders cannot be read."""
         models, unreadable = [], []
         for id, folder in self.folders():
             if (folder / "config.json").is_file() and model_file(folder).is_file():
                 try:
                     models.append(describe(id, folder))
-                except NoText:
-                    continue
                 except (RegardError, OSError) as e:
                     unreadable.append({"id": id, "name": name_of(id), "error": str(e)})
         return {"models": sorted(models, key=lambda m: -m["modified"]), "unreadable": unreadable}
@@ -84,17 +78,19 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     config, about = read_config(folder), read_json_if_any(folder / "regard.json")
     kind, task = model_type(config), task_of(config, about, folder)
     family = task.family_of(config)
-    if not family:
-        raise NoText(f"a {kind} reads no text", "the studio shows models that do")
     recurrent = hasattr(config, "cell")
     attention = ["search", "attention"] if not recurrent or getattr(config, "attention", False) else []
     metrics = (folder / "metrics.jsonl").is_file()
-    example, second = (*task.example_texts, None)[:2]
-    views = ["tokens", "embedding", *attention, "pair", *task.views, *["recurrent"] * recurrent]
+    example, second, *_ = (*task.example_texts, "", None) if not task.example_texts else (*task.example_texts, None)
+    views = [*task.views, *["recurrent"] * recurrent] if family else []
+    if family and task.reads == "text":
+        views = ["tokens", "embedding", *attention, "pair", *views]
+    elif family:
+        views = ["input", *(attention if hasattr(config, "heads") else []), *task.views]
     weights = model_file(folder)
     parameters = sum(map(math.prod, read_shapes(folder).values()))
     return {
-        "id": id, "name": name_of(id), "family": family, "task": str(about.get("task", "")) or family,
+        "id": id, "name": name_of(id), "family": family, "reads": task.reads, "task": task.name,
         "arch": getattr(config, "cell", kind),
         "parameters": parameters, "layers": layers(config), "heads": getattr(config, "heads", int(bool(attention))),
         "kind": "published" if id.startswith("cache/") else "run", "modified": weights.stat().st_mtime,

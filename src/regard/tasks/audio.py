@@ -83,6 +83,7 @@ class Audio(ClassesOfSamples):
         return AudioClassifier(model, device)
 
     reads, measured = "audio", "bands and frames"
+    family, views = "audio", ("classes",)
     purpose = "classify audio"
     unit = "clips"
 

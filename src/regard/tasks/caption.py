@@ -40,6 +40,7 @@ class Caption(Task):
     presets = presets_of("caption")
     card = Card(pipeline="image-to-text", title="An image captioner", use="caption {} picture.png")
     reads = "images"
+    family, views = "captioner", ()
     purpose = "caption images"
     verbs = ("caption",)
     search = predict_takes = ("beam",)

@@ -133,6 +133,7 @@ class Image(ClassesOfSamples):
         return ImageClassifier(model, device, folder)
 
     reads, measured = "images", "pixels"
+    family, views = "image", ("classes",)
     purpose = "classify images"
     unit = "images"
     draws_attention = True

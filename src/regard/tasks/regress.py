@@ -54,6 +54,7 @@ class Regression(Classes):
     """What all regressions share, whatever they read; mixed into the task that classifies the same medium."""
 
     target_kind = "numbers"
+    views: tuple[str, ...] = ()  # a number is not a class
     evaluate_takes = ("data", "strict")
     draws_attention = False
 
@@ -210,7 +211,7 @@ class RegressSeries(Regression, Series):
 
 class Regress(Regression, Classify):
     name = "regress"
-    family, views = "", ()  # a number is not a class
+    family = ""
     summary = "a number for each text, row, image or series"
     examples = (
         "regard train regress --data reviews.csv --text review --label stars",

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.tasks.use import Options, TestSet, Verdict
+from regard.tasks.use import Example, Options, TestSet, Verdict
 from regard.ticks import Console
 
 
@@ -55,6 +55,17 @@ class Scored:
         if (folder / "run.json").is_file():
             return read_run(folder).data
         raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {self.test_files}")
+
+    def example_of(self, predictor: Any, number: int) -> Example:
+        """One example of the model's own test or validation set, which is read once; numbers begin anew at the end."""
+        if predictor.test is None:
+            predictor.test = self.test_set(predictor, predictor.folder, Options(), Console(quiet=True))
+        test, count = predictor.test, len(predictor.test.targets)
+        return Example(test.on, number % count, count, self.one_of(test.inputs, number % count))
+
+    def one_of(self, inputs: Any, number: int) -> Any:
+        """One of the inputs of a predictor, as a sequence of one."""
+        return inputs[number : number + 1]
 
     def has_test_set(self, data: dict[str, Any]) -> bool:
         """Whether a run with these data settings, as run.json has them, can be scored without further files."""

@@ -217,6 +217,13 @@ class Series(Classes, FillSeries):
 
         return SeriesClassifier(model, device, group(about, "data"))
 
+    family, views = "series", ("classes",)
+
+    def one_of(self, inputs: "Curves", number: int) -> "Curves":
+        from regard.data.series import part
+
+        return part(inputs, [number])
+
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> "Curves":
         """The series of a file; a second word is the table of what else is known of each."""
         curves = predictor.read(*words)

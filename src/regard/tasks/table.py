@@ -109,6 +109,7 @@ class Table(ClassesOfSamples):
         return TableClassifier(model, folder, device)
 
     reads = "tables"
+    family, views = "table", ("classes",)
     purpose = "classify rows"
     unit = "rows"
 

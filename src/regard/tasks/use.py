@@ -68,6 +68,16 @@ class TestSet:
     contents: Sequence[Hashable] = ()  # what identifies each example, to find it in the training set
 
 
+@dataclass(frozen=True)
+class Example:
+    """An input of a predictor, in a sequence of one: the `number` of `count` in the set `on`."""
+
+    on: str
+    number: int
+    count: int
+    inputs: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """The result of an evaluation: on what, how, the numbers by name, and how they read."""

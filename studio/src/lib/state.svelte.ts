@@ -1,5 +1,5 @@
 // One selection, shared by every view: which model, which text, which layer, head and token.
-import { fromBase64, Safetensors } from './safetensors'
+import { fromBase64, Safetensors, toBase64 } from './safetensors'
 import { fresh, get, has, offline, post, Refusal, saved, send, Superseded } from './source'
 import type { Attention, LookHeader, Model, Token, Unreadable } from './types'
 import { read, write, type Place } from './url'
@@ -17,6 +17,7 @@ interface News {
 const tab = Array.from(crypto.getRandomValues(new Uint8Array(8)), (x) => x.toString(16).padStart(2, '0')).join('')
 
 export const VIEWS: Record<string, string> = {
+  input: 'Input',
   tokens: 'Tokens',
   embedding: 'Embedding',
   search: 'Attention as search',
@@ -42,6 +43,7 @@ class Studio {
   trouble = $state<{ error: string; hint: string } | null>(null)
   theme = $state<'light' | 'dark'>('light')
   beat = $state(0) // counts news of training runs
+  file = $state.raw<{ file: string; name: string } | null>(null) // chosen by the user; base64
   private heard: News | null = null
   branches = $state<string[]>([])
   read = $state('') // the text of `look`; `at.text` may be on its way already
@@ -143,6 +145,27 @@ class Studio {
     if (!this.at.second || this.at.second === old?.example2 || old?.family !== next.family) this.at.second = next.example2 ?? ''
     Object.assign(this.at, { target: '', prefix: '', kind: '', layer: -1, head: -1, query: -1, wordA: -1, wordB: -1 })
     this.branches = []
+    this.file = null
+    this.at.number = 0
+    void this.run()
+  }
+
+  /** Whether what the model reads is typed: a text, or the row of a table. */
+  get typable(): boolean {
+    return this.model?.reads === 'text' || this.model?.reads === 'tables'
+  }
+
+  /** Another example of the model's test set. */
+  turn(by: number): void {
+    const count = this.look?.header.example?.count ?? 1
+    this.file = null
+    Object.assign(this.at, { text: this.typable ? '' : this.at.text, number: (this.at.number + by + count) % count, query: -1 })
+    void this.run()
+  }
+
+  async take(file: File): Promise<void> {
+    this.file = { file: toBase64(await file.arrayBuffer()), name: file.name }
+    this.at.query = -1
     void this.run()
   }
 
@@ -176,9 +199,11 @@ class Studio {
   async run(again = false): Promise<void> {
     clearTimeout(this.wait)
     if (offline || !this.at.model) return
-    const { model, text, target, prefix, beam } = this.at
+    const { model, target, prefix, beam, number } = this.at
+    const text = this.model && !this.typable ? '' : this.at.text
+    if (this.model && !this.model.family) return this.fail(new Refusal(`The studio has no figures of a model for ${this.model.task}.`, 'Its training curves are shown, if it was trained here.', 0))
     const second = (PAIRED.includes(this.model?.family ?? '') && this.at.second) || null
-    const question = { model, text, second, target: target || null, prefix: prefix || null, beam }
+    const question = { model, text, second, target: target || null, prefix: prefix || null, beam, number, file: this.file }
     const key = JSON.stringify(question)
     const seq = ++this.seq // whatever is under way answers another question
     this.looking = null

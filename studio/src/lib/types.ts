@@ -3,7 +3,8 @@
 export interface Model {
   id: string
   name: string
-  family: string
+  family: string // empty: the studio has no figures of it
+  reads: 'text' | 'images' | 'audio' | 'series' | 'tables'
   task: string
   arch: string
   parameters: number
@@ -85,11 +86,28 @@ export interface Results {
   tags?: { word: string; label: string; p: number; start: number; end: number }[]
   fill?: { position: number; words: Choice[] }[]
   similar?: { cosine: number }
+  answer?: string
+  occlusion?: { of: string; changes: number[] } // how much the answer falls without each part
+  forecast?: { column: string; times: string[]; levels: number[]; mean: number[]; low: number[]; high: number[] }
   translation?: {
     hypotheses: Hypothesis[]
     steps: { token: string; top: Choice[] }[]
     beam: Candidate[][]
   }
+}
+
+/** How an input that is not text is drawn: its parts follow `before` tokens that stand for the whole. */
+export interface Drawing {
+  kind: 'image' | 'curve' | 'row'
+  unit: string
+  before: number
+  count: number // of parts; padding may follow them
+  attention: string // the kind that is laid over it; empty: none
+  rows?: number
+  columns?: number
+  wide?: boolean
+  spans?: [number, number][] // of points, for each part
+  bands?: string[]
 }
 
 export interface LookHeader {
@@ -101,4 +119,6 @@ export interface LookHeader {
   results: Results
   finding: Record<string, string>
   notes: string[]
+  picture: Drawing | null
+  example: { on: string; number: number; count: number } | null
 }

@@ -21,11 +21,12 @@ export interface Place {
   wordA: number
   wordB: number
   runs: string
+  number: number // of an example of the test set
 }
 
 export const START: Place = {
   model: '', text: '', second: '', target: '', prefix: '', view: '', kind: '', layer: -1, head: -1, query: -1, stage: 'weights',
-  form: 'matrix', hide: false, t: 1, k: 0, p: 1, beam: 5, wordA: -1, wordB: -1, runs: '',
+  form: 'matrix', hide: false, t: 1, k: 0, p: 1, beam: 5, wordA: -1, wordB: -1, runs: '', number: 0,
 }
 
 /** Only what differs from the start is written: `#model=runs%2Fdemo&text=Hello&view=attention`. */

@@ -163,3 +163,30 @@ def test_embedding_search_and_pair_show_the_models_vectors(tab, place, model):
     vectors = [[s[0, p].mean(0) for s in side] for side, p in zip(states, places, strict=True)]
     expected = [torch.cosine_similarity(a, b, dim=0).item() for a, b in zip(*vectors, strict=True)]
     assert cosines[1:] == pytest.approx(expected[1:], abs=1e-3)
+
+
+def test_a_picture_is_shown_with_where_the_model_looked(tab, place, model):
+    vit = model("vit")
+    tab.open("vit", "input", layer=1, head=0)
+    path = place / "photos" / "dark" / "1.png"
+    tab.page.locator("#file").set_input_files(path)
+    tab.figure("input").get_by_role("heading", name="What the model read").wait_for()
+    seen = torch.tensor(vit.attention(path).heads[1, 0]).flatten()
+    shown = tab.matrix("input")[:, 0]
+    assert_close(shown / shown.sum(), seen, **NEAR)
+    tab.page.get_by_role("button", name="Answers").click()
+    expected = vit.classify([path])[0].probabilities
+    assert {row[0]: pytest.approx(float(row[1]), abs=1e-3) for row in tab.table("classes")[1:]} == expected
+    tab.page.get_by_role("button", name="Example after").click()
+    tab.page.get_by_role("button", name="Input").click()
+    tab.figure("input").get_by_role("heading", name="Example 2 of 2").wait_for()
+
+
+def test_a_row_of_a_table_is_typed_or_an_example(tab, model):
+    tab.open("students", "input")
+    assert {row[0].split("=")[0] for row in tab.table("input")[1:]} == {"hours", "school"}
+    tab.page.locator("#text").fill("hours=12, school=north")
+    tab.figure("input").get_by_text("hours=12").first.wait_for()
+    tab.page.get_by_role("button", name="Answers").click()
+    expected = model("students").classify([{"hours": "12", "school": "north"}])[0].probabilities
+    assert {row[0]: pytest.approx(float(row[1]), abs=1e-3) for row in tab.table("classes")[1:]} == expected

@@ -28,6 +28,8 @@ VIEWS = {
     "sentences": ["labels"],
     "tagger": ["labels"],
     "classifier": ["labels"],
+    "vit": ["input"],
+    "students": ["input"],
 }
 EVERY = [(run, view) for run, views in VIEWS.items() for view in views]
 

@@ -1,4 +1,4 @@
-"""A model of every text family, trained for a few steps, and the studio on them in a real browser."""
+"""Models of every family that is drawn differently, trained for a few steps, and the studio on them in a browser."""
 
 import os
 import shutil
@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.system.cli_toy import works, write_toy
 
 import regard.serve
@@ -26,7 +28,7 @@ NEAR = dict(rtol=0.0, atol=1e-3)
 TEXTS = {
     "gpt": "the cat sat", "translator": "the big dog sees the cat .", "lstm": "the cat sat", "bert": "the [MASK] sat.",
     "sentences": "the cat sat", "tagger": "Ada met Bert in Paris.", "classifier": "a good film",
-    "pair": "the film was good", "bahdanau": "the big dog sees the cat .",
+    "pair": "the film was good", "bahdanau": "the big dog sees the cat .", "vit": "", "students": "",
 }  # fmt: skip
 FEW = ["--steps=8", "--device=cpu", "--set=schedule.warmup=2", "--set=tokens=512"]
 NARROW = ["--set=model.width=32", "--set=data.vocab=100"]
@@ -51,7 +53,7 @@ def wanted() -> None:
 
 
 def train(folder: Path) -> Path:
-    """runs/ with translator, bahdanau, gpt, lstm, bert, sentences, classifier, pair and tagger."""
+    """runs/ with translator, bahdanau, gpt, lstm, bert, sentences, classifier, pair, tagger, vit and students."""
     write_toy(folder)
     for end in ("en", "fr"):
         lines = (folder / f"test.{end}").read_text().splitlines(keepends=True)
@@ -94,11 +96,27 @@ def train(folder: Path) -> Path:
         )
         works("train", "pair", "--data=pairs.tsv", *FEW, *NARROW, "--name=pair")
         works("train", "tag", "--data=train.conll", "--valid=train.conll", *FEW, *NARROW, "--name=tagger")
+        train_samples(folder)
     torch.manual_seed(0)
     pieces = WordPiece.train([story, *rows], 120)
     config = BertConfig(vocab=pieces.size, width=32, layers=2, heads=2, ffn=64, max_length=32)
     Embedder(Bert(config), pieces).save(folder / "runs" / "sentences")
     return folder
+
+
+def train_samples(folder: Path) -> None:
+    """runs/vit, of pictures of two classes, and runs/students, of the rows of a table."""
+    rng = np.random.default_rng(0)
+    for i in range(16):
+        path = folder / "photos" / ("dark" if i % 2 else "light") / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((rng.integers(0, 90, (8, 8)) + 160 * (1 - i % 2)).astype(np.uint8)).save(path)
+    rows = [f"{hours},{school},{'yes' if hours > 9 else 'no'}" for hours in range(20) for school in ("north", "south")]
+    (folder / "students.csv").write_text("\n".join(["hours,school,passed", *rows]))
+    few = ["--steps=4", "--device=cpu", "--set=schedule.warmup=2", "--set=batch=8"]
+    small = ["--set=data.size=8", "--set=model.patch=2", "--set=model.width=16", "--set=model.layers=2"]
+    works("train", "image", "--data=photos", *few, *small, "--name=vit")
+    works("train", "table", "--data=students.csv", "--label=passed", *few, "--name=students")
 
 
 @contextmanager
