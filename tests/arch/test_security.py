@@ -42,4 +42,4 @@ def test_nothing_else_is_unpickled(trees):
 
 
 def test_the_limits_are_those_of_the_page(page):
-    assert f"{guard.LARGEST // 1024} KB" in page and f"{confine.MEMORY >> 20} MB" in page
+    assert f"{guard.LARGEST >> 20} MB" in page and f"{confine.MEMORY >> 20} MB" in page

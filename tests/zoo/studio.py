@@ -89,14 +89,14 @@ INSIDE = [
         ),
         (
             "any site may ask",
-            "stranger",
-            "elsewhere = origin is not None and origin.lower() not in",
-            "elsewhere = origin is not None and origin.lower() in",
+            "other_site",
+            "origin.lower() in origins",
+            "origin.lower() not in origins",
             f"{APP}::test_other_sites_are_refused",
         ),
         (
             "pictures of any site may ask",
-            "stranger",
+            "other_site",
             'and dest != "document"',
             'and dest == "document"',
             f"{APP}::test_a_picture_on_another_site_starts_no_work",

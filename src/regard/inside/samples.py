@@ -24,7 +24,7 @@ STREAMS = {
 
 
 @dataclass(frozen=True)
-class Parts:
+class InputParts:
     """The parts of an input by name, after `before` tokens that stand for the whole, and how to draw them."""
 
     names: Sequence[str]
@@ -36,12 +36,11 @@ class Parts:
 
 def input_of(looked: Looked, question: Question) -> Any:
     """What is looked at, in a sequence of one: a file, a row that was typed, or an example of the test set."""
-    predictor = looked.predictor
-    typed = [str(question.file)] if question.file else [question.text] if question.text.strip() else []
-    if typed:
-        inputs = predictor.task.parse_inputs(predictor, typed, Console(quiet=True))
-        return predictor.task.one_of(inputs, 0)
-    example = predictor.task.example_of(predictor, question.number)
+    predictor, task = looked.predictor, looked.predictor.task
+    row = question.text if task.reads == "tables" else ""  # elsewhere a text would be taken for the name of a file
+    if question.file or row.strip():
+        return task.one_of(task.parse_inputs(predictor, [str(question.file or row)], Console(quiet=True)), 0)
+    example = task.example_of(predictor, question.number)
     looked.example = {"on": example.on, "number": example.number, "count": example.count}
     return example.inputs
 
@@ -92,7 +91,7 @@ def of_captioner(captioner: Any, question: Question, check: Check) -> Looked:
     return looked
 
 
-def add_parts(looked: Looked, parts: Parts, kind: str) -> None:
+def add_parts(looked: Looked, parts: InputParts, kind: str) -> None:
     """Name the parts in their stream; `kind` is the attention that is laid over the drawing."""
     names = [(WHOLE, True)] * parts.before + [(name, False) for name in parts.names]
     if "self" in looked.attention:
@@ -111,15 +110,15 @@ def chip(place: int, name: str, special: bool) -> Token:
 # -- what is drawn of each family -----------------------------------------------------------------------------------
 
 
-def patches(pixels: Tensor, side: int, token: bool) -> Parts:
+def patches(pixels: Tensor, side: int, token: bool) -> InputParts:
     """An image, C P P bytes, in squares."""
     shown = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
     names = [f"{row},{column}" for row in range(1, side + 1) for column in range(1, side + 1)]
     drawing = {"kind": "image", "rows": side, "columns": side, "unit": "patch (row, column)"}
-    return Parts(names, drawing, {"pixels": shown.permute(1, 2, 0).contiguous().cpu()}, int(token))
+    return InputParts(names, drawing, {"pixels": shown.permute(1, 2, 0).contiguous().cpu()}, int(token))
 
 
-def of_image(predictor: Any, read: Any, attends: bool) -> Parts:
+def of_image(predictor: Any, read: Any, attends: bool) -> InputParts:
     pixels, config = read[0][0], predictor.model.config
     if attends:
         return patches(pixels, config.grid, predictor.model.first is not None)
@@ -132,10 +131,10 @@ def of_image(predictor: Any, read: Any, attends: bool) -> Parts:
             one = pixels.cpu().numpy().copy()
             one[:, edges[row] : edges[row + 1], edges[column] : edges[column + 1]] = mean[:, None, None]
             hidden.append(one)
-    return Parts(parts.names, parts.drawing, parts.tensors, without=np.stack(hidden))
+    return InputParts(parts.names, parts.drawing, parts.tensors, without=np.stack(hidden))
 
 
-def of_audio(_: Any, read: Any, __: bool) -> Parts:
+def of_audio(_: Any, read: Any, __: bool) -> InputParts:
     """A clip as its spectrogram, low tones at the bottom; a part is two frames."""
     real = int(read[1][0])
     clip = read[0][0, :, :real].flip(0).float()  # mels F
@@ -144,10 +143,10 @@ def of_audio(_: Any, read: Any, __: bool) -> Parts:
     names = [f"{2 * i * HOP / RATE:.2f} s" for i in range(count)]
     drawing = {"kind": "image", "rows": 1, "columns": count, "unit": "time", "wide": True}
     pixels = grey.byte()[..., None].expand(-1, -1, 3).contiguous().cpu()
-    return Parts(names, drawing, {"pixels": pixels})
+    return InputParts(names, drawing, {"pixels": pixels})
 
 
-def of_series(predictor: Any, read: Any, attends: bool) -> Parts:
+def of_series(predictor: Any, read: Any, attends: bool) -> InputParts:
     """The points of a series; a part is a token of `patch` points, after one that stands for the whole."""
     config, (times, values, _, bands) = predictor.model.config, read[:4]
     count = len(times[0])
@@ -157,10 +156,10 @@ def of_series(predictor: Any, read: Any, attends: bool) -> Parts:
     tensors = {"x": times[0].float().cpu(), "y": values[0].float().cpu()}
     if bands is not None:
         tensors["band"] = bands[0].int().cpu()
-    return Parts([f"{float(times[0, start]):g}" for start in starts], drawing, tensors, int(attends))
+    return InputParts([f"{float(times[0, start]):g}" for start in starts], drawing, tensors, int(attends))
 
 
-def of_forecast(predictor: Any, read: Any, _: bool) -> Parts:
+def of_forecast(predictor: Any, read: Any, _: bool) -> InputParts:
     """The past of the first column; a part is a patch of it."""
     config, past = predictor.model.config, read[0][0][:, 0].float().cpu()
     short = (config.patches - 1) * config.stride + config.patch - config.lookback
@@ -168,10 +167,10 @@ def of_forecast(predictor: Any, read: Any, _: bool) -> Parts:
     spans = [[max(0, start), start + config.patch] for start in starts]
     drawing = {"kind": "curve", "spans": spans, "unit": "rows, 0 is the last", "bands": [config.columns[0]]}
     steps = torch.arange(1 - len(past), 1).float()
-    return Parts([f"{int(steps[start])}" for start, _ in spans], drawing, {"x": steps, "y": past})
+    return InputParts([f"{int(steps[start])}" for start, _ in spans], drawing, {"x": steps, "y": past})
 
 
-def of_table(predictor: Any, read: Any, _: bool) -> Parts:
+def of_table(predictor: Any, read: Any, _: bool) -> InputParts:
     """The columns of a row; without one, its value is the mean of training."""
     row, at, names, hidden = read[0][0].cpu().numpy(), 0, [], []
     mean = np.broadcast_to(np.array(predictor.model.config.mean, row.dtype), row.shape)
@@ -182,10 +181,10 @@ def of_table(predictor: Any, read: Any, _: bool) -> Parts:
         one = row.copy()
         one[own] = mean[own]
         hidden.append(one)
-    return Parts(names, {"kind": "row", "unit": "column"}, without=np.stack(hidden))
+    return InputParts(names, {"kind": "row", "unit": "column"}, without=np.stack(hidden))
 
 
-DRAWN: dict[str, Callable[[Any, Any, bool], Parts]] = {  # by a predictor's family
+DRAWN: dict[str, Callable[[Any, Any, bool], InputParts]] = {  # by a predictor's family
     "image": of_image,
     "audio": of_audio,
     "series": of_series,
@@ -194,7 +193,7 @@ DRAWN: dict[str, Callable[[Any, Any, bool], Parts]] = {  # by a predictor's fami
 }
 
 
-def occlusion(predictor: Any, inputs: Any, parts: Parts) -> dict[str, Any]:
+def occlusion(predictor: Any, inputs: Any, parts: InputParts) -> dict[str, Any]:
     """How much the answer falls without each part: the probability of the likeliest class, or the number."""
     whole = predictor.probabilities(list(inputs))[0]
     best = int(whole.argmax())

@@ -1,7 +1,7 @@
 """Which requests are served: those of this machine's browser on our own page, with bodies of limited size."""
 
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 LARGEST = 16 << 20  # bytes of a request body: a picture or a clip may be in it
@@ -67,13 +67,19 @@ def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
     homes = [f"{name}:{port}" for name in OURS] + (list(OURS) if port == 80 else [])
     if headers.get("host", "").lower() not in homes:
         return "this studio answers this machine only", f"open http://127.0.0.1:{port}/"
-    origin = headers.get("origin")
-    elsewhere = origin is not None and origin.lower() not in [f"http://{home}" for home in homes]
-    # requests for images and scripts have these headers and no origin; a link from another site may be followed
-    site, dest = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
-    if elsewhere or (site not in ("none", "same-origin") and dest != "document"):
+    if other_site(headers, [f"http://{home}" for home in homes]):
         return "this request comes from another site", f"open http://127.0.0.1:{port}/ itself"
     return None
+
+
+def other_site(headers: dict[str, str], origins: Collection[str]) -> bool:
+    """Whether a browser sends this for a page elsewhere than at one of our `origins`."""
+    origin = headers.get("origin")
+    if origin is not None and origin.lower() in origins:
+        return False
+    # requests for images and scripts have these headers and no origin; a link from another site may be followed
+    site, dest = headers.get("sec-fetch-site", "none"), headers.get("sec-fetch-dest", "")
+    return origin is not None or (site not in ("none", "same-origin") and dest != "document")
 
 
 async def read(receive: Receive, largest: int = LARGEST) -> bytes | None:

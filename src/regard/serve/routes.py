@@ -109,7 +109,9 @@ async def look(request: Request, body: TextBody) -> Response:
         model = describe(body.model, studio.shelf.folder(body.model))
         if model["family"] == "pair" and not body.second.strip():
             raise DataError("this model compares two texts", "type a second one")
-        ticket.stage("reading the text")
+        if model["reads"] == "text" and body.file:
+            raise DataError("this model reads text, not files", "type a text")
+        ticket.stage("reading the text" if model["reads"] == "text" else "reading the example")
         fields = body.model_dump(exclude={"tab", "seq", "model", "file"})
         with tempfile.TemporaryDirectory() as folder:
             file = predictor.task.file_value(body.file, Path(folder)) if body.file else None

@@ -14,7 +14,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.presets import presets_of
-from regard.tasks.use import Example, Options, Predictions, TestSet, Verdict, with_overlap
+from regard.tasks.use import Options, Predictions, ShownExample, TestSet, Verdict, with_overlap
 from regard.ticks import Console
 from regard.training.baseline import Baseline
 from regard.words import count, some, table
@@ -163,7 +163,7 @@ class Forecast(Task):
             name = config.name
         return get_files(name, "history").train
 
-    def example_of(self, predictor: Any, number: int) -> Example:
+    def example_of(self, predictor: Any, number: int) -> ShownExample:
         """What comes after the last row of the table it was trained on, of one of its series."""
         from regard.data.history import read_parts
 
@@ -173,7 +173,7 @@ class Forecast(Task):
             )
             predictor.test = read_parts(config, silent).histories
         count = len(predictor.test)
-        return Example("its own table", number % count, count, [predictor.test[number % count]])
+        return ShownExample("its own table", number % count, count, [predictor.test[number % count]])
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> "list[History]":
         return [history for file in words for history in predictor.read_all(file, console.say)]

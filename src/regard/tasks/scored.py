@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
-from regard.tasks.use import Example, Options, TestSet, Verdict
+from regard.tasks.use import Options, ShownExample, TestSet, Verdict
 from regard.ticks import Console
 
 
@@ -56,12 +56,12 @@ class Scored:
             return read_run(folder).data
         raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {self.test_files}")
 
-    def example_of(self, predictor: Any, number: int) -> Example:
+    def example_of(self, predictor: Any, number: int) -> ShownExample:
         """One example of the model's own test or validation set, which is read once; numbers begin anew at the end."""
         if predictor.test is None:
             predictor.test = self.test_set(predictor, predictor.folder, Options(), Console(quiet=True))
         test, count = predictor.test, len(predictor.test.targets)
-        return Example(test.on, number % count, count, self.one_of(test.inputs, number % count))
+        return ShownExample(test.on, number % count, count, self.one_of(test.inputs, number % count))
 
     def one_of(self, inputs: Any, number: int) -> Any:
         """One of the inputs of a predictor, as a sequence of one."""

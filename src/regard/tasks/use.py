@@ -69,7 +69,7 @@ class TestSet:
 
 
 @dataclass(frozen=True)
-class Example:
+class ShownExample:
     """An input of a predictor, in a sequence of one: the `number` of `count` in the set `on`."""
 
     on: str

@@ -102,6 +102,8 @@ class Studio {
       this.models = [this.look.header.model]
       return
     }
+    this.heard = await fresh<News>(`/api/news?tab=${tab}`).catch(() => null)
+    this.beat++ // a view may have asked before that
     await this.refresh()
     void this.poll()
     addEventListener('hashchange', () => {
@@ -157,9 +159,8 @@ class Studio {
 
   /** Another example of the model's test set. */
   turn(by: number): void {
-    const count = this.look?.header.example?.count ?? 1
     this.file = null
-    Object.assign(this.at, { text: this.typable ? '' : this.at.text, number: (this.at.number + by + count) % count, query: -1 })
+    Object.assign(this.at, { text: this.typable ? '' : this.at.text, number: this.at.number + by, query: -1 })
     void this.run()
   }
 
@@ -259,8 +260,8 @@ class Studio {
   private async poll(): Promise<void> {
     try {
       const news = document.hidden ? this.heard : await fresh<News>(`/api/news?tab=${tab}`)
-      if (news && this.heard && news.models !== this.heard.models) void this.refresh()
-      if (news && this.heard && news.metrics !== this.heard.metrics) this.beat++
+      if (news && news.models !== this.heard?.models) void this.refresh()
+      if (news && news.metrics !== this.heard?.metrics) this.beat++
       if (news?.seq === this.seq) this.stage = news.stage
       this.heard = news
     } catch {

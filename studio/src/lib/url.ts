@@ -21,7 +21,7 @@ export interface Place {
   wordA: number
   wordB: number
   runs: string
-  number: number // of an example of the test set
+  number: number // of an example of the test set, which begins anew at its end
 }
 
 export const START: Place = {

@@ -14,11 +14,13 @@ from regard.inside.look import look
 from regard.inside.looked import Question
 from regard.models import build
 from regard.models.audio_classifier import AudioTransformerConfig
+from regard.models.captioner import CaptionerConfig, ShowAttendTellConfig
 from regard.models.forecaster import ForecasterConfig
 from regard.models.plain import ConvConfig, MLPConfig
 from regard.models.series import SeriesTransformerConfig
 from regard.models.vit import ViTConfig
 from regard.predictors.audio import AudioClassifier
+from regard.predictors.captioner import ImageCaptioner
 from regard.predictors.images import ImageClassifier
 from regard.predictors.series import ForecastPredictor, SeriesClassifier
 from regard.predictors.tables import TableClassifier
@@ -64,6 +66,8 @@ def test_patches_of_an_image_and_where_its_heads_look(pixels, tmp_path, pool):
             table = stages(looked.attention["self"].layers[layer], head)["weights"]
             row = table[0, 1:] / table[0, 1:].sum() if before else table.mean(0)
             assert_close(row.view(4, 4), torch.tensor(seen.heads[layer, head]))
+    typed = look(predictor, Question(text=str(tmp_path / "one.png")))
+    assert typed.example["number"] == 0, "a text is not the name of a file"
     again = look(predictor, Question(file=tmp_path / "one.png"))
     assert classes(again) == pytest.approx(classes(looked)) and again.example is None
 
@@ -144,3 +148,22 @@ def test_patches_of_the_past_and_the_forecast():
     assert looked.picture["spans"] == [[0, 5], [2, 10], [7, 15], [12, 20]], "the last patch ends with the last row"
     assert_close(looked.tensors["y"], torch.tensor(history.values[-20:, 0]).float())
     assert "the first, x" in looked.notes[0]
+
+
+@pytest.mark.parametrize("config", [CaptionerConfig, ShowAttendTellConfig])
+def test_words_of_a_caption_and_where_each_looked(open_model, config):
+    torch.manual_seed(0)
+    tokenizer = open_model("transformer").tokenizer
+    shape = dict(image=8, channels=1, patch=4, heads=2, ffn=16, encoder_layers=1, max_length=6, width=16)
+    model = build(config(vocab=open_model("transformer").model.config.vocab, **shape))
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 1, 8, 8), dtype=np.uint8)
+    captioner = ready(ImageCaptioner(model, tokenizer), "caption", pixels, 2)
+    looked = look(captioner, Question(number=1))
+    (answer,) = captioner.predict(pixels[1:], beam=5)
+    best = answer.candidates[0]
+    assert looked.results["answer"] == best.text
+    assert [chip["id"] for chip in looked.streams["target"]] == best.ids
+    part = looked.attention[looked.picture["attention"]]
+    weights = stages(part.layers[-1], 0)["weights"]
+    assert weights.shape == (len(best.ids), len(looked.streams["parts"]))
+    assert_close(weights.sum(-1), torch.ones(len(best.ids)))

@@ -342,12 +342,13 @@ def test_one_damaged_folder_does_not_hide_the_others(runs, client, text):
     assert damaged["id"] == "runs/gpt" and str(runs / "gpt") in damaged["error"] and "\n" not in damaged["error"]
 
 
-def test_damaged_weights_are_reported_for_text_models_only(runs, client):
+def test_damaged_weights_are_reported_and_hide_no_other_model(runs, client):
     (runs / "lstm" / "model.safetensors").write_bytes(b"\xff" * 99)
     shutil.copytree(Path(__file__).parents[2] / "fixtures" / "runs" / "image-vit", runs / "vit")
     answer = client.get("/api/models").json()
     assert [m["id"] for m in answer["unreadable"]] == ["runs/lstm"]
-    assert "runs/vit" not in {m["id"] for m in answer["models"]}
+    (vit,) = [m for m in answer["models"] if m["id"] == "runs/vit"]
+    assert (vit["family"], vit["reads"]) == ("image", "images") and "input" in vit["views"]
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"model": 1, "seed": []}', "[" * 100_000])

@@ -11,7 +11,7 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.serve.api.errors import APIError, send_error
-from regard.serve.guard import App, Message, Receive, Send, read
+from regard.serve.guard import App, Message, Receive, Send, other_site, read
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN = ("/health",)  # for probes, which send addresses as the host and no key
@@ -45,12 +45,14 @@ class Access:
         """Raise `APIError` for a request that is not answered."""
         if path in OPEN:
             return
-        host, origin = hostname(headers.get("host", "")), headers.get("origin")
+        full = headers.get("host", "").strip().lower()
+        host = hostname(full)
         if not (host in (*LOOPBACK, self.host, *self.allowed_hosts) or is_address(host, loopback=self.local)):
             what = f"this server is not called {host[:80]!r}"
             raise APIError(403, f"{what}; add --allow-host, or ask for its address", None, "host_not_allowed")
-        if origin is not None and origin not in self.allowed_origins and hostname(origin.partition("://")[2]) != host:
-            what = f"pages of {origin[:80]!r} may not ask this server; add --allow-origin"
+        origins = (f"http://{full}", f"https://{full}", *(origin.lower() for origin in self.allowed_origins))
+        if other_site(headers, origins):
+            what = f"pages of {headers.get('origin', 'other sites')[:80]!r} may not ask this server; add --allow-origin"
             raise APIError(403, what, None, "origin_not_allowed")
         key = key_of(headers.get("authorization", ""))
         equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all of them, always

@@ -34,6 +34,10 @@ def test_pages_of_other_sites_are_refused():
     assert status(LOCAL, host="localhost:8000", origin="http://localhost:8000") == 200
     assert status(LOCAL, host="localhost:8000", origin="https://evil.example") == 403
     assert status(LOCAL, host="localhost:8000", origin="null") == 403
+    assert status(LOCAL, host="localhost:8000", origin="http://localhost:3000") == 403, "a page of another server"
+    picture = {"sec-fetch-site": "cross-site", "sec-fetch-dest": "image"}
+    assert status(LOCAL, host="localhost:8000", **picture) == 403
+    assert status(LOCAL, host="localhost:8000", **picture | {"sec-fetch-dest": "document"}) == 200, "a link"
     open_ = Access(allowed_origins=("https://app.example.org",))
     assert status(open_, host="localhost", origin="https://app.example.org") == 200
 
