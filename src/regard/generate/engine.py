@@ -5,7 +5,7 @@ is one replayed graph, and the host only looks now and then at what was written;
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -257,15 +257,17 @@ class Seat:
     left: int
     place: int
 
-    def take(self, new: New, ends: Collection[int], enough: Callable[[int, int], bool] | None) -> Event:
+    def take(self, new: New, ends: Set[int], enough: Callable[[int, int], bool] | None) -> Event:
         """What counts of the newly written, up to an end, a caller who has `enough`, or the last id there is room for.
 
         A job may be left without a `finish`: its context is full, and it goes on in another batch.
         """
         job = self.job
         assert job is not None
-        count = 0
-        for id in new.ids[: self.left]:
+        count, ids = 0, new.ids[: self.left]
+        if enough is None and ends.isdisjoint(ids):
+            count, ids = len(ids), []
+        for id in ids:
             if id in ends:
                 job.finish = "stop"
                 break

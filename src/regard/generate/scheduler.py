@@ -24,9 +24,9 @@ from regard.words import count as number
 
 SHARED = 16  # ids that two prompts must begin with alike, for the second not to be read from its start
 UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
-# Prompts read together, their ids in a step, ids decoded per step, and for how many steps a free row may wait until an
-# eighth of the rows are free: a GPU reads a few prompts in the time that it takes to read one.
-ON_GPU, ON_CPU = (64, 8_192, 16, 2), (1, 128, 1, 0)
+# Prompts read together, their ids in a step, ids decoded per step, and for how many steps a prompt may wait until a
+# quarter of the rows can be filled: a GPU reads a few prompts in the time that it takes to read one.
+ON_GPU, ON_CPU = (64, 16_384, 16, 2), (1, 128, 1, 0)
 
 
 class FairQueue:
@@ -85,7 +85,7 @@ class Scheduler:
         self.waiting = FairQueue()
         self.rows: list[BatchRow] = []  # by their row: those that decode come first
         self.decoding = 0
-        self.left: list[list[int]] = [[] for _ in range(slots)]  # the ids that rows have read which have left since
+        self.left: list[tuple[BatchRow, int]] = []  # who had each row at the last move, and how much it had read
         self.keys = count(1)
         self.held = 0  # steps since somebody was admitted
 
@@ -131,14 +131,16 @@ class Scheduler:
     def reset(self) -> None:
         """Forget everything: after a step that failed, nobody knows what the rows hold."""
         self.waiting, self.rows, self.decoding = FairQueue(), [], 0
-        self.left = [[] for _ in self.left]
+        self.left = []
         self.graphs.clear()
 
     @torch.inference_mode()
     def step(self) -> list[Event]:
         """Read a part of what waits, and decode one id of every row, on a GPU a few: what each has gained."""
-        self.compact()
-        fresh = self.read_prompts()
+        admits = self.admits()
+        if admits or not self.static or self.shrinks():
+            self.compact()
+        fresh = self.read_prompts(admits)
         decoding = self.rows[: self.decoding]
         if not decoding:
             return []
@@ -148,14 +150,16 @@ class Scheduler:
         events = []
         news = self.slots.look(self.decoding, steps + 1, need.logprobs > 0)
         for c, begin, new in zip(decoding, begins, news, strict=True):
-            event = c.take(New(new.ids[begin:], new.logprobs[begin:], new.top[begin:]), c.ends, c.enough)
             c.place += steps
+            if c.gone:  # its row is not needed yet
+                continue
+            event = c.take(New(new.ids[begin:], new.logprobs[begin:], new.top[begin:]), c.ends, c.enough)
             if event.ids or event.finish:
                 events.append(trimmed(event, c.settings.logprobs))
         return events
 
     def need(self, rows: Sequence[BatchRow]) -> Need:
-        settings = [c.settings for c in rows]
+        settings = [c.settings for c in rows if not c.gone]
         return Need(
             any(s.temperature > 0 for s in settings),
             any(s.repetition_penalty != 1 for s in settings),
@@ -164,15 +168,14 @@ class Scheduler:
 
     def compact(self) -> None:
         """Rows that ended or were cancelled leave; the last ones that decode take their places."""
-        gone = lambda c: c.cancelled or not c.left  # noqa: E731
-        if not any(map(gone, self.rows)):
+        if not any(c.gone for c in self.rows):
             return
-        self.left[: len(self.rows)] = [c.read for c in self.rows]
-        order = [i for i in range(self.decoding) if not gone(self.rows[i])]
+        self.left[: len(self.rows)] = [(c, c.place) for c in self.rows]
+        order = [i for i in range(self.decoding) if not self.rows[i].gone]
         self.decoding = len(order)
-        for hole in [i for i in range(self.decoding) if gone(self.rows[i])]:
+        for hole in [i for i in range(self.decoding) if self.rows[i].gone]:
             order.insert(hole, order.pop())
-        order += [i for i in range(len(self.rows)) if i not in order and not gone(self.rows[i])]
+        order += [i for i in range(len(self.rows)) if i not in order and not self.rows[i].gone]
         moved = [(source, target) for target, source in enumerate(order) if source != target]
         self.rows = [self.rows[i] for i in order]
         if moved:
@@ -186,9 +189,9 @@ class Scheduler:
         self.slots.active[: self.decoding] = 1
         self.slots.active[self.decoding :] = 0
 
-    def read_prompts(self) -> int:
+    def read_prompts(self, admits: bool) -> int:
         """Read up to `budget` ids of prompts; how many rows came to the end of theirs, and chose a first id."""
-        left, fresh, admits = self.budget, 0, self.admits()
+        left, fresh = self.budget, 0
         while left > 0 and (len(self.rows) > self.decoding or (admits and len(self.waiting) and self.free)):
             if len(self.rows) == self.decoding:
                 self.admit()
@@ -196,8 +199,8 @@ class Scheduler:
             size = min(len(reading[-1].unread), max(left // len(reading), 1))
             rows = slice(self.decoding, len(self.rows))
             parts = [c.unread[:size] for c in reading]
-            self.slots.state.reserve(max(c.place for c in reading) + size)
-            hidden = self.slots.read(rows, parts)
+            furthest = max(c.place for c in reading)
+            hidden = self.slots.read(rows, parts, rounded(furthest + size), fresh=furthest == 0)
             for c, part in zip(reading, parts, strict=True):
                 c.place += len(part)
             left -= size * len(reading)
@@ -217,11 +220,21 @@ class Scheduler:
 
     def admits(self) -> bool:
         """Whether those who wait may have the free rows now."""
+        live = sum(not c.gone for c in self.rows)
+        ready = min(len(self.waiting), self.size - live)
         self.held += 1
-        if 8 * self.free < self.size and self.held <= self.patience:
+        if not ready or (live and 4 * ready < self.size and self.held <= self.patience):
             return False
         self.held = 0
         return True
+
+    def shrinks(self) -> bool:
+        """Whether a smaller graph would do for the rows that still decode."""
+        live = sum(not c.gone for c in self.rows[: self.decoding])
+        return live == 0 or self.width(live) < self.width(self.decoding)
+
+    def width(self, rows: int) -> int:
+        return min(self.size, 1 << (rows - 1).bit_length())  # few sizes, few graphs
 
     def admit(self) -> None:
         """The next to read, a few at a time, those with the least to read first."""
@@ -241,18 +254,17 @@ class Scheduler:
         """For each prompt the row that has read most of what it begins with, and how much; all but its last id."""
         if not self.slots.state.shares:
             return [(0, 0)] * len(prompts)
-        texts = [c.read for c in self.rows] + self.left[len(self.rows) :]
+        texts = [(c, c.place) for c in self.rows] + self.left[len(self.rows) :]
         rows = []
         for prompt in prompts:
             stem = prompt[:-1]
-            alike = [common(stem, text) for text in texts]
-            best = max(range(len(alike)), key=alike.__getitem__)
-            rows.append((best, alike[best] if alike[best] >= SHARED else 0))
+            length, row = max(((c.alike(stem, place), -row) for row, (c, place) in enumerate(texts)), default=(0, 0))
+            rows.append((-row, length if length >= SHARED else 0))
         return rows
 
     def decode(self, need: Need, steps: int) -> None:
         if self.static:
-            count = min(self.size, 1 << (self.decoding - 1).bit_length())  # few sizes, few graphs
+            count = self.width(self.decoding)
             if (need, count) not in self.graphs:
                 rows = slice(0, count)
                 state = self.slots.state.part(rows)
@@ -272,11 +284,6 @@ class Scheduler:
         slots.time += 1
         lengths = slots.active[rows] if settings is None else None
         slots.note(self.model.logits(self.model.read(slots.last[rows], state, lengths)[:, -1]), rows, need, settings)
-
-
-def common(a: Sequence[int], b: Sequence[int]) -> int:
-    """How many ids two texts begin with alike."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def trimmed(event: Event, top: int) -> Event:

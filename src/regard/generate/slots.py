@@ -1,6 +1,6 @@
 """The rows of a batch that never ends, on the device: their settings, the model's state, and what they wrote last."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class BatchRow(Seat):
     """A prompt on its way: which row of the batch it has is its place in `Scheduler.rows`."""
 
     settings: Sampling = field(default_factory=Sampling)
-    ends: Collection[int] = ()
+    ends: Set[int] = frozenset()
     enough: Callable[[int, int], bool] | None = None
     cancelled: bool = False
 
@@ -34,9 +34,17 @@ class BatchRow(Seat):
         return self.request.prompt[self.place :]
 
     @property
-    def read(self) -> list[int]:
-        """The ids whose keys and values its row holds."""
-        return [*self.request.prompt, *self.request.made][: self.place]
+    def gone(self) -> bool:
+        """Whether nobody waits for anything more of it."""
+        return self.cancelled or not self.left
+
+    def alike(self, stem: list[int], place: int) -> int:
+        """How many ids `stem` begins with like the first `place` ids of this text."""
+        prompt = self.request.prompt
+        if not stem or stem[0] != prompt[0]:  # of nearly all
+            return 0
+        text = [*prompt, *self.request.made][:place]
+        return next((n for n, (x, y) in enumerate(zip(stem, text, strict=False)) if x != y), min(len(stem), len(text)))
 
 
 class Need(NamedTuple):
@@ -93,9 +101,10 @@ class Slots:
             if len(x):
                 x[target] = x[source]
 
-    def read(self, rows: slice, texts: list[list[int]]) -> Tensor:
-        """The hidden state of each row after its text, R D."""
-        state = self.state.part(rows)
+    def read(self, rows: slice, texts: list[list[int]], reach: int, fresh: bool) -> Tensor:
+        """The hidden state of each row after its text, R D; none is longer than `reach` then, `fresh` ones begin."""
+        self.state.reserve(reach)
+        state = self.state.part(rows, reach, fresh)
         sizes = [len(text) for text in texts]
         ids = torch.tensor([text + [0] * (max(sizes) - len(text)) for text in texts]).to(self.last.device)
         if min(sizes) == max(sizes):
@@ -119,7 +128,8 @@ class Slots:
                 new = choose_in_groups(logits, uniform, settings)
         new = new[:, None]  # R 1
         self.last[rows] = new
-        self.steps[rows] += self.active[rows]
+        if need.draws:
+            self.steps[rows] += self.active[rows]
         self.ids[rows].index_copy_(1, self.time, new)
         if need.penalty:
             self.seen[rows] |= F.one_hot(new.squeeze(1), self.seen.size(1)).bool() & (self.active[rows, None] > 0)

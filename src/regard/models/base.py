@@ -66,8 +66,8 @@ class State(Protocol):
         """Nothing is read yet, in the same memory."""
         ...
 
-    def part(self, rows: slice) -> "State":
-        """These rows, in the same memory."""
+    def part(self, rows: slice, reach: int = 0, fresh: bool = False) -> "State":
+        """These rows, in the same memory. None comes further than `reach`; `fresh`: none has read anything yet."""
         ...
 
     def reserve(self, stop: int) -> None:
@@ -172,7 +172,8 @@ def new_cache(layers: int, rows: int, heads: int, capacity: int, head_width: int
     """Room for the keys and values of `rows` texts, after a look at how much memory there is."""
     if like.device.type == "cpu":
         size = 2 * layers * rows * heads * capacity * head_width * like.element_size()
-        limits.require(size, f"the keys and values of {rows:,} × {capacity:,} tokens", "lower --max-tokens or --beam")
+        hint = "lower --max-tokens or --beam, of a server --context or --slots"
+        limits.require(size, f"the keys and values of {rows:,} × {capacity:,} tokens", hint)
     return Cache(layers, rows, heads, capacity, head_width, like)
 
 

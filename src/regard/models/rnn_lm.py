@@ -126,7 +126,7 @@ class RecurrentState:
 
     shares = False  # of what it has read only the end is known
 
-    def part(self, rows: slice) -> "RecurrentState":
+    def part(self, rows: slice, reach: int = 0, fresh: bool = False) -> "RecurrentState":
         part = RecurrentState(tuple(cell[:, rows] for cell in self.cells))
         part.places = self.places[rows]
         return part

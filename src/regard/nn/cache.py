@@ -117,6 +117,7 @@ class Past:
         keys = cache.keys[0]
         self.capacity = keys.size(2) - 1  # the last slot is for padding that has no other
         self.fixed = fixed or keys.is_cuda
+        self.reach = self.capacity
         self.stop = 0  # no row has read more than this; when `fixed`, the capacity as soon as anything is read
         self.level = True  # all rows have read equally many
         self.clean = 0  # slots up to here hold numbers in every row, whoever has written them: see `reserve`
@@ -126,9 +127,17 @@ class Past:
             self.places, self.stop = places, self.capacity
             self._look()
 
-    def part(self, rows: slice) -> "Past":
-        """These rows, in the same memory: what is read there is read here. `reserve` the slots first."""
-        return Past(self.cache.part(rows), self.places[rows], self.fixed)
+    def part(self, rows: slice, reach: int = 0, fresh: bool = False) -> "Past":
+        """These rows, in the same memory: what is read there is read here. `reserve` the slots first.
+
+        Where the host knows that no row comes further than `reach`, a GPU need not look further either; and where it
+        knows that they are `fresh`, having read nothing, not at a table of who may look where.
+        """
+        part = Past(self.cache.part(rows), self.places[rows], self.fixed)
+        part.reach = min(reach or self.capacity, self.capacity)
+        if fresh:
+            part.stop, part.level = 0, True
+        return part
 
     def reserve(self, stop: int) -> None:
         """Slots up to `stop` may be looked at in every row, though not every row has written there."""
@@ -183,7 +192,7 @@ class Past:
         where = self.places[:, None] + torch.arange(T, device=device)  # B T
         slots = where.clamp(max=self.capacity)  # B T
         where = where.clamp(max=self.capacity - 1)
-        stop = min(self.capacity if self.fixed else self.stop + T, self.capacity)
+        stop = min(self.reach if self.fixed else self.stop + T, self.capacity)
         if not self.fixed:
             self.cache.clear(slice(self.stop, stop))
         mask = TableMask((torch.arange(stop, device=device) <= where[:, :, None])[:, None])  # B 1 T S
