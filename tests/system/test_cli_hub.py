@@ -37,10 +37,14 @@ def bert(tmp_path_factory):
     return folder
 
 
-def parquet() -> bytes:
-    file = io.BytesIO()
-    pyarrow.parquet.write_table(pyarrow.csv.read_csv(io.BytesIO(ROWS.encode())), file)
-    return file.getvalue()
+def parquet() -> dict[str, bytes]:
+    """The table in two files, as the hub cuts large ones."""
+    table, files = pyarrow.csv.read_csv(io.BytesIO(ROWS.encode())), {}
+    for i in range(2):
+        file = io.BytesIO()
+        pyarrow.parquet.write_table(table.slice(10 * i, 10), file)
+        files[f"data/train-0000{i}-of-00002.parquet"] = file.getvalue()
+    return files
 
 
 def rows() -> bytes:
@@ -71,9 +75,7 @@ def hub(bert, tmp_path, monkeypatch):
         "acme/code": Repository(
             {"config.json": b'{"model_type": "acme"}', "model.safetensors": files["model.safetensors"]}
         ),
-        "datasets/acme/reviews": Repository(
-            {"data/train-00000-of-00001.parquet": parquet(), "data/test.jsonl": rows()}
-        ),
+        "datasets/acme/reviews": Repository({**parquet(), "data/test.jsonl": rows()}),
         "datasets/acme/plain": Repository({"reviews.csv": ROWS.encode()}),
         "datasets/acme/parts": Repository({"train-0.jsonl": b"{}", "train-1.jsonl": b"{}"}),
     }
@@ -114,7 +116,9 @@ def test_a_model_is_fetched_listed_used_and_fine_tuned(hub, bert, monkeypatch, t
     works("finetune", "hf:acme/bert", "classify", "--data=hf:acme/reviews", *train)
     run = json.loads((tmp_path / "runs/r/run.json").read_text())
     assert COMMIT in run["start"], "the revision is pinned"
-    assert run["data"]["path"].endswith("-00001.parquet") and COMMIT in run["data"]["path"]
+    assert run["data"]["path"].endswith("-2.parquet") and COMMIT in run["data"]["path"]
+    joined = pyarrow.parquet.read_table(run["data"]["path"])
+    assert joined.equals(pyarrow.csv.read_csv(io.BytesIO(ROWS.encode())))
     assert json.loads(works("evaluate", "runs/r", "--data=hf:acme/reviews/data/test.jsonl", "--json").out)
     assert json.loads(works("evaluate", "runs/r", "--data=hf:acme/plain", "--json").out)
 

@@ -210,6 +210,7 @@ def hub_errors(name: Reference, verb: str = "fetch") -> Iterator[None]:
 
 SMALL = (".json", ".txt", ".model", ".spm", ".jinja", ".md")
 BESIDE = re.compile(r"[^/]+|\d_\w+/config\.json")  # of a model; the other folders hold other formats
+PART = re.compile(r"-\d+-of-\d+\.parquet$")  # of a table in several files
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 
 
@@ -242,15 +243,15 @@ def one_file(name: Reference, files: dict[str, int]) -> list[str]:
 
 
 def data_files(name: Reference) -> Choose:
-    """The one table to train on, or the file that was named."""
+    """The one table to train on, which may be in several Parquet files, or the file that was named."""
 
     def choose(files: dict[str, int]) -> list[str]:
         if name.file:
             return one_file(name, files)
         tables = [file for file in files if file.endswith(TABLES) and not file.endswith("dataset_infos.json")]
         train = [file for file in tables if re.search(r"(^|[/_.-])train", file)]
-        chosen = train or tables
-        if len(chosen) != 1:
+        chosen = sorted(train or tables)
+        if len({PART.sub("", file) for file in chosen}) != 1:
             what = f"{count(len(chosen), 'table')}: {', '.join(chosen[:5])}" if chosen else f"no {', '.join(TABLES)}"
             hint = f"name one: {Reference(name.repo, name.revision, chosen[0])}" if chosen else ""
             raise DataError(f"{name} has {what}", hint)
@@ -265,4 +266,19 @@ def data_file(text: str, say: Say = to_stderr) -> str:
         return text
     name = parse(text, "dataset")
     record = get(name, data_files(name), say)
-    return str(Path(record.folder) / record.files[0])
+    paths = [Path(record.folder) / file for file in record.files]
+    return str(paths[0] if len(paths) == 1 else join_tables(paths, record.commit))
+
+
+def join_tables(paths: list[Path], commit: str) -> Path:
+    """One Parquet file of several, in the cache."""
+    from pyarrow import parquet
+
+    name = PART.sub("", paths[0].name)
+    target = cache_folder() / "hub" / "joined" / f"{name}-{commit}-{len(paths)}.parquet"
+    if not target.is_file():
+        schema = parquet.read_schema(paths[0])
+        with building_file(target) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
+            for path in paths:
+                writer.write_table(parquet.read_table(path).cast(schema))
+    return target

@@ -6,13 +6,14 @@ from regard.errors import CheckpointError
 from regard.formats.base import BESIDE, Exported, Format, write_folder
 from regard.jsonfile import read_json
 from regard.models.published import OURS, load_model
-from regard.models.published.weights import INDEX, weight_files
+from regard.models.published.weights import BIN, FILE, weight_files
 
 
 def model_files(folder: Path) -> list[str]:
     """The files of a folder that are its model: settings, tokenizer, card and weights."""
-    names = [*BESIDE, INDEX, *(path.name for path in weight_files(folder))]
-    return [name for name in names if (folder / name).is_file()]
+    weights = weight_files(folder)
+    index = f"{BIN if weights[0].suffix == '.bin' else FILE}.index.json"
+    return [name for name in (*BESIDE, index, *(path.name for path in weights)) if (folder / name).is_file()]
 
 
 class HuggingFace(Format):

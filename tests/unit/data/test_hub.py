@@ -59,3 +59,11 @@ def test_a_repository_of_gguf_files_names_one():
 def test_the_one_table_to_train_on_is_chosen(files, expected):
     (table,) = data_files(Reference("a/b", kind="dataset"))(dict.fromkeys(files, 1))
     assert table.startswith(expected)
+
+
+def test_parts_of_one_table_are_chosen_together():
+    choose = data_files(Reference("a/b", kind="dataset"))
+    parts = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"]
+    assert choose(dict.fromkeys([parts[1], "data/test-00000-of-00001.parquet", parts[0]], 1)) == parts
+    with pytest.raises(DataError, match="has 3 tables"):
+        choose(dict.fromkeys([*parts, "train.csv"], 1))
