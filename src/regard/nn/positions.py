@@ -24,6 +24,10 @@ class Waves(nn.Module):
         super().__init__()
         self.places, self.size = places, 0
 
+    def widths(self) -> dict[str, int]:
+        """The tables by name, and how many columns they have."""
+        raise NotImplementedError
+
     def rows(self, start: int, stop: int) -> dict[str, Tensor]:
         """The tables by name, for the places from `start` to `stop`."""
         raise NotImplementedError
@@ -33,12 +37,13 @@ class Waves(nn.Module):
         if places <= self.size:
             return
         self.size = size = min(self.places, max(FIRST, 1 << (places - 1).bit_length()))
-        here = torch.get_default_device()
         with torch.inference_mode(False):  # a table made while decoding must serve in training too
-            with torch.device("cpu"):  # `arange` on the meta device would load torch's compiler: seconds
+            if torch.get_default_device().type == "meta":  # where `arange` would load torch's compiler: seconds
+                tables = {name: torch.empty(size, width) for name, width in self.widths().items()}
+            else:
                 pieces = [self.rows(start, min(start + FIRST, size)) for start in range(0, size, FIRST)]
-            for name in pieces[0]:
-                table = torch.cat([piece[name] for piece in pieces]).float().to(here)
+                tables = {name: torch.cat([piece[name] for piece in pieces]).float() for name in pieces[0]}
+            for name, table in tables.items():
                 if name in self._buffers:
                     table = table.to(self.get_buffer(name))  # where the model is now, and as precise
                 self.register_buffer(name, table, persistent=False)
@@ -75,6 +80,9 @@ class Sinusoidal(Waves):
         super().__init__(places)
         self.width = width
         self.reach(1)
+
+    def widths(self) -> dict[str, int]:
+        return {"table": self.width}
 
     def rows(self, start: int, stop: int) -> dict[str, Tensor]:
         return {"table": self.layout(*waves(stop, self.width, start=start))}
@@ -147,6 +155,9 @@ class Rotary(Waves):
     def rates(self) -> Tensor:
         """How far each pair turns from one place to the next, in float64: K/2."""
         return rates(self.head_width, self.theta)
+
+    def widths(self) -> dict[str, int]:
+        return {"cosines": self.head_width, "sines": self.head_width}
 
     def rows(self, start: int, stop: int) -> dict[str, Tensor]:
         angle = torch.arange(start, stop, dtype=torch.float64)[:, None] * self.rates()
