@@ -159,6 +159,7 @@ LINES = [
     "gradients --arch=rnn,gpt --length=10 --seed=1 --out=gradients.png",
     "studio --runs=runs --model=runs/gpt --port=0",
     "serve runs/gpt runs/classifier --port=0 --int8",
+    "serve runs/vit --follow=runs/gpt --manage --max-pixels=1000 --max-seconds=10 --port=0",
     "serve runs/translator --port=0 --slots=2 --allow-host=example.org --allow-origin=http://example.org",
     "plan --size=xl --tokens=30B --gpus=8",
     "plan --params=7B --gpus=64 --gpu=h100 --context=4096 --batch=4M --json",

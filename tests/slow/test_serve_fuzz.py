@@ -1,47 +1,65 @@
-"""Requests at random, well-formed and not: no 5xx, no hang, no error without OpenAI's shape."""
+"""Requests at random, well-formed and not: no 5xx, no hang, no error without OpenAI's shape.
 
+REGARD_FUZZ is how many in all (10,000), REGARD_SEED that of what is random (0).
+"""
+
+import base64
+import gzip
 import json
 import os
 import random
 import socket
+import time
+from collections import Counter
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from tests.unit.inside import tiny
-from tests.unit.serve.api.conftest import start, until_ready
+import schemathesis
+from hypothesis import HealthCheck, given, seed, settings
+from schemathesis import GenerationMode
+from tests.unit.serve.api.conftest import FILES, folders, start, until_ready  # noqa: F401 - a fixture
 
-COUNT = int(os.environ.get("REGARD_FUZZ", "3000"))
-NAMES = ("gpt", "encoder", "classifier", "pair", "tagger", "transformer", "masked")
+COUNT, SEED = int(os.environ.get("REGARD_FUZZ", "10000")), int(os.environ.get("REGARD_SEED", "0"))
+NAMES = ("gpt", "encoder", "classifier", "pair", "tagger", "transformer", "masked", "whisper", *FILES)
 ODD = [
     None, True, 0, -1, 1, 2**63, 1e308, -0.0, 0.5, "", " ", "x", "\u0000", "é" * 50, "[MASK]", "😀", "a\nb", [], [[]],
     {}, [1], [1, 2, 3], ["x"], ["x", "y"], [["x", "y"]], [None], {"a": 1}, {"file": "AAAA"}, {"file": 3}, "\u202e",
     ["x"] * 40, {"type": "text"}, {"include_usage": True}, [{"role": "user", "content": "hi"}], [{"role": "user"}],
-    [{"role": 1}],
+    [{"role": 1}], [{"file": "AAAA", "name": "x.csv"}], [{"rows": []}], [{"rows": [{"time": 1, "value": "x"}]}],
     [{"role": "user", "content": [{"type": "image_url"}]}], 10**400,
 ]  # fmt: skip
 FIELDS = (
     "model", "prompt", "messages", "input", "inputs", "options", "max_tokens", "max_completion_tokens", "temperature",
     "top_p", "top_k", "min_p", "n", "stop", "seed", "logprobs", "top_logprobs", "stream", "stream_options", "echo",
-    "repetition_penalty", "encoding_format", "dimensions", "user", "tools", "zzz",
+    "repetition_penalty", "encoding_format", "dimensions", "user", "tools", "explain", "zzz",
 )  # fmt: skip
 GOOD = {
     "/v1/completions": {"model": "gpt", "prompt": "The cat", "max_tokens": 2},
     "/v1/chat/completions": {"model": "gpt", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 2},
     "/v1/embeddings": {"model": "encoder", "input": "The cat"},
     **{f"/v1/predict/{name}": {"inputs": ["The cat"]} for name in NAMES},
+    "/v1/predict/rows": {"inputs": [{"hours": 3}]},
 }
+HEAD = "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nContent-Length: {size}{more}\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    root = tmp_path_factory.mktemp("served")
-    process, address = start(*(str(tiny.write(root / name, name)) for name in NAMES), "-q")
+def address(folders):  # noqa: F811
+    process, address = start(*(str(folders / name) for name in NAMES), "-q", "--timeout", "30")
     until_ready(address)
     yield address
     process.kill()
     process.communicate()
+
+
+def check(answer: httpx2.Response | schemathesis.Response, about: object) -> int:
+    """The status of an answer that is as it should be."""
+    assert answer.status_code < 500, (about, answer.text)
+    if answer.status_code >= 400:
+        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}, (about, answer.text)
+    return answer.status_code
 
 
 def mutated(rng: random.Random, body: dict) -> bytes:
@@ -58,43 +76,122 @@ def mutated(rng: random.Random, body: dict) -> bytes:
 
 
 def test_no_request_is_answered_with_a_5xx(address):
-    rng, counts = random.Random(0), {}
-    with httpx2.Client(base_url=address, timeout=30) as client:
-        for number in range(COUNT):
+    rng, counts = random.Random(SEED), Counter()
+    with httpx2.Client(base_url=address, timeout=60) as client:
+        for number in range(COUNT // 2):
             path = rng.choice(list(GOOD))
             data = mutated(rng, GOOD[path])
             kind = rng.choices(["application/json", "text/plain", "multipart/form-data; boundary=x"], [40, 1, 1])[0]
             answer = client.post(path, content=data, headers={"content-type": kind})
-            counts[answer.status_code] = counts.get(answer.status_code, 0) + 1
-            assert answer.status_code < 500, (number, path, data, answer.text)
-            if answer.status_code != 200:
-                assert set(answer.json()["error"]) == {"message", "type", "param", "code"}, (data, answer.text)
-    print(counts)
-    assert counts[200] > COUNT // 20 and counts[400] > COUNT // 20
+            counts[check(answer, (number, path, data))] += 1
+    print(dict(counts))
+    assert counts[200] > COUNT // 40 and counts[400] > COUNT // 40
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", list(GenerationMode))
+def test_requests_made_from_the_schema(address, mode):
+    """What the server says of itself, and what it says is wrong."""
+    operations = [found.ok() for found in schemathesis.openapi.from_url(f"{address}/openapi.json").get_all_operations()]
+    each, counts = max(COUNT * 3 // 20 // len(operations), 1), Counter()
+    for operation in operations:
+
+        @seed(SEED)
+        @settings(max_examples=each, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+        @given(case=operation.as_strategy(generation_mode=mode))
+        def ask(case):
+            answer = case.call(base_url=address, timeout=60)
+            counts[check(answer, (case.path, case.body))] += 1
+
+        ask()
+    print(mode.value, dict(counts))
+
+
+def exchanged(address: str, parts: list[bytes], pause: float = 0.0) -> bytes:
+    """Everything that the server answers to these bytes."""
+    place = urlsplit(address)
+    with socket.create_connection((place.hostname, place.port), timeout=40) as raw:
+        try:
+            for part in parts:
+                raw.sendall(part)
+                time.sleep(pause)
+            raw.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: raw.recv(1 << 16), b""))
+        except (ConnectionResetError, BrokenPipeError):  # it need not read to its end what it refuses
+            return b""
+
+
+def request(path: str, body: bytes, kind: str = "application/json", off: int = 0, more: str = "") -> bytes:
+    head = HEAD.format(path=path, kind=kind, size=len(body) + off, more=more)
+    return head.encode("latin-1") + body
+
+
+def broken(rng: random.Random) -> list[bytes]:
+    """One connection's bytes: truncated, slow, pipelined, with huge headers, not UTF-8, of another type, or damaged."""
+    path = rng.choice(list(GOOD))
+    body = json.dumps(GOOD[path]).encode()
+    whole = request(path, body)
+    way = rng.randrange(8)
+    if way == 0:
+        return [whole[: rng.randrange(len(whole))]]
+    if way == 1:
+        return [whole[i : i + 40] for i in range(0, len(whole), 40)]
+    if way == 2:
+        return [whole * rng.randint(2, 4)]
+    if way == 3:
+        return [request(path, body, more="\r\nX: " + "y" * rng.choice((1_000, 70_000, 200_000)))]
+    if way == 4:
+        place = rng.randrange(len(body))
+        return [request(path, body[:place] + rng.choice((b"\xff", b"\xc3\x28", b"\xed\xa0\x80")) + body[place:])]
+    if way == 5:
+        return [
+            request(path, body, rng.choice(("", "text/html", "multipart/form-data", "application/x-\xe9", "a/b;c")))
+        ]
+    if way == 6:
+        return [request(path, body, off=rng.choice((-5, 5, 10**9, -len(body))))]
+    cut = rng.randrange(len(whole))
+    return [whole[:cut] + bytes(rng.randrange(256) for _ in range(rng.randrange(1, 4))) + whole[cut:]]
 
 
 def test_raw_bytes_neither_hang_nor_stop_the_server(address):
-    place, rng = urlsplit(address), random.Random(1)
-    request = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-    request += b"Content-Length: %d\r\n\r\n"
-    body = json.dumps(GOOD["/v1/completions"]).encode()
-    before = None
-    for _ in range(COUNT // 10):
-        data = request % (len(body) + rng.choice((0, 0, 5, -5))) + body
-        if rng.random() < 0.5:
-            cut = rng.randrange(len(data))
-            data = data[:cut] + bytes(rng.randrange(256) for _ in range(rng.randrange(4))) + data[cut:]
-        if rng.random() < 0.2:
-            data = data.replace(b"Host:", b"X: " + b"y" * 70_000 + b"\r\nHost:")
-        with socket.create_connection((place.hostname, place.port), timeout=10) as raw:
-            raw.sendall(data[: rng.choice((len(data), rng.randrange(len(data))))])
-            raw.shutdown(socket.SHUT_WR)
-            answer = raw.recv(200)
-            assert not answer.startswith(b"HTTP/1.1 5"), (data, answer)
-        before = before or open_files()
+    rng, counts = random.Random(SEED), Counter()
+    for number in range(COUNT // 5):
+        parts = broken(rng)
+        answer = exchanged(address, parts, 0.001 if len(parts) > 1 else 0.0)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        status = int(head[9:12] or 0)
+        counts[status] += 1
+        assert status < 500, (number, parts, answer)
+        if status >= 400:
+            assert b'{"error": {"message": ' in body or b'{"error":{"message":' in body, (number, parts, answer)
+    print(dict(counts))
     assert httpx2.post(f"{address}/v1/completions", json=GOOD["/v1/completions"]).status_code == 200
-    assert open_files() <= before + 5
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+def test_bombs_are_refused(address, folders):  # noqa: F811
+    """Small files that would become large ones."""
+    picture = (folders / "data" / "wide.png").read_bytes()  # a header of 60,000 by 60,000 pixels
+    table = gzip.compress(b"0" * (1 << 28), 9)
+    nested = b'{"inputs": ' + b"[" * 5_000_000 + b"]" * 5_000_000 + b"}"
+    inputs = [("vit", "x.png", picture), ("captioner", "x.png", picture), ("series", "x.csv.gz", table),
+              ("forecaster", "x.csv", table), ("whisper", "x.wav", table)]  # fmt: skip
+    before = memory()
+    for name, file, data in inputs:
+        body = {"inputs": [{"file": base64.b64encode(data).decode(), "name": file}]}
+        for answer in (
+            httpx2.post(f"{address}/v1/predict/{name}", json=body, timeout=60),
+            httpx2.post(f"{address}/v1/predict/{name}", files={"file": (file, data)}, timeout=60),
+        ):
+            assert check(answer, (name, file)) >= 400
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    assert check(httpx2.post(f"{address}/v1/completions", content=table, headers=headers), "gzip") == 400
+    assert check(httpx2.post(f"{address}/v1/predict/vit", content=nested, headers=headers, timeout=60), "nested") == 400
+    grown = {pid: size - before.get(pid, size) for pid, size in memory().items()}
+    assert max(grown.values()) < 600 << 20, grown
+
+
+def memory() -> dict[str, int]:
+    """Bytes that our children and theirs hold, by process."""
+    own = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    pids = own + [pid for one in own for pid in Path(f"/proc/{one}/task/{one}/children").read_text().split()]
+    return {pid: int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 for pid in pids}

@@ -13,7 +13,10 @@ MODELS = "Run or model folders, .gguf files, or names (regard model list); NAME=
 
 def serve(
     ctx: typer.Context,
-    models: Annotated[list[str], argument("MODEL…", MODELS)],
+    models: Annotated[list[str] | None, argument("MODEL…", MODELS)] = None,
+    follow: Annotated[
+        list[str] | None, option("RUN", "A run that is training: its best model so far; may be repeated.")
+    ] = None,
     port: Annotated[int, option("N", "The port; 0 takes any free one.", default=True, min=0, max=65535)] = 8000,
     host: Annotated[str, option("ADDRESS", "Where to listen; beyond this machine a key is needed.", default=True)] = (
         "127.0.0.1"
@@ -36,8 +39,11 @@ def serve(
     max_tokens: Annotated[
         int, option("N", "The most that a request may have written.", "--max-tokens", default="what fits", min=1)
     ] = 1 << 20,
+    max_pixels: Annotated[int, option("N", "The most of an image.", default=True, min=1)] = 50_000_000,
+    max_seconds: Annotated[float, option("SECONDS", "The longest recording.", default=True, min=0.1)] = 1_800.0,
     timeout: Annotated[float, option("SECONDS", "The longest that a request may take.", default=True, min=0.1)] = 600.0,
     int8: Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: faster, and a little less exact.")] = False,
+    manage: Annotated[bool, flag("--manage", "Let clients load, replace and unload models.")] = False,
     device: Device = "auto",
 ) -> None:
     """Put models behind an address, in the shapes of OpenAI's API.
@@ -49,20 +55,27 @@ def serve(
     Examples:
       regard serve runs/demo
       regard serve smollm2-135m minilm=runs/minilm --port 8080
+      regard serve --follow runs/demo
       REGARD_API_KEY=… regard serve runs/demo --host 0.0.0.0 --allow-host models.example.org
     """
     from regard.serve.api.guard import Access, read_keys
     from regard.serve.api.lanes import LaneSettings
     from regard.serve.api.limits import RequestLimits
-    from regard.serve.api.run import named_models, serve_models
+    from regard.serve.api.names import named_models
+    from regard.serve.api.run import serve_models
 
     console: Console = ctx.obj
     keys = read_keys(api_key or (), api_key_file, os.environ.get("REGARD_API_KEY", ""))
     access = Access(
-        host=host, keys=keys, allowed_hosts=tuple(allow_host or ()), allowed_origins=tuple(allow_origin or ())
+        host=host,
+        keys=keys,
+        allowed_hosts=tuple(allow_host or ()),
+        allowed_origins=tuple(allow_origin or ()),
+        manage=manage,
     )
-    served = named_models(models)
-    settings = LaneSettings(device=usable(device), int8=int8, slots=slots, context=context)
+    served = named_models(models or (), follow or ())
+    most = {"pixels": max_pixels, "seconds": max_seconds}
+    settings = LaneSettings(device=usable(device), int8=int8, slots=slots, context=context, most=most)
     limits = RequestLimits(requests=max_requests, max_tokens=max_tokens, seconds=timeout)
     started = lambda address: print(address, flush=True)  # noqa: E731
     serve_models(served, port, started, settings, access, limits, console.quiet)

@@ -118,6 +118,19 @@ def _decode(
     return {"kept": kept, "skipped": skipped}
 
 
+def count_pixels(path: Path) -> int:
+    """Width times height, as the header of an image file claims."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtra("reading images", "vision") from None
+    try:
+        with Image.open(path) as image:
+            return image.width * image.height
+    except (Image.DecompressionBombError, OSError, ValueError, SyntaxError):
+        raise UnreadableImage(path, "cannot be read; it is damaged or not an image") from None
+
+
 def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
     """The image in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
 

@@ -4,8 +4,10 @@ import io
 import math
 import struct
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,15 +45,37 @@ def load_waveform(path: str | Path) -> Tensor:
 
 def decode(data: bytes, where: str) -> tuple[Tensor, int]:
     """The samples of a file's bytes, channels mixed to one, and their rate. `where` is for the messages."""
-    is_wav = data[:4] == b"RIFF" and data[8:12] == b"WAVE"
-    samples, rate = (_read_wav if is_wav else _read_compressed)(data, where)
+    samples, rate = (_read_wav if is_wav(data) else _read_compressed)(data, where)
     if bad := int((~(np.abs(samples) <= LOUDEST)).sum()):  # NaN is not below anything
         raise DataError(f"{where}: {bad:,} of {samples.size:,} samples are not finite or far too large; it is damaged")
     return torch.from_numpy(samples.astype(np.float32)).mean(1), rate
 
 
+def count_seconds(path: Path) -> float:
+    """The length of an audio file, as its header claims."""
+    data, where = path.read_bytes(), str(path)
+    if is_wav(data):
+        _, channels, rate, bits, samples = _wav_parts(data, where)
+        return len(samples) // (channels * bits // 8) / rate
+    with _compressed(data, where) as file:
+        return file.frames / file.samplerate
+
+
+def is_wav(data: bytes) -> bool:
+    return data[:4] == b"RIFF" and data[8:12] == b"WAVE"
+
+
 def _read_wav(data: bytes, where: str) -> tuple[np.ndarray, int]:
     """The samples of a WAV file, T C, and their rate."""
+    tag, channels, rate, bits, samples = _wav_parts(data, where)
+    frame = channels * bits // 8
+    count = len(samples) // frame
+    _check_size(count, channels, rate, where)
+    return DECODERS[tag, bits](samples[: count * frame]).reshape(-1, channels), rate
+
+
+def _wav_parts(data: bytes, where: str) -> tuple[int, int, int, int, bytes]:
+    """Of a WAV file the format, channels, rate, bits, and the bytes of its samples."""
     chunks: dict[bytes, bytes] = {}
     at = 12
     while at + 8 <= len(data):
@@ -70,14 +94,19 @@ def _read_wav(data: bytes, where: str) -> tuple[np.ndarray, int]:
             f"{where}: {channels} channels of {bits} bits at {rate} Hz, format {tag}; we read PCM of 8, 16, 24 and 32 "
             "bits and floats of 32 and 64"
         )
-    frame = channels * bits // 8
-    count = len(chunks[b"data"]) // frame
-    _check_size(count, channels, rate, where)
-    return DECODERS[tag, bits](chunks[b"data"][: count * frame]).reshape(-1, channels), rate
+    return tag, channels, rate, bits, chunks[b"data"]
 
 
 def _read_compressed(data: bytes, where: str) -> tuple[np.ndarray, int]:
     """The samples of a FLAC, OGG, MP3 or other file that libsndfile knows, T C, and their rate."""
+    with _compressed(data, where) as file:
+        _check_size(file.frames, file.channels, file.samplerate, where)
+        return file.read(dtype="float32", always_2d=True), file.samplerate
+
+
+@contextmanager
+def _compressed(data: bytes, where: str) -> Iterator[Any]:
+    """The file, opened by libsndfile."""
     try:
         import soundfile
     except (ImportError, OSError):
@@ -86,8 +115,7 @@ def _read_compressed(data: bytes, where: str) -> tuple[np.ndarray, int]:
         raise MissingExtra(f"{where} is not a WAV file; reading other formats", "audio") from None
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            _check_size(file.frames, file.channels, file.samplerate, where)
-            return file.read(dtype="float32", always_2d=True), file.samplerate
+            yield file
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError):
         raise DataError(f"{where} is not a WAV, FLAC, OGG or MP3 file, or is damaged; {CONVERT}") from None
 

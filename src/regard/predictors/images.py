@@ -60,12 +60,13 @@ class ImageClassifier(ClassPredictor):
         return list(self.predict(self.read(paths)))
 
     @torch.inference_mode()
-    def attention(self, path: str | Path) -> Seen:
-        """Where the model looked in one image. The fast kernels run as ever; taps keep what they were given."""
+    def attention(self, image: str | Path | np.ndarray) -> Seen:
+        """Where the model looked in one image, a file or C P P bytes; the fast kernels run as ever."""
         if not isinstance(self.model, ViT):
             raise ConfigError(f"{type(self.model).__name__} does not look anywhere: only a vit has attention")
+        pixels = image[None] if isinstance(image, np.ndarray) else self.read([image])
         with watch(self.model, "layers.*.attention.look") as seen:
-            self.model(torch.from_numpy(self.read([path])).to(self.device))
+            self.model(torch.tensor(pixels, device=self.device))
         weights = torch.stack([calls[0].weights()[0].cpu() for calls in seen.values()])  # L H T T
         side = self.model.config.grid
         token = self.model.first is not None

@@ -1,7 +1,7 @@
 """Classify and pair: a label for a text, or for a pair of texts; and what they share with tagging."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -288,7 +288,9 @@ class Classify(Classes, Labels):
         }
         return {True: pair, False: text, None: {"anyOf": [text, pair]}}[predictor.pairs]
 
-    def request_input(self, predictor: Any, value: Any, folder: Path, console: Console) -> Any:
+    def request_input(
+        self, predictor: Any, value: Any, folder: Path, console: Console, most: Mapping[str, float]
+    ) -> Any:
         """A text, or a pair of texts as a list."""
         pair = isinstance(value, list) and len(value) == 2
         return self.parse_inputs(predictor, [self.text_value(text) for text in (value if pair else [value])], console)

@@ -174,6 +174,10 @@ class Image(ClassesOfSamples):
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return image_inputs(file, predictor.read, console)
 
+    def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
+        """How much the model looks at each patch, through all its layers (rollout), as rows and columns."""
+        return {"patches": predictor.attention(one[0]).rollout.round(6).tolist()}
+
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
         from regard.data.pixels import read_image
         from regard.explain.rollout import draw

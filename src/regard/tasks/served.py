@@ -9,9 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import unknown
-from regard.errors import ConfigError
+from regard.errors import ConfigError, LimitError
 from regard.ticks import Console
 
+SILENCE = bytes.fromhex(
+    "524946464403000057415645666d74201000000001000100401f0000401f0000010008006461746120030000"
+) + bytes([128] * 800)
+# A white pixel, and a tenth of a second of silence: what runs as it stands in a request.
+EXAMPLES = {
+    "images": {
+        "file": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==",
+        "name": "x.png",
+    },
+    "audio": {"file": base64.b64encode(SILENCE).decode(), "name": "x.wav"},
+}
+COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, Zstandard
 SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv"}  # of a file without a name
 
 
@@ -74,7 +86,8 @@ class Served:
         if self.tabular:
             cells = {"type": "array", "items": {"type": "object"}, "description": "The rows of a table, by column."}
             forms.append({"type": "object", "properties": {"rows": cells}, "required": ["rows"]})
-        return {"anyOf": [form | {"additionalProperties": False} for form in forms]}
+        example = {"examples": [EXAMPLES[self.reads]]} if self.reads in EXAMPLES else {}
+        return {"anyOf": [form | {"additionalProperties": False} for form in forms], **example}
 
     @property
     def suffix(self) -> str:
@@ -85,10 +98,20 @@ class Served:
         """Whether an input is a table of its own, which may come as rows instead of as a file."""
         return self.suffix == ".csv"
 
-    def request_input(self, predictor: Any, value: Any, folder: Path, console: Console) -> Any:
-        """The input of `predictor.predict`, in a list, for one of a request; a file is put into `folder`."""
-        word = self.text_value(value) if self.reads == "text" else str(self.file_value(value, folder))
-        return self.parse_inputs(predictor, [word], console)
+    def request_input(
+        self, predictor: Any, value: Any, folder: Path, console: Console, most: Mapping[str, float]
+    ) -> Any:
+        """The input of `predictor.predict`, in a list, for one of a request; a file is put into `folder`.
+
+        `most` is how many pixels, or seconds, a file may have.
+        """
+        if self.reads == "text":
+            return self.parse_inputs(predictor, [self.text_value(value)], console)
+        path = self.file_value(value, folder)
+        unit, size = measure(self.reads, path)
+        if size > most.get(unit, size):
+            raise LimitError(f"the file has {size:,.0f} {unit}; this server allows at most {most[unit]:,.0f}")
+        return self.parse_inputs(predictor, [str(path)], console)
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         raise NotImplementedError
@@ -114,6 +137,8 @@ class Served:
             data = base64.b64decode(value["file"].partition("base64,")[2] or value["file"], validate=True)
         except (binascii.Error, ValueError, AttributeError, KeyError):
             raise ConfigError("file is not base64; expected the bytes of a file in base64") from None
+        if self.tabular and data.startswith(COMPRESSED):
+            raise ConfigError("the file is compressed, and may be of any size; send it as it is")
         ending = "".join(c for c in Path(str(value.get("name", ""))).suffix[:8] if c.isalnum() or c == ".")
         path = folder / f"input{ending or self.suffix}"
         path.write_bytes(data)
@@ -133,6 +158,19 @@ class Served:
     def count_tokens(self, predictor: Any, inputs: Any) -> int:
         """Tokens of all inputs, where somebody is to be told."""
         return 0
+
+
+def measure(reads: str, path: Path) -> tuple[str, float]:
+    """What the length of a file is counted in, and how much its header claims: before anything of that size exists."""
+    if reads == "images":
+        from regard.data.pixels import count_pixels
+
+        return "pixels", count_pixels(path)
+    if reads == "audio":
+        from regard.data.waveform import count_seconds
+
+        return "seconds", count_seconds(path)
+    return "bytes", 0
 
 
 def short(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -167,7 +167,9 @@ class Table(ClassesOfSamples):
             "additionalProperties": False,
         }
 
-    def request_input(self, predictor: Any, value: Any, folder: Path, console: Console) -> Any:
+    def request_input(
+        self, predictor: Any, value: Any, folder: Path, console: Console, most: Mapping[str, float]
+    ) -> Any:
         """A row by column name; a column that is left out, or null, is missing."""
         if not isinstance(value, dict) or any(isinstance(cell, list | dict) for cell in value.values()):
             raise ConfigError(f"expected an object of columns and values, got {short(value)}")

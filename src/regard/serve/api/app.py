@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from regard.serve.api import audio, describe, openai, predict
+from regard.serve.api import audio, describe, manage, openai, predict
 from regard.serve.api.engine import EngineClient
 from regard.serve.api.errors import APIError
 from regard.serve.api.guard import Access, AccessGuard
@@ -39,7 +39,7 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits,
     app.state.engine, app.state.limits, app.state.metrics = engine, limits, metrics
     app.get("/health")(health)
     app.get("/metrics")(show_metrics)
-    for part in (openai, audio, predict, describe):
+    for part in (openai, audio, predict, describe, *([manage] if access.manage else [])):
         app.include_router(part.router)
     handlers: dict[type[Exception], Any] = {
         APIError: on_api_error,
@@ -59,10 +59,7 @@ async def health(request: Request) -> Response:
     """200 once every model is loaded or has failed; 503 until then, and when the server is about to stop."""
     engine: EngineClient = request.app.state.engine
     ready = engine.ready and not request.app.state.admission.draining
-    states = {
-        name: "ready" if model.about else f"failed: {model.failed}" if model.failed else "loading"
-        for name, model in engine.models.items()
-    }
+    states = {name: model.state for name, model in engine.models.items()}
     return JSONResponse({"live": True, "ready": ready, "models": states}, 200 if ready else 503)
 
 

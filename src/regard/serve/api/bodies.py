@@ -120,6 +120,11 @@ class TranscriptionBody(Strict):
     response_format: Literal["json", "text", "verbose_json", "srt", "vtt"] = "json"
 
 
+class LoadBody(Strict):
+    name: Annotated[Text, Field(min_length=1, max_length=200)]
+    path: Annotated[Text, Field(min_length=1)]
+
+
 class PredictBody(Strict):
     inputs: Annotated[list[Any], Field(min_length=1)]
     options: dict[str, Any] = {}

@@ -95,8 +95,13 @@ def predict_path(model: ServedModel) -> dict[str, Any]:
     body = {"type": "object", "properties": fields, "required": ["inputs"]}
     example = {"inputs": about["input"].get("examples", [])} if "examples" in about["input"] else None
     content = {"schema": body | {"additionalProperties": False}} | ({"example": example} if example else {})
-    task = f"{model.name}: {about['task']}"
-    return {f"/v1/predict/{model.name}": {"post": operation(task, {"application/json": content})}}
+    task, contents = f"{model.name}: {about['task']}", {"application/json": content}
+    if about["reads"] != "text" and "anyOf" in about["input"]:  # a file is one of its forms
+        file = {"type": "string", "contentMediaType": "application/octet-stream"}
+        parts = {"file": {"type": "array", "items": file, "minItems": 1}, "options": {"type": "string"}}
+        parts |= {"explain": {"enum": ["true", "false"]}}
+        contents["multipart/form-data"] = {"schema": {"type": "object", "properties": parts, "required": ["file"]}}
+    return {f"/v1/predict/{model.name}": {"post": operation(task, contents)}}
 
 
 def transcription_form(model: ServedModel) -> dict[str, Any]:

@@ -4,18 +4,23 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import count
 from typing import Any
 
 from regard.config import unknown
+from regard.data.folders import user_path
 from regard.serve.api.errors import APIError
 from regard.serve.api.lanes import LaneSettings, Message
+from regard.serve.api.traffic import write_log
 
 COMMAND = (sys.executable, "-P", "-m", "regard.serve.api.process")
 LINE = 1 << 28  # bytes of a message
 PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a dead engine is started again, twice as long each time
+LOOK_EVERY = 1.0  # seconds between two looks at runs that are followed
+WEIGHTS = "model.safetensors"  # of a run's folder, in which it is written last
 
 
 @dataclass
@@ -27,6 +32,22 @@ class ServedModel:
     created: int = 0
     about: dict[str, Any] | None = None
     failed: str = ""
+    follow: bool = False  # whether to load the model again whenever its run has a better one
+    version: tuple[int, ...] = ()  # of the weights that were loaded last, where they are followed
+
+    @property
+    def state(self) -> str:
+        if self.follow and not self.version:
+            return "waiting for the first model of its run"
+        return "ready" if self.about else f"failed: {self.failed}" if self.failed else "loading"
+
+    def newest(self) -> tuple[int, ...]:
+        """Which weights are in the folder now; empty if there are none yet."""
+        try:
+            file = (user_path(self.path) / WEIGHTS).stat()
+        except OSError:
+            return ()
+        return file.st_mtime_ns, file.st_ino, file.st_size
 
 
 Observe = Callable[[str, Message], None]
@@ -44,7 +65,8 @@ class EngineClient:
         self.settings = settings
         self.process: asyncio.subprocess.Process | None = None
         self.waiting: dict[int, asyncio.Queue[Message]] = {}
-        self.ids = count(1)
+        self.ids, self.load_ids = count(1), count(1)
+        self.loads: dict[int, asyncio.Future[str]] = {}  # by id; the result is why it failed
         self.closing = False
         self.on_stats: Observe = ignore
         self.on_written: Observe = ignore
@@ -54,17 +76,25 @@ class EngineClient:
 
     async def run(self) -> None:
         """Keep a process running until `close`."""
-        pause = PAUSE
+        pause, following = PAUSE, asyncio.create_task(self.follow())
         while not self.closing:
             ready = await self.live()
             if self.closing:
-                return
-            for inbox in self.waiting.values():
-                inbox.put_nowait({"error": vars(dead()), "last": True})
-            for model in self.models.values():
-                model.about, model.failed = None, ""
+                break
+            self.on_death()
             pause = PAUSE if ready else min(2 * pause, LONGEST_PAUSE)
             await asyncio.sleep(pause)
+        following.cancel()
+
+    def on_death(self) -> None:
+        """Tell everybody who waits; the next process loads the models again."""
+        for done in self.loads.values():
+            done.done() or done.set_result("the engine stopped")
+        self.loads.clear()
+        for inbox in self.waiting.values():
+            inbox.put_nowait({"error": vars(dead()), "last": True})
+        for model in self.models.values():
+            model.about, model.failed, model.version = None, "", ()
 
     async def live(self) -> bool:
         """One process, from its start to its end; whether any model became ready."""
@@ -76,7 +106,7 @@ class EngineClient:
         )  # fmt: skip
         assert process.stdout is not None
         for model in self.models.values():
-            self.send({"do": "load", "model": model.name, "path": model.path})
+            self.load_if_new(model) if model.follow else self.send_load(model.name, model.path)
         try:
             while line := await process.stdout.readline():
                 self.receive(json.loads(line))
@@ -89,12 +119,56 @@ class EngineClient:
         if self.process is not None and self.process.stdin is not None and not self.process.stdin.is_closing():
             self.process.stdin.write(json.dumps(message).encode() + b"\n")
 
+    def send_load(self, name: str, path: str) -> int:
+        id = next(self.load_ids)
+        self.send({"do": "load", "id": id, "model": name, "path": path})
+        return id
+
+    async def follow(self) -> None:
+        """Load the models of runs again when their weights change."""
+        while True:
+            await asyncio.sleep(LOOK_EVERY)
+            for model in [model for model in self.models.values() if model.follow]:
+                self.load_if_new(model)
+
+    def load_if_new(self, model: ServedModel) -> None:
+        version = model.newest()
+        if version and version != model.version:
+            model.version = version
+            self.send_load(model.name, model.path)
+
+    async def load(self, name: str, path: str) -> ServedModel:
+        """The model at `path` under a name, in place of the one that has it: that one finishes what it was asked."""
+        done = asyncio.get_running_loop().create_future()
+        self.loads[self.send_load(name, path)] = done
+        if failed := await done:
+            raise APIError(422, failed, "path", "model_failed")
+        model = self.models[name]
+        model.path, model.follow = path, False
+        return model
+
+    def unload(self, name: str) -> None:
+        """Nothing new for this model; what it was asked is answered."""
+        del self.models[name]
+        self.send({"do": "unload", "model": name})
+
+    def on_load(self, message: Message) -> None:
+        name, failed, done = message["model"], message.get("failed", ""), self.loads.pop(message.get("id", 0), None)
+        if done is not None and not done.done():
+            done.set_result(failed)
+        if name not in self.models and done is not None and not failed:
+            self.models[name] = ServedModel(name, "")
+        model = self.models.get(name)
+        if failed:
+            write_log(f"regard: {name} is not served: {failed}")
+        elif model is not None:
+            model.about, model.failed, model.created = message["ready"], "", int(time.time())
+        if model is not None and not model.about:
+            model.failed = failed
+
     def receive(self, message: Message) -> None:
         if "model" in message:
-            model = self.models[message["model"]]
-            model.about, model.failed = message.get("ready"), message.get("failed", "")
-            if model.failed:
-                print(f"regard: {model.name} is not served: {model.failed}", file=sys.stderr, flush=True)
+            self.on_load(message)
         elif "stats" in message:
             self.on_stats(message["from"], message["stats"])
         elif (inbox := self.waiting.get(message["id"])) is not None:
@@ -118,13 +192,12 @@ class EngineClient:
     def ready(self) -> bool:
         """Whether every model is ready or has failed, and one is ready."""
         models = self.models.values()
-        return all(model.about or model.failed for model in models) and any(model.about for model in models)
+        return all(model.state != "loading" for model in models) and any(model.about for model in models)
 
     def find(self, name: str, endpoint: str) -> ServedModel:
         """The model that a request names, which must be one for the endpoint."""
         if name not in self.models:
-            error = unknown("model", name, self.models)
-            raise APIError(404, f"{error}", "model", "model_not_found")
+            raise self.missing(name)
         model = self.models[name]
         if model.failed:
             raise APIError(503, f"the model {name!r} could not be loaded: {model.failed}", "model", "model_failed")
@@ -134,6 +207,9 @@ class EngineClient:
             ways = ", ".join(path_of(e, name) for e in model.about["endpoints"])
             raise APIError(400, f"{name!r} is not a model for {path_of(endpoint, name)}; use {ways}", "model")
         return model
+
+    def missing(self, name: str) -> APIError:
+        return APIError(404, str(unknown("model", name, self.models)), "model", "model_not_found")
 
     async def ask(self, model: ServedModel, do: str, **message: Any) -> AsyncGenerator[Message, None]:
         """The answers to a request, as they come. Closing the generator cancels it."""

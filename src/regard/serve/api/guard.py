@@ -26,6 +26,7 @@ class Access:
     keys: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()  # names of the server, besides addresses and those of this machine
     allowed_origins: tuple[str, ...] = ()  # of pages elsewhere that may ask from a browser
+    manage: bool = False  # whether clients may load and unload models
 
     def __post_init__(self):
         if not self.local and not self.keys:
@@ -110,7 +111,7 @@ class AccessGuard:
         await self.app(scope, again, send)
 
     async def body(self, scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Message:
-        if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        if scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE"):
             return {"type": "http.request", "body": b"", "more_body": False}
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind not in ("application/json", "multipart/form-data"):

@@ -41,13 +41,15 @@ class LaneSettings:
     int8: bool = False
     slots: int = 16  # sequences decoded together
     context: int = 0  # tokens of prompt and answer together; 0: as many as the model can
+    most: Mapping[str, float] = field(default_factory=dict)  # of one input, by what it is measured in: pixels, seconds
 
 
 class Lane:
-    """A model and the requests to it. A subclass answers them: `run` never returns."""
+    """A model and the requests to it. A subclass answers them in `run`, until a message says close."""
 
-    def __init__(self, task: "Task", predictor: Any, send: Send):
-        self.task, self.predictor, self.send = task, predictor, send
+    def __init__(self, task: "Task", predictor: Any, send: Send, most: Mapping[str, float]):
+        self.task, self.predictor, self.send, self.most = task, predictor, send, most
+        self.closing = self.ended = False
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
         self.batches: list[int] = []  # their sizes, since the last report
         self.reported = 0.0
@@ -87,9 +89,10 @@ class Lane:
         for number, value in enumerate(values):
             with tempfile.TemporaryDirectory(prefix="regard-") as folder:
                 try:
-                    one = self.task.request_input(self.predictor, value, Path(folder), SILENT)
+                    one = self.task.request_input(self.predictor, value, Path(folder), SILENT, self.most)
                 except RegardError as e:
-                    raise type(e)(f"inputs[{number}]: {e.message}", e.hint) from None
+                    what = f"inputs[{number}]: {str(e).replace(f'{folder}/', '')}"
+                    raise APIError(as_error(e)["status"], what, f"inputs[{number}]") from None
             if len(one) != 1:
                 raise APIError(400, f"inputs[{number}] holds {len(one)} {self.task.unit}; expected one per input")
             inputs.append(one)
@@ -111,7 +114,7 @@ class Asked:
 
 class AnsweringLane(Lane):
     def run(self) -> None:
-        while True:
+        while not self.closing:
             questions = [question for message in self.gather() if (question := self.parse(message))]
             groups: dict[Any, list[Asked]] = defaultdict(list)
             for question in questions:
@@ -121,6 +124,7 @@ class AnsweringLane(Lane):
                 self.answer(group)
                 self.batches.append(sum(len(question.inputs) for question in group))
             self.report_load(self.inbox.empty())
+        self.ended = True
 
     def gather(self) -> list[Message]:
         """A request, as soon as there is one, and what else comes before the deadline."""
@@ -130,7 +134,8 @@ class AnsweringLane(Lane):
             while size < TOGETHER:
                 messages.append(self.inbox.get(timeout=max(0.0, end - time.monotonic())))
                 size += len(messages[-1].get("inputs", ()))
-        gone = {message["id"] for message in messages if message["do"] == "cancel"}
+        self.closing = any(message["do"] == "close" for message in messages)
+        gone = {message["id"] for message in messages if message["do"] in ("cancel", "close")}
         return [message for message in messages if message["id"] not in gone]
 
     def parse(self, message: Message) -> Asked | None:
@@ -162,7 +167,7 @@ class AnsweringLane(Lane):
         if question.explain:
             pairs = zip(inputs, answers, strict=True)
             reply["explanations"] = [task.explain(self.predictor, one, answer) for one, answer in pairs]
-        return reply | {"tokens": task.count_tokens(self.predictor, [x for one in inputs for x in one])}
+        return reply | {"tokens": sum(task.count_tokens(self.predictor, one) for one in inputs)}
 
     def predict(self, inputs: list[Any], options: dict[str, Any]) -> list[Any]:
         if self.task.joins:
@@ -211,7 +216,7 @@ class WritingLane(Lane):
     scheduler: "Scheduler"
 
     def __init__(self, task: "Task", predictor: Any, send: Send, settings: LaneSettings):
-        super().__init__(task, predictor, send)
+        super().__init__(task, predictor, send, settings.most)
         from regard.generate.scheduler import Scheduler
 
         engine = predictor.engine
@@ -223,7 +228,7 @@ class WritingLane(Lane):
         return super().about() | {"context": self.scheduler.capacity}
 
     def run(self) -> None:
-        while True:
+        while not self.closing or self.scheduler.active:
             waiting = [] if self.scheduler.active else [self.inbox.get()]
             with suppress(queue.Empty):
                 while True:
@@ -240,6 +245,7 @@ class WritingLane(Lane):
                 ids, self.requests, self.owners = list(self.requests), {}, {}
                 for id in ids:
                     self.fail(id, e)
+        self.ended = True
 
     def load(self) -> Message:
         scheduler = self.scheduler
@@ -248,7 +254,8 @@ class WritingLane(Lane):
 
     def take(self, message: Message) -> None:
         id = message["id"]
-        if message["do"] == "cancel":
+        if message["do"] in ("cancel", "close"):
+            self.closing |= message["do"] == "close"
             self.drop(id)
             return
         try:
@@ -372,4 +379,6 @@ def open_lane(path: str, settings: LaneSettings, send: Send) -> Lane:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     task, predictor = open_model(path, device, settings.int8)
-    return WritingLane(task, predictor, send, settings) if task.writes else AnsweringLane(task, predictor, send)
+    if task.writes:
+        return WritingLane(task, predictor, send, settings)
+    return AnsweringLane(task, predictor, send, settings.most)

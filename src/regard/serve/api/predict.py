@@ -16,8 +16,8 @@ async def predict(request: Request, name: str) -> Response:
     """JSON, or a form with one file or several and `options` as JSON."""
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         fields, files = await read_form(request)
-        options = parse_json(fields.pop("options", "{}").encode())
-        body = check_body(PredictBody, {**fields, "inputs": files, "options": options})
+        values = {name: parse_json(value.encode()) for name, value in fields.items()}
+        body = check_body(PredictBody, values | {"inputs": files})
     else:
         body = parse_body(PredictBody, await request.body())
     engine = engine_of(request)

@@ -18,8 +18,8 @@ from regard.serve.api.lanes import Lane, LaneSettings, Message, open_lane
 class EngineProcess:
     def __init__(self, out: Any, settings: LaneSettings):
         self.out, self.settings = out, settings
-        self.lock = threading.Lock()
-        self.lanes: dict[str, Lane] = {}
+        self.lock, self.swap = threading.Lock(), threading.Lock()
+        self.lanes: dict[str, list[Lane]] = {}  # the last one takes requests, the others finish theirs
 
     def send(self, message: Message) -> None:
         line = json.dumps(message).encode() + b"\n"
@@ -27,27 +27,45 @@ class EngineProcess:
             self.out.write(line)
             self.out.flush()
 
-    def load(self, name: str, path: str) -> None:
-        """A model that fails to load does not take the others down."""
+    def load(self, id: int, name: str, path: str) -> None:
+        """A model that fails to load does not take the others down, nor the one that it was to replace."""
         try:
             lane = open_lane(path, self.settings, lambda message: self.send({"from": name, **message}))
         except Exception as e:
             what = str(e) if isinstance(e, RegardError) else f"{path}: {type(e).__name__}: {e}"
-            self.send({"model": name, "failed": what})
+            self.send({"id": id, "model": name, "failed": what})
             return
-        self.lanes[name] = lane
         threading.Thread(target=lane.run, name=f"regard-{name}", daemon=True).start()
-        self.send({"model": name, "ready": lane.about()})
+        with self.swap:
+            self.retire(name)
+            self.lanes.setdefault(name, []).append(lane)
+            self.send({"id": id, "model": name, "ready": lane.about()})
+
+    def retire(self, name: str) -> None:
+        """What answers under this name finishes what it was asked, and ends."""
+        lanes = self.lanes[name] = [lane for lane in self.lanes.get(name, ()) if not lane.ended]
+        for lane in lanes:
+            lane.inbox.put({"do": "close", "id": -1})
 
     def listen(self, lines: Any) -> None:
         for line in lines:
             message = json.loads(line)
-            if message["do"] == "load":
-                threading.Thread(target=self.load, args=(message["model"], message["path"]), daemon=True).start()
-            elif (lane := self.lanes.get(message["model"])) is not None:
-                lane.inbox.put(message)
-            elif message["do"] != "cancel":
-                self.send({"id": message["id"], "error": vars(APIError(503, f"{message['model']} is not loaded"))})
+            do, name = message["do"], message["model"]
+            if do == "load":
+                threading.Thread(target=self.load, args=(message["id"], name, message["path"]), daemon=True).start()
+                continue
+            with self.swap:
+                lanes = self.lanes.get(name, [])
+                if do == "unload":
+                    self.retire(name)
+                    self.lanes[name] = []
+                elif do == "cancel":
+                    for lane in lanes:
+                        lane.inbox.put(message)
+                elif lanes:
+                    lanes[-1].inbox.put(message)
+                else:
+                    self.send({"id": message["id"], "error": vars(APIError(503, f"{name} is not loaded"))})
 
 
 def main(settings: str) -> None:

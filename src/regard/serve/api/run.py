@@ -6,45 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from regard.errors import ConfigError, MissingExtra
+from regard.errors import MissingExtra
 from regard.serve.api.engine import EngineClient, ServedModel
 from regard.serve.api.guard import Access
 from regard.serve.api.lanes import LaneSettings
 from regard.serve.api.limits import RequestLimits
 from regard.serve.run import bind, run_server
-
-
-def named_models(models: Sequence[str]) -> list[ServedModel]:
-    """`NAME=PATH`, or a path or name alone, which is then the name too: of a folder its last part."""
-    named: dict[str, ServedModel] = {}
-    for model in models:
-        name, equals, path = model.partition("=")
-        if not equals or Path(model).exists():
-            name, path = Path(model).resolve().name if Path(model).exists() else model, model
-        if not name or not path:
-            raise ConfigError(f"{model!r}: expected NAME=FOLDER, a folder, or a name of: regard model list")
-        if name in named:
-            raise ConfigError(f"two models are called {name!r}; name one of them: other={path}")
-        check_exists(path)
-        named[name] = ServedModel(name, path, int(time.time()))
-    return list(named.values())
-
-
-def check_exists(path: str) -> None:
-    """Raise for what is neither a model's folder or file nor a name of one: before anything is started."""
-    from regard.config import no_run, unknown
-    from regard.data.catalog import MODELS_CATALOG
-    from regard.data.folders import user_path
-
-    folder = user_path(path)
-    if folder.is_file() or (folder / "config.json").is_file() or path.lower() in MODELS_CATALOG:
-        return
-    if folder.is_dir() or len(folder.parts) > 1:
-        raise no_run(folder)
-    raise unknown("model", path, MODELS_CATALOG)
 
 
 def make_server(
@@ -59,6 +28,7 @@ def make_server(
     except ImportError:
         raise MissingExtra("the server", "serve") from None
     from regard.serve.api.app import make_server_app
+    from regard.serve.api.protocol import ServerProtocol
 
     class ModelServer(uvicorn.Server):
         until = math.inf  # when what is still under way is given up
@@ -86,7 +56,7 @@ def make_server(
 
     app = make_server_app(EngineClient(models, settings), access, limits, quiet)
     how: dict[str, Any] = dict(log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=5)
-    return ModelServer(uvicorn.Config(app, **how))
+    return ModelServer(uvicorn.Config(app, http=ServerProtocol, **how))
 
 
 def serve_models(

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-import sys
+import os
 import time
 from collections.abc import Callable, MutableMapping
 from contextlib import suppress
@@ -13,6 +13,7 @@ from regard.serve.api.limits import RequestLimits
 from regard.serve.guard import App, Message, Receive, Send
 
 Scope = MutableMapping[str, Any]
+STDERR = 2
 READING = ("GET", "HEAD", "OPTIONS")  # what costs next to nothing: it is answered however busy the models are
 
 
@@ -86,5 +87,10 @@ class AccessLog:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = {"time": now, "client": (scope.get("client") or ("",))[0], "method": scope["method"]}
         line |= {"path": scope["path"][:200], "status": status, "ms": round(1000 * seconds, 1)}
-        with suppress(OSError):  # a full disk is no reason not to answer
-            print(json.dumps(line), file=sys.stderr, flush=True)
+        write_log(json.dumps(line))
+
+
+def write_log(line: str) -> None:
+    """A line of the log. A full disk is no reason not to answer, and what it refuses is not kept for later."""
+    with suppress(OSError):
+        os.write(STDERR, f"{line}\n".encode())

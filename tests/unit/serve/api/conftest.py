@@ -9,11 +9,15 @@ from pathlib import Path
 import httpx2
 import openai
 import pytest
-from tests.fuzz.files import write_whisper
+from tests.fuzz.files import write_files, write_whisper
+from tests.fuzz.models import TRAINED
 from tests.unit.inside import tiny
+from typer.testing import CliRunner
 
+from regard.cli.main import app
 from regard.serve.api import engine
 
+FILES = ("vit", "rows", "captioner", "series", "forecaster")  # models that read files or rows, trained for two steps
 NAMES = ("gpt", "llama", "lstm", "encoder", "masked", "classifier", "pair", "tagger", "transformer")
 KEY = "sk-test-0123"
 
@@ -42,12 +46,21 @@ def folders(tmp_path_factory) -> Path:
         tiny.write(root / name, name)
     (root / "whisper").mkdir()
     write_whisper(root / "whisper")
+    write_files(root / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setenv("REGARD_CACHE", str(root / "cache"))
+        for name in FILES:
+            result = CliRunner().invoke(app, ["-q", *TRAINED[name].split(), f"--name={root / name}"])
+            assert result.exit_code == 0, result.output
     return root
 
 
 @pytest.fixture(scope="session")
 def address(folders):
-    process, address = start(*(str(folders / name) for name in (*NAMES, "whisper")), REGARD_API_KEY=KEY)
+    process, address = start(
+        *(str(folders / name) for name in (*NAMES, "whisper", *FILES)), "--max-pixels=90000", REGARD_API_KEY=KEY
+    )
     try:
         until_ready(address)
         yield address

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 cancelled = set()
-ABOUT = {"task": "lm", "endpoints": ["completions", "predict"], "settings": {}, "input": {}}
+ABOUT = {"task": "lm", "reads": "text", "endpoints": ["completions", "predict"], "settings": {}, "input": {}}
 
 
 def send(message: dict) -> None:
@@ -31,7 +31,9 @@ for line in sys.stdin.buffer:
     message = json.loads(line)
     if message["do"] == "load":
         broken = {"failed": "no such folder"} if message["path"] == "broken" else {"ready": ABOUT}
-        send({"model": message["model"], **broken})
+        send({"id": message["id"], "model": message["model"], **broken})
+        continue
+    if message["do"] == "unload":
         continue
     id = message["id"]
     if message["do"] == "cancel":

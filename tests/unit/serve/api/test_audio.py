@@ -1,11 +1,13 @@
 """A recording through OpenAI's client."""
 
+import base64
 import io
 import wave
 
 import numpy as np
 import openai
 import pytest
+import soundfile
 
 import regard
 
@@ -38,6 +40,24 @@ def test_files_reach_predict_as_a_form(http, clip):
     answer = http.post("/v1/predict/whisper", files=files, data={"options": '{"beam": 1}'}).json()
     one, two = answer["outputs"]
     assert one == two and one["passages"][0]["start"] == 0
+
+
+def test_the_length_of_a_recording_is_limited(folders, clip):
+    from regard.data.waveform import count_seconds
+    from regard.errors import LimitError
+    from regard.tasks.load import open_model
+    from regard.ticks import Console
+
+    task, predictor = open_model(folders / "whisper")
+    value = {"file": base64.b64encode(clip).decode(), "name": "x.wav"}
+    read = lambda most: task.request_input(predictor, value, folders, Console(quiet=True), {"seconds": most})  # noqa: E731
+    assert len(read(1.0)) == 1 and count_seconds(folders / "input.wav") == 1.0
+    with pytest.raises(LimitError, match="the file has 1 seconds; this server allows at most 0"):
+        read(0.4)
+    flac = io.BytesIO()
+    soundfile.write(flac, np.zeros(24_000), 16_000, format="FLAC")
+    (folders / "x.flac").write_bytes(flac.getvalue())
+    assert count_seconds(folders / "x.flac") == 1.5
 
 
 def test_what_is_no_recording_is_refused(client, http, clip):

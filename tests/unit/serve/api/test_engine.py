@@ -5,6 +5,7 @@ import asyncio
 import httpx2
 import pytest
 
+from regard.serve.api import engine as engine_module
 from regard.serve.api.app import make_server_app
 from regard.serve.api.engine import EngineClient, ServedModel
 from regard.serve.api.errors import APIError
@@ -85,3 +86,56 @@ def test_a_model_that_fails_to_load_leaves_the_others(fake_engine):
         return caught.value.status, await texts(engine, "hello")
 
     assert served(work)[0] == (503, ["hello"])
+
+
+def test_a_followed_run_is_loaded_again_when_it_is_better(fake_engine, monkeypatch, tmp_path):
+    monkeypatch.setattr(engine_module, "LOOK_EVERY", 0.01)
+
+    async def run():
+        model = ServedModel("m", str(tmp_path), follow=True)
+        engine, states, loads = EngineClient([model], LaneSettings()), [], []
+        plain = engine.send_load
+        monkeypatch.setattr(engine, "send_load", lambda *words: loads.append(words) or plain(*words))
+        running = asyncio.create_task(engine.run())
+        for text in ("", "first", "second", ""):
+            if text:
+                (tmp_path / "model.safetensors").write_text(text)
+            await asyncio.sleep(0.2)
+            states.append((model.state, len(loads)))
+        await engine.close()
+        await running
+        return states
+
+    waiting = ("waiting for the first model of its run", 0)
+    assert asyncio.run(run()) == [waiting, ("ready", 1), ("ready", 2), ("ready", 2)]
+
+
+def test_models_are_loaded_replaced_and_unloaded(fake_engine):
+    async def work(engine):
+        app = make_server_app(engine, Access(manage=True), RequestLimits(), quiet=True)
+        transport = httpx2.ASGITransport(app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            new = await client.post("/v1/models", json={"name": "new", "path": "smollm2-135m"})
+            assert new.status_code == 200 and new.json()["id"] == "new", new.text
+            missing = await client.post("/v1/models", json={"name": "x", "path": "runs/nothing"})
+            assert (missing.status_code, missing.json()["error"]["param"]) == (400, "path")
+            body = {"model": "new", "prompt": "hello"}
+            assert (await client.post("/v1/completions", json=body)).status_code == 200
+            assert (await client.delete("/v1/models/new")).json()["deleted"]
+            assert (await client.post("/v1/completions", json=body)).status_code == 404
+            assert (await client.delete("/v1/models/new")).status_code == 404
+        return [*engine.models]
+
+    assert served(work)[0] == ["m", "b"]
+
+
+def test_models_are_not_managed_unless_allowed(fake_engine):
+    async def work(engine):
+        transport = httpx2.ASGITransport(make_server_app(engine, Access(), RequestLimits(), quiet=True))
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return [
+                (await client.post("/v1/models", json={})).status_code,
+                (await client.delete("/v1/models/m")).status_code,
+            ]
+
+    assert served(work)[0] == [405, 405]

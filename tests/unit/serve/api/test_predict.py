@@ -1,9 +1,15 @@
 """Every task through one endpoint, against `predict` without a server."""
 
+import base64
+import csv
+import io
+
 import pytest
+from PIL import Image
 
 import regard
 from regard.tasks.load import open_model
+from regard.ticks import Console
 
 INPUTS = {
     "classifier": ["A film worth seeing twice.", "The cat"],
@@ -79,3 +85,68 @@ def test_explanations_are_alignments_of_translations(http, folders):
     for name in ("classifier", "gpt"):
         refused = http.post(f"/v1/predict/{name}", json={"inputs": ["x"], "explain": True})
         assert refused.status_code == 400 and "explain is not for" in refused.json()["error"]["message"]
+
+
+# Of models that read files: a file that holds one input.
+ONE = {
+    "vit": ("x.png", lambda data: (data / "photos/light/1.png").read_bytes()),
+    "captioner": ("x.png", lambda data: (data / "photos/dark/0.png").read_bytes()),
+    "series": ("x.csv", lambda data: b"".join((data / "curves.csv").read_bytes().splitlines(True)[:7])),
+    "forecaster": ("x.csv", lambda data: (data / "prices.csv").read_bytes()),
+}
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_files_are_read_from_base64_and_from_forms(http, folders, tmp_path, name):
+    file, read = ONE[name]
+    content = read(folders / "data")
+    (tmp_path / file).write_bytes(content)
+    task, predictor = open_model(folders / name)
+    inputs = task.parse_inputs(predictor, [str(tmp_path / file)], Console(quiet=True))
+    expected = flat([task.to_json(answer) for answer in predictor.predict(inputs)])
+    body = {"inputs": [{"file": base64.b64encode(content).decode(), "name": file}]}
+    for answer in (
+        http.post(f"/v1/predict/{name}", json=body),
+        http.post(f"/v1/predict/{name}", files={"file": (file, content)}),
+    ):
+        assert answer.status_code == 200, answer.text
+        assert flat(answer.json()["outputs"]) == pytest.approx(expected, abs=1e-4)
+    if file.endswith(".csv"):
+        rows = [dict(row) for row in csv.DictReader(io.StringIO(content.decode()))]
+        answer = http.post(f"/v1/predict/{name}", json={"inputs": [{"rows": rows}]}).json()
+        assert flat(answer["outputs"]) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["vit", "captioner", "series"])
+def test_explanations_are_where_the_model_looked(http, folders, name):
+    """Weights that sum to 1, over the patches of an image or the points of a series."""
+    file, read = ONE[name]
+    files = {"file": (file, read(folders / "data"))}
+    answer = http.post(f"/v1/predict/{name}", files=files, data={"explain": "true"}).json()
+    (explanation,) = answer["explanations"]
+    looks = [one["patches"] for one in explanation] if isinstance(explanation, list) else [*explanation.values()]
+    for look in looks:
+        assert sum(flat(look)) == pytest.approx(1, abs=1e-2) and min(flat(look)) >= 0
+
+
+def test_rows_of_a_table_are_inputs(http, folders):
+    rows = [{"hours": 8, "school": "north"}, {"hours": None}, {"school": "south", "hours": "1"}]
+    outputs = http.post("/v1/predict/rows", json={"inputs": rows}).json()["outputs"]
+    expected = regard.load(folders / "rows").predict(
+        [{"hours": "8", "school": "north"}, {}, {"school": "south", "hours": "1"}]
+    )
+    assert [one["label"] for one in outputs] == [one.label for one in expected]
+    refused = http.post("/v1/predict/rows", json={"inputs": [{"hour": 8}]})
+    assert refused.status_code == 400 and "hour" in refused.json()["error"]["message"]
+
+
+def test_an_image_of_too_many_pixels_is_refused(http):
+    """Its header is enough: a bomb is never decoded."""
+    for size, status in ((300, 200), (301, 422), (12_000, 422)):
+        picture = io.BytesIO()
+        Image.new("1", (size, size)).save(picture, "png")
+        answer = http.post("/v1/predict/vit", files={"file": ("x.png", picture.getvalue())})
+        assert answer.status_code == status, answer.text
+    assert "inputs[0]: the file has 144,000,000 pixels; this server allows at most 90,000" in answer.text
+    broken = http.post("/v1/predict/vit", files={"file": ("x.png", b"no image")}).json()["error"]
+    assert broken["message"] == "inputs[0]: input.png: cannot be read; it is damaged or not an image"

@@ -10,20 +10,12 @@ from tests.unit.serve.api.conftest import until_ready
 from typer.testing import CliRunner
 
 from regard.cli.main import app
-from regard.errors import ConfigError
 from regard.serve.api.engine import ServedModel
 from regard.serve.api.guard import Access
 from regard.serve.api.lanes import LaneSettings
 from regard.serve.api.limits import RequestLimits
-from regard.serve.api.run import make_server, named_models
+from regard.serve.api.run import make_server
 from regard.serve.run import bind
-
-
-def test_models_are_named_after_their_folders(folders):
-    models = named_models([str(folders / "gpt"), f"other={folders / 'gpt'}", "smollm2-135m"])
-    assert [m.name for m in models] == ["gpt", "other", "smollm2-135m"]
-    with pytest.raises(ConfigError, match="two models are called 'gpt'; name one of them: other="):
-        named_models([str(folders / "gpt"), str(folders / "gpt")])
 
 
 @pytest.mark.parametrize(

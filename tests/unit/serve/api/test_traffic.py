@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
+from regard.serve.api import traffic
 from regard.serve.api.limits import RequestLimits
 from regard.serve.api.traffic import AccessLog, Admission
 
@@ -70,22 +72,17 @@ def test_what_takes_too_long_is_ended(stream):
     assert error["error"]["message"] == "this took more than 0.05 s" and error["error"]["code"] == "timeout"
 
 
-def test_log_lines_hold_no_queries_and_survive_a_full_disk(capsys, monkeypatch):
+def test_log_lines_hold_no_queries_and_survive_a_full_disk(capfd, monkeypatch):
     noted = []
     log = AccessLog(slow(0), lambda *what: noted.append(what), quiet=False)
     asyncio.run(answered(log, SCOPE | {"query_string": b"key=secret", "headers": [(b"authorization", b"Bearer sk")]}))
-    line = capsys.readouterr().err
+    line = capfd.readouterr().err
     assert json.loads(line) | {"time": 0, "ms": 0} == {
         "time": 0, "ms": 0, "client": "127.0.0.1", "method": "POST", "path": "/v1/completions", "status": 200,
     }  # fmt: skip
     assert "secret" not in line and "sk" not in line
     assert noted[0][:2] == ("/v1/completions", 200)
 
-    class Full:
-        def write(self, text):
-            raise OSError(28, "No space left on device")
-
-        flush = write
-
-    monkeypatch.setattr("sys.stderr", Full())
-    assert asyncio.run(answered(log))[0]["status"] == 200
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr(traffic, "STDERR", full.fileno())
+        assert asyncio.run(answered(log))[0]["status"] == 200
