@@ -38,6 +38,9 @@ class World:
     local: int = 0  # rank among the processes of this machine
     patient: Any = None  # a process group on the hosts, without the time limit of a step
     store: Any = None  # for the last words of a rank that fails
+    hosts: Any = (
+        None  # with GPUs, a process group that times out before NCCL does, which would end with a stack of traces
+    )
 
     @property
     def main(self) -> bool:
@@ -51,7 +54,7 @@ class World:
         if self.size == 1:
             return [list(numbers)]
         rows = [torch.zeros(len(numbers), dtype=torch.int64) for _ in range(self.size)]
-        dist.all_gather(rows, torch.tensor(numbers))
+        dist.all_gather(rows, torch.tensor(numbers), group=self.hosts)
         return [row.tolist() for row in rows]
 
     def total(self, x: Tensor) -> Tensor:
@@ -233,13 +236,15 @@ def _join(device: str) -> World:
         store, rank, size = next(dist.rendezvous("env://", timeout=STEP_LIMIT))
         store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)  # none of before
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=STEP_LIMIT)
+        limit = (2 if device == "cuda" else 1) * STEP_LIMIT
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
     except (ValueError, RuntimeError) as e:
         where = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
         why = str(e).splitlines()[0]
         raise WorkFailed(f"the processes cannot meet at {where} ({why}); is it in use? torchrun --standalone") from e
     patient = dist.new_group(backend="gloo", timeout=PATIENT)
-    return World(rank, size, int(os.environ.get("LOCAL_RANK", 0)), patient, dist.PrefixStore("regard", store))
+    hosts = dist.new_group(backend="gloo", timeout=STEP_LIMIT) if device == "cuda" else None
+    return World(rank, size, int(os.environ.get("LOCAL_RANK", 0)), patient, dist.PrefixStore("regard", store), hosts)
 
 
 def leave() -> None:
