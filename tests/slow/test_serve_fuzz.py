@@ -11,6 +11,7 @@ import random
 import socket
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -115,7 +116,8 @@ def exchanged(address: str, parts: list[bytes], pause: float = 0.0) -> bytes:
             for part in parts:
                 raw.sendall(part)
                 time.sleep(pause)
-            raw.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # the other side may have closed it already
+                raw.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: raw.recv(1 << 16), b""))
         except (ConnectionResetError, BrokenPipeError):  # it need not read to its end what it refuses
             return b""
