@@ -109,20 +109,20 @@ def write_failed(path: Path, error: OSError) -> WorkFailed:
 
 
 def save_state(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Tensors and what is known about them (anything JSON can say) as one safetensors file."""
+    """Tensors and metadata (anything JSON can hold) as one safetensors file."""
     host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    known = {
+    header = {
         "format_version": FORMAT_VERSION,
         "versions": versions(),
         "checksum": _checksum(host),
         "meta_checksum": _crc(meta),
         "meta": meta,
     }
-    write_atomic(path, to_bytes(host, {"regard": json.dumps(known)}))
+    write_atomic(path, to_bytes(host, {"regard": json.dumps(header)}))
 
 
 def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_state` was given. Refuses a file that is damaged, of another kind, or from a newer regard."""
+    """What `save_state` saved. Refuses a file that is damaged, of another kind, or from a newer regard."""
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -130,15 +130,15 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with safe_open(path, "pt") as file:
             text = (file.metadata() or {}).get("regard")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        known = parse(text.encode()) if text else None
+        header = parse(text.encode()) if text else None
     except (SafetensorError, OSError, ValueError) as e:
         raise CheckpointError(f"{path}: damaged or not a safetensors file ({e}); take an older copy") from None
-    if not isinstance(known, dict):
+    if not isinstance(header, dict):
         raise CheckpointError(f"{path}: not written by regard; a model folder is loaded with regard.load(folder)")
-    check_format(path, known)
-    meta = known.get("meta")
-    whole = known.get("checksum") == _checksum(tensors) and isinstance(meta, dict)
-    if not whole or known.get("meta_checksum", _crc(meta)) != _crc(meta):  # older files have no second one
+    check_format(path, header)
+    meta = header.get("meta")
+    whole = header.get("checksum") == _checksum(tensors) and isinstance(meta, dict)
+    if not whole or header.get("meta_checksum", _crc(meta)) != _crc(meta):  # older files have no second one
         raise CheckpointError(f"{path}: damaged, its checksum does not match its contents; take an older copy")
     return tensors, meta
 
@@ -187,12 +187,12 @@ def _checksum(tensors: dict[str, Tensor]) -> int:
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """The model's parameters and buffers by name; what is tied is named once. These are the live tensors."""
     seen: set[int] = set()
-    found = {}
+    tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            found[name] = tensor.detach()
-    return found
+            tensors[name] = tensor.detach()
+    return tensors
 
 
 def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -> None:

@@ -81,8 +81,8 @@ def claim_written(folder: Path, names: Iterable[str]) -> None:
 
 def release(folder: Path, names: Iterable[str]) -> None:
     """Remove those of regard's files, and the folders that this leaves empty."""
-    known, gone = owned(folder) or [], set(names)
-    chosen = [name for name in known if name in gone]
+    before, gone = owned(folder) or [], set(names)
+    chosen = [name for name in before if name in gone]
     try:
         for name in sorted(chosen, key=lambda name: name not in (WEIGHTS, INDEX)):  # first of all it is a model no more
             _remove(folder / name)
@@ -93,7 +93,7 @@ def release(folder: Path, names: Iterable[str]) -> None:
     except OSError as e:
         raise write_failed(folder, e) from e
     if chosen:
-        _write(folder, [name for name in known if name not in gone])
+        _write(folder, [name for name in before if name not in gone])
 
 
 def sweep(folder: Path) -> None:

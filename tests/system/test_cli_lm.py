@@ -41,7 +41,7 @@ def place(tmp_path_factory):
         result = works("train", "lm", "--data=my.txt", "--tokens=bytes", *SMALL, "--steps=250", "--name=x")
         works("train", "lm", "--data=my.txt", "--tokens=chars", *SMALL, "--steps=4", "--name=c")
     assert (
-        "held_out_loss" in result.out and "tokens_per_second" in result.out and "regard generate runs/x" in result.err
+        "validation loss" in result.out and "tokens per second" in result.out and "regard generate runs/x" in result.err
     )
     return folder
 
@@ -343,7 +343,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
         ("export runs/x --to=gguf --type=q4_0", "there are: f16, q8_0, f32"),
         ("export runs/x --type=f16", "hf has no such type of numbers"),
         ("evaluate runs/x --data=empty.txt", "empty.txt is empty"),
-        ("train lm --data=my.txt --minutes=0 --name=e", "--minutes 0 is no time at all"),
+        ("train lm --data=my.txt --minutes=0 --name=e", "--minutes 0: must be above 0"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, message):

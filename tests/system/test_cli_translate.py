@@ -127,7 +127,7 @@ def test_train_evaluates_weights_that_are_not_finite(toy):
 
 def test_quiet_says_nothing_beside_the_result(toy):
     result = works(*train_words(toy), "--steps=2", "--name=quiet", "-q")
-    assert result.err == "" and "held_out_loss" in result.out
+    assert result.err == "" and "validation loss" in result.out
 
 
 # -- use -----------------------------------------------------------------------------------------------------------

@@ -53,15 +53,21 @@ class StoppingLoader(Loader):
         return super().__next__()
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.fixture(scope="module", params=SETTINGS.values(), ids=SETTINGS)
+def whole(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict, dict]:
+    """Settings, and the outcome of a run with them that nothing stopped."""
+    folder = tmp_path_factory.mktemp("whole")
+    toy_train(folder, toy_run(**request.param))
+    return request.param, outcome(folder)
+
+
 @pytest.mark.parametrize("after", [1, 13, 30, 41])
-def test_a_stopped_run_resumes_exactly(tmp_path: Path, settings: dict, after: int):
-    run = toy_run(**settings)
-    toy_train(tmp_path / "whole", run)
+def test_a_stopped_run_resumes_exactly(tmp_path: Path, whole: tuple[dict, dict], after: int):
+    settings, expected = whole
     with pytest.raises(Stop):
-        toy_train(tmp_path / "parts", run, loader=StoppingLoader(after))
+        toy_train(tmp_path / "parts", toy_run(**settings), loader=StoppingLoader(after))
     toy_train(tmp_path / "parts", read_run(tmp_path / "parts"), resume=True)
-    assert outcome(tmp_path / "parts") == outcome(tmp_path / "whole")
+    assert outcome(tmp_path / "parts") == expected
 
 
 def test_stopping_at_every_step_in_turn_changes_nothing(tmp_path: Path):
@@ -119,7 +125,7 @@ def test_a_disk_that_fails_at_any_moment_costs_nothing(tmp_path: Path, moment: s
     assert call > 15, f"only {call - 1} calls of os.{moment}: is everything still written through checkpoint.py?"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])  # SIGTERM: test_cli_start.py
+@pytest.mark.parametrize("number", [signal.SIGHUP])  # SIGINT and SIGTERM: test_cli_start.py
 def test_a_signal_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Signals):
     folder = tmp_path / "run"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}

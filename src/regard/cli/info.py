@@ -8,7 +8,7 @@ from regard.config import to_dict
 from regard.jsonfile import group, read_json_if_any, read_json_lines
 from regard.words import count, metric_name, table
 
-TOLD = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
+SHOWN = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "batch", "accumulate", "seed",
         "precision", "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
@@ -81,7 +81,7 @@ def several(folder: Path, json: bool) -> None:
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Everything `info` tells, as plain values."""
+    """Everything `info` prints, as plain values."""
     from regard.explain.cost import parameters_by_part
     from regard.models import model_type, outline
     from regard.models.published import check_fit, read_config
@@ -99,7 +99,7 @@ def describe(folder: Path) -> dict[str, Any]:
     task = task_of(config, run if "task" in run else card, folder)
     data = {k: v for k, v in group(run, "data").items() if v not in ("", 0, 0.0, None)}
     unused = "batch" if "vocab" in group(run, "data") else "tokens"  # text is counted in tokens, all else in samples
-    training = {k: run[k] for k in TOLD if run.get(k) and k != unused} | {
+    training = {k: run[k] for k in SHOWN if run.get(k) and k != unused} | {
         "optimiser": _flat(group(run, "optim")),
         "schedule": _flat(group(run, "schedule")),
     }

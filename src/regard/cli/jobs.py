@@ -41,5 +41,5 @@ def report(trained: "Trained", json: bool, flags: Console) -> None:
     task = get(str(settings.get("task")))
     use = task.answering if about.get("template") and task.answering else task.card.use
     used = use.format(best)
-    judged = f"\n  {task.how_to_score(best, group(settings, 'data'))}" if task.scored else ""
-    flags.say(f"next:\n  regard {used}{judged}\n  regard info {best}")
+    score_line = f"\n  {task.how_to_score(best, group(settings, 'data'))}" if task.scored else ""
+    flags.say(f"next:\n  regard {used}{score_line}\n  regard info {best}")

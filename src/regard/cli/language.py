@@ -89,12 +89,12 @@ def generate(
             print(piece, end="", flush=True)
         print()
         return
-    found = (
+    completions = (
         writer.beam(prompts, beam, n, max_tokens)
         if beam
         else writer.generate(prompts, n=n, logprobs=int(logprobs), **how)
     )
-    for text, answers in zip(prompts, found, strict=True):
+    for text, answers in zip(prompts, completions, strict=True):
         if json:
             show_line({"prompt": text, "completions": [dataclasses.asdict(a) for a in answers]})
             continue
@@ -230,8 +230,8 @@ def chat(
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
     )  # fmt: skip
     talk = [{"role": "system", "content": system}] if system else []
-    for asked in message or _asked(ctx.obj):
-        talk.append({"role": "user", "content": asked})
+    for question in message or questions(ctx.obj):
+        talk.append({"role": "user", "content": question})
         if not server:
             say_if_cut(writer, [render(talk, writer.tokenizer, True)], max_tokens, ctx.obj, special=True)
         answer = ""
@@ -278,9 +278,9 @@ def summarise(
         show_line({"text": source, "summary": short}) if json else print(short)
 
 
-def stops(given: list[str] | None) -> tuple[str, ...]:
+def stops(typed: list[str] | None) -> tuple[str, ...]:
     r"""Stop strings as typed: `\n` and `\t` are what they are in most languages."""
-    return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in given or [] if s)
+    return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in typed or [] if s)
 
 
 def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Console, special: bool = False) -> None:
@@ -296,7 +296,7 @@ def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Con
             )
 
 
-def _asked(console: Console) -> Iterator[str]:
+def questions(console: Console) -> Iterator[str]:
     if sys.stdin.isatty():
         return typed_lines(console, "Say something; an empty line ends.")
     return (line for line in read_stdin() if line.strip())

@@ -46,7 +46,7 @@ def download_files(address: str, files: Sequence[RemoteFile], folder: Path, hint
 
 @contextmanager
 def network_errors(what: str, hint: str = "") -> Iterator[None]:
-    """A failed request, said in a sentence."""
+    """A failed request becomes one sentence."""
     from requests import RequestException
 
     try:
@@ -54,8 +54,8 @@ def network_errors(what: str, hint: str = "") -> Iterator[None]:
     except RequestException as e:
         causes = list(_causes(e))
         answer = getattr(e.response, "status_code", None)
-        known = (words for kind, words in REASONS if any(isinstance(c, kind) for c in causes))
-        reason = next(known, f"HTTP {answer}" if answer else type(e).__name__)
+        reasons = (words for error, words in REASONS if any(isinstance(c, error) for c in causes))
+        reason = next(reasons, f"HTTP {answer}" if answer else type(e).__name__)
         raise DataError(
             f"cannot download {what} ({reason}); check the network and run the command again{hint and f', or {hint}'}"
         ) from None

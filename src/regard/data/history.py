@@ -75,13 +75,13 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
     table, report = read_table(path, spaces=True, say=say, strict=config.strict), Counter()
     clock = table.find(config.time, TIMES, "time", needed=False)
     key = table.find(config.series, (), "series") if config.series else ""
-    beside = {part.lower() for name in config.covariates for part in (name, name.partition("=")[0])}
-    free = (name for name in table.columns if name not in (clock, key) and name.lower() not in beside)
+    covariate_names = {part.lower() for name in config.covariates for part in (name, name.partition("=")[0])}
+    free = (name for name in table.columns if name not in (clock, key) and name.lower() not in covariate_names)
     names = list(config.target) or [name for name in free if _numeric(table, name)]
     names = [table.find(name, (), "target") for name in names]
     if not names:
         raise DataError(f"{path} has no column of numbers; there are: {table.listed()}")
-    if both := [name for name in names if name.lower() in beside]:
+    if both := [name for name in names if name.lower() in covariate_names]:
         raise ConfigError(f"{both[0]!r} is to be forecast, so it is not known in advance; leave it out of --covariates")
     for name in names:
         if how := table.notation(name):
@@ -234,8 +234,8 @@ class Windows(Source):
         past, future, at = self.cut(rows)
         if self.gaps is not None:
             future = future.masked_fill(torch.from_numpy(self.gaps[at[:, self.lookback :]]), torch.nan)
-        beside = () if self.covariates is None else (torch.from_numpy(self.covariates[at]),)  # B L+H K
-        return Samples((past, *beside), future, rows)
+        covariates = () if self.covariates is None else (torch.from_numpy(self.covariates[at]),)  # B L+H K
+        return Samples((past, *covariates), future, rows)
 
     def cut(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
         """B L C and B H C, gaps filled, and the rows they are, B L+H."""
@@ -302,14 +302,14 @@ def _windows(histories: Sequence[History], borders: Sequence[tuple[int, int]], c
     trained = rows_before(histories, borders[0][1])
     units = [spread(h.values[:stop]) if config.series else 1.0 for h, stop in zip(histories, trained, strict=True)]
     values = [h.values / unit for h, unit in zip(histories, units, strict=True)]
-    beside = [h.covariates[: len(h)] for h in histories if h.covariates is not None]
+    covariates = [h.covariates[: len(h)] for h in histories if h.covariates is not None]
     origins = np.cumsum([0, *map(len, histories[:-1])])
     gaps = [np.zeros(h.values.shape, bool) if h.gaps is None else h.gaps for h in histories]
 
     def windows(first: int, last: int) -> Windows:
         start, stop = (origins + rows_before(histories, place) for place in (first, last))
         return Windows(np.concatenate(values), start, stop, config.lookback, config.horizon, origins,
-                       np.concatenate(gaps), np.concatenate(beside) if beside else None)  # fmt: skip
+                       np.concatenate(gaps), np.concatenate(covariates) if covariates else None)  # fmt: skip
 
     return [windows(*border) for border in borders]
 

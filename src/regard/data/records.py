@@ -154,15 +154,15 @@ def _read(values: dict[str, Any], template: str) -> str | Record:
     for name, keys in KEYS.items():
         if name in values:
             return _conversation(values, name, *keys)
-    for asked, answered in FORMS:
-        if asked in values and answered in values:
-            prompt = " ".join(_texts(values[asked], asked))  # a list holds sentences
-            if asked == "instruction" and values.get("input"):
+    for prompt_key, answer_key in FORMS:
+        if prompt_key in values and answer_key in values:
+            prompt = " ".join(_texts(values[prompt_key], prompt_key))  # a list holds sentences
+            if prompt_key == "instruction" and values.get("input"):
                 prompt += "\n\n" + " ".join(_texts(values["input"], "input"))
-            answers = _texts(values[answered], answered)  # a list holds alternatives
+            answers = _texts(values[answer_key], answer_key)  # a list holds alternatives
             prompt = template.replace(PROMPT, prompt) if template else prompt
             messages = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answers[0]}]
-            return Record(messages, answers, f"{NAMES.get(asked, '')}{asked} and {answered}")
+            return Record(messages, answers, f"{NAMES.get(prompt_key, '')}{prompt_key} and {answer_key}")
     if "text" in values:
         return _texts(values["text"], "text")[0]
     forms = ", ".join(f"{a} and {b}" for a, b in FORMS)

@@ -125,12 +125,12 @@ class ClassData:
         return "\n".join([f"{line}; {self.about}", *classes, *self.notes])
 
 
-def check_known(labels: Sequence[str], known: Sequence[str], places: Sequence[str]) -> None:
+def check_known(labels: Sequence[str], trained: Sequence[str], places: Sequence[str]) -> None:
     """`DataError` for a label that was not among those trained on."""
-    names = set(known)
+    names = set(trained)
     for label, place in zip(labels, places, strict=True):
         if label not in names:
-            raise DataError(f"{place}: the label {label!r} is not among those trained on: {', '.join(known)}")
+            raise DataError(f"{place}: the label {label!r} is not among those trained on: {', '.join(trained)}")
 
 
 def to_number(cell: str, place: str) -> float:

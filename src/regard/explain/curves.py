@@ -10,7 +10,7 @@ from typing import Any
 from regard.errors import CheckpointError
 from regard.explain import picture
 from regard.jsonfile import read_json_lines
-from regard.words import table
+from regard.words import metric_name, table
 
 # Names in metrics.jsonl: how each is labelled and what it is. Losses and scores are drawn, in this order.
 METRICS = {
@@ -77,7 +77,7 @@ def series(events: Sequence[Mapping[str, Any]], name: str) -> tuple[list[float],
 def results_table(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
     """One row a group (an architecture), one column a metric: mean ± spread over its runs."""
     names = list(dict.fromkeys(n for runs in groups.values() for run in runs for n in run))
-    rows = [["", "runs", *names]]
+    rows = [["", "runs", *map(metric_name, names)]]
     for label, runs in groups.items():
         cells = []
         for name in names:

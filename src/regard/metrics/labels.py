@@ -138,16 +138,16 @@ class EntityScore:
 
 
 def entity_score(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> EntityScore:
-    hits, found, there = Counter[str](), Counter[str](), Counter[str]()
+    hits, guesses, golds = Counter[str](), Counter[str](), Counter[str]()
     for gold, guess in zip(true, predicted, strict=True):
         if len(gold) != len(guess):
             raise DataError(f"{len(guess)} tags predicted for a sentence of {len(gold)} words")
         a, b = entities(gold), entities(guess)
-        for counter, which in ((hits, a & b), (found, b), (there, a)):
-            counter.update(kind for kind, _, _ in which)
-    kinds = sorted(there | found)
-    types = [ClassScore(k, *prf(hits[k], found[k], there[k]), there[k]) for k in kinds]
-    return EntityScore(*prf(hits.total(), found.total(), there.total()), there.total(), types)
+        for counter, which in ((hits, a & b), (guesses, b), (golds, a)):
+            counter.update(name for name, _, _ in which)
+    names = sorted(golds | guesses)
+    types = [ClassScore(name, *prf(hits[name], guesses[name], golds[name]), golds[name]) for name in names]
+    return EntityScore(*prf(hits.total(), guesses.total(), golds.total()), golds.total(), types)
 
 
 # -- a baseline ---------------------------------------------------------------------------------------------------

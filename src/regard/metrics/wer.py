@@ -33,11 +33,11 @@ class WordErrors:
         return f"word error rate {self.rate:.2%}\n{counts}"
 
 
-def word_errors(said: Sequence[str], heard: Sequence[str]) -> WordErrors:
-    """The fewest changes, summed over all pairs; case and punctuation are not heard, so they do not count."""
-    each = [_changes(spoken(a), spoken(b)) for a, b in zip(said, heard, strict=True)]
+def word_errors(references: Sequence[str], transcripts: Sequence[str]) -> WordErrors:
+    """The fewest changes, summed over all pairs; case and punctuation do not count: they cannot be heard."""
+    each = [_changes(spoken(a), spoken(b)) for a, b in zip(references, transcripts, strict=True)]
     substituted, deleted, inserted = (sum(changes[kind] for changes in each) for kind in range(3))
-    return WordErrors(substituted, deleted, inserted, sum(len(spoken(text)) for text in said))
+    return WordErrors(substituted, deleted, inserted, sum(len(spoken(text)) for text in references))
 
 
 def spoken(text: str) -> list[str]:
@@ -45,21 +45,21 @@ def spoken(text: str) -> list[str]:
     return re.findall(r"\w+(?:'\w+)*", text.lower().replace("’", "'"))
 
 
-def _changes(said: list[str], heard: list[str]) -> tuple[int, int, int]:
+def _changes(reference: list[str], transcript: list[str]) -> tuple[int, int, int]:
     """Words substituted, deleted and inserted on the cheapest way from one to the other (Wagner and Fischer 1974).
 
     A row of the table at a time: of equally cheap ways a substitution comes first, then a deletion.
     """
-    if len(said) * len(heard) > MOST:
+    if len(reference) * len(transcript) > MOST:
         raise LimitError(
-            f"{len(said):,} words were said and {len(heard):,} heard in one clip; at most {MOST:,} pairs of words are "
-            "compared: cut it into shorter clips"
+            f"{len(reference):,} words in the reference and {len(transcript):,} in the transcript of one clip; at most "
+            f"{MOST:,} pairs of words are compared: cut it into shorter clips"
         )
-    numbers = {word: i for i, word in enumerate({*said, *heard})}
-    others, places = np.array([numbers[word] for word in heard]), np.arange(len(heard) + 1)
+    numbers = {word: i for i, word in enumerate({*reference, *transcript})}
+    others, places = np.array([numbers[word] for word in transcript]), np.arange(len(transcript) + 1)
     cost, substituted, deleted = places.copy(), np.zeros_like(places), np.zeros_like(places)
-    for word in said:
-        differs = np.concatenate(([len(said) + 1], others != numbers[word]))  # left of the first is no word
+    for word in reference:
+        differs = np.concatenate(([len(reference) + 1], others != numbers[word]))  # nothing stands left of the first
         replaced, dropped = np.roll(cost, 1) + differs, cost + 1
         replaces = replaced <= dropped
         direct = np.where(replaces, replaced, dropped)  # the cheapest way that does not insert the last word

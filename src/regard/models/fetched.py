@@ -150,5 +150,5 @@ def _describe(model: PublishedModel, folder: Path) -> None:
 
 def _known(folder: Path, source: str, sha256: str, task: str) -> None:
     """regard.json; the format is the one `checkpoint.FORMAT_VERSION` counts."""
-    known = {"format_version": 1, "task": task, "source": source, "sha256": sha256}
-    (folder / "regard.json").write_text(json.dumps(known, indent=2) + "\n", "utf-8")
+    about = {"format_version": 1, "task": task, "source": source, "sha256": sha256}
+    (folder / "regard.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")

@@ -57,7 +57,7 @@ def _softmax_error(LOGITS, TARGETS, LOSS, first, vocab, columns, SMOOTHING: tl.c
         at = start + lanes
         x = tl.exp2(tl.load(logits + at, mask=at < vocab, other=-1e30).to(tl.float32) * LOG2E - log_sum)
         x = x - tl.where(at == target, 1 - SMOOTHING, 0.0) - SMOOTHING / vocab
-        x = tl.where(at < vocab, x, 0.0) * real  # columns that are no words
+        x = tl.where(at < vocab, x, 0.0) * real  # columns that are not words
         tl.store(logits + at, x.to(LOGITS.dtype.element_ty), mask=at < columns)
 
 

@@ -49,4 +49,4 @@ class FusedLinear(Linear):
         self.parts = parts
 
 
-PLAIN = (nn.Linear.forward, Linear.forward)  # of a map that is no more than its weight and bias
+PLAIN = (nn.Linear.forward, Linear.forward)  # of a map that is its weight and bias, and nothing else

@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear head, summed. Plain beside chunked: the chunked one never holds all logits at once."""
+"""Cross-entropy of a linear head, summed. Plain next to chunked: the chunked one never holds all logits at once."""
 
 import math
 
@@ -66,7 +66,7 @@ def _loss_and_error(logits: Tensor, targets: Tensor, first: int, smoothing: floa
     targets = targets[first : first + len(logits)]
     dtype, target, real = logits.dtype, targets.clamp(min=0)[:, None], targets[:, None] >= 0
     logits = logits.float()
-    logits[:, vocab:] = -torch.inf  # rows of the head that are no words
+    logits[:, vocab:] = -torch.inf  # rows of the head that are not words
     log_sum = logits.logsumexp(-1, keepdim=True)
     loss = log_sum - (1 - smoothing) * logits.gather(1, target)
     if smoothing:

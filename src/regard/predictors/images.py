@@ -90,7 +90,7 @@ def scale_of(folder: Path, usual: Scale) -> Scale:
     if not path.is_file():
         return usual
     try:
-        known = read_json(path)
-        return Scale(tuple(known["image_mean"]), tuple(known["image_std"])) if "image_mean" in known else usual
+        settings = read_json(path)
+        return Scale(tuple(settings["image_mean"]), tuple(settings["image_std"])) if "image_mean" in settings else usual
     except (ValueError, KeyError, TypeError, RuntimeError) as e:
         raise CheckpointError(f"{path}: cannot be read ({e})") from None

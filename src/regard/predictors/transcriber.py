@@ -97,9 +97,9 @@ class Transcriber(Predictor):
         """
         places = [(n, *ends) for n, sound in enumerate(sounds) for ends in windows(sound, self.window)]
         texts = [""] * len(places)
-        heard = [i for i, (n, a, b) in enumerate(places) if sounds[n][a:b].abs().max() > SILENCE]
-        for first in range(0, len(heard), batch):
-            rows = heard[first : first + batch]
+        audible = [i for i, (n, a, b) in enumerate(places) if sounds[n][a:b].abs().max() > SILENCE]
+        for first in range(0, len(audible), batch):
+            rows = audible[first : first + batch]
             ids = self.ids([sounds[places[i][0]][places[i][1] : places[i][2]] for i in rows], beam, language)
             for i, tokens in zip(rows, ids, strict=True):
                 texts[i] = self.tokenizer.decode(tokens).strip()

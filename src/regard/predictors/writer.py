@@ -133,11 +133,11 @@ class Writer(Predictor):
     ) -> list[Candidate]:
         """The `top` likeliest next tokens over the whole vocabulary, then the first token of each of `words`."""
         logits = self.model.logits(self.hidden(self.seen(self.encode(text)))[-1]).double()
-        asked = [self.tokenizer.encode(word)[:1] for word in words]
-        if not all(asked):
+        first_ids = [self.tokenizer.encode(word)[:1] for word in words]
+        if not all(first_ids):
             raise ConfigError("a word to look for is empty; give at least one character")
-        asked = [id for (id,) in asked]
-        return self.table(logits, top, narrowed(logits, temperature, top_k, top_p, min_p).softmax(-1), asked)
+        first_ids = [id for (id,) in first_ids]
+        return self.table(logits, top, narrowed(logits, temperature, top_k, top_p, min_p).softmax(-1), first_ids)
 
     @torch.inference_mode()
     def surprisal(self, text: str) -> list[Surprise]:

@@ -135,9 +135,9 @@ class Forecast(Task):
 
         c = run.model
         shape = (run.batch, c.lookback, len(c.columns))
-        beside = (torch.zeros(run.batch, c.lookback + c.horizon, len(c.covariates)),) if c.covariates else ()
+        covariates = (torch.zeros(run.batch, c.lookback + c.horizon, len(c.covariates)),) if c.covariates else ()
         future = torch.zeros(run.batch, c.horizon, len(c.columns))
-        return Samples((torch.zeros(shape), *beside), future, np.arange(run.batch))
+        return Samples((torch.zeros(shape), *covariates), future, np.arange(run.batch))
 
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
         return {"name": run.data.name} | {name: getattr(run.data, name) for name in READING}

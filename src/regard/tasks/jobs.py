@@ -38,7 +38,7 @@ def save_plan(folder: Path, jobs: Sequence[Job]) -> None:
 
 
 def read_plan(folder: Path) -> list[Job]:
-    """What `write_plan` was given. Each run is in a folder of its own directly below `folder`, or is refused."""
+    """The jobs that `write_plan` wrote. Each run is in a folder of its own directly below `folder`, or is refused."""
     path = folder / PLAN
     try:
         plan = expect(parse(path.read_bytes()), list)

@@ -155,7 +155,7 @@ def data_settings(task: Task, data: str, options: Mapping[str, str]) -> Any:
 def adjusted(run: Run, *, minutes: float | None, steps: int, seed: int | None, settings: Sequence[str]) -> Run:
     """The run with another length or seed, and `settings`, each a `name=value` as `--set` takes it, applied last."""
     if minutes == 0:
-        raise ConfigError("--minutes 0 is no time at all; type a number above it, as --minutes 0.5")
+        raise ConfigError("--minutes 0: must be above 0, for example --minutes 0.5")
     if minutes and steps:
         raise ConfigError("--minutes or --steps, not both")
     if minutes or steps:

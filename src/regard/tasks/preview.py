@@ -75,8 +75,8 @@ def columns(data: Any) -> list[str]:
     path = getattr(data, "path", "")
     if not Path(path).is_file() or not is_table(path):
         return []
-    asked = [getattr(data, name, "") for name in ("text", "second", "label")]
-    return [f"columns: {read_table(Path(path), asked, say=lambda _: None, strict=False).listed()}"]
+    requested = [getattr(data, name, "") for name in ("text", "second", "label")]
+    return [f"columns: {read_table(Path(path), requested, say=lambda _: None, strict=False).listed()}"]
 
 
 def file_settings(data: Any) -> list[str]:

@@ -331,8 +331,8 @@ def fitted(run: "Run", train: "Curves", labels: tuple[str, ...]) -> Any:
         span = tick = 1.0
     if run.start:  # a model that was trained keeps its measure of time
         tick, span = model.tick, model.span
-    known = dict(bands=train.band_names, known=data.known, tick=tick or span, span=span)
-    return dataclasses.replace(model, labels=labels, **known)
+    from_data = dict(bands=train.band_names, known=data.known, tick=tick or span, span=span)
+    return dataclasses.replace(model, labels=labels, **from_data)
 
 
 def standardise_(tokens: "SeriesTokens", source: "SeriesSource") -> None:

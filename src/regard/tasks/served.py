@@ -156,7 +156,7 @@ class Served:
         raise ConfigError(f"explain is not for {self.name}; leave it out")
 
     def count_tokens(self, predictor: Any, inputs: Any) -> int:
-        """Tokens of all inputs, where somebody is to be told."""
+        """Tokens of all inputs, where a response reports them."""
         return 0
 
 

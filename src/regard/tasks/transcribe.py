@@ -98,6 +98,6 @@ class Transcribe(Task):
         from regard.metrics.wer import word_errors
 
         texts = self.transcripts(predictor, test, options, console)
-        clips = [word_errors([said], [heard]) for said, heard in zip(test.targets, texts, strict=True)]
+        clips = [word_errors([reference], [text]) for reference, text in zip(test.targets, texts, strict=True)]
         errors, words = [clip.errors for clip in clips], [clip.words for clip in clips]
         return Sums(metric="word error rate", above=errors, below=words, lower_is_better=True)

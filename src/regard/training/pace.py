@@ -134,7 +134,7 @@ class Pace:
         return at.steps > 0 and (self.seconds() - at.evaluated_at) * (self.to_come() - 1) >= self.left() > 0
 
     def evaluated(self, seconds: float) -> None:
-        """One more evaluation was made, in so many seconds with what is saved after it."""
+        """Count one more evaluation, which took so many seconds, saving included."""
         if self.clocked:
             self.at.evaluated += 1
             self.at.evaluated_at, self.at.evaluation_seconds = self.seconds(), seconds

@@ -30,7 +30,7 @@ TIMED = 4  # batches whose pace tells how long an evaluation takes
 
 @dataclass(frozen=True)
 class Judge:
-    """How a model is judged, and how it is written down when it is the best."""
+    """How a model is scored, and how it is saved when it is the best."""
 
     objective: Objective
     valid_batches: Callable[[], Iterable[Any]]

@@ -405,7 +405,7 @@ def test_memory_stays_flat(tmp_path, peak, ending):
         "from regard.data.text import TextConfig, prepare_text\n"
         "prepare_text(TextConfig(path=sys.argv[1], vocab=400), print)\n"
     )
-    some = prose(8_000)  # 50 kB
+    some = prose(3_200)  # 20 kB
     lines = [json.dumps({"prompt": "go on", "completion": some[i : i + 999]}) for i in range(0, len(some), 999)]
 
     def needed(times: int) -> int:
@@ -414,7 +414,7 @@ def test_memory_stays_flat(tmp_path, peak, ending):
         return peak(script, path)
 
     small, large = needed(1), needed(100)
-    assert large - small < 40, f"{small} MB for 50 kB, {large} MB for 5 MB"
+    assert large - small < 16, f"{small} MB for 20 kB, {large} MB for 2 MB"
 
 
 def test_a_text_read_at_once_must_fit_in_memory(tmp_path, monkeypatch):

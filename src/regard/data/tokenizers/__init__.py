@@ -56,20 +56,20 @@ def load(folder: Path) -> Any:
     if MarianPieces.found_in(folder):
         return MarianPieces.load(folder)
     try:
-        known = read_json(Path(folder) / "tokenizer.json")
-        kind, decoder = known["model"]["type"], (known["decoder"] or {}).get("type")
-        fallback = LlamaPieces.found_in(known)
-        masks = {token["content"] for token in known.get("added_tokens") or []} & {"<mask>", "[MASK]"}
+        settings = read_json(Path(folder) / "tokenizer.json")
+        model, decoder = settings["model"]["type"], (settings["decoder"] or {}).get("type")
+        fallback = LlamaPieces.found_in(settings)
+        masks = {token["content"] for token in settings.get("added_tokens") or []} & {"<mask>", "[MASK]"}
     except (OSError, CheckpointError, TypeError, KeyError, AttributeError):
-        kind, decoder, fallback, masks = "BPE", "", False, set()  # whose `load` says what is wrong
-    if kind == "WordLevel":
+        model, decoder, fallback, masks = "BPE", "", False, set()  # whose `load` says what is wrong
+    if model == "WordLevel":
         return Characters.load(folder)
-    if kind == "WordPiece" or WordPiece.found_in(folder):
+    if model == "WordPiece" or WordPiece.found_in(folder):
         return WordPiece.load(folder)
     if fallback:
         return LlamaPieces.load(folder)
     if masks:
         return Subwords.load(folder)
-    if kind == "Unigram":
+    if model == "Unigram":
         return Unigram.load(folder)
-    return BPE.load(folder) if kind == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)
+    return BPE.load(folder) if model == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

@@ -138,8 +138,8 @@ def _add_splitting(tokenizer: Tokenizer, split: str) -> None:
 def _assemble(vocab: dict[str, int], merges: list[list[str]], split: str) -> Tokenizer:
     """The final tokenizer: learned characters and merges between the special tokens and bytes."""
     reserved = {EOS, UNK, PAD, *BYTES}
-    made = {left + right for left, right in merges}
-    kept = {piece for piece in vocab if piece not in made}  # the characters
+    merged = {left + right for left, right in merges}
+    kept = {piece for piece in vocab if piece not in merged}  # the characters
     possible = []
     for left, right in merges:  # a corpus about tokenizers may spell "<pad>" often enough to learn it: leave that out
         if left in kept and right in kept and left + right not in reserved:
@@ -181,7 +181,7 @@ class Dropout:
         # A ring of coin tosses, entered at a place given by word and variant: seeding a generator each time is slower.
         self.kept: list[bool] = (np.random.default_rng(seed).random(self.RING) >= p).tolist()
         self.memory: dict[bytes, list[bytes]] = {}  # uint32 ids of a word -> its segmentations, empty if not made yet
-        self.made = 0
+        self.remembered = 0
 
     def __call__(self, sentences: Sequence[np.ndarray], rows: np.ndarray, epoch: int, side: int) -> list[np.ndarray]:
         """Each sentence cut anew. `rows` are its places in the corpus; `side` tells source (0) from target (1)."""
@@ -203,11 +203,11 @@ class Dropout:
             pool = memory.get(word) or memory.setdefault(word, [b""] * self.POOL)
             if not pool[variant]:
                 pool[variant] = self._cut(word, variant)
-                self.made += 1
+                self.remembered += 1
             parts.append(pool[variant])
-        if self.made > self.REMEMBER:
+        if self.remembered > self.REMEMBER:
             memory.clear()
-            self.made = 0
+            self.remembered = 0
 
         sizes = np.bincount(owner, [len(part) // 4 for part in parts], len(sentences)).astype(int)
         new = np.split(np.frombuffer(b"".join(parts), np.uint32), np.cumsum(sizes)[:-1])

@@ -32,7 +32,7 @@ HARMLESS = {
     "WordPiece", "ByteFallback", "Fuse", "BertProcessing", "RobertaProcessing",
 }  # fmt: skip
 SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
-KNOWN: tuple[dict[str, Any], ...] = (
+SAFE: tuple[dict[str, Any], ...] = (
     *(SPLIT | {"pattern": {"Regex": pattern}} for pattern in (LLAMA3, *OURS)),
     {"type": "Prepend", "prepend": "▁"},
     {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
@@ -53,8 +53,8 @@ def open_tokenizer(path: Path) -> Tokenizer:
         if (path.parent / "config.json").is_file():
             raise CheckpointError(f"{path.parent} is a model folder without its {path.name}; copy that too")
         raise no_run(path.parent)
-    known = read_json(path)
-    if not harmless(known):
+    settings = read_json(path)
+    if not harmless(settings):
         size = path.stat().st_size
         try_out = Confined(f"{__name__}:attempt", 1.0 + size / 5_000_000, MEMORY + 16 * size)
         try:
@@ -96,19 +96,19 @@ def attempt(path: str) -> None:
             continue
 
 
-def harmless(known: dict[str, Any]) -> bool:
+def harmless(settings: dict[str, Any]) -> bool:
     """Whether a file is made of parts that cannot take long, cannot grow, and cannot panic."""
     try:
-        model = known["model"]
+        model = settings["model"]
         joined = model["type"] == "BPE" and not model.get("continuing_subword_prefix")
-        parts = (known.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
+        parts = (settings.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
         return (joined or model["type"] in ("WordPiece", "WordLevel")) and all(map(part_is_harmless, parts))
     except (KeyError, TypeError, AttributeError, RecursionError):  # not what it looks like: the child will tell
         return False
 
 
 def part_is_harmless(part: Any) -> bool:
-    if part is None or part in KNOWN:
+    if part is None or part in SAFE:
         return True
     if part["type"] == "Sequence":
         return all(part_is_harmless(one) for name in INSIDE for one in part.get(name) or ())

@@ -37,8 +37,8 @@ def whisper_tokenizer(vocabulary: bytes, size: int) -> Pretrained:
     if len(ranks) + len(signs) != size:
         raise DataError(f"a vocabulary of {len(ranks):,} pieces and {len(signs):,} signs for a model of {size:,}")
     tokenizer.add_special_tokens([AddedToken(sign, special=True, normalized=False) for sign in signs])
-    known = {"tokenizer_class": "WhisperTokenizer", "bos_token": END, "eos_token": END, "pad_token": END}
-    return Pretrained(tokenizer, known | {"unk_token": END})
+    config = {"tokenizer_class": "WhisperTokenizer", "bos_token": END, "eos_token": END, "pad_token": END}
+    return Pretrained(tokenizer, config | {"unk_token": END})
 
 
 def visible(piece: bytes) -> str:
@@ -47,7 +47,7 @@ def visible(piece: bytes) -> str:
 
 def merges(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
     """The two pieces each longer one is made of: those left over when only earlier ones may be joined."""
-    found = []
+    pairs = []
     for piece, rank in sorted(ranks.items(), key=lambda item: item[1]):
         if len(piece) == 1:
             continue
@@ -58,18 +58,18 @@ def merges(ranks: dict[bytes, int]) -> list[tuple[str, str]]:
                 raise DataError(f"not a byte-level vocabulary: {piece!r} is not made of two earlier pieces")
             at = joined.index(least)
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        found.append((visible(parts[0]), visible(parts[1])))
-    return found
+        pairs.append((visible(parts[0]), visible(parts[1])))
+    return pairs
 
 
 def unspoken(tokenizer: Pretrained) -> list[int]:
     """Ids that no transcript should hold: signs of writing alone, half a note, and what steers the model. A dash or an
     apostrophe may stand inside a word, where no blank comes before it."""
-    found = []
+    ids = []
     for id in range(tokenizer.tokenizer.get_vocab_size(with_added_tokens=False)):
         piece = tokenizer.token_bytes(id)
         text = piece.decode("utf-8", "replace")
         signs = set(text.removeprefix(" "))
         if (signs and signs <= UNSPOKEN | {"-", "'"} and text not in ("-", "'")) or piece in HALF_NOTES:
-            found.append(id)
-    return [*found, *(id for sign in (START, *TASKS[:-1]) if (id := tokenizer.tokenizer.token_to_id(sign)) is not None)]
+            ids.append(id)
+    return [*ids, *(id for sign in (START, *TASKS[:-1]) if (id := tokenizer.tokenizer.token_to_id(sign)) is not None)]
