@@ -18,7 +18,7 @@ from regard.tasks.jobs import RUNS, pick_folder, resume_all, runs_folder, spread
 from regard.tasks.load import load
 from regard.tasks.plan import adjusted, data_settings, default_run, finetune_run, load_recipe
 from regard.tasks.registry import get
-from regard.tasks.use import Comparison, Options, Verdict, note, pick_device
+from regard.tasks.use import Comparison, Options, Verdict, note, pick_device, with_overlap
 from regard.ticks import Console
 from regard.training.parallel import join
 
@@ -261,7 +261,7 @@ def evaluate(model: Any, data: Any = "", *, device: str = "auto", quiet: bool = 
             from regard.explain.picture import check_picture
 
             check_picture(chosen.picture)
-        verdict = task.evaluate(predictor, folder, chosen, console)
+        verdict = with_overlap(task.evaluate(predictor, folder, chosen, console), task, predictor, folder)
         on = verdict.on if isinstance(data, str | Path) else TABLE
         verdict = dataclasses.replace(verdict, task=task.name, on=on, outputs=list(verdict.outputs))
     note(folder, verdict.noted())

@@ -1,6 +1,5 @@
 """Audio: a class for each short clip."""
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import silent, user_path
 from regard.data.settings import AudioConfig
 from regard.errors import DataError
-from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import presets_of
 from regard.tasks.use import Inputs, Options, TestSet
@@ -16,7 +15,6 @@ from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.audio import Clip
-    from regard.data.contents import Contents
     from regard.training.run import Run
 
 FRAMES = 100  # of a clip, when memory is estimated
@@ -34,16 +32,6 @@ class Audio(ClassesOfSamples):
     card = Card(pipeline="audio-classification", title="An audio classifier", use="classify {} clip.wav")
     valid_batch = 64
 
-    def fits(self, contents: "Contents") -> Fit | None:
-        from regard.data.files import AUDIO, ending
-
-        if len(contents.folders) > 1 and contents.count(AUDIO) > sum(contents.endings.values()) / 2:
-            return self.fit_for(contents, f"{contents.count(AUDIO):,} clips in a folder for each class")
-        files, classes = contents.holding("files"), contents.labels()
-        if not files or not classes or ending(files[0].values[0]) not in AUDIO:
-            return None
-        return self.fit_for(contents, f"clips in {files[0].name!r}, a class in {classes[0]}", label=classes[0].name)
-
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"labels": UNKNOWN_LABELS, "mels": data.mels, "frames": data.frames}
 
@@ -58,7 +46,7 @@ class Audio(ClassesOfSamples):
         return data
 
     def fit(self, run: "Run", data: Any) -> "Run":
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=data.labels))
+        return run.with_model(labels=data.labels)
 
     def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
         from regard.data.audio import AudioSource

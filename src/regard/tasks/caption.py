@@ -12,7 +12,7 @@ from regard.tasks.base import Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST
-from regard.tasks.use import Inputs, Options, TestSet, Verdict, with_overlap
+from regard.tasks.use import Inputs, Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.words import count, some, table
 
@@ -82,8 +82,7 @@ class Caption(Task):
 
     def fit(self, run: "Run", data: Any) -> "Run":
         mean, std = data.spread()
-        model = dataclasses.replace(run.model, vocab=data.tokenizer.size, mean=mean, std=std)
-        return dataclasses.replace(run, model=model)
+        return run.with_model(vocab=data.tokenizer.size, mean=mean, std=std)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.caption import CaptionLoss as Objective
@@ -216,8 +215,7 @@ class Caption(Task):
         values |= {"bleu_of_other_images": other.bleu, "cider_of_other_images": other.cider}
         text = f"{scores}\nbaseline, given to other images: BLEU-4 {other.bleu:.1f}, CIDEr {other.cider:.3f}"
         detail = f"{len(captions):,} images of {side} x {side} pixels, beam {options.beam}"
-        verdict = Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions)
-        return with_overlap(self, verdict, predictor, folder, test.contents, "images")
+        return Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions, contents=test.contents)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.captions import ciders

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.tasks.base import Task
-from regard.tasks.use import Options, TestSet, Verdict, with_overlap
+from regard.tasks.base import Fit, Task
+from regard.tasks.use import Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
 from regard.words import count, table
@@ -14,6 +14,7 @@ from regard.words import count, table
 if TYPE_CHECKING:
     import numpy as np
 
+    from regard.data.contents import Contents
     from regard.metrics.compare import Sums
     from regard.objectives.classify import Scores
     from regard.predictors import Classification
@@ -118,8 +119,7 @@ class Classes(Task):
             bins = [Bin(**b) for b in scores["reliability"]]
             console.say(f"picture: {draw(bins, scores['ece'], options.picture)}")
         detail = f"{len(test.targets):,} {self.unit}"
-        verdict = Verdict(on=test.on, detail=detail, values=extras.values | scores, text=text)
-        return with_overlap(self, verdict, predictor, folder, test.contents)
+        return Verdict(on=test.on, detail=detail, values=extras.values | scores, text=text, contents=test.contents)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         import numpy as np
@@ -134,6 +134,19 @@ class ClassesOfSamples(Classes):
     """A class for each sample: an image, a clip, a row of a table. `data` has train and valid parts with `labels`."""
 
     valid_batch = 512
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        """Files in a folder for each class, or named in a table."""
+        from regard.data.files import AUDIO, IMAGES, ending
+
+        endings = {"images": IMAGES, "audio": AUDIO}[self.reads]
+        if len(contents.folders) > 1 and contents.count(endings) > sum(contents.endings.values()) / 2:
+            return self.fit_for(contents, f"{contents.count(endings):,} {self.unit} in a folder for each class")
+        names, classes = contents.holding("files"), contents.labels()
+        if not names or not classes or ending(names[0].values[0]) not in endings:
+            return None
+        reason = f"{self.unit} in {names[0].name!r}, a class in {classes[0]}"
+        return self.fit_for(contents, reason, label=classes[0].name)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.classify import ClassifySamples

@@ -98,9 +98,8 @@ class Labels(Task):
         """The feature-based approach (Devlin et al. 2019, section 5.3) instead: the encoder is frozen, and a linear map
         of its states is learned; of a text's, their mean."""
         pooling = "mean" if self.head == "sequence" else "cls"
-        model = dataclasses.replace(run.model, pooling=pooling, dropout=0.0, attention_dropout=0.0)
-        optim = dataclasses.replace(run.optim, lr=1e-2)
-        return dataclasses.replace(run, frozen=True, model=model, optim=optim, epochs=5.0)
+        run = run.with_model(pooling=pooling, dropout=0.0, attention_dropout=0.0)
+        return dataclasses.replace(run, frozen=True, optim=dataclasses.replace(run.optim, lr=1e-2), epochs=5.0)
 
     def read(self, run: "Run", say: Say) -> "PreparedLabels":
         from regard.data.labelled import prepare_labels
@@ -110,8 +109,7 @@ class Labels(Task):
 
     def fit(self, run: "Run", data: "PreparedLabels") -> "Run":
         vocab = run.model.vocab if run.start else data.tokenizer.size
-        model = dataclasses.replace(run.model, vocab=vocab, labels=data.labels, head=self.head)
-        return dataclasses.replace(run, model=model)
+        return run.with_model(vocab=vocab, labels=data.labels, head=self.head)
 
     def build(self, run: "Run", data: "PreparedLabels", say: Say) -> "nn.Module":
         from regard.models.published import load_model

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import silent, user_path
 from regard.data.settings import Augment, ImagesConfig
 from regard.errors import ConfigError, DataError
-from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Preset, Say
+from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
 from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import presets_of
 from regard.tasks.use import Inputs, Options, TestSet
 from regard.ticks import Console
 
 if TYPE_CHECKING:
-    from regard.data.contents import Contents
     from regard.training.run import Run
 
 PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
@@ -35,16 +34,6 @@ class Image(ClassesOfSamples):
     archs = {"vit": Arch("vit"), "conv": Arch("conv"), "mlp": Arch("mlp")}
     presets = presets_of("image")
     card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")
-
-    def fits(self, contents: "Contents") -> Fit | None:
-        from regard.data.files import IMAGES, ending
-
-        if len(contents.folders) > 1 and contents.count(IMAGES) > sum(contents.endings.values()) / 2:
-            return self.fit_for(contents, f"{contents.count(IMAGES):,} images in a folder for each class")
-        files, classes = contents.holding("files"), contents.labels()
-        if not files or not classes or ending(files[0].values[0]) not in IMAGES:
-            return None
-        return self.fit_for(contents, f"images in {files[0].name!r}, a class in {classes[0]}", label=classes[0].name)
 
     def complete(self, data: ImagesConfig, preset: Preset) -> ImagesConfig:
         from regard.data import image_sets
@@ -90,8 +79,7 @@ class Image(ClassesOfSamples):
             shape: dict[str, Any] = {"shape": (channels, side, side)}
         else:
             shape = {"image": side, "channels": channels}
-        model = dataclasses.replace(run.model, labels=data.labels, mean=mean, std=std, **shape)
-        return dataclasses.replace(run, model=model)
+        return run.with_model(labels=data.labels, mean=mean, std=std, **shape)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.classify import ClassifyImages

@@ -12,7 +12,7 @@ from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.presets import presets_of
 from regard.tasks.served import Setting
-from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs, with_overlap
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
 from regard.words import count, some
@@ -120,7 +120,7 @@ class LanguageModelling(Task):
         run = shrink_context(dataclasses.replace(run, data=cut_records(run)), data)
         if run.start:
             return run
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size))
+        return run.with_model(vocab=data.tokenizer.size)
 
     def build(self, run: "Run", data: "PreparedText", say: Say) -> "nn.Module":
         import torch
@@ -262,11 +262,10 @@ class LanguageModelling(Task):
             values |= rouge
             lines += [f"{name}: ROUGE-L {rouge[key]:.1f}" for key, name in ROUGE.items()]
         unit = "records" if text.records else "passages"
-        verdict = Verdict(on=on, values=values, text="\n".join(lines))
         contents: Sequence[str] = ()
         if options.data and (folder / "run.json").is_file():
             contents = scored_passages(Path(options.data), self.own_data(folder).template)
-        return with_overlap(self, verdict, predictor, folder, contents, unit)
+        return Verdict(on=on, values=values, text="\n".join(lines), contents=contents, unit=unit)
 
     def training_contents(self, predictor: Any, data: Any) -> "Iterable[str]":
         from regard.data.text import training_passages

@@ -13,7 +13,7 @@ from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.embed import no_answers
 from regard.tasks.presets import presets_of
 from regard.tasks.served import Setting
-from regard.tasks.use import Inputs, Options, Verdict, with_overlap
+from regard.tasks.use import Inputs, Options, Verdict
 from regard.ticks import Console
 from regard.words import count, some, table
 
@@ -79,7 +79,7 @@ class MaskedLanguageModelling(Task):
 
     def fit(self, run: "Run", data: "PreparedMasked") -> "Run":
         own = dict(vocab=data.tokenizer.size, head=head(run.data), labels=())
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, **own))
+        return run.with_model(**own)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.masked_token import MaskedToken
@@ -196,9 +196,9 @@ class MaskedLanguageModelling(Task):
         batches = (batch.to(predictor.device) for batch in in_order(source, source.plan))
         scores = MaskedToken(entropy=entropy).held_out(bert, batches)
         rows = [(name.replace("_", " "), f"{value:.4f}") for name, value in scores.items()]
-        detail = f"{config.masked:.0%} of the tokens masked"
-        verdict = Verdict(on=on, detail=detail, values=scores, text=table(rows, right=[1]))
-        return with_overlap(self, verdict, predictor, folder, sentence_contents(text) if data else (), "sentences")
+        detail, contents = f"{config.masked:.0%} of the tokens masked", sentence_contents(text) if data else ()
+        report = table(rows, right=[1])
+        return Verdict(on=on, detail=detail, values=scores, text=report, contents=contents, unit="sentences")
 
     def training_contents(self, predictor: Any, data: MaskedConfig) -> Iterable[bytes]:
         from regard.data.masked import prepare_masked

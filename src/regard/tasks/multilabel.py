@@ -9,7 +9,7 @@ from regard.tasks.base import Card, Fit, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
-from regard.tasks.use import Options, TestSet, Verdict, with_overlap
+from regard.tasks.use import Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
 from regard.words import count, table
@@ -63,7 +63,7 @@ class MultiLabelled(Classes):
         from regard.data.targets import all_labels
 
         run = super().fit(run, data)
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=all_labels(data.labels)))
+        return run.with_model(labels=all_labels(data.labels))
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         import numpy as np
@@ -151,8 +151,7 @@ class MultiLabelled(Classes):
             label_table(values["by_label"]),
         ]
         detail = f"{len(true):,} {self.unit}"
-        verdict = Verdict(on=test.on, detail=detail, values=values, text="\n".join(lines))
-        return with_overlap(self, verdict, predictor, folder, test.contents)
+        return Verdict(on=test.on, detail=detail, values=values, text="\n".join(lines), contents=test.contents)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.compare import Sums

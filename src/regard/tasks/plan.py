@@ -48,7 +48,7 @@ def resolve_config(run: Run) -> Run:
     """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
     if run.start:
         return run
-    return dataclasses.replace(run, model=dataclasses.replace(run.model, **get(run.task).settings_from_data(run)))
+    return run.with_model(**get(run.task).settings_from_data(run))
 
 
 def config_for(arch: str, size: str, vocab: int = 0, task: str = "translate", **settings: Any) -> Any:

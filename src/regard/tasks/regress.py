@@ -12,7 +12,7 @@ from regard.tasks.classify import Classify
 from regard.tasks.image import Image
 from regard.tasks.series import Series
 from regard.tasks.table import Table, learned
-from regard.tasks.use import Options, TestSet, Verdict, with_overlap
+from regard.tasks.use import Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
 from regard.words import count
@@ -79,11 +79,11 @@ class Regression(Classes):
 
     def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
         run = super().finetune_run(start, data, device, lora)
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=UNKNOWN_TARGET))
+        return run.with_model(labels=UNKNOWN_TARGET)
 
     def fit(self, run: "Run", data: Any) -> "Run":
         run = super().fit(run, data)
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, labels=UNKNOWN_TARGET))
+        return run.with_model(labels=UNKNOWN_TARGET)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         import numpy as np
@@ -157,9 +157,8 @@ class Regression(Classes):
             f"MAE          {values['mae']:.6g}   (the training mean: {constant['mean_mae']:.6g})",
             f"RMSE         {values['rmse']:.6g}   (the training mean: {constant['mean_rmse']:.6g})",
         ]
-        detail = f"{len(test.targets):,} {self.unit}"
-        verdict = Verdict(on=test.on, detail=detail, values=values | constant, text="\n".join(lines))
-        return with_overlap(self, verdict, predictor, folder, test.contents)
+        detail, text = f"{len(test.targets):,} {self.unit}", "\n".join(lines)
+        return Verdict(on=test.on, detail=detail, values=values | constant, text=text, contents=test.contents)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         import numpy as np

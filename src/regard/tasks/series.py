@@ -89,7 +89,7 @@ class FillSeries(Task):
         return parts
 
     def fit(self, run: "Run", data: "SeriesParts") -> "Run":
-        return dataclasses.replace(run, model=fitted(run, data.train, data.labels if self.labelled else ()))
+        return run.with_model(labels=data.labels if self.labelled else (), **measured(run, data.train))
 
     def build(self, run: "Run", data: "SeriesParts", say: Say) -> "nn.Module":
         from regard.data.series_batch import SeriesSource
@@ -320,19 +320,17 @@ def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: 
         say(f"cut {cut:,}: longer than {data.max_length} points (--set data.max_length=…)")
 
 
-def fitted(run: "Run", train: "Curves", labels: tuple[str, ...]) -> Any:
-    """The model's settings with what the data tells: its classes, bands, and the measure of its times."""
+def measured(run: "Run", train: "Curves") -> dict[str, Any]:
+    """Settings of the model that the data decides: its bands, and the measure of its times."""
     import numpy as np
 
-    data, model = run.data, run.model
     spans = train.times[train.offsets[1:] - 1] - train.times[train.offsets[:-1]]
     span, tick = float(spans.max()), float(np.median(spans / np.maximum(1, train.lengths - 1)))
     if not span:  # one point each
         span = tick = 1.0
     if run.start:  # a model that was trained keeps its measure of time
-        tick, span = model.tick, model.span
-    from_data = dict(bands=train.band_names, known=data.known, tick=tick or span, span=span)
-    return dataclasses.replace(model, labels=labels, **from_data)
+        tick, span = run.model.tick, run.model.span
+    return dict(bands=train.band_names, known=run.data.known, tick=tick or span, span=span)
 
 
 def standardise_(tokens: "SeriesTokens", source: "SeriesSource") -> None:

@@ -1,6 +1,5 @@
 """Table: a class for each row of numbers and categories, by an MLP."""
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -62,8 +61,7 @@ class Table(ClassesOfSamples):
     def fit(self, run: "Run", data: Any) -> "Run":
         mean, std = data.spread()
         shape = (data.train.features.shape[1],)
-        model = dataclasses.replace(run.model, shape=shape, labels=data.labels, mean=mean, std=std)
-        return dataclasses.replace(run, model=model)
+        return run.with_model(shape=shape, labels=data.labels, mean=mean, std=std)
 
     def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
         from regard.data.features import TableSource

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.tasks.base import Card, Fit
 from regard.tasks.classify import Labels
-from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs, with_overlap
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.words import table
 
@@ -113,8 +113,8 @@ class Tag(Labels):
 
         test = self.test_set(predictor, folder, options, console)
         values, text = judge_tags(test.targets, self.tags(predictor, test, console), predictor.labels)
-        verdict = Verdict(on=test.on, detail=f"{len(test.targets):,} texts", values=values, text=text)
-        return with_overlap(self, verdict, predictor, folder, test.contents, "texts")
+        detail = f"{len(test.targets):,} texts"
+        return Verdict(on=test.on, detail=detail, values=values, text=text, contents=test.contents)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         from regard.metrics.compare import Sums, counted

@@ -14,7 +14,7 @@ from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST, Setting
-from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs, with_overlap
+from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.words import count, some
 
@@ -100,7 +100,7 @@ class Translate(Task):
         return prepare(run.data, say)
 
     def fit(self, run: "Run", data: "PreparedPairs") -> "Run":
-        return dataclasses.replace(run, model=dataclasses.replace(run.model, vocab=data.tokenizer.size))
+        return run.with_model(vocab=data.tokenizer.size)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.translate import ConsistentTranslate
@@ -257,9 +257,8 @@ class Translate(Task):
         texts = self.outcomes(predictor, test, options, console)
         result = score(texts, test.targets, sources=test.inputs, tokenize=test.extra)
         search = {"beam": options.beam, "length_penalty": options.length_penalty}
-        values, detail = search | dataclasses.asdict(result), f"beam {options.beam}"
-        verdict = Verdict(on=test.on, detail=detail, values=values, text=str(result), outputs=texts)
-        return with_overlap(self, verdict, predictor, folder, test.contents, "sentences")
+        about: Any = dict(on=test.on, detail=f"beam {options.beam}", contents=test.contents)
+        return Verdict(**about, values=search | dataclasses.asdict(result), text=str(result), outputs=texts)
 
     def training_contents(self, predictor: Any, data: Any) -> "Iterable[str]":
         from regard.data.prepare import training_sources

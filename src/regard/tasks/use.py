@@ -88,6 +88,8 @@ class Verdict:
     values: dict[str, Any]
     text: str
     outputs: Iterable[str] = ()  # the answers themselves, for `--out`
+    contents: Sequence[Hashable] = ()  # what identifies each example, to find it in the training set
+    unit: str = ""  # of what there are so many; "": that of the task
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -100,19 +102,17 @@ class Verdict:
         return {"on": self.on} | {k: v for k, v in self.values.items() if isinstance(v, int | float | str)}
 
 
-def with_overlap(
-    task: "Task", verdict: Verdict, predictor: Any, folder: Path, contents: Sequence[Hashable], unit: str = ""
-) -> Verdict:
+def with_overlap(verdict: Verdict, task: "Task", predictor: Any, folder: Path) -> Verdict:
     """The verdict, with how many of the examples it is about the model was trained on."""
     from regard.data.overlap import count, evaluation_warning
 
-    if not contents or not (folder / "run.json").is_file():
+    if not verdict.contents or not (folder / "run.json").is_file():
         return verdict
     try:
-        seen = count(contents, task.training_contents(predictor, task.own_data(folder)))
+        seen = count(verdict.contents, task.training_contents(predictor, task.own_data(folder)))
     except DataError:
         seen = None
-    warning = evaluation_warning(seen, len(contents), unit or task.unit)
+    warning = evaluation_warning(seen, len(verdict.contents), verdict.unit or task.unit)
     values, text = verdict.values | {"seen_in_training": seen}, "\n".join(filter(None, [verdict.text, warning]))
     return replace(verdict, values=values, text=text)
 

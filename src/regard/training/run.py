@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,10 @@ class Run:
             kept = f"a model that was trained keeps them, so at most {room}"
             way = kept if self.start else f"add --set model.{name}={length}"
             raise ConfigError(f"data.{name} is {length}, but the model has {room} positions; {way}")
+
+    def with_model(self, **settings: Any) -> "Run":
+        """The run with these settings of its model changed."""
+        return replace(self, model=replace(self.model, **settings))
 
     def to_dict(self) -> dict[str, Any]:
         return {"arch": model_type(self.model), **to_dict(self)}
