@@ -9,11 +9,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from regard.data import memory
 from regard.data.hub import data_file
 from regard.errors import ConfigError
+from regard.explain.picture import check_picture
+from regard.models.fetched import resolve
+from regard.tasks.base import Task
 from regard.tasks.jobs import RUNS, pick_folder, resume_all, runs_folder, spread, train_all
 from regard.tasks.load import load
 from regard.tasks.plan import adjusted, data_settings, default_run, finetune_run, load_recipe
@@ -21,10 +24,7 @@ from regard.tasks.registry import get
 from regard.tasks.use import Comparison, Options, Verdict, note, pick_device, with_overlap
 from regard.ticks import Console
 from regard.training.parallel import join
-
-if TYPE_CHECKING:
-    from regard.tasks.base import Task
-    from regard.training.run import Run
+from regard.training.run import Run
 
 TABLES = "tables"  # next to the runs: tables that were passed in memory, named after their content
 TABLE = "a table in memory"  # what a score is noted to be on
@@ -144,10 +144,10 @@ def plan(
     tables: Path = RUNS / TABLES,
     console: Console = Console(),  # noqa: B008 - frozen
     **options: Any,
-) -> dict[str, "Run"]:
+) -> dict[str, Run]:
     """The runs that `train` would train, by label: one per architecture, or those of a recipe."""
 
-    def runs() -> dict[str, "Run"]:
+    def runs() -> dict[str, Run]:
         if task.endswith(".py"):
             return load_recipe(task)
         if start:
@@ -164,7 +164,7 @@ def plan(
 
 def _from_scratch(
     name: str, data: Any, arch: str, size: str, device: str, tables: Path, options: dict[str, Any]
-) -> dict[str, "Run"]:
+) -> dict[str, Run]:
     task = get(name).for_arch(arch.strip().lower())
     archs = list(dict.fromkeys(a.strip().lower() for a in (arch or task.arch).split(",") if a.strip()))
     if arch and not archs:
@@ -176,9 +176,7 @@ def _from_scratch(
 def _finetuned(
     name: str, data: Any, start: str | Path, lora: int, probe: bool, device: str, tables: Path, console: Console,
     options: dict[str, Any],
-) -> "Run":  # fmt: skip
-    from regard.models.fetched import resolve
-
+) -> Run:  # fmt: skip
     if isinstance(data, str) and not data:
         raise ConfigError(f"fine-tune on what? type: regard finetune {start} {name} --data FILE")
     task = get(name)
@@ -191,7 +189,7 @@ def _finetuned(
     return task.probe(run)
 
 
-def as_files(task: "Task", data: Any, options: Mapping[str, Any], tables: Path) -> tuple[str, dict[str, str]]:
+def as_files(task: Task, data: Any, options: Mapping[str, Any], tables: Path) -> tuple[str, dict[str, str]]:
     """`data` and the options of a task as the command line passes them: tables in memory are written to `tables`."""
     fields = dataclasses.fields(task.settings) if dataclasses.is_dataclass(task.settings) else ()
     files = {field.name for field in fields if field.metadata.get("file")} | set(FILES)
@@ -212,7 +210,7 @@ def _as_word(value: Any) -> str:
 
 
 def train_planned(
-    runs: dict[str, "Run"],
+    runs: dict[str, Run],
     what: str,
     data: str | Path,
     *,
@@ -258,8 +256,6 @@ def evaluate(model: Any, data: Any = "", *, device: str = "auto", quiet: bool = 
         if task.scored:
             chosen.refuse_others("evaluate", task.name, task.evaluate_takes)
         if chosen.picture:
-            from regard.explain.picture import check_picture
-
             check_picture(chosen.picture)
         verdict = with_overlap(task.evaluate(predictor, folder, chosen, console), task, predictor, folder)
         on = verdict.on if isinstance(data, str | Path) else TABLE
@@ -302,7 +298,7 @@ def _opened(model: Any, device: str) -> Any:
 
 
 @contextmanager
-def _scored_on(task: "Task", data: Any, options: Mapping[str, Any]) -> Iterator[Options]:
+def _scored_on(task: Task, data: Any, options: Mapping[str, Any]) -> Iterator[Options]:
     """The options of a score, with tables in memory as files that last as long as the block."""
     with tempfile.TemporaryDirectory() as folder:
         words, files = as_files(task, data, {n: options[n] for n in FILES if n in options}, Path(folder))

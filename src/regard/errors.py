@@ -2,7 +2,7 @@
 
 
 class RegardError(Exception):
-    """Something to tell a person in one sentence; `exit_code` is what the command line returns."""
+    """An error that a person reads in one sentence; `exit_code` is what the command line returns."""
 
     exit_code = 2
 

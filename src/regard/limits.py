@@ -18,7 +18,7 @@ VARIABLE = "REGARD_MEMORY"
 FRACTION = (
     0.5  # of the free memory; the rest is for what a size in a file does not tell: copies, activations, libraries
 )
-UNKNOWN = 4 << 30  # where the system does not tell what is free
+UNKNOWN = 4 << 30  # where the system does not report what is free
 CHUNK = 1 << 20  # bytes at once: nothing larger is allocated before it was read
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 PROC = Path("/proc")
@@ -61,7 +61,7 @@ def exhausted_memory(e: BaseException) -> str:
         return "machine"
     if torch is not None and isinstance(e, torch.OutOfMemoryError):
         return "GPU"
-    # torch's CPU allocator, and CUDA outside of torch's allocator, raise RuntimeErrors that only their text tells apart
+    # torch's CPU allocator, and CUDA outside of torch's allocator, raise RuntimeErrors that differ in their text alone
     signs = {"DefaultCPUAllocator: can't allocate memory": "machine", "CUDA error: out of memory": "GPU"}
     return next((whose for sign, whose in signs.items() if isinstance(e, RuntimeError) and sign in str(e)), "")
 
@@ -100,7 +100,7 @@ def machine_free() -> int | None:
         return 1024 * int(fields(PROC / "meminfo")["MemAvailable:"])
     except (OSError, KeyError, ValueError):
         pass
-    try:  # macOS tells what there is, not what is free
+    try:  # macOS reports the total, not what is free
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
     except (AttributeError, OSError, ValueError):
         return None

@@ -24,7 +24,7 @@ def tick(done: int) -> None:
 
 @contextmanager
 def hearing(hear: Callable[[int], None]) -> Iterator[None]:
-    """`hear` is told of every `tick` inside."""
+    """`hear` is called for every `tick` inside."""
     before = _hear.set(hear)
     try:
         yield

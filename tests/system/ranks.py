@@ -38,7 +38,6 @@ from regard.training.parallel import join
 from regard.training.parts import Parts
 
 STEPS = 20
-CASE_STEPS = 12  # of each model with each optimiser: past the warm-up
 RUNS = {
     "gpt": "lm-gpt",
     "llama": "lm-gpt",
@@ -105,8 +104,7 @@ def train_cases(folder: Path, cases: list[str] = CASES, settings: tuple[str, ...
         name, optim = case.split("-")
         parts = PARTS[name]
         accumulate = 6 if case == "gpt-muon" else 1  # whole micro-batches for 2 and for 3 ranks
-        length = [f"steps={CASE_STEPS}", f"eval_every={CASE_STEPS}"]
-        run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}", *length, *settings])
+        run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}", *settings])
         parts.loader.restore(starts[name])
         model = copy.deepcopy(parts.model).double()
         mine = dataclasses.replace(parts, run=run, model=model, loader=Double(parts.loader))

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tests.slow.test_kills import outcome
 from tests.system.cli_toy import regard as cli
 from tests.system.cli_toy import works
-from tests.system.ranks import BY_THREE, CASE_STEPS, CASES, DROPOUT, ROWS, SHARDED, STEPS
+from tests.system.ranks import BY_THREE, CASES, DROPOUT, ROWS, SHARDED, STEPS
 from tests.system.test_old_runs import FIXTURES
 
 import regard
@@ -57,7 +57,7 @@ def losses(folder: Path) -> torch.Tensor:
 
 def same_run(one: Path, several: Path) -> None:
     """Loss of every step, and the weights after the last one."""
-    assert len(losses(one)) == CASE_STEPS
+    assert len(losses(one)) == STEPS
     torch.testing.assert_close(losses(several), losses(one), rtol=1e-9, atol=1e-12)
     torch.testing.assert_close(load_file(several / WEIGHTS), load_file(one / WEIGHTS), rtol=1e-9, atol=1e-12)
 

@@ -22,6 +22,7 @@ from regard.cli.common import (
 )
 from regard.errors import ConfigError
 from regard.output import check_output
+from regard.tasks.use import Predictions
 from regard.ticks import Console
 from regard.words import names_file, table
 
@@ -217,7 +218,6 @@ def forecast(
       regard forecast runs/f --data prices.csv --out next.csv
     """
     from regard.models.fetched import resolve
-    from regard.tasks.use import Predictions
 
     task, model = open_for("forecast", run, device)
     if plot:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -14,12 +14,9 @@ from typer.core import TyperCommand, TyperGroup
 from regard.config import MAX_SEED
 from regard.errors import ConfigError
 from regard.output import STDOUT, is_stdout, open_text
-from regard.tasks.use import pick_device
+from regard.tasks.use import Predictions, pick_device
 from regard.ticks import Console
 from regard.words import check_text
-
-if TYPE_CHECKING:
-    from regard.tasks.use import Predictions
 
 SPACES = dict.fromkeys(map(ord, "\t\n\r"), " ")  # what no cell of a TSV can hold
 ANYWHERE = {"-q": "-q", "--quiet": "-q", "-v": "-v", "--verbose": "-v"}
@@ -124,7 +121,7 @@ def write_lines(lines: Iterable[str], out: Path | None, console: Console, unit: 
     console.say(f"wrote {path}")
 
 
-def write_rows(predictions: "Predictions", out: Path | None, json: bool, console: Console) -> None:
+def write_rows(predictions: Predictions, out: Path | None, json: bool, console: Console) -> None:
     """Rows as JSON, as the lines of their task, as TSV or as CSV; to a file, or to stdout."""
     ending = out.suffix.lower() if out else ""
     form: Callable[[dict[str, Any]], str]

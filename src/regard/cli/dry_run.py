@@ -41,7 +41,7 @@ def as_text(plan: dict[str, Any]) -> str:
             *data_text(plan["data"]),
             "\nsettings (change with --set name=value)",
             table(rows),
-            "\nparameters" + " (for the vocabulary asked for; a small corpus may yield fewer pieces)" * text,
+            "\nparameters" + " (for the vocabulary requested; a small corpus may yield fewer pieces)" * text,
             table(weights, right=[1]),
             f"\ntokens per step: at most {plan['tokens_per_step']:,}, padding included, on the longer side"
             if text

@@ -25,6 +25,7 @@ from regard.cli.processes import Processes, several_processes, share_between
 from regard.cli.remote import Server, predict_remotely
 from regard.errors import ConfigError
 from regard.output import check_output
+from regard.tasks.use import Options
 
 LengthPenalty = Annotated[float, option("X", "Above 0 favours longer translations (Wu et al. 2016).", default=True)]
 Source = Annotated[str, option("FILE", "Source sentences, one a line; else the run's own test or validation set.")]
@@ -75,7 +76,6 @@ def predict(
     """
     from regard.models.fetched import resolve
     from regard.tasks.load import open_model
-    from regard.tasks.use import Options
     from regard.training.parallel import join
 
     if server:

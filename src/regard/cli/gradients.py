@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from regard.cli.common import SEED, Json, pick_device, show_line
+from regard.config import unknown
 from regard.errors import ConfigError, MissingExtra
 from regard.ticks import Console
 
@@ -43,7 +44,6 @@ def gradients(
       regard gradients --memory --speed --out all.svg
       regard gradients --arch mlp,conv3,conv9,lstm,gpt --memory --out limits.png
     """
-    from regard.config import unknown
     from regard.lab.plain_text import PLAIN
     from regard.tasks.registry import get
 

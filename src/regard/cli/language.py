@@ -195,7 +195,7 @@ def show_lens(layers: Sequence[Sequence[Any]], top: int, json: bool) -> None:
 def chat(
     ctx: typer.Context,
     model: Model,
-    message: Annotated[list[str] | None, argument("MESSAGE", "Ask this and leave; without any, you are asked.")] = None,
+    message: Annotated[list[str] | None, argument("MESSAGE", "Ask this and leave; else you are prompted.")] = None,
     system: Annotated[str, option("TEXT", "The system prompt: the role of the model.", default=True)] = "",
     max_tokens: Most = 400,
     temperature: Temperature = 0.7,

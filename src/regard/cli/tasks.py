@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from regard.cli.common import SEED, Command, Device, Json, flag, option
+from regard.config import unknown
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def model_options(task: "Task") -> list[Declared]:
 
 
 class TaskCommand(Command):
-    """A sub-command that tells an option of another task from one that does not exist."""
+    """A sub-command whose errors distinguish options of other tasks from those that do not exist."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         from regard.tasks.registry import TASKS
@@ -117,7 +118,7 @@ def command(work: Callable[..., None], name: str, help: str, declared: list[Decl
 
 
 class TaskGroup(TyperGroup):
-    """A verb whose sub-commands are the tasks. They are made when they are asked for, so that other help is instant."""
+    """A verb whose sub-commands are the tasks. They are built on demand, so that other help is instant."""
 
     def names(self) -> list[str]:
         raise NotImplementedError
@@ -130,8 +131,6 @@ class TaskGroup(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name.lower() not in self.names():
-            from regard.config import unknown
-
             raise unknown("task", cmd_name, self.names())
         return self.make(cmd_name.lower())
 

@@ -23,7 +23,7 @@ def translate(
     ctx: typer.Context,
     run: Run,
     text: Annotated[
-        list[str] | None, argument("TEXT", "Sentences; without any, lines are read from stdin or asked for.")
+        list[str] | None, argument("TEXT", "Sentences; without any, lines are read from stdin, or you are prompted.")
     ] = None,
     beam: Beam = 5,
     n_best: Annotated[int, option("N", "Show that many translations with their scores.", default=True, min=1)] = 1,

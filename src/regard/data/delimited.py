@@ -19,9 +19,9 @@ from regard.errors import DataError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 TABS = (".tsv", ".tab")
-SAMPLE = 50  # rows that tell the delimiter
+SAMPLE = 50  # rows that show the delimiter
 MOSTLY = 2 / 3  # of them have the first one's width, where some are broken
-SCANNED = 1 << 16  # bytes that tell whether zeros are UTF-16
+SCANNED = 1 << 16  # bytes that show whether zeros are UTF-16
 CELLS = 1_000_000  # held as Python strings at once
 ENCODINGS = {"utf-8-sig": "", "cp1252": "not UTF-8, read as Latin-1 (Windows-1252)", "latin-1": "read as Latin-1"}
 LIST_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # one that does not stand between digits

@@ -70,7 +70,7 @@ def text_columns(
             f"{table.path}: {width} column{'s' * (width > 1)}, expected {1 + pairs + labelled}: {what}, "
             "separated by commas, or in a .tsv by tabs"
         )
-    few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order tells, where names do not
+    few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order decides, where names do not
     column = table.find(text, TEXTS, "text", 0 if few else None)
     other = table.find(second, SECONDS, "second", 1 if few else None) if pairs else ""
     target = table.find(label, LABELS, "label", width - 1 if few else None) if labelled else ""

@@ -60,7 +60,7 @@ def prepare_labels(
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
     if config.strict:
         shaping["strict"] = True
-    endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they tell how a file is read
+    endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they decide how a file is read
     own = own_tokenizer(config.tokenizer) if config.tokenizer else None
     if own is not None:
         hashes["tokenizer"] = hashlib.sha256(own.tokenizer.to_str().encode()).hexdigest()

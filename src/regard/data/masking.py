@@ -263,7 +263,7 @@ def hide(
     rows: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words of B T ids hidden: what the model reads, and what it is to find (-1 where it is asked nothing).
+    """Words of B T ids hidden: what the model reads, and what it should predict (-1 where nothing is masked).
 
     Of each row that has words, `masked` of their tokens, at least one; of these 80 % become [MASK], 10 % any word,
     and 10 % stay as they are. With `whole_words` the pieces of a word are chosen together. Ids may also stand one row

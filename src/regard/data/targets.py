@@ -37,7 +37,7 @@ class ClassTargets:
         `places` says where each of `valid` stands."""
         names = sorted(set(train))
         if len(names) < 2:
-            raise DataError(f"{file}: all examples have the label {names[0]!r}; there is nothing to tell apart")
+            raise DataError(f"{file}: all examples have the label {names[0]!r}; expected at least two classes")
         check_known(valid, names, places or [file] * len(valid))
         return names
 

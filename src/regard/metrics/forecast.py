@@ -52,7 +52,7 @@ class LinearForecast:
             past, future, _ = windows.cut(rows[start : start + 512])
             x, y = self.differences(past, future, spread)
             gram, cross = gram + x.T @ x, cross + x.T @ y
-        gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # of what never moves the last value is told
+        gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # what never moves keeps its last value
         self.map = torch.from_numpy(np.linalg.solve(gram, cross)).float()  # L H
 
     @staticmethod
@@ -67,11 +67,11 @@ class LinearForecast:
         return torch.einsum("blc,lh->bhc", past - last, self.map) + last
 
 
-def errors_of(name: str, tell, batches: Iterable[Samples], spread: np.ndarray) -> Errors:
-    """`tell` maps B L C to B H C."""
+def errors_of(name: str, forecast, batches: Iterable[Samples], spread: np.ndarray) -> Errors:
+    """`forecast` maps B L C to B H C."""
     square, absolute, count, unit = 0.0, 0.0, 0, torch.from_numpy(spread).float()
     for batch in batches:
-        miss = ((batch.targets - tell(batch.inputs[0])) / unit)[~batch.targets.isnan()]
+        miss = ((batch.targets - forecast(batch.inputs[0])) / unit)[~batch.targets.isnan()]
         square, absolute = square + miss.square().sum().item(), absolute + miss.abs().sum().item()
         count += miss.numel()
     return Errors(name, square / count, absolute / count)
@@ -88,4 +88,4 @@ def to_beat(train: Windows, windows: Windows, spread: np.ndarray, season: int) -
         ),
         ("a linear map of the past", linear),
     )
-    return [errors_of(name, tell, in_order(windows, FixedSize(256)), spread) for name, tell in rows]
+    return [errors_of(name, forecast, in_order(windows, FixedSize(256)), spread) for name, forecast in rows]

@@ -115,7 +115,7 @@ def is_iob(labels: Sequence[str]) -> bool:
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """(type, first word, word after the last), strictly as IOB2 has it: B-X opens, I-X goes on with an X or is none."""
+    """(type, first word, word after the last), strictly as IOB2 has it: B-X opens, I-X only continues an X."""
     spans, kind, start = set(), "", 0
     for i, tag in enumerate([*tags, "O"]):
         if kind and tag != f"I-{kind}":

@@ -91,7 +91,7 @@ def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCa
 
 @dataclass(frozen=True)
 class Look:
-    """What a watched attention keeps: references to q, k, v and the mask. Weights are worked out when asked for."""
+    """What a watched attention keeps: references to q, k, v and the mask. Weights are computed on demand."""
 
     q: Tensor  # B H T K
     k: Tensor  # B H S K, or fewer heads that are shared

@@ -59,7 +59,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Similar:
-    """A text and its cosine to the one asked for; `index` is its place among those given."""
+    """A text and its cosine to the query; `index` is its place among the inputs."""
 
     index: int
     text: str

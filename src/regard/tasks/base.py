@@ -288,7 +288,7 @@ class Task(Scored, Served):
         """Files beyond config, weights and card: a tokenizer, a preprocessor."""
 
     def named(self, data: Any) -> str:
-        """The data as the model card names it: a path of one's own machine is of no use to others."""
+        """The data as the model card names it: a path on this machine means nothing to others."""
         return getattr(data, "name", "") or Path(data.path).name
 
     # -- using the model --------------------------------------------------------------------------------------------

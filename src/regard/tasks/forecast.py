@@ -148,7 +148,7 @@ class Forecast(Task):
         return ForecastPredictor(model, device, group(about, "data"))
 
     def find_table(self, folder: Path, data: str) -> Path:
-        """The file asked for, a known set, or the table the run was trained on."""
+        """The file or data set that is named, or the table the run was trained on."""
         from regard.data.fetch import get_files
 
         if data and not is_known(data):

@@ -16,7 +16,7 @@ class NextSentence(Pair):
     archs = {}
     presets = {}
     card = Card(pipeline="text-classification", title="BERT", use='classify {} "first" "second"')
-    purpose = "tell whether a text follows another"
+    purpose = "predict whether a text follows another"
 
     @property
     def can_finetune(self) -> bool:

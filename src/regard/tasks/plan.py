@@ -66,7 +66,7 @@ def check_run(run: Run) -> None:
 
 
 def run_from_dict(values: dict[str, Any]) -> Run:
-    """The run that `Run.to_dict` was asked of."""
+    """The run that `Run.to_dict` returned these values of."""
     values = dict(values)
     arch = values.pop("arch", "")
     if arch not in MODELS:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.catalog import find
+from regard.data.folders import cache_folder
 from regard.data.head import FILES, LINES, head_of
+from regard.data.tables import is_table, read_table
 from regard.errors import RegardError
 from regard.tasks.registry import get
 
@@ -70,8 +72,6 @@ def show_examples(run: "Run", notes: list[str]) -> list[str]:
 
 def columns(data: Any) -> list[str]:
     """The columns of a table, as a note."""
-    from regard.data.tables import is_table, read_table
-
     path = getattr(data, "path", "")
     if not Path(path).is_file() or not is_table(path):
         return []
@@ -107,8 +107,6 @@ def local_data(data: Any) -> Any:
 @contextmanager
 def scratch_cache(folder: Path) -> Iterator[None]:
     """A cache that vanishes, with what was fetched in it to read."""
-    from regard.data.folders import cache_folder
-
     real, before = cache_folder().absolute(), os.environ.get("REGARD_CACHE")
     folder.mkdir()
     for name in KEPT:

@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.config import unknown
 from regard.data.catalog import find
 from regard.data.settings import PairsConfig
 from regard.errors import ConfigError
@@ -275,7 +276,6 @@ class Translate(Task):
 
 def bleu_tokenizer(folder: Path, name: str) -> str:
     """auto: none for a run trained on text that was tokenised already (its scores are only comparable so), else 13a."""
-    from regard.config import unknown
     from regard.metrics.bleu import TOKENIZERS
 
     if name != "auto":

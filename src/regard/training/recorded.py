@@ -31,7 +31,7 @@ class RecordedStep:
     come a few times, `marked` is recorded as a CUDA graph. Micro-batches that are accumulated, and batches that have no
     such shape, go to `launched`.
 
-    For a small model, whose kernels are over before the next is asked for, steps take a third of the time.
+    For a small model, whose kernels end before the next is launched, steps take a third of the time.
     """
 
     def __init__(self, launched: Callable[..., Step], marked: Callable[..., Step], device: torch.device):

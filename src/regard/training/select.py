@@ -25,7 +25,7 @@ from regard.training.run import Run
 
 Metrics = dict[str, float]
 SCORES = ("bleu", "entity_f1", "accuracy")
-TIMED = 4  # batches whose pace tells how long an evaluation takes
+TIMED = 4  # batches timed to estimate how long an evaluation takes
 
 
 @dataclass(frozen=True)

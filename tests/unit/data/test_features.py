@@ -65,7 +65,7 @@ def test_equal_rows_are_on_the_same_side(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: [[*x[:4], "yes"] for x in r], "nothing to tell apart"),
+        (lambda r: [[*x[:4], "yes"] for x in r], "expected at least two classes"),
         (lambda r: [[*x[:4], ""] for x in r], "line 2: no label"),
         (lambda r: [[f"s{i}", "", "", "", x[4]] for i, x in enumerate(r)], "no column can be read"),
         (lambda r: r[:0], "has no rows"),

@@ -184,7 +184,7 @@ class Dropout:
         self.remembered = 0
 
     def __call__(self, sentences: Sequence[np.ndarray], rows: np.ndarray, epoch: int, side: int) -> list[np.ndarray]:
-        """Each sentence cut anew. `rows` are its places in the corpus; `side` tells source (0) from target (1)."""
+        """Each sentence cut anew. `rows` are its places in the corpus; `side` is 0 for the source, 1 for the target."""
         if self.p == 0 or not any(map(len, sentences)):
             return list(sentences)
         lengths = np.array([len(s) for s in sentences])
