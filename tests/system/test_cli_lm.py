@@ -268,6 +268,7 @@ def test_a_recurrent_net_learns_an_opening_by_heart(arch, place):
     (place / "macondo.txt").write_text((OPENING + "\n") * 12, encoding="utf-8")
     settings = ["--set=data.context=86", "--set=tokens=688", "--set=model.width=96", "--device=cpu"]
     words = ["--data=macondo.txt", "--tokens=chars", f"--arch={arch}", "--steps=120", f"--name=macondo-{arch}"]
+    words.append("--set=eval_every=120")
     works("train", "lm", *words, *settings, "--force")
     size = len(OPENING) - len("Muchos")
     result = works("generate", f"runs/macondo-{arch}", "Muchos", "--temperature=0", f"--max-tokens={size}").out

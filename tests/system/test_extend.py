@@ -1,7 +1,6 @@
 """A finished run keeps its model, can be trained for longer, and an extension that was stopped resumes exactly."""
 
 import json
-import os
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -18,11 +17,6 @@ from regard.tasks.plan import read_run
 from regard.training.progress import has_state, reduce_state
 
 TABLE = ["train", "classify", "--arch=mlp", "--data=rows.csv", "--label=y", "--device=cpu", "--set=eval_every=10"]
-
-
-@pytest.fixture(autouse=True)
-def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 @pytest.fixture

@@ -32,12 +32,6 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test cuts the power, so no test waits for the disk; that fsync is called is tested by making it fail."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
-
 class Stop(Exception):
     """Out of nowhere, as far as the loop can tell."""
 

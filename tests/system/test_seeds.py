@@ -127,9 +127,8 @@ def test_an_example_is_another_one_in_the_next_epoch(name):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_seed_decides_dropout(tmp_path, seed, monkeypatch):
+def test_a_seed_decides_dropout(tmp_path, seed):
     """The same weights, the same batches: only what is dropped is left to differ."""
-    monkeypatch.setattr("os.fsync", lambda file: None)
 
     def trained(name: str, seed: int) -> Model:
         torch.manual_seed(0)

@@ -26,12 +26,6 @@ THEIRS = {"notes.txt": "mine", "checkpoints/step-0000099.safetensors": "mine", "
           "sub/config.json": "mine"}  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test cuts the power, so no test waits for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda file: None)
-
-
 def files(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 

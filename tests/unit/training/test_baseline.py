@@ -64,8 +64,7 @@ class Half(Task):
         return {"loss": 1.0, "accuracy": 0.5}
 
 
-def test_a_run_ends_with_its_comparison(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda file: None)
+def test_a_run_ends_with_its_comparison(tmp_path, capsys):
     parts = dataclasses.replace(toy_parts(toy_run(), objective=Half()), baselines=[BAG])
     train(parts, tmp_path / "run")
     last = capsys.readouterr().err.splitlines()[-1]

@@ -15,11 +15,6 @@ from regard.training.progress import Tally
 from regard.training.settings import Schedule
 
 
-@pytest.fixture(autouse=True)
-def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda file: None)
-
-
 def events(folder: Path, key: str = "step") -> list[dict]:
     read = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [event for event in read if key in event]

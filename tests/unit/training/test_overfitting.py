@@ -11,11 +11,6 @@ from regard.tasks.classes import class_scores
 from regard.training.overfitting import Curve, overfitting
 
 
-@pytest.fixture(autouse=True)
-def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda file: None)
-
-
 def curve(*points: tuple[float, float]) -> Curve:
     curve = Curve()
     for number, (training, valid) in enumerate(points, 1):

@@ -30,7 +30,6 @@ class Clock:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr("os.fsync", lambda file: None)
     clock = Clock()
     for module in ("pace", "select"):
         monkeypatch.setattr(f"regard.training.{module}.time", clock)

@@ -13,11 +13,6 @@ from regard.training.select import rank, score
 LOSS = {"held_out_loss": 2.0}
 
 
-@pytest.fixture(autouse=True)
-def _memory_is_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda file: None)
-
-
 @pytest.mark.parametrize(
     ("metrics", "value"),
     [
