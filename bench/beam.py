@@ -69,8 +69,8 @@ def translators(folder: str, file: str, threads: int) -> dict[str, Callable[[], 
 
         def work() -> list[str]:
             pieces = [[*(words[i] for i in ids), words[tokenizer.eos]] for ids in tokenizer.encode_batch(texts)]
-            found = model.translate_batch(pieces, beam_size=5, max_batch_size=BATCH, length_penalty=0.6)
-            return [tokenizer.decode([place[p] for p in one.hypotheses[0]]) for one in found]
+            outputs = model.translate_batch(pieces, beam_size=5, max_batch_size=BATCH, length_penalty=0.6)
+            return [tokenizer.decode([place[p] for p in one.hypotheses[0]]) for one in outputs]
 
         return work, len(texts)
 
@@ -106,8 +106,8 @@ def trained(folder: str, file: str) -> None:
         made["transformers"] = []
         for start in range(0, len(ordered), BATCH):
             batch = tokenizer(ordered[start : start + BATCH], return_tensors="pt", padding=True).to(device)
-            found = theirs.generate(**batch, num_beams=BEAMS, length_penalty=0.0, early_stopping=True, max_length=64)
-            made["transformers"] += tokenizer.batch_decode(found, skip_special_tokens=True)
+            outputs = theirs.generate(**batch, num_beams=BEAMS, length_penalty=0.0, early_stopping=True, max_length=64)
+            made["transformers"] += tokenizer.batch_decode(outputs, skip_special_tokens=True)
 
     times: dict[str, list[float]] = {"regard": [], "transformers": []}
     for _ in range(5):  # in turn, so that a slow minute of the machine falls on both

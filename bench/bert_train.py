@@ -130,9 +130,9 @@ def theirs(setting: Setting, longest: int, rows: list[tuple[np.ndarray, np.ndarr
     for i, (row, hidden) in enumerate(rows):
         ids[i, : len(row)] = torch.from_numpy(row)
         labels[i, hidden] = torch.from_numpy(row[hidden])
-    given = {"input_ids": ids.to(setting.device), "labels": labels.to(setting.device)}
+    batch_inputs = {"input_ids": ids.to(setting.device), "labels": labels.to(setting.device)}
     if (sizes < width).any():
-        given["attention_mask"] = (torch.arange(width) < sizes[:, None]).long().to(setting.device)
+        batch_inputs["attention_mask"] = (torch.arange(width) < sizes[:, None]).long().to(setting.device)
     optimiser = torch.optim.AdamW(
         model.parameters(), lr=ADAM.lr, betas=ADAM.betas, weight_decay=ADAM.weight_decay, fused=True
     )
@@ -141,7 +141,7 @@ def theirs(setting: Setting, longest: int, rows: list[tuple[np.ndarray, np.ndarr
 
     def step() -> torch.Tensor:
         with torch.autocast(setting.device, torch.bfloat16):
-            loss = model(**given).loss
+            loss = model(**batch_inputs).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), ADAM.clip)
         optimiser.step()
@@ -172,7 +172,7 @@ def contenders(how: str, setting: Setting) -> dict[str, tuple[int, int, Callable
 
 
 def measure(how: str, setting: Setting) -> None:
-    found = {}
+    results = {}
     times: dict[str, list[float]] = {}
     for name, (rows, real, make) in contenders(how, setting).items():
         torch._dynamo.reset()
@@ -182,12 +182,12 @@ def measure(how: str, setting: Setting) -> None:
         work = make()
         first = work()
         times[name] = [t / STEPS / real for t in seconds(work, repeat=5, warm=2)]
-        found[name] = dict(rows=rows, real_tokens=real, loss_first=round(first, 3), loss_last=round(work(), 3))
+        results[name] = dict(rows=rows, real_tokens=real, loss_first=round(first, 3), loss_last=round(work(), 3))
         if setting.device == "cuda":
-            found[name]["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
+            results[name]["peak_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 1)
         del work
     line = report(f"train-bert-{setting.size}-{how}", setting.device, "real tokens/s", 1, **times)
-    print(json.dumps(line | {"each": found}), flush=True)
+    print(json.dumps(line | {"each": results}), flush=True)
 
 
 if __name__ == "__main__":

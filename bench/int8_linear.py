@@ -30,32 +30,32 @@ def dynamic(linear: nn.Linear) -> Map:
 
 def build() -> dict[str, dict[str, list[Map]]]:
     torch.manual_seed(0)
-    made: dict[str, dict[str, list[Map]]] = {}
+    maps_of: dict[str, dict[str, list[Map]]] = {}
     for shape, (width, out) in SHAPES.items():
         linears = [nn.Linear(width, out) for _ in range(1 if shape == "head" else LAYERS)]
-        made[shape] = {
+        maps_of[shape] = {
             "fp32": list(linears),
             "torch": [dynamic(x) for x in linears],
             "regard": [Int8Linear.from_linear(x.weight, x.bias) for x in linears],
         }
-    return made
+    return maps_of
 
 
 @torch.inference_mode()
-def measure(made: dict[str, dict[str, list[Map]]], rows: int) -> None:
+def measure(maps_of: dict[str, dict[str, list[Map]]], rows: int) -> None:
     clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
     total: dict[str, float] = {}
     for shape, (width, out) in SHAPES.items():
         x = torch.randn(rows, width)
         best: dict[str, float] = {}
         for _ in range(ROUNDS):
-            for name, maps in made[shape].items():  # in turn, so that a slow moment falls on all
+            for name, maps in maps_of[shape].items():  # in turn, so that a slow moment falls on all
                 start = clock()
                 for f in maps:
                     f(x)
                 best[name] = min(best.get(name, 1e9), (clock() - start) / len(maps))
-        for name, maps in made[shape].items():
-            wanted = made[shape]["fp32"][0](x)
+        for name, maps in maps_of[shape].items():
+            wanted = maps_of[shape]["fp32"][0](x)
             error = ((maps[0](x) - wanted).norm() / wanted.norm()).item()
             size = width * out * (4 if name == "fp32" else 1)
             speed = f"{best[name] * 1e6:8,.0f} us {size / best[name] / 1e9:6.1f} GB/s"

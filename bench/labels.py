@@ -35,12 +35,12 @@ WHO = ("regard", "transformers")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def settings(name: str, seed: int, asked: argparse.Namespace) -> regard.Run:
+def settings(name: str, seed: int, options: argparse.Namespace) -> regard.Run:
     """Those of the recipe, judged once, at the end."""
     (run,) = load_recipe(Path(__file__).parents[1] / "recipes" / f"{name}_minilm.py").values()
-    optim = dataclasses.replace(run.optim, lr=asked.lr or run.optim.lr)
-    run = dataclasses.replace(run, optim=optim, epochs=asked.epochs or run.epochs, seed=seed, eval_every=1_000_000)
-    return dataclasses.replace(run, steps=asked.steps) if asked.steps else run
+    optim = dataclasses.replace(run.optim, lr=options.lr or run.optim.lr)
+    run = dataclasses.replace(run, optim=optim, epochs=options.epochs or run.epochs, seed=seed, eval_every=1_000_000)
+    return dataclasses.replace(run, steps=options.steps) if options.steps else run
 
 
 def score(task: str, labels: Any, true: list[list[str]], guessed: list[list[str]]) -> float:
@@ -73,11 +73,11 @@ def theirs(run: regard.Run, folder: str) -> Path:
     def features(row: Any) -> dict[str, Any]:
         if run.task != "tag":
             return {**tokenizer(row.text, **how), "labels": number[row.label]}
-        found = tokenizer(list(row.words), is_split_into_words=True, **how)
-        words = found.word_ids()
+        results = tokenizer(list(row.words), is_split_into_words=True, **how)
+        words = results.word_ids()
         firsts = [w is not None and (i == 0 or words[i - 1] != w) for i, w in enumerate(words)]
         marks = [number[row.tags[w]] if first else -100 for w, first in zip(words, firsts, strict=True)]
-        return {**found, "labels": marks}
+        return {**results, "labels": marks}
 
     kind: Any = transformers.AutoModelForSequenceClassification
     collate: Any = transformers.DataCollatorWithPadding(tokenizer)
@@ -114,11 +114,11 @@ def theirs(run: regard.Run, folder: str) -> Path:
     return Path(folder)
 
 
-def one(asked: argparse.Namespace) -> None:
+def one(options: argparse.Namespace) -> None:
     """Train and judge, in a process of its own; a line of JSON comes out."""
-    who, name, seed = asked.one
+    who, name, seed = options.one
     torch.set_num_threads(2 if DEVICE == "cuda" else torch.get_num_threads())
-    run = settings(name, int(seed), asked)
+    run = settings(name, int(seed), options)
     with tempfile.TemporaryDirectory() as folder:
         model: Any = regard.load({"regard": ours, "transformers": theirs}[who](run, folder), device=DEVICE)
     assert isinstance(run.data, LabelledConfig)
@@ -131,14 +131,14 @@ def one(asked: argparse.Namespace) -> None:
     print(json.dumps({"who": who, "set": name, "seed": seed, "score": score(run.task, model.labels, true, guessed)}))
 
 
-def main(asked: argparse.Namespace) -> None:
-    names = asked.sets or list(SETS)
+def main(options: argparse.Namespace) -> None:
+    names = options.sets or list(SETS)
     for name in names:  # once, before several would at the same time
-        assemble(settings(name, 0, asked), "cpu", lambda _: None)
+        assemble(settings(name, 0, options), "cpu", lambda _: None)
     jobs = [
-        (who, name, str(seed)) for name in names for seed in range(asked.seeds) for who in ("regard", "transformers")
+        (who, name, str(seed)) for name in names for seed in range(options.seeds) for who in ("regard", "transformers")
     ]
-    passed = [f"--{k}={v}" for k in ("lr", "epochs", "steps") if (v := getattr(asked, k))]
+    passed = [f"--{k}={v}" for k in ("lr", "epochs", "steps") if (v := getattr(options, k))]
 
     def work(job: tuple[str, str, str]) -> dict[str, Any]:
         done = subprocess.run([sys.executable, __file__, *passed, "--one", *job], capture_output=True, text=True)
@@ -147,14 +147,14 @@ def main(asked: argparse.Namespace) -> None:
         print(done.stdout.splitlines()[-1], flush=True)
         return json.loads(done.stdout.splitlines()[-1])
 
-    with ThreadPoolExecutor(asked.jobs or (6 if DEVICE == "cuda" else 1)) as pool:
-        found = list(pool.map(work, jobs))
+    with ThreadPoolExecutor(options.jobs or (6 if DEVICE == "cuda" else 1)) as pool:
+        results = list(pool.map(work, jobs))
     print(f"\n{'':10}{'lr':>8}{'epochs':>8}{'regard':>18}{'transformers':>18}   one sd of theirs below: not lower than")
     for name in names:
-        run = settings(name, 0, asked)
+        run = settings(name, 0, options)
         lr, epochs = run.optim.lr, run.epochs
         scores = {
-            who: [f["score"] for f in found if f["set"] == name and f["who"] == who]
+            who: [f["score"] for f in results if f["set"] == name and f["who"] == who]
             for who in ("regard", "transformers")
         }
         mean = {who: statistics.mean(x) for who, x in scores.items()}
@@ -179,5 +179,5 @@ if __name__ == "__main__":
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--one", nargs=3, default=None)
-    asked = parser.parse_args()
-    one(asked) if asked.one else main(asked)
+    options = parser.parse_args()
+    one(options) if options.one else main(options)

@@ -40,8 +40,8 @@ def scores(train: Sequence[Any], valid: Sequence[Any], seed: int, minutes: str) 
         folder = str(Path(place, "run"))
         options = ["--minutes", minutes, "--seed", str(seed), "--name", folder]
         ended = json.loads(run("finetune", "minilm", "classify", "--data", data, *options, "--json"))
-        judged = json.loads(run("evaluate", folder, "--data", test, "--json"))
-        return judged["accuracy"], judged["bag_of_words"], ended["runs"][0]["steps"]
+        score = json.loads(run("evaluate", folder, "--data", test, "--json"))
+        return score["accuracy"], score["bag_of_words"], ended["runs"][0]["steps"]
 
 
 def main() -> None:
@@ -49,13 +49,13 @@ def main() -> None:
     parser.add_argument("rows", type=int, nargs="*", default=[100, 500, 2000])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--minutes", default="1")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     train, valid, _ = read_parts(LabelledConfig(name="sst2"), "classify", print)
     lines = [("ROWS", "SEED", "STEPS", "MINILM", "BAG OF WORDS")]
-    for size in asked.rows:
+    for size in args.rows:
         both: list[tuple[float, float]] = []
-        for seed in range(asked.seeds):
-            *scored, steps = scores(random.Random(seed).sample(list(train), size), valid, seed, asked.minutes)
+        for seed in range(args.seeds):
+            *scored, steps = scores(random.Random(seed).sample(list(train), size), valid, seed, args.minutes)
             both.append((scored[0], scored[1]))
             lines.append((str(size), str(seed), str(steps), *(f"{100 * s:.1f}" for s in scored)))
         means = [f"{100 * statistics.mean(column):.1f}" for column in zip(*both, strict=True)]

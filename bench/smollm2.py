@@ -74,8 +74,8 @@ def theirs(folder: Path):
 
 def texts(tokenizer) -> list[str]:
     """A conversation, this file, and two thousand strings of odd pieces."""
-    luck = random.Random(0)
-    made = ["".join(luck.choices(PIECES, k=luck.randint(0, 20))) for _ in range(2000)]
+    rng = random.Random(0)
+    made = ["".join(rng.choices(PIECES, k=rng.randint(0, 20))) for _ in range(2000)]
     lines = Path(__file__).read_text(encoding="utf-8").splitlines(keepends=True)
     chats = [tokenizer.apply_chat_template(MESSAGES, tokenize=False, add_generation_prompt=g) for g in (True, False)]
     return [*chats, *lines, "".join(lines), *made]

@@ -58,8 +58,8 @@ def main() -> None:
         f"the first figure takes {min(after):.2f} s" * (min(after) > SECONDS),
         f"{size:,} bytes are sent" * (size > BYTES),
     ]
-    if said := [text for text in wrong if text]:
-        raise SystemExit("; ".join(said))
+    if problems := [text for text in wrong if text]:
+        raise SystemExit("; ".join(problems))
 
 
 if __name__ == "__main__":
