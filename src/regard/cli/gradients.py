@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.common import SEED, Json, pick_device, show_line
+from regard.cli.common import SEED, Json, flag, option, pick_device, show_line
 from regard.config import unknown
 from regard.errors import ConfigError, MissingExtra
 from regard.ticks import Console
@@ -14,21 +14,17 @@ from regard.ticks import Console
 def gradients(
     ctx: typer.Context,
     arch: Annotated[
-        str, typer.Option(metavar="NAME", help="rnn, gru, lstm, gpt, llama, mlp, conv3, conv9; several by comma.")
+        str, option("NAME", "rnn, gru, lstm, gpt, llama, mlp, conv3, conv9; several by comma.", default=True)
     ] = "rnn,gru,lstm,gpt",
-    length: Annotated[int, typer.Option(metavar="N", min=10, max=1000, help="The farthest distance.")] = 200,
+    length: Annotated[int, option("N", "The farthest distance.", default=True, min=10, max=1000)] = 200,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Also train tiny models to recall a symbol, 5 to 1,000 tokens later.")
+        bool, flag("--memory", "Also train tiny models to recall a symbol, 5 to 1,000 tokens later.")
     ] = False,
-    speed: Annotated[
-        bool, typer.Option("--speed", help="Also time a step of each, for sequences of 64 to 2,048 tokens.")
-    ] = False,
-    out: Annotated[
-        str, typer.Option(metavar="FILE", help="Draw it to this .png, .svg or .pdf.", show_default=False)
-    ] = "",
+    speed: Annotated[bool, flag("--speed", "Also time a step of each, for sequences of 64 to 2,048 tokens.")] = False,
+    out: Annotated[str, option("FILE", "Draw it to this .png, .svg or .pdf.")] = "",
     seed: Annotated[int, typer.Option(**SEED, help="Seed of the networks and inputs.")] = 0,
     device: Annotated[
-        str, typer.Option(metavar="NAME", help="For --memory and --speed: auto, cpu, cuda or cuda:N.")
+        str, option("NAME", "For --memory and --speed: auto, cpu, cuda or cuda:N.", default=True)
     ] = "cpu",
     json: Json = False,
 ) -> None:

@@ -12,7 +12,7 @@ from itertools import takewhile
 
 from regard.errors import ConfigError
 
-GB, GIB = 1e9, 2.0**30
+GIB = 2.0**30
 ATTENTION = 0.5  # of the rate of matrix products
 EFFICIENCY = 0.9  # of a step's time is kernels at work
 BANDWIDTH = 0.8  # of what memory, links and network are sold with

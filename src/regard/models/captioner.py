@@ -136,9 +136,6 @@ class ShowAttendTell(Seq2Seq):
         return memory, memory.mean(1, keepdim=True), None
 
 
-Captioning = Captioner | ShowAttendTell
-
-
 def grid_of(model: EncoderDecoder, weights: Tensor) -> Tensor:
     """Weights of places, … S, as a square of patches … h w: a token that stands for the whole image is left out."""
     side = model.config.encoder.grid
