@@ -14,7 +14,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.presets import presets_of
-from regard.tasks.use import Options, Predictions, ShownExample, TestSet, Verdict, with_overlap
+from regard.tasks.use import Options, Predictions, ShownExample, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
 from regard.words import count, some, table
@@ -77,9 +77,8 @@ class Forecast(Task):
 
     def fit(self, run: "Run", data: "HistoryParts") -> "Run":
         first = data.histories[0]
-        model = dataclasses.replace(run.model, columns=first.columns, covariates=first.inputs,
-                                    lookback=run.data.lookback, horizon=run.data.horizon)  # fmt: skip
-        return dataclasses.replace(run, model=model)
+        lengths = dict(lookback=run.data.lookback, horizon=run.data.horizon)
+        return run.with_model(columns=first.columns, covariates=first.inputs, **lengths)
 
     def build(self, run: "Run", data: "HistoryParts", say: Say) -> "nn.Module":
         import torch
@@ -263,8 +262,7 @@ class Forecast(Task):
         size = f"{len(test.inputs):,} windows, look-back {config.lookback}, horizon {config.horizon}"
         each = "series'" if parts.scaled else "column's"
         detail = f"{size}; errors in units of each {each} standard deviation in training"
-        verdict = Verdict(on=test.on, detail=detail, values=values, text=text)
-        return with_overlap(self, verdict, predictor, folder, test.contents, "rows")
+        return Verdict(on=test.on, detail=detail, values=values, text=text, contents=test.contents, unit="rows")
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
         import torch

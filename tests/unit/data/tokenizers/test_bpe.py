@@ -191,7 +191,7 @@ def test_forgetting_changes_nothing(bpe, monkeypatch):
     forgetful = Dropout(bpe, 0.3)
     again = [ids for i in range(0, 40, 4) for ids in forgetful(sentences[i : i + 4], rows[i : i + 4], 0, 0)]
     assert [a.tolist() for a in whole] == [b.tolist() for b in again]
-    assert forgetful.made <= 3
+    assert forgetful.remembered <= 3
 
 
 def test_dropout_leaves_a_merge_out_as_often_as_it_says():
