@@ -177,7 +177,8 @@ def _finetuned(
     name: str, data: Any, start: str | Path, lora: int, probe: bool, device: str, tables: Path, console: Console,
     options: dict[str, Any],
 ) -> Run:  # fmt: skip
-    if isinstance(data, str) and not data:
+
+    if isinstance(data, str) and not data and not options.get("source"):
         raise ConfigError(f"fine-tune on what? type: regard finetune {start} {name} --data FILE")
     task = get(name)
     config = data_settings(task, *as_files(task, data, options, tables))

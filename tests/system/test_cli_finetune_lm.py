@@ -75,7 +75,7 @@ def test_the_forms_of_others_are_learned_alike(place):
 
 
 def test_finetuned_run_resumes_without_its_base_model(place, monkeypatch):
-    options = ["--lora", "--set=model.dropout=0.1", "--set=eval_every=2", "--set=keep_state=true"]
+    options = ["--lora", "--set=merge=true", "--set=model.dropout=0.1", "--set=eval_every=2", "--set=keep_state=true"]
     tune("whole", *options)
     shutil.copytree("runs/x", "runs/base")
     run = read_run("runs/whole")
@@ -118,7 +118,7 @@ def test_finetune_help_shows_the_default_length(place):
 
 def test_summarise_requires_records_and_a_base_model(place):
     assert "regard finetune" in regard("train", "summarise", "--data=my.jsonl", "--steps=2").err
-    assert "a text and its summary" in regard("finetune", "runs/x", "summarise", "--data=my.txt", "--steps=2").err
+    assert "texts and summaries" in regard("finetune", "runs/x", "summarise", "--data=my.txt", "--steps=2").err
 
 
 def test_finetune_reports_dropped_long_records(place):
@@ -140,7 +140,9 @@ def test_finetune_keeps_every_end_token(place):
 
 def test_info_counts_the_parameters_of_a_lora_run(place):
     tune("lora", "--lora")
-    total = sum(t.numel() for t in load_file("runs/lora/model.safetensors").values())
+    assert not Path("runs/lora/model.safetensors").exists()
+    works("export", "runs/lora", "--out=merged")
+    total = sum(t.numel() for t in load_file("merged/model.safetensors").values())
     assert sum(json.loads(works("info", "runs/lora", "--json").out)["parameters"].values()) == total
     assert f"{total:,} parameters" in Path("runs/lora/README.md").read_text()
     assert "runs/x" in works("info", "runs/lora").out and "lora " in works("info", "runs/lora").out

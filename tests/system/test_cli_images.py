@@ -125,6 +125,70 @@ def test_transformers_processor_makes_the_same_pixels(place):
     assert theirs.config.id2label[1] == "upright"
 
 
+TUNED = ["--device=cpu", "--set=batch=16", "--steps=30"]
+
+
+@pytest.fixture
+def few(place):
+    """Other classes: bright and dark pictures, 12 of each, of another size than the model was trained on."""
+    for name, light in (("bright", 180), ("dark", 40)):
+        (place / "few" / name).mkdir(parents=True, exist_ok=True)
+        for i in range(12):
+            noise = np.random.default_rng(i).integers(0, 40, (20, 14), dtype=np.uint8)
+            Image.fromarray(noise + np.uint8(light)).save(place / "few" / name / f"{i}.png")
+    return "few"
+
+
+def test_a_vit_is_fine_tuned_to_other_classes(place, few):
+    result = works("finetune", "runs/vit", "image", f"--data={few}", "--name=tuned", *TUNED, "--set=data.size=16")
+    assert "randomly initialised: classifier" in result.err
+    run = read_run("runs/tuned")
+    assert run.optim.layer_decay < 1 and run.model.image == 16 and run.model.labels == ("bright", "dark")
+    assert run.model.mean == read_run("runs/vit").model.mean
+    scores = json.loads(works("evaluate", "runs/tuned", f"--data={few}", "--json", "--device=cpu").out)
+    assert scores["accuracy"] == 1.0
+
+
+def test_lora_keeps_what_it_adds_to_a_vit(place, few):
+    works("finetune", "runs/vit", "image", f"--data={few}", "--name=added", "--lora", "--rank=2", *TUNED)
+    files = {path.name: path.stat().st_size for path in (place / "runs/added").iterdir()}
+    assert "model.safetensors" not in files
+    assert files["adapter_model.safetensors"] < (place / "runs/vit/model.safetensors").stat().st_size / 2
+    settings = json.loads((place / "runs/added/adapter_config.json").read_text())
+    assert settings["base_model_name_or_path"] == str(place / "runs/vit") and settings["modules_to_save"]
+    scores = json.loads(works("evaluate", "runs/added", f"--data={few}", "--json", "--device=cpu").out)
+    assert scores["accuracy"] == 1.0
+    works("export", "runs/added", "--out=added-hf")
+    whole, added = (package.load(name).probabilities for name in ("added-hf", "runs/added"))
+    pixels = package.load("runs/added").read(["few/dark/1.png"])
+    np.testing.assert_allclose(whole(pixels), added(pixels), atol=1e-6)
+
+
+def test_frozen_parts_keep_their_weights(place, few):
+    works("finetune", "runs/vit", "image", f"--data={few}", "--name=cold", "--set=freeze=stem.*,layers.0.*", *TUNED)
+    before, after = (package.load(name).model for name in ("runs/vit", "runs/cold"))
+    assert torch.equal(before.stem.weight, after.stem.weight)
+    assert torch.equal(before.layers[0].mlp.up.weight, after.layers[0].mlp.up.weight)
+    assert not torch.equal(before.layers[1].mlp.up.weight, after.layers[1].mlp.up.weight)
+    probe = works("finetune", "runs/vit", "image", f"--data={few}", "--name=probe", "--probe", *TUNED)
+    assert "the encoder is frozen" in probe.err
+    assert torch.equal(before.layers[1].mlp.up.weight, package.load("runs/probe").model.layers[1].mlp.up.weight)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("runs/vit", "classify", "--data=students.csv"), "it can be fine-tuned to: image, multilabel-image"),
+        (("runs/pass", "image", "--data=few"), "models that are: vit"),
+        (("runs/vit", "image", "--data=few", "--set=freeze=nothing.*"), "the parts of the model are: classifier"),
+        (("runs/vit", "image", "--data=few", "--set=optim.layer_decay=0"), "must be in (0, 1]"),
+    ],
+)
+def test_what_cannot_be_fine_tuned_names_what_can(place, few, words, message):
+    result = regard("finetune", *words, "--steps=2", "--device=cpu")
+    assert result.code == 2 and message in result.err
+
+
 def test_several_architectures_make_one_table_and_resume_goes_on(place):
     result = works("train", "image", "--data=photos", "--arch=mlp,conv", "--steps=10", "--name=both", *FAST)
     assert {line.split()[0] for line in result.lines[1:3]} == {"mlp", "conv"}

@@ -130,7 +130,7 @@ def test_finetune_lora_learns_answers_and_merges_its_weights(place):
     transformers = pytest.importorskip("transformers")
     result = works(
         "finetune", "runs/x", "lm", "--data=my.jsonl", "--lora", "--rank=8", "--steps=120", "--name=taught",
-        "--set=optim.lr=0.01", "--device=cpu",
+        "--set=optim.lr=0.01", "--set=merge=true", "--device=cpu",
     )  # fmt: skip
     assert "LoRA of rank 8" in result.err and "to be learned" in result.err and "regard chat runs/taught" in result.err
     answer = works("chat", "runs/taught", "say hog", "--temperature=0", "--max-tokens=12").out.strip()
@@ -333,7 +333,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
         ("train lm --data=junk.bin --steps=2 --name=e", "not text"),
         ("train lm --data=short.txt --steps=2 --name=e --tokens=chars", "too little text"),
         ("finetune runs/x lm", "fine-tune on what"),
-        ("finetune runs/x translate --data=my.jsonl", "there are: lm, summarise"),
+        ("finetune runs/x translate --data=my.jsonl", "it can be fine-tuned to: lm, summarise"),
         ("finetune runs/x lm --data=broken.jsonl --name=e", "line 2"),
         ("generate runs/x hello --stream --n=2", "--stream shows one text"),
         ("generate runs/nope hello", "no run or model folder"),

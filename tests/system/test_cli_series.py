@@ -225,7 +225,7 @@ def test_parts_of_a_cross_validation_share_a_row(place):
         (("train", "forecast", "--data=prices.csv", "--target=open", "--steps=1"), "no column 'open'"),
         (("forecast", "runs/s"), "regard forecast is not for runs/s, a model to classify series"),
         (("classify", "runs/f", "curve.csv"), "regard classify is not for runs/f, a model to forecast"),
-        (("finetune", "runs/f", "series", "--data=curves.csv"), "is not a model of series"),
+        (("finetune", "runs/f", "series", "--data=curves.csv"), "which is not fine-tuned to series"),
         (("evaluate", "runs/s", "--data=prices.csv"), "which column is the value"),
         (
             ("classify", "runs/s", "prices.csv"),

@@ -23,7 +23,7 @@ IMAGES = [
             "permute(0, 2, 4, 1, 5, 3)",
             VIT,
         ),
-        ("patches have no places", "ViT.forward", "x + self.place(torch", "x + 0 * self.place(torch", CONTRACT),
+        ("patches have no places", "ViT.forward", "x + self.places(", "x + 0 * self.places(", CONTRACT),
         ("bytes are not centred", "Scale.forward", "(pixels / 255 - self.mean)", "(pixels / 255)", CONTRACT),
         ("the last patch stands for the image", "ViT.summary", "hidden[:, 0]", "hidden[:, -1]", VIT),
     ),

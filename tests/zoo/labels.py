@@ -53,12 +53,12 @@ LABELS = [
         ),
     ),
     *bugs(
-        "tasks.classify",
+        "tasks.start",
         (
             "a probe moves the encoder",
-            "Labels.build",
-            "model.requires_grad_(False).classifier",
-            "model.classifier",
+            "freeze_",
+            "model.requires_grad_(False)\n        say",
+            "say",
             PROBE,
         ),
     ),

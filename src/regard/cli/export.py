@@ -35,6 +35,7 @@ def export(
     from regard.config import unknown
     from regard.data.folders import user_path
     from regard.formats import FORMATS
+    from regard.formats.folder import merged
     from regard.models.fetched import resolve
     from regard.models.published import load_model
 
@@ -51,7 +52,8 @@ def export(
     here = user_path(model).exists()
     name = model.rstrip("/") if here else Path(model.removeprefix("hf:").partition("@")[0]).name
     target = user_path(out or form.target(name, dtype))
-    result = form.write(source, target, dtype)
+    with merged(source) as whole:
+        result = form.write(whole, target, dtype)
     if json:
         what = "folder" if result.path.is_dir() else "file"
         show({what: str(result.path), "files": result.files, **result.values})

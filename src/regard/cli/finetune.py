@@ -12,7 +12,7 @@ from regard.cli.tasks import PANEL, TaskGroup, command, data_options, declare, t
 from regard.cli.train import train_runs
 from regard.errors import ConfigError
 
-MATRICES = "Train small matrices beside the frozen ones (Hu et al. 2021), merged when saved."
+MATRICES = "Train small matrices next to the frozen ones (Hu et al. 2021), and save only these."
 LORA = [
     declare("lora", bool, False, flag("--lora", MATRICES, **PANEL)),
     declare("rank", int, 16, option("R", "With --lora: their rank.", default=True, min=1, **PANEL)),
@@ -21,10 +21,10 @@ LINEAR = "Freeze the encoder and learn a linear map of its states."
 PROBE = declare("probe", bool, False, flag("--probe", LINEAR, **PANEL))
 RUN = [tasks.STEPS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
        PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
-HELP = """Fine-tune a language model on your text, dialogues or summaries, or an encoder on your labels.
+HELP = """Fine-tune a model on your data: language models, encoders, ViTs, translators, captioners, Whisper's encoder.
 
-Of dialogues, instructions and summaries only the answers are learned. The run folder is a whole model again:
-`regard generate`, `regard chat` and transformers open it as it is.
+Of dialogues, instructions and summaries only the answers are learned. The run folder is a whole model again, which
+transformers opens as it is; with --lora it holds what is added to MODEL, in PEFT's format.
 
 \b
 Examples:
@@ -34,6 +34,8 @@ Examples:
   regard finetune minilm classify --data reviews.csv --text review --label sentiment --name sent
   regard finetune minilm classify --data reviews.csv --probe --name features
   regard finetune minilm tag --data train.conll --valid dev.conll --name ner
+  regard finetune hf:facebook/dinov2-base image --data photos/ --name pets
+  regard finetune minilm embed --data pairs.csv --text question --second answer --name faq
   regard finetune minilm tag --help            # what one task takes
 """
 

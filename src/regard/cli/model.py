@@ -110,6 +110,7 @@ def push(
     Examples:
       regard model push runs/reviews ada/reviews --private
     """
+    from regard.config import ADAPTER
     from regard.data.hub import parse
     from regard.data.hub import push as upload
     from regard.errors import ConfigError
@@ -123,7 +124,7 @@ def push(
         raise ConfigError(f"{name!r} is not the name of a repository; expected OWNER/NAME")
     folder = resolve(model, flags.say)
     load_model(folder)  # says what is wrong before anything is sent
-    files = model_files(folder)
+    files = [*model_files(folder), *(name for name in (ADAPTER, "adapter_config.json") if (folder / name).is_file())]
     size = sum((folder / file).stat().st_size for file in files)
     flags.say(f"uploading {len(files)} files, {size / 1e6:,.1f} MB, to {reference.repo} ...")
     address = upload(folder, files, reference, private=private)

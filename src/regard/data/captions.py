@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,7 +24,10 @@ from regard.data.pixels import Chosen, Pixels, UnreadableImage, decoded
 from regard.data.settings import NONE, CaptionsConfig
 from regard.data.skipped import has
 from regard.data.tables import read_table
+from regard.data.tokenizers import load
 from regard.data.tokenizers.bpe import BPE
+from regard.data.tokenizers.captions import CaptionPieces
+from regard.data.tokenizers.pretrained import Pretrained
 from regard.errors import ConfigError, DataError
 
 CAPTIONS = ("caption", "captions", "text", "sentence", "description")
@@ -74,13 +78,19 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
         shared = overlap.count(pixel_digests(valid.pixels), pixel_digests(train.pixels))
         notes += overlap.validation_warning(shared, len(valid), "images")
     texts = [c for captions in train.captions for c in captions]
-    tokenizer = BPE.train(texts, config.vocab)
+    tokenizer = load_pieces(Path(config.tokenizer)) if config.tokenizer else BPE.train(texts, config.vocab)
     if cut := sum(len(ids) >= config.max_length for ids in tokenizer.encode_batch(texts)):
         notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
     if valid_table is None:
         share = 100 * len(valid) / (len(train) + len(valid))
         notes.append(f"validation: {share:.0f} % of the images {split.BY_CONTENT}")
     return CaptionData(train, valid, tokenizer, tuple(notes), files)
+
+
+def load_pieces(folder: Path) -> Any:
+    """The tokenizer of a captioner: ours, or GPT-2's with a piece for padding."""
+    tokenizer = load(folder)
+    return CaptionPieces.load(folder) if isinstance(tokenizer, Pretrained) else tokenizer
 
 
 def locate(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None]:

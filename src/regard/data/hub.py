@@ -220,8 +220,7 @@ def model_files(name: Reference) -> Choose:
     def choose(files: dict[str, int]) -> list[str]:
         if name.file:
             return one_file(name, files)
-        for stem in ("model", "pytorch_model"):
-            ending = ".safetensors" if stem == "model" else ".bin"
+        for stem, ending in (("model", ".safetensors"), ("pytorch_model", ".bin"), ("adapter_model", ".safetensors")):
             shards = [file for file in files if re.fullmatch(rf"{stem}-\d+-of-\d+{re.escape(ending)}", file)]
             weights = [f"{stem}{ending}"] if f"{stem}{ending}" in files else shards
             if weights:

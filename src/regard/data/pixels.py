@@ -12,6 +12,7 @@ import numpy as np
 from regard.data import store
 from regard.data.augment import GREY
 from regard.data.folders import Say
+from regard.data.framing import Framing
 from regard.data.store import Column, Flat, StoreWriter
 from regard.errors import DataError, MissingExtra
 
@@ -131,11 +132,14 @@ def count_pixels(path: Path) -> int:
         raise UnreadableImage(path, "cannot be read; it is damaged or not an image") from None
 
 
-def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
-    """The image in a file as H W 3 bytes, squeezed to `size` pixels a side (0: as it is), and whether it has colours.
+def read_image(path: Path | BinaryIO, framing: Framing | int = 0) -> tuple[np.ndarray, bool]:
+    """The image in a file as H W 3 bytes, as large as `framing` makes it, and whether it has colours.
 
-    Transparent parts are white; photographs are turned as they were taken; 16 bits become 8.
+    A number squeezes it to so many pixels a side, 0 leaves it as it is. Transparent parts are white; photographs are
+    turned as they were taken; 16 bits become 8.
     """
+    framing = Framing(framing) if isinstance(framing, int) else framing
+    size = framing.side
     try:
         from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError:
@@ -144,7 +148,8 @@ def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
         with Image.open(path) as image:
             if image.width * image.height > HUGE:
                 raise UnreadableImage(path, f"larger than {HUGE:,} pixels")
-            image.draft("RGB", (2 * size, 2 * size)) if size else None  # a JPEG may be decoded small
+            if size and framing.plain:
+                image.draft("RGB", (2 * size, 2 * size))  # a JPEG may be decoded small
             image = ImageOps.exif_transpose(image)
             if image.mode.startswith("I;16"):
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
@@ -156,7 +161,7 @@ def read_image(path: Path | BinaryIO, size: int = 0) -> tuple[np.ndarray, bool]:
             colours = image.mode not in ("1", "L", "LA")
             image = image.convert("RGB")
             if size:
-                image = image.resize((size, size), Image.Resampling.BILINEAR)
+                image = framing(image)
             pixels = np.asarray(image)
     except FileNotFoundError:
         raise UnreadableImage(path, "no such file") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config import to_dict
-from regard.data import fetch, split, store
+from regard.data import fetch, split, store, tokenizers
 from regard.data.catalog import find
 from regard.data.files import in_groups
 from regard.data.folders import Say, to_stderr, user_path
@@ -61,6 +61,8 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
     }
     names = ("vocab", "split", "max_length", "max_ratio", "max_words")
     shaping = {k: getattr(config, k) for k in names} | split.key(config, files.valid_source)
+    if config.tokenizer:
+        hashes |= {path.name: store.sha256(path) for path in tokenizers.files_of(Path(config.tokenizer))}
     ready = store.prepare(
         store.key(VERSION, shaping, hashes),
         lambda writer: _build(config, files, hashes, writer),
@@ -71,7 +73,8 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
     if files.valid_source is None:
         files = replace(files, **_held_out_files(ready.folder))
     parts = (ready.part(name) for name in ("train", "valid"))
-    return PreparedPairs(ready.folder, ready.manifest, files, BPE.load(ready.folder), *parts)
+    tokenizer = tokenizers.load(Path(config.tokenizer)) if config.tokenizer else BPE.load(ready.folder)
+    return PreparedPairs(ready.folder, ready.manifest, files, tokenizer, *parts)
 
 
 def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
@@ -136,8 +139,11 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer
     if not any(True for _ in sample):
         why = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in reader.dropped.items())
         raise DataError(f"no pair to train on in {files.train_source} and {files.train_target}: {why}")
-    tokenizer = BPE.train(sample, config.vocab, config.split)
-    tokenizer.save(writer.folder, config.max_length)
+    if config.tokenizer:
+        tokenizer = tokenizers.load(Path(config.tokenizer))
+    else:
+        tokenizer = BPE.train(sample, config.vocab, config.split)
+        tokenizer.save(writer.folder, config.max_length)
     valid, valid_report = _write_valid(config, files, tokenizer, writer)
     report = _write_train(config, reader, valid, tokenizer, writer)
     if not report["kept"] or not valid_report["valid"]:
@@ -277,4 +283,4 @@ class _Sample:
 
 def _encode(block: list[Numbered], tokenizer: BPE) -> Iterator[tuple[int, list[int], list[int]]]:
     numbers, sources, targets = zip(*block, strict=True)
-    yield from zip(numbers, tokenizer.encode_batch(sources), tokenizer.encode_batch(targets), strict=True)
+    yield from zip(numbers, tokenizer.encode_batch(sources), tokenizer.encode_targets(targets), strict=True)

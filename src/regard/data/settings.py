@@ -121,6 +121,7 @@ class PairsConfig(DataConfig):
     )
     valid_target: str = option("", "Their translations.", file=True)
     vocab: int = least(8000, 0)
+    tokenizer: str = file_setting()  # the model folder whose tokenizer is used
     split: str = "text"  # "spaces" for text that is tokenised already
     max_length: int = least(256, 2)  # pieces on either side, the end mark included
     max_ratio: float = least(4.0, 1)  # longer side over shorter side
@@ -228,6 +229,18 @@ class LabelledConfig(LabelColumn, OwnData):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AlikeConfig(OwnData):
+    """Pairs of texts at `path` whose vectors should be near each other."""
+
+    text: str = option("", "The column of the first text, by name or number.", metavar="COLUMN",
+                       shown="text, question, … or the first")  # fmt: skip
+    second: str = option("", "The column of the second text.", metavar="COLUMN",
+                         shown="second, answer, … or the second")  # fmt: skip
+    tokenizer: str = file_setting()  # the model folder whose tokenizer is used
+    max_length: int = least(128, 4)  # pieces of a text; the rest is cut
+
+
+@dataclass(frozen=True, kw_only=True)
 class Augment:
     """How training images are changed; everything is off by default."""
 
@@ -284,6 +297,7 @@ class CaptionsConfig(OwnData):
     valid: str = valid_option("A table of validation images.")
     valid_images: str = file_setting()  # theirs; "": where the others are
     size: int = least(96, 1)  # pixels a side
+    tokenizer: str = file_setting()  # the model folder whose tokenizer is used
     vocab: int = least(4000, 0)
     lower: bool = True  # captions are lower-cased
     max_length: int = least(40, 2)  # pieces of a caption, its end included; the rest is cut

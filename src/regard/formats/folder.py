@@ -1,11 +1,16 @@
 """The Hugging Face folder: what transformers, vLLM and others open."""
 
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from regard.config import ADAPTER, model_file
 from regard.errors import CheckpointError
 from regard.formats.base import BESIDE, Exported, Format, write_folder
 from regard.jsonfile import read_json
-from regard.models.published import OURS, load_model
+from regard.models.published import OURS, load_model, save_weights
 from regard.models.published.weights import BIN, FILE, weight_files
 
 
@@ -14,6 +19,21 @@ def model_files(folder: Path) -> list[str]:
     weights = weight_files(folder)
     index = f"{BIN if weights[0].suffix == '.bin' else FILE}.index.json"
     return [name for name in (*BESIDE, index, *(path.name for path in weights)) if (folder / name).is_file()]
+
+
+@contextmanager
+def merged(folder: Path) -> Iterator[Path]:
+    """The folder, or where it holds only what LoRA adds, one with the whole model for as long as it is needed."""
+    if model_file(folder).name != ADAPTER:
+        yield folder
+        return
+    with TemporaryDirectory() as place:
+        whole = Path(place)
+        for name in model_files(folder):
+            (whole / name).parent.mkdir(exist_ok=True)
+            shutil.copyfile(folder / name, whole / name)
+        save_weights(load_model(folder), whole)
+        yield whole
 
 
 class HuggingFace(Format):

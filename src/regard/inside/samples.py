@@ -86,7 +86,7 @@ def of_captioner(captioner: Any, question: Question, check: Check) -> Looked:
     looked.streams["inputs"] = tokens.of_translator(captioner.tokenizer, read[0].tolist(), text)
     config = captioner.model.config.encoder
     kind = "cross" if "cross" in looked.attention else "additive"
-    add_parts(looked, patches(image[0], config.grid, config.pool == "token"), kind)
+    add_parts(looked, patches(image[0], config.grid, config.tokens), kind)
     looked.results["answer"] = answer.candidates[0].text
     return looked
 
@@ -110,20 +110,20 @@ def chip(place: int, name: str, special: bool) -> Token:
 # -- what is drawn of each family -----------------------------------------------------------------------------------
 
 
-def patches(pixels: Tensor, side: int, token: bool) -> InputParts:
+def patches(pixels: Tensor, side: int, tokens: int) -> InputParts:
     """An image, C P P bytes, in squares."""
     shown = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
     names = [f"{row},{column}" for row in range(1, side + 1) for column in range(1, side + 1)]
     drawing = {"kind": "image", "rows": side, "columns": side, "unit": "patch (row, column)"}
-    return InputParts(names, drawing, {"pixels": shown.permute(1, 2, 0).contiguous().cpu()}, int(token))
+    return InputParts(names, drawing, {"pixels": shown.permute(1, 2, 0).contiguous().cpu()}, tokens)
 
 
 def of_image(predictor: Any, read: Any, attends: bool) -> InputParts:
     pixels, config = read[0][0], predictor.model.config
     if attends:
-        return patches(pixels, config.grid, predictor.model.first is not None)
+        return patches(pixels, pixels.size(-1) // config.patch, config.tokens)
     side = min(BLOCKS, pixels.size(-1))
-    parts, edges = patches(pixels, side, False), np.linspace(0, pixels.size(-1), side + 1).round().astype(int)
+    parts, edges = patches(pixels, side, 0), np.linspace(0, pixels.size(-1), side + 1).round().astype(int)
     mean = (np.array(config.mean) * 255).round().astype(np.uint8)
     hidden = []
     for row in range(side):

@@ -1,11 +1,13 @@
 """A classifier of short clips: Whisper's encoder over the clip's log-mel picture, and the mean of what it says."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from regard.models.checks import check_model
+from regard.models.whisper import sines_then_cosines
 from regard.nn.audio import AudioStem
 from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype
 from regard.nn.init import glorot_
@@ -23,10 +25,28 @@ class AudioTransformerConfig:
     heads: int = 4
     ffn: int = 256
     dropout: float = 0.1
+    positions: str = "sinusoidal"  # or "whisper": the same waves, a little slower
     labels: tuple[str, ...] = ("0", "1")
 
     def __post_init__(self):
-        check_model(self, {"frames": 2}, full=("labels",))
+        check_model(self, {"frames": 2, "width": 4}, full=("labels",), positions=PLACES)
+
+
+class WhisperPlaces(nn.Module):
+    """Whisper's, which begin at any length like those of 2017."""
+
+    table: Tensor
+
+    def __init__(self, places: int, width: int):
+        super().__init__()
+        self.places = places
+        self.register_buffer("table", sines_then_cosines(places, width), persistent=False)
+
+    def forward(self, where: Tensor) -> Tensor:
+        return self.table[where]
+
+
+PLACES: dict[str, type[nn.Module]] = {"sinusoidal": Sinusoidal, "whisper": WhisperPlaces}
 
 
 class AudioTransformer(nn.Module):
@@ -36,7 +56,7 @@ class AudioTransformer(nn.Module):
         super().__init__()
         self.config = c
         self.stem = AudioStem(c.mels, c.width)
-        self.place = Sinusoidal((c.frames + 1) // 2, c.width)
+        self.place: Any = PLACES[c.positions]((c.frames + 1) // 2, c.width)
         parts = (c.width, c.heads, c.ffn, c.dropout, "gelu")
         self.layers = nn.ModuleList(PreNormEncoderLayer(*parts) for _ in range(c.layers))
         self.norm = Norm(c.width)

@@ -1,7 +1,7 @@
 """From an image to a sentence: the encoder reads patches instead of words, the decoders are those of translation."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -13,10 +13,10 @@ from regard.models.seq2seq import Seq2Seq
 from regard.models.transformer import Transformer, without_last
 from regard.models.vit import ViT, ViTConfig
 from regard.nn.attention import AdditiveAttention
-from regard.nn.blocks import DecoderLayer, PostNormDecoderLayer
+from regard.nn.blocks import DecoderLayer, Norm, PostNormDecoderLayer, PreNormDecoderLayer
 from regard.nn.init import glorot_
 from regard.nn.masks import Everything, Mask
-from regard.nn.positions import Sinusoidal
+from regard.nn.positions import Learned, Sinusoidal
 from regard.nn.recurrent import FAST_CELLS
 
 
@@ -78,6 +78,50 @@ class Captioner(Transformer):
     def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Mask]:
         """B C P P pixels -> B T D, and everything may be looked at."""
         return self.vision(source), Everything()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPTCaptionerConfig(CaptionerConfig):
+    """`vocab` counts one word more than GPT-2's table: padding, before which a decoder has written nothing."""
+
+    start: int  # the word that stands before a caption: GPT-2's end of a text
+    eps: float = 1e-12  # of the encoder's norms
+    max_length: int = 1024
+
+    @property
+    def encoder(self) -> ViTConfig:
+        return replace(super().encoder, eps=self.eps)
+
+
+class StartEmbedding(nn.Embedding):
+    """Padding, the last word, is looked up as the word that stands before a text."""
+
+    def __init__(self, words: int, width: int, start: int):
+        super().__init__(words, width)
+        self.start = start
+
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input.masked_fill(input == self.num_embeddings - 1, self.start))
+
+
+class GPTCaptioner(Captioner):
+    """A ViT and GPT-2's layers with a look at all patches in each, as published captioners have it."""
+
+    def __init__(self, c: GPTCaptionerConfig):
+        super(Transformer, self).__init__()  # as above
+        self.config, self.scale = c, 1.0
+        self.vision = ViT(c.encoder)
+        self.token = StartEmbedding(c.vocab, c.width, c.start)
+        self.decoder_place = Learned(c.max_length, c.width)
+        parts = (c.width, c.heads, c.ffn, c.dropout, "gelu-tanh")
+        self.decoder = cast(
+            "list[DecoderLayer]", nn.ModuleList(PreNormDecoderLayer(*parts) for _ in range(c.decoder_layers))
+        )
+        self.decoder_norm: nn.Module = Norm(c.width)
+        self.drop = nn.Dropout(c.dropout)
+        never = torch.zeros(c.vocab).index_fill(0, torch.tensor([c.vocab - 1]), -1e9)  # padding is no word of a caption
+        self.register_buffer("bias", never, persistent=False)
+        glorot_(self)
 
 
 @dataclass(frozen=True, kw_only=True)

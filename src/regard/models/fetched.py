@@ -3,10 +3,13 @@
 import difflib
 import hashlib
 import json
+import re
+import shutil
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from regard.config import ADAPTER
 from regard.data import hub
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
@@ -51,7 +54,7 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
         return from_hub(str(model), say)
     path = user_path(model)
     if path.is_dir():
-        return path
+        return _merged(path, say) if is_bare_adapter(path) else path
     if path.is_file() or path.suffix.lower() == ".gguf":
         return _unpacked(path, say)
     if str(model).lower() in MODELS_CATALOG:
@@ -61,6 +64,16 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
     if len(path.parts) == 1 and difflib.get_close_matches(str(model).lower(), MODELS_CATALOG):
         find_model(str(model))  # which raises the error that gives the nearest name
     return path
+
+
+def reference_of(folder: Path) -> tuple[str, str]:
+    """How others find the model of a folder: its name on the hub and its commit, its name here, or its path."""
+    folder = folder.absolute()
+    if match := re.search(r"/models--([^/]+)--([^/]+)/snapshots/([0-9a-f]+)$", folder.as_posix()):
+        return f"{match[1]}/{match[2]}", match[3]
+    if folder.parent == (cache_folder() / "models").absolute() and folder.name in MODELS_CATALOG:
+        return folder.name, ""
+    return str(folder), ""
 
 
 def is_hub_name(path: Path) -> bool:
@@ -77,6 +90,8 @@ def from_hub(name: str, say: Say = to_stderr, *, newer: bool = False, yes: bool 
     reference = hub.parse(name)
     record = hub.get(reference, hub.model_files(reference), say, newer=newer, yes=yes)
     folder = Path(record.folder)
+    if is_bare_adapter(folder):
+        return _merged(folder, say)
     return _unpacked(folder / reference.file, say) if reference.file else folder
 
 
@@ -131,6 +146,34 @@ def _unpacked(path: Path, say: Say) -> Path:
             convert(path, temporary)
             _known(temporary, path.name, digest, "lm")
     return folder
+
+
+def is_bare_adapter(folder: Path) -> bool:
+    """Whether a folder holds what LoRA adds to a model, and none of that model's settings: so PEFT writes them."""
+    return (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file()
+
+
+def _merged(folder: Path, say: Say) -> Path:
+    """The folder of the base with the adapter of `folder` added."""
+    from regard.models.published import load_model, published_weights
+    from regard.models.published.adapter import base_of, with_adapter
+    from regard.models.published.weights import write_weights
+
+    base = resolve(base_of(folder), say)
+    digest = hashlib.sha256(str(base).encode())
+    digest.update((folder / "adapter_config.json").read_bytes() + (folder / ADAPTER).read_bytes())
+    merged = cache_folder() / "models" / f"adapter-{digest.hexdigest()[:16]}"
+    if not (merged / "config.json").is_file():
+        weights = with_adapter(published_weights(load_model(base)), folder)
+        say(f"{folder}: merging it into {base}, in {merged} ...")
+        with building(merged) as temporary:
+            for place in (base, folder):
+                for path in place.iterdir():
+                    if path.is_file() and path.suffix in (".json", ".txt", ".jinja", ".spm", ".model"):
+                        shutil.copyfile(path, temporary / path.name)
+            (temporary / "adapter_config.json").unlink()
+            write_weights(temporary, weights)
+    return merged
 
 
 def _describe(model: PublishedModel, folder: Path) -> None:

@@ -9,7 +9,14 @@ from regard.errors import ConfigError, LimitError
 from regard.models.audio_classifier import AudioTransformer, AudioTransformerConfig
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
-from regard.models.captioner import Captioner, CaptionerConfig, ShowAttendTell, ShowAttendTellConfig
+from regard.models.captioner import (
+    Captioner,
+    CaptionerConfig,
+    GPTCaptioner,
+    GPTCaptionerConfig,
+    ShowAttendTell,
+    ShowAttendTellConfig,
+)
 from regard.models.clip import CLIP, CLIPConfig
 from regard.models.forecaster import Forecaster, ForecasterConfig
 from regard.models.gpt import GPT, GPTConfig
@@ -35,7 +42,7 @@ TranslatorConfig = TransformerConfig | Seq2SeqConfig | T5Config
 LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
 LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
-CaptioningConfig = CaptionerConfig | ShowAttendTellConfig
+CaptioningConfig = CaptionerConfig | GPTCaptionerConfig | ShowAttendTellConfig
 SeriesModelConfig = SeriesTransformerConfig | SeriesRecurrentConfig
 AudioModelConfig = WhisperConfig | AudioTransformerConfig
 ModelConfig = (
@@ -78,6 +85,7 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "clip": (CLIPConfig, CLIP),
     "conv": (ConvConfig, Conv),
     "mlp": (MLPConfig, MLP),
+    "gpt_captioner": (GPTCaptionerConfig, GPTCaptioner),  # before its base class
     "captioner": (CaptionerConfig, Captioner),
     "show_attend_tell": (ShowAttendTellConfig, ShowAttendTell),
     "series": (SeriesTransformerConfig, SeriesTransformer),

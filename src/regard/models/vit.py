@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ShapeError
 from regard.models.checks import check_model, check_pixels
-from regard.nn.blocks import Norm, PreNormEncoderLayer, compute_dtype, dropout
+from regard.nn.blocks import Norm, PreNormEncoderLayer, SwiGLU, compute_dtype, dropout
 from regard.nn.init import glorot_
-from regard.nn.masks import Everything
+from regard.nn.masks import Everything, Mask
 from regard.nn.positions import Learned, Sine2d
 from regard.shapes import check
 
-POOLS = ("token", "mean")
+POOLS = ("token", "mean", "both")
+DISTILLED = ("", "token", "head")
+FORWARD = ("gelu", "swiglu")
 PLACES = {"learned": Learned, "sine": Sine2d}
 
 
@@ -32,15 +35,22 @@ class ViTConfig:
     dropout: float = 0.0
     eps: float = 1e-6
     stem: str = "patch"  # or "conv"
-    pool: str = "token"  # what stands for the whole image: a token of its own, or the "mean" of all patches
+    pool: str = "token"  # what stands for the whole image: a token of its own, the "mean" of all patches, or "both"
+    distilled: str = ""  # DeiT's second "token", which learned from a teacher; or with a "head" of its own
+    layer_scale: float = 0.0  # DINOv2: what each residual branch is multiplied by at first; 0: no such scale
+    forward: str = "gelu"  # how the feed-forward part is made: DINOv2's largest is "swiglu"
     positions: str = "learned"  # or "sine", in two dimensions
     labels: tuple[str, ...] = ("0", "1")  # (): an encoder alone
     mean: tuple[float, ...] = (0.5,)  # of the pixels, between 0 and 1: one number, or one a channel
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
-        check_model(self, stem=STEMS, pool=POOLS, positions=PLACES)
+        check_model(self, stem=STEMS, pool=POOLS, positions=PLACES, distilled=DISTILLED, forward=FORWARD)
         check_pixels(self)
+        if self.forward == "swiglu" and not self.layer_scale:
+            raise ConfigError("forward swiglu goes with a layer_scale; try --set model.layer_scale=1.0")
+        if self.distilled and (self.pool != "token" or self.positions != "learned"):
+            raise ConfigError("a distilled ViT has pool token and positions learned; set both, or leave distilled out")
         if self.image % self.patch:
             fitting = [p for p in range(1, min(self.image, 4096) + 1) if self.image % p == 0]
             near = min(fitting, key=lambda p: abs(p - self.patch))
@@ -60,6 +70,11 @@ class ViTConfig:
     def grid(self) -> int:
         """Patches a side."""
         return self.image // self.patch
+
+    @property
+    def tokens(self) -> int:
+        """Before the patches: that of the image, and that of a teacher."""
+        return (self.pool != "mean") + bool(self.distilled)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -121,10 +136,37 @@ class ConvStem(nn.Module):
 STEMS: dict[str, type[nn.Module]] = {"patch": PatchStem, "conv": ConvStem}
 
 
+class LayerScale(nn.Module):
+    """Touvron et al. 2021 (CaiT), equation 4: a residual branch, each of its channels times a number of its own."""
+
+    def __init__(self, width: int, value: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.full((width,), value))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight
+
+
+class ScaledEncoderLayer(PreNormEncoderLayer):
+    """DINOv2's layer."""
+
+    def __init__(self, c: ViTConfig):
+        super().__init__(c.width, c.heads, c.ffn, c.dropout, "gelu", c.eps)
+        if c.forward == "swiglu":
+            self.mlp = SwiGLU(c.width, c.ffn, bias=True)
+        self.scale1, self.scale2 = LayerScale(c.width, c.layer_scale), LayerScale(c.width, c.layer_scale)
+
+    def forward(self, x: Tensor, mask: Mask) -> Tensor:
+        x = x + self.drop(self.scale1(self.attention(self.norm1(x), mask)))
+        x = x + self.drop(self.scale2(self.mlp(self.norm2(x))))
+        self.out.see(x)
+        return x
+
+
 class ViT(nn.Module):
     """Patches and their places, pre-norm layers, a class. `forward` gives the states of all patches, B T D.
 
-    With `pool` "token" the first of the T is the token that stands for the image; with "mean" there is none.
+    With `pool` "token" or "both" the first of the T is the token that stands for the image; with "mean" there is none.
     """
 
     def __init__(self, c: ViTConfig):
@@ -132,36 +174,66 @@ class ViT(nn.Module):
         self.config = c
         self.scale = Scale(c.mean, c.std)
         self.stem = STEMS[c.stem](c)
-        self.first = nn.Parameter(torch.zeros(c.width)) if c.pool == "token" else None
-        self.place = PLACES[c.positions](c.grid**2 + (self.first is not None), c.width)
+        self.first = nn.Parameter(torch.zeros(c.width)) if c.pool != "mean" else None
+        self.second = nn.Parameter(torch.zeros(c.width)) if c.distilled else None
+        self.place = PLACES[c.positions](c.grid**2 + c.tokens, c.width)
         self.drop = dropout(c.dropout)
         self.layers = cast("list[PreNormEncoderLayer]", nn.ModuleList(self.layer(c) for _ in range(c.layers)))
         self.norm = Norm(c.width, c.eps)
-        self.classifier = nn.Linear(c.width, len(c.labels)) if c.labels else None
+        summary = c.width * (2 if c.pool == "both" else 1)
+        self.classifier = nn.Linear(summary, len(c.labels)) if c.labels else None
+        self.teacher = nn.Linear(c.width, len(c.labels)) if c.labels and c.distilled == "head" else None
         glorot_(self)
 
     @staticmethod
     def layer(c: ViTConfig) -> PreNormEncoderLayer:
+        if c.layer_scale:
+            return ScaledEncoderLayer(c)
         return PreNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, "gelu", c.eps)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """B C P P pixels -> B T D. Bytes are made numbers of mean 0 and spread 1; floats are taken as they are."""
-        check(pixels, "B C P P", C=self.config.channels, P=self.config.image)
+        check(pixels, "B C P P", C=self.config.channels)
         x = self.stem(compute_dtype(self.scale(pixels)))  # B N D
-        if self.first is not None:
-            x = torch.cat((self.first.to(x.dtype).expand(x.size(0), 1, -1), x), 1)
-        x = self.drop(compute_dtype(x + self.place(torch.arange(x.size(1), device=x.device))))
+        tokens = [t.to(x.dtype).expand(x.size(0), 1, -1) for t in (self.first, self.second) if t is not None]
+        x = torch.cat((*tokens, x), 1) if tokens else x
+        x = self.drop(compute_dtype(x + self.places(pixels.size(-1))))
         mask = Everything()
         for layer in self.layers:
             x = layer(x, mask)
         return self.norm(x)
 
+    def places(self, side: int) -> Tensor:
+        """T D for images of so many pixels a side; learned ones are interpolated for another size than they have."""
+        c = self.config
+        if side == c.image:
+            return self.place(torch.arange(c.grid**2 + c.tokens, device=self.norm.weight.device))
+        if side % c.patch or c.positions != "learned":
+            why = f"patches are {c.patch} pixels a side" if side % c.patch else "its positions are fixed"
+            raise ShapeError(f"an image of {side} pixels a side for a model of {c.image}: {why}")
+        return interpolated(cast("Learned", self.place).table, c.tokens, side // c.patch)
+
     def summary(self, hidden: Tensor) -> Tensor:
-        """What stands for a whole image: B T D -> B D."""
-        return hidden.mean(1) if self.first is None else hidden[:, 0]
+        """What stands for a whole image: B T D -> B D, or B 2D where that is both its token and the mean."""
+        if self.first is None:
+            return hidden.mean(1)
+        token = hidden[:, 0]
+        return torch.cat((token, hidden[:, 1:].mean(1)), 1) if self.config.pool == "both" else token
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: B T D -> B labels."""
+        """Of the classes: B T D -> B labels; of two heads the mean (Touvron et al. 2021, section 4)."""
         if self.classifier is None:
-            raise ConfigError("this ViT has no classes: it is the encoder of another model")
-        return self.classifier(self.summary(hidden))
+            raise ConfigError(
+                "this ViT has no classes: it is an encoder alone; fine-tune it: regard finetune MODEL image"
+            )
+        scores = self.classifier(self.summary(hidden))
+        return scores if self.teacher is None else (scores + self.teacher(hidden[:, 1])) / 2
+
+
+def interpolated(table: Tensor, tokens: int, grid: int) -> Tensor:
+    """Learned places of another number of patches: those of the `tokens` as they are, the square of the others
+    interpolated (Dosovitskiy et al. 2021, section 3.2)."""
+    side = math.isqrt(len(table) - tokens)
+    square = table[tokens:].unflatten(0, (side, side)).permute(2, 0, 1)[None]  # 1 D h w
+    square = F.interpolate(square, (grid, grid), mode="bicubic", align_corners=False)[0]
+    return torch.cat((table[:tokens], square.flatten(1).mT))

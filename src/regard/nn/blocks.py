@@ -73,9 +73,9 @@ class RMSNorm(nn.RMSNorm):
 class SwiGLU(nn.Module):
     """Shazeer 2020: one map, through swish, says how much of the other passes."""
 
-    def __init__(self, width: int, ffn: int):
+    def __init__(self, width: int, ffn: int, bias: bool = False):
         super().__init__()
-        self.up, self.down = FusedLinear(width, [ffn, ffn], bias=False), Linear(ffn, width, bias=False)
+        self.up, self.down = FusedLinear(width, [ffn, ffn], bias), Linear(ffn, width, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         gate, up = self.up(x).chunk(2, -1)
@@ -157,7 +157,7 @@ class EncoderLayer(nn.Module):
         super().__init__()
         self.attention = SelfAttention(width, heads, width // heads, width // heads, dropout=attention_dropout)
         self.norm1 = Norm(width, eps)
-        self.mlp = FeedForward(width, ffn, activation)
+        self.mlp: Any = FeedForward(width, ffn, activation)
         self.norm2 = Norm(width, eps)
         self.drop, self.out = nn.Dropout(dropout), Tap()
 

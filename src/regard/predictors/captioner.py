@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.data.framing import Framing
 from regard.data.pixels import Pixels
 from regard.models.captioner import grid_of
 from regard.nn.taps import watch
@@ -23,9 +24,11 @@ class ImageCaptioner(Translator):
     """A translator whose sources are images, N C P P bytes, read from files by `images`."""
 
     family = "captioner"
+    framing: Framing | None = None  # of a published folder, which may cut images in a way of its own
 
     def images(self, paths: Sequence[str | Path]) -> np.ndarray:
-        return read_images(list_of_files(paths), self.model.config.shape)
+        channels, side, _ = self.model.config.shape
+        return read_images(list_of_files(paths), channels, self.framing or Framing(side))
 
     def predict(self, inputs: Iterable[Any], **options: Any) -> Iterator[Hypotheses]:
         """Captions of each image; options as for `hypotheses`."""

@@ -1,5 +1,6 @@
 """A trained image classifier at work."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,10 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.framing import Framing, read_framing, read_range
 from regard.data.pixels import grey, read_image
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import ConfigError
 from regard.explain.rollout import rollout
-from regard.jsonfile import read_json
 from regard.models.vit import Scale, ViT
 from regard.nn.taps import watch
 from regard.predictors.base import Classification, ClassPredictor, Output, list_of_files
@@ -34,15 +35,17 @@ class ImageClassifier(ClassPredictor):
     family = "image"
 
     def __init__(self, model: Any, device: str = "cpu", folder: Path | None = None):
+        channels, side, _ = model.config.shape
+        self.framing = Framing(side)
         if isinstance(model, ViT) and folder is not None:
-            model.scale = scale_of(folder, model.scale)
+            model.scale, self.framing = scale_of(folder, model.scale), read_framing(folder, side)
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.output = Output(model.config.labels)
-        self.shape: tuple[int, int, int] = model.config.shape
+        self.shape: tuple[int, int, int] = channels, self.framing.side, self.framing.side
 
     def read(self, paths: Sequence[str | Path]) -> np.ndarray:
         """The images as the model reads them: N C P P bytes."""
-        return read_images(list_of_files(paths), self.shape)
+        return read_images(list_of_files(paths), self.shape[0], self.framing)
 
     @torch.inference_mode()
     def probabilities(self, inputs: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
@@ -68,29 +71,22 @@ class ImageClassifier(ClassPredictor):
         with watch(self.model, "layers.*.attention.look") as seen:
             self.model(torch.tensor(pixels, device=self.device))
         weights = torch.stack([calls[0].weights()[0].cpu() for calls in seen.values()])  # L H T T
-        side = self.model.config.grid
-        token = self.model.first is not None
+        tokens = self.model.config.tokens
+        side = math.isqrt(weights.size(-1) - tokens)
         through = rollout(weights.mean(1))  # T T
-        whole = through[0, 1:] if token else through.mean(0)  # N
-        heads = weights[:, :, 0, 1:] if token else weights.mean(2)  # L H N
+        whole = through[0, tokens:] if tokens else through.mean(0)  # N
+        heads = weights[:, :, 0, tokens:] if tokens else weights.mean(2)  # L H N
         heads = heads / heads.sum(-1, keepdim=True)
         return Seen((whole / whole.sum()).view(side, side).numpy(), heads.unflatten(-1, (side, side)).numpy())
 
 
-def read_images(paths: Sequence[str | Path], shape: tuple[int, int, int]) -> np.ndarray:
-    """Image files, squeezed to `shape`: N C P P bytes."""
-    channels, side, _ = shape
-    images = [grey(np.moveaxis(read_image(Path(path), side)[0], -1, 0)[None], channels) for path in paths]
-    return np.concatenate(images) if images else np.zeros((0, *shape), np.uint8)
+def read_images(paths: Sequence[str | Path], channels: int, framing: Framing) -> np.ndarray:
+    """Image files as a model reads them: N C P P bytes."""
+    images = [grey(np.moveaxis(read_image(Path(path), framing)[0], -1, 0)[None], channels) for path in paths]
+    return np.concatenate(images) if images else np.zeros((0, channels, framing.side, framing.side), np.uint8)
 
 
 def scale_of(folder: Path, usual: Scale) -> Scale:
     """As preprocessor_config.json of a published folder has it: config.json may not say how pixels are scaled."""
-    path = folder / "preprocessor_config.json"
-    if not path.is_file():
-        return usual
-    try:
-        settings = read_json(path)
-        return Scale(tuple(settings["image_mean"]), tuple(settings["image_std"])) if "image_mean" in settings else usual
-    except (ValueError, KeyError, TypeError, RuntimeError) as e:
-        raise CheckpointError(f"{path}: cannot be read ({e})") from None
+    range_ = read_range(folder)
+    return Scale(*range_) if range_ else usual

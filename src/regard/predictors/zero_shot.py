@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.data.framing import read_framing
 from regard.data.tokenizers.opened import guarded, open_tokenizer
 from regard.errors import ConfigError
 from regard.models.clip import CLIP
@@ -21,13 +22,15 @@ class ZeroShotClassifier:
     """Images, N C P P bytes, to whichever of some labels fits best."""
 
     def __init__(self, model: CLIP, folder: Path, device: str = "cpu"):
-        model.scale = scale_of(folder, model.scale)
+        channels, side, _ = model.config.shape
+        model.scale, self.framing = scale_of(folder, model.scale), read_framing(folder, side)
+        self.channels = channels
         self.model, self.device = model.to(device).eval(), torch.device(device)
         self.tokenizer = open_tokenizer(folder / "tokenizer.json")
 
     def read(self, paths: Sequence[str | Path]) -> np.ndarray:
         """The images as the model reads them: N C P P bytes."""
-        return read_images(list_of_files(paths), self.model.config.shape)
+        return read_images(list_of_files(paths), self.channels, self.framing)
 
     def predict(self, inputs: Iterable[Any], labels: Sequence[str] = ()) -> Iterator[Classification]:
         """The label that fits each image best, and the probabilities of all."""

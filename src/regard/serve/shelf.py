@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.config import model_file
+from regard.config import ADAPTER, model_file
 from regard.errors import CheckpointError, RegardError
 from regard.jsonfile import group, read_json, read_json_if_any
 
@@ -73,6 +73,7 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     from regard.models import model_type
     from regard.models.published import read_config
     from regard.models.published.weights import read_shapes
+    from regard.models.registry import outline
     from regard.tasks.load import task_of
 
     config, about = read_config(folder), read_json_if_any(folder / "regard.json")
@@ -88,7 +89,9 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
     elif family:
         views = ["input", *(attention if hasattr(config, "heads") else []), *task.views]
     weights = model_file(folder)
-    parameters = sum(map(math.prod, read_shapes(folder).values()))
+    whole = weights.name != ADAPTER
+    own = read_shapes(folder) if whole else {n: t.shape for n, t in outline(config).named_parameters()}
+    parameters = sum(map(math.prod, own.values()))
     return {
         "id": id, "name": name_of(id), "family": family, "reads": task.reads, "task": task.name,
         "arch": getattr(config, "cell", kind),

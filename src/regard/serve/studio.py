@@ -76,7 +76,7 @@ class Studio:
             self.drop(id)
             while len(self.models) >= MODELS:
                 self.drop(next(iter(self.models)))
-            self.worker.alive(sum(f.stat().st_size for f in folder.glob("model*.safetensors")) / RATE)
+            self.worker.alive(sum(f.stat().st_size for f in folder.glob("*model*.safetensors")) / RATE)
             predictor = load(folder)
             if not self.worker.current:  # loading took so long that another worker replaced this one
                 raise Superseded

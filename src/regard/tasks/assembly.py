@@ -16,7 +16,7 @@ from regard.data.folders import Say, silent, to_stderr
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.explain.curves import outcome, read_metrics
-from regard.models.published import load_model, save_weights, to_published
+from regard.models.published import load_model, save_weights, to_published, write_adapter
 from regard.models.registry import build, check_memory, model_type, outline
 from regard.nn.lora import add_lora_
 from regard.tasks.base import Task
@@ -47,7 +47,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
         say(remark)
     if run.epochs and not run.steps:
         steps = max(1, round(run.epochs * loader.batches_per_epoch / run.accumulate))
-        say(f"{count(run.epochs, 'epoch')}: {count(steps, 'step')}")
+        say(f"{count(run.epochs, 'epoch', 'epochs')}: {count(steps, 'step')}")
         run = with_min_steps(run, steps, say)
     return Parts(
         run=run,
@@ -116,7 +116,7 @@ def extend_run(
         raise ConfigError(f"{folder} is not finished; first type: regard train --resume {folder}")
     if run.lora and not has_state(folder):
         raise ConfigError(
-            f"{folder}: LoRA's matrices are merged, and its state was not kept (--set keep_state=true does); "
+            f"{folder}: the state of its optimiser was not kept (--set keep_state=true does); "
             f"fine-tune its model instead: regard finetune {folder} {run.task} --lora --data FILE"
         )
     check_memory(run.model)
@@ -217,7 +217,10 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
     task.write_files(folder, run, data)
     card = model_card(task, run, model, bool(template))
     (folder / "README.md").write_text(card, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8
-    save_weights(model, folder)
+    if run.lora and not run.merge:
+        write_adapter(folder, model, Path(run.start))
+    else:
+        save_weights(model, folder)
 
 
 def model_card(task: Task, run: Run, model: nn.Module, answers: bool) -> str:

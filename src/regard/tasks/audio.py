@@ -1,5 +1,6 @@
 """Audio: a class for each short clip."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import presets_of
 from regard.tasks.use import Inputs, Options, TestSet
 from regard.ticks import Console
+from regard.training.settings import Optim, Schedule
 
 if TYPE_CHECKING:
     from regard.data.audio import Clip
@@ -31,9 +33,52 @@ class Audio(ClassesOfSamples):
     presets = presets_of("audio")
     card = Card(pipeline="audio-classification", title="An audio classifier", use="classify {} clip.wav")
     valid_batch = 64
+    lora_targets = ("layers.*",)
+    starts, heads, finetune_length = ("whisper", "sound_classifier"), ("classifier",), "10 epochs"
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"labels": UNKNOWN_LABELS, "mels": data.mels, "frames": data.frames}
+
+    def finetune_run(self, start: Path, data: AudioConfig, device: str, lora: int) -> "Run":
+        """From a classifier, or from Whisper's encoder, whose spectrograms are the same with more bands."""
+        from regard.models.audio_classifier import AudioTransformerConfig
+        from regard.models.published import read_config
+        from regard.training.run import Run
+
+        config: Any = read_config(start)
+        data = dataclasses.replace(data, mels=config.mels, seconds=min(data.seconds, config.frames / 100))
+        if hasattr(config, "encoder_layers"):
+            sizes = {name: getattr(config, name) for name in ("mels", "width", "heads", "ffn")}
+            config = AudioTransformerConfig(**sizes, layers=config.encoder_layers, positions="whisper")
+        return Run(
+            task=self.name,
+            model=dataclasses.replace(config, labels=UNKNOWN_LABELS, frames=data.frames),
+            data=data,
+            start=str(start.absolute()),
+            lora=lora,
+            optim=Optim(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, layer_decay=1.0 if lora else 0.75),
+            schedule=Schedule(kind="cosine", warmup=20),
+            epochs=10.0,
+            batch=16,
+            precision="fp32" if device == "cpu" else "bf16",
+            smoothing=0.1,
+            average=False,
+            keep=1,
+        )
+
+    def start_state(self, started: Any, run: "Run") -> Any:
+        """Whisper's encoder under the names of the classifier."""
+        names = {"encoder": "layers", "encoder_norm": "norm", "stem": "stem"}
+        state = started.state_dict()
+        if not hasattr(started, "encoder_norm"):
+            return state
+        parts = ((name.partition("."), tensor) for name, tensor in state.items())
+        return {f"{names[part]}.{rest}": tensor for (part, _, rest), tensor in parts if part in names}
+
+    def probe(self, run: "Run") -> "Run":
+        """The encoder is frozen, and a linear map of what stands for a clip is learned."""
+        optim = dataclasses.replace(run.optim, lr=1e-2, layer_decay=1.0)
+        return dataclasses.replace(run, frozen=True, optim=optim)
 
     def settings_from_data(self, run: "Run") -> dict[str, Any]:
         return {"mels": run.data.mels, "frames": run.data.frames}

@@ -23,7 +23,7 @@ from regard.training.baseline import Baseline
 from regard.words import count
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from regard.data.contents import Contents
     from regard.objectives.base import Objective
@@ -118,8 +118,8 @@ class Task(Scored, Served):
             sets = " (ready-made sets: regard data list)" if hasattr(data, "name") else ""
             raise ConfigError(f"train on what? type: {self.examples[0].split('#')[0].rstrip()}{sets}")
         if not self.archs:
-            way = f"regard finetune smollm2-135m {self.name} --data FILE.jsonl"
-            raise ConfigError(f"to {self.name}, a pretrained language model is fine-tuned; type: {way}")
+            way = f"regard finetune {self.usual_start} {self.name} --data FILE"
+            raise ConfigError(f"to {self.name}, a pretrained model is fine-tuned; type: {way}")
         if arch not in self.archs:
             raise unknown("architecture", arch, self.archs)
         preset = self.preset(arch, device)
@@ -166,15 +166,25 @@ class Task(Scored, Served):
         run = self.preset(self.arch, "cpu").run
         return f"{run['minutes']:g} on a CPU" if "minutes" in run else f"{run['epochs']:g} epochs"
 
-    finetune_length = ""  # the same when a model is fine-tuned
+    starts: tuple[str, ...] = ()  # models of `models.registry` that are fine-tuned to it; none: it is not offered
+    heads: tuple[str, ...] = ()  # parts of the model that may be new; with LoRA, or a probe, they are trained
+    usual_start = "minilm"  # the model to name where it is only fine-tuned
+    lora_targets: tuple[str, ...] = ("*",)  # patterns of the linear maps that LoRA changes
+    finetune_length = ""  # as `usual_length`, when a model is fine-tuned
 
     def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
-        """A good run that starts from the model in the folder `start`, with its tokenizer."""
-        raise ConfigError(f"no model is fine-tuned to {self.name} yet; see: regard finetune --help")
+        """A good run that starts from the model in the folder `start`, one of `starts`, with its tokenizer."""
+        raise NotImplementedError
 
     @property
     def can_finetune(self) -> bool:
-        return type(self).finetune_run is not Task.finetune_run
+        return bool(self.starts)
+
+    def start_state(self, started: Any, run: "Run") -> "Mapping[str, Tensor]":
+        """The weights of the model to start from, under the names that they have in the model that is trained."""
+        from regard.tasks.start import state_of
+
+        return state_of(started, run.model)
 
     def within(self, run: "Run", minutes: float) -> "Run":
         """A run of fine-tuning that has so many minutes."""
@@ -205,10 +215,20 @@ class Task(Scored, Served):
         """The model to train, on the CPU."""
         import torch
 
+        from regard.models.published import load_model
         from regard.models.registry import build
+        from regard.tasks import start
 
         torch.manual_seed(run.seed)
-        return build(run.model)
+        model = build(run.model)
+        if not run.start:
+            return model
+        started: Any = load_model(Path(run.start))
+        same = getattr(started.config, "labels", ()) == getattr(run.model, "labels", ())
+        new = start.begin_(model, self.start_state(started, run), () if same else self.heads)
+        say(f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included")
+        start.freeze_(model, run, self.heads, say, self.lora_targets)
+        return model
 
     def objective(self, run: "Run", data: Any = None) -> "Objective":
         """The loss, and with data the scores of the validation set."""

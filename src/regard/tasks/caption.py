@@ -2,18 +2,21 @@
 
 import dataclasses
 import re
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.folders import silent
 from regard.data.settings import Augment, CaptionsConfig
+from regard.data.tokenizers import files_of
 from regard.tasks.base import Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST
 from regard.tasks.use import Inputs, Options, TestSet, Verdict
 from regard.ticks import Console
+from regard.training.settings import Optim, Schedule
 from regard.words import count, some, table
 
 if TYPE_CHECKING:
@@ -38,6 +41,8 @@ class Caption(Task):
     )
     archs = {"transformer": Arch("captioner"), "lstm": Arch("show_attend_tell")}
     presets = presets_of("caption")
+    lora_targets = ("vision.layers.*", "decoder.*", "bridge", "readout")
+    starts, finetune_length = ("captioner", "gpt_captioner", "show_attend_tell"), "5 epochs"
     card = Card(pipeline="image-to-text", title="An image captioner", use="caption {} picture.png")
     reads = "images"
     family, views = "captioner", ()
@@ -66,6 +71,33 @@ class Caption(Task):
         patch = patch_for(data.size, 12, halved=True)
         return {"vocab": data.vocab, "image": data.size, "max_length": data.max_length, "patch": patch}
 
+    def finetune_run(self, start: Path, data: CaptionsConfig, device: str, lora: int) -> "Run":
+        """A captioner goes on with images like those it knows, in its own pieces."""
+        from regard.data.framing import read_range
+        from regard.models.published import read_config
+        from regard.training.run import Run
+
+        config: Any = read_config(start)
+        mean, std = read_range(start) or (config.mean, config.std)
+        where = str(start.absolute())
+        length = min(data.max_length, config.max_length)
+        own: Any = dict(tokenizer=where, vocab=config.vocab, size=config.image, max_length=length)
+        return Run(
+            task=self.name,
+            model=dataclasses.replace(config, mean=mean, std=std),
+            data=dataclasses.replace(self.complete(data, self.preset(self.arch, device)), **own),
+            start=where,
+            lora=lora,
+            optim=Optim(lr=1e-3 if lora else 1e-4, betas=(0.9, 0.98), eps=1e-8),
+            schedule=Schedule(kind="linear", warmup=50),
+            epochs=5.0,
+            batch=32,
+            precision="fp32" if device == "cpu" else "bf16",
+            smoothing=0.1,
+            average=False,
+            keep=1,
+        )
+
     def settings_from_data(self, run: "Run") -> dict[str, Any]:
         data, model = run.data, run.model
         own = {"vocab": data.vocab, "image": data.size, "max_length": max(data.max_length, model.max_length)}
@@ -81,6 +113,8 @@ class Caption(Task):
         return data
 
     def fit(self, run: "Run", data: Any) -> "Run":
+        if run.start:
+            return run
         mean, std = data.spread()
         return run.with_model(vocab=data.tokenizer.size, mean=mean, std=std)
 
@@ -133,19 +167,35 @@ class Caption(Task):
         return Samples((pixels, words), words, np.arange(run.batch))
 
     def generation(self, run: "Run", data: Any) -> dict[str, Any]:
-        eos, pad = data.tokenizer.eos, data.tokenizer.pad
-        return {"eos_token_id": eos, "pad_token_id": pad, "decoder_start_token_id": pad, "bad_words_ids": [[pad]],
+        eos = data.tokenizer.eos
+        pad = getattr(run.model, "start", data.tokenizer.pad)  # GPT-2 has no padding of its own
+        return {"eos_token_id": eos, "pad_token_id": pad, "decoder_start_token_id": pad,
+                **({} if pad == eos else {"bad_words_ids": [[pad]]}),
                 "max_length": run.data.max_length}  # fmt: skip
 
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
-        data.tokenizer.save(folder, run.data.max_length)
+        if run.start:
+            for path in files_of(Path(run.data.tokenizer)):
+                shutil.copyfile(path, folder / path.name)
+        else:
+            data.tokenizer.save(folder, run.data.max_length)
         write_preprocessor(folder, run.model)
 
-    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
-        from regard.data.tokenizers import load
-        from regard.predictors import ImageCaptioner
+    def serves(self, config: Any) -> bool:
+        from regard.models.registry import model_type
 
-        return ImageCaptioner(model, load(folder), device)
+        return model_type(config) in self.starts
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.captions import load_pieces
+        from regard.data.framing import read_framing
+        from regard.predictors import ImageCaptioner
+        from regard.predictors.images import scale_of
+
+        predictor = ImageCaptioner(model, load_pieces(folder), device)
+        predictor.framing = read_framing(folder, model.config.shape[1])
+        model.vision.scale = scale_of(folder, model.vision.scale)
+        return predictor
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return predictor.images(words)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 CHUNK = 2048  # rows of a table read at a time
 LENGTH = 32  # pieces of a text, when memory is estimated
 SHORT = 5  # minutes of fine-tuning up to which a new head begins as a probe, not at random
-HEAD = ("classifier", "pooler")  # parts of a fine-tuned encoder that may be new; with LoRA they are trained
 
 
 class Labels(Task):
@@ -44,6 +43,7 @@ class Labels(Task):
     options: tuple[str, ...] = ("valid", "text", "label")
     archs = {"transformer": Arch("bert"), **recurrent("rnn_classifier")}
     presets = presets_of("labels")
+    starts, heads, lora_targets = ("bert",), ("classifier", "pooler"), ("layers.*",)
     finetune_length = "3 epochs"
     head = "sequence"
     per_piece = False  # whether every piece has a label
@@ -52,13 +52,10 @@ class Labels(Task):
         return {"vocab": data.vocab, "head": self.head, "labels": UNKNOWN_LABELS}
 
     def finetune_run(self, start: Path, data: LabelledConfig, device: str, lora: int) -> "Run":
-        from regard.models.bert import BertConfig
         from regard.models.published import read_config
         from regard.training.run import Run
 
-        config = read_config(start)
-        if not isinstance(config, BertConfig):
-            raise ConfigError(f"{start} is not a BERT; only encoders, such as minilm, are fine-tuned to {self.name}")
+        config: Any = read_config(start)
         where, pooling = str(start.absolute()), config.pooling if self.head == "sequence" else "cls"
         length = min(data.max_length, config.max_length)
         return Run(
@@ -113,12 +110,12 @@ class Labels(Task):
 
     def build(self, run: "Run", data: "PreparedLabels", say: Say) -> "nn.Module":
         from regard.models.published import load_model
-        from regard.nn.lora import add_lora_
         from regard.tasks.head import begin_from_, fit_head_
+        from regard.tasks.start import freeze_
 
-        started: Any = load_model(Path(run.start)) if run.start else None
-        model: Any = super().build(run, data, say)
-        if started is not None:
+        model: Any = super().build(dataclasses.replace(run, start="", frozen=False), data, say)
+        if run.start:
+            started = load_model(Path(run.start))
             new = begin_from_(model, started)
             short = 0 < run.minutes <= SHORT and self.begins_as_probe
             texts = self.source(run, data, "train", "cpu") if short and new == ["classifier"] else None
@@ -127,16 +124,8 @@ class Labels(Task):
                 f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included"
             )
             say(f"the head begins as a linear probe of {count(probed, 'text')}" if probed else kept)
-        if run.lora:
-            names = add_lora_(model, run.lora, alpha=2.0 * run.lora, targets=("layers.*",))
-            for name in HEAD:
-                if (part := getattr(model, name)) is not None:
-                    part.requires_grad_(True)
-            matrices = count(len(names), "matrix", "matrices")
-            say(f"LoRA of rank {run.lora} on {matrices}; everything else but the head is frozen")
-        if run.frozen:
-            model.requires_grad_(False).classifier.requires_grad_(True)
-            say("the encoder is frozen; a linear map of its states is learned")
+            heads = ("classifier",) if run.frozen else self.heads
+            freeze_(model, run, heads, say, self.lora_targets)
         return model
 
     def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:

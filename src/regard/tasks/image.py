@@ -14,6 +14,7 @@ from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import presets_of
 from regard.tasks.use import Inputs, Options, TestSet
 from regard.ticks import Console
+from regard.training.settings import Optim, Schedule
 
 if TYPE_CHECKING:
     from regard.training.run import Run
@@ -33,6 +34,8 @@ class Image(ClassesOfSamples):
     )
     archs = {"vit": Arch("vit"), "conv": Arch("conv"), "mlp": Arch("mlp")}
     presets = presets_of("image")
+    lora_targets = ("layers.*",)
+    starts, heads, finetune_length = ("vit",), ("classifier", "teacher"), "10 epochs"
     card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")
 
     def complete(self, data: ImagesConfig, preset: Preset) -> ImagesConfig:
@@ -50,6 +53,40 @@ class Image(ClassesOfSamples):
         if arch == "vit":
             own["patch"] = patch_for(data.size, PATCHES[device], settings.get("stem") == "conv")
         return own
+
+    def finetune_run(self, start: Path, data: ImagesConfig, device: str, lora: int) -> "Run":
+        """As ViTs are fine-tuned (Bao et al. 2022, appendix): lower layers learn more slowly."""
+        from regard.data.framing import read_framing, read_range
+        from regard.models.published import read_config
+        from regard.training.run import Run
+
+        config: Any = read_config(start)
+        mean, std = read_range(start) or (config.mean, config.std)
+        side = data.size or read_framing(start, config.image).side
+        model = dataclasses.replace(config, image=side, labels=UNKNOWN_LABELS, mean=mean, std=std)
+        preset = self.preset(self.arch, device)
+        data = dataclasses.replace(self.complete(data, preset), size=side, channels=config.channels)
+        decay = 1.0 if lora else 0.75
+        return Run(
+            task=self.name,
+            model=model,
+            data=data,
+            start=str(start.absolute()),
+            lora=lora,
+            optim=Optim(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.05, layer_decay=decay),
+            schedule=Schedule(kind="cosine", warmup=20),
+            epochs=10.0,
+            batch=32,
+            precision="fp32" if device == "cpu" else "bf16",
+            smoothing=0.1 if self.target_kind == "classes" else 0.0,
+            average=False,
+            keep=1,
+        )
+
+    def probe(self, run: "Run") -> "Run":
+        """The encoder is frozen, and a linear map of what stands for an image is learned."""
+        optim = dataclasses.replace(run.optim, lr=1e-2, layer_decay=1.0)
+        return dataclasses.replace(run, frozen=True, optim=optim)
 
     def settings_from_data(self, run: "Run") -> dict[str, Any]:
         model = run.model
@@ -73,7 +110,7 @@ class Image(ClassesOfSamples):
         import numpy as np
 
         _, channels, side, _ = data.train.pixels.shape
-        mean, std = data.spread()
+        mean, std = (run.model.mean, run.model.std) if run.start else data.spread()
         if not hasattr(run.model, "image"):
             mean, std = ((round(float(np.mean(x)), 4),) for x in (mean, std))
             shape: dict[str, Any] = {"shape": (channels, side, side)}
@@ -96,7 +133,7 @@ class Image(ClassesOfSamples):
         c = model.config
         if not hasattr(c, "patch"):  # known of a ViT
             return 0.0
-        places = c.grid**2 + (c.pool == "token")
+        places = c.grid**2 + c.tokens
         weights = sum(p.numel() for layer in model.layers for p in layer.parameters() if p.ndim == 2)
         return 6.0 * places * (weights + 2 * c.layers * places * c.width)  # a product is two, backwards twice as many
 
@@ -212,18 +249,6 @@ def patch_for(side: int, patches: int, halved: bool) -> int:
 
 
 def write_preprocessor(folder: Path, config: Any) -> None:
-    """What transformers' ViTImageProcessor does to an image, as we do it: squeezed to size, then scaled."""
-    channels, side, _ = config.shape
-    mean, std = (list(x) * (channels if len(x) == 1 else 1) for x in (config.mean, config.std))
-    settings = {
-        "image_processor_type": "ViTImageProcessor",
-        "do_resize": True,
-        "size": {"height": side, "width": side},
-        "resample": 2,  # bilinear
-        "do_rescale": True,
-        "rescale_factor": 1 / 255,
-        "do_normalize": True,
-        "image_mean": mean,
-        "image_std": std,
-    }
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    from regard.data.framing import FILE, preprocessor
+
+    (folder / FILE).write_text(json.dumps(preprocessor(config), indent=2) + "\n", encoding="utf-8")

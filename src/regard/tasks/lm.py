@@ -65,6 +65,7 @@ class LanguageModelling(Task):
         "repetition_penalty": Setting(default=1.0, least=0.01, most=100, help="Above 1 avoids what was said."),
         "seed": Setting(default=0, most=MAX_SEED, help="The same seed writes the same."),
     }
+    starts = ("gpt", "llama", "rnn_lm")
     finetune_length = "5"
     longest = 256  # tokens of a row when a model is fine-tuned on a CPU
     prompt = ""  # the template of records, unless the user has one
@@ -82,14 +83,10 @@ class LanguageModelling(Task):
         return self.fit_for(contents, "text to continue")
 
     def finetune_run(self, start: Path, data: TextConfig, device: str, lora: int) -> "Run":
-        from regard.models.base import LanguageModel
         from regard.models.published import read_config
-        from regard.models.registry import MODELS, model_type
         from regard.training.run import Run
 
         config: Any = read_config(start)
-        if not issubclass(MODELS[model_type(config)][1], LanguageModel):
-            raise ConfigError(f"{start} is not a language model; only language models are fine-tuned to {self.name}")
         cpu, where = device == "cpu", str(start.absolute())
         length = min(config.context or BLOCK, self.longest if cpu else 1024)
         template = data.template or self.prompt
@@ -123,25 +120,12 @@ class LanguageModelling(Task):
         return run.with_model(vocab=data.tokenizer.size)
 
     def build(self, run: "Run", data: "PreparedText", say: Say) -> "nn.Module":
-        import torch
+        from regard.models.published import read_config
 
-        from regard.models.published import load_model
-        from regard.models.registry import build
-        from regard.nn.lora import add_lora_
-
-        if not run.start:
-            model = super().build(run, data, say)
-        else:
-            started: Any = load_model(Path(run.start))
-            if run.model != dataclasses.replace(started.config, dropout=run.model.dropout):
-                raise ConfigError(f"{run.start} keeps its sizes when it is fine-tuned; only model.dropout can be set")
-            model = build(run.model)
-            model.load_state_dict(started.state_dict())
-        if run.lora:
-            torch.manual_seed(run.seed)
-            names = add_lora_(model, run.lora, alpha=2.0 * run.lora)
-            say(f"LoRA of rank {run.lora} on {count(len(names), 'matrix', 'matrices')}; everything else is frozen")
-        return model
+        config: Any = read_config(Path(run.start)) if run.start else run.model
+        if run.model != dataclasses.replace(config, dropout=run.model.dropout):
+            raise ConfigError(f"{run.start} keeps its sizes when it is fine-tuned; only model.dropout can be set")
+        return super().build(run, data, say)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.next_token import NextToken

@@ -14,7 +14,7 @@ class NextSentence(Pair):
     options = ()
     examples = ()
     archs = {}
-    presets = {}
+    presets, starts = {}, ()
     card = Card(pipeline="text-classification", title="BERT", use='classify {} "first" "second"')
     purpose = "predict whether a text follows another"
 

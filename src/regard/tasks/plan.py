@@ -15,7 +15,8 @@ from regard.data.hub import data_file
 from regard.data.settings import BEFORE, mixture
 from regard.errors import CheckpointError, ConfigError, RegardError
 from regard.jsonfile import read_json
-from regard.models.registry import MODELS
+from regard.models.published import read_config
+from regard.models.registry import MODELS, model_type
 from regard.tasks.base import Task
 from regard.tasks.registry import TASKS, get
 from regard.training.run import Run
@@ -34,7 +35,18 @@ def finetune_run(start: Path, task: str, data: Any, device: str = "cpu", lora: i
     if not entry.can_finetune:
         able = [name for name, other in TASKS.items() if other.can_finetune]
         raise ConfigError(f"no model is fine-tuned to {task} yet; there are: {', '.join(able)}")
+    check_start(start, entry)
     return entry.finetune_run(start, split_as(start, data), device.split(":")[0], lora)
+
+
+def check_start(start: Path, task: Task) -> None:
+    """Raise `ConfigError` for a model that is not fine-tuned to this task; the message names what would work."""
+    model = model_type(read_config(start))
+    if model in task.starts:
+        return
+    able = [name for name, other in TASKS.items() if model in other.starts]
+    ways = f"it can be fine-tuned to: {', '.join(able)}" if able else f"models that are: {', '.join(task.starts)}"
+    raise ConfigError(f"{start} is of the type {model}, which is not fine-tuned to {task.name}; {ways}")
 
 
 def split_as(start: Path, data: Any) -> Any:

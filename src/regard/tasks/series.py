@@ -44,7 +44,7 @@ class FillSeries(Task):
     archs = {"transformer": Arch("series"), **recurrent("rnn_series")}
     presets = presets_of("series")
     card = Card(pipeline="time-series", title="A model of series", use="finetune {} series --data curves.csv")
-    finetune_length = "3"
+    starts, finetune_length = ("series", "rnn_series"), "3"
     labelled = False
     reads = "series"
     purpose = "fill in hidden values of series"
@@ -65,12 +65,8 @@ class FillSeries(Task):
 
     def finetune_run(self, start: Path, data: SeriesConfig, device: str, lora: int) -> "Run":
         from regard.models.published import read_config
-        from regard.models.series import SeriesFields
 
         config: Any = read_config(start)
-        if not isinstance(config, SeriesFields):
-            way = "regard train fill-series --data curves.csv"
-            raise ConfigError(f"{start} is not a model of series; train one that fills in: {way}")
         if lora:
             raise ConfigError("a model of series is small: fine-tune all of it, without --lora")
         run = self.default_run("transformer", "", data, device)
@@ -95,7 +91,7 @@ class FillSeries(Task):
         from regard.data.series_batch import SeriesSource
         from regard.models.published import load_model
 
-        model: Any = super().build(run, data, say)
+        model: Any = super().build(dataclasses.replace(run, start=""), data, say)
         standardise_(model.tokens, SeriesSource(data.train, data.labels, run.data.max_length))
         if run.start:
             new = ", ".join(begin_from_(model, load_model(Path(run.start))))

@@ -17,7 +17,7 @@ class Summarise(LanguageModelling):
     summary = "a text in one sentence, by a language model that is fine-tuned"
     options = ("valid",)
     data_help = "A .jsonl, .json, .parquet or .arrow with texts and their summaries."
-    archs = {}
+    archs, usual_start = {}, "smollm2-135m"
     answering = ""
     purpose = "summarise"
     longest = 512  # a text and its summary are long

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from regard.config import unknown
 from regard.data.catalog import find
 from regard.data.settings import PairsConfig
+from regard.data.tokenizers import files_of
 from regard.errors import ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
@@ -17,6 +19,7 @@ from regard.tasks.presets import presets_of
 from regard.tasks.served import BEAM, N_BEST, Setting
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
+from regard.training.settings import Optim, Schedule
 from regard.words import count, some
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ class Translate(Task):
         },
     }
     presets = presets_of("translate")
+    starts, finetune_length = ("transformer", "t5"), "3 epochs"
     card = Card(pipeline="translation", title="A translation model", use='translate {} "…"')
     family, views = "translator", ("translation",)
     example_texts = ("The little boy is reading a red book.",)
@@ -86,6 +90,31 @@ class Translate(Task):
             data = dataclasses.replace(data, name=pairs.name, split=pairs.split)
         return super().complete(data, preset)
 
+    def finetune_run(self, start: Path, data: PairsConfig, device: str, lora: int) -> "Run":
+        """From a translator, or from a T5 that any text to text can be taught, with its own pieces."""
+        from regard.models.published import read_config
+        from regard.training.run import Run
+
+        config: Any = read_config(start)
+        where, room = str(start.absolute()), getattr(config, "max_length", data.max_length)
+        own: Any = dict(tokenizer=where, vocab=config.vocab, max_length=min(data.max_length, room))
+        own |= dict(max_ratio=100.0)  # a summary is much shorter than its text
+        return Run(
+            task=self.name,
+            model=config,
+            data=dataclasses.replace(self.complete(data, self.preset(self.arch, device)), **own),
+            start=where,
+            lora=lora,
+            optim=Optim(lr=1e-3 if lora else 2e-4, betas=(0.9, 0.98), eps=1e-8),
+            schedule=Schedule(kind="linear", warmup=50),
+            epochs=3.0,
+            tokens=1024 if device == "cpu" else 8192,
+            precision="fp32" if device == "cpu" else "bf16",
+            smoothing=0.1,
+            average=False,
+            keep=1,
+        )
+
     def check(self, run: "Run", device: str) -> None:
         others = (
             ("consistency", run.consistency),
@@ -101,7 +130,7 @@ class Translate(Task):
         return prepare(run.data, say)
 
     def fit(self, run: "Run", data: "PreparedPairs") -> "Run":
-        return run.with_model(vocab=data.tokenizer.size)
+        return run.with_model(vocab=run.model.vocab if run.start else data.tokenizer.size)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
         from regard.objectives.translate import ConsistentTranslate
@@ -144,7 +173,7 @@ class Translate(Task):
         from regard.predictors import Translator
 
         texts = zip(*data.valid_text(), strict=True)  # those too long for the validation loss are left out here too
-        fitting = (pair for pair in texts if len(data.tokenizer.encode(pair[0])) < run.data.max_length)
+        fitting = (pair for pair in texts if len(data.tokenizer.encode_batch([pair[0]])[0]) < run.data.max_length)
         pairs = list(islice(fitting, DEV_SENTENCES))
         if len(pairs) < FEW:
             return None
@@ -175,7 +204,11 @@ class Translate(Task):
                 "bad_words_ids": [[bpe.pad]], "max_length": run.data.max_length}  # fmt: skip
 
     def write_files(self, folder: Path, run: "Run", data: "PreparedPairs") -> None:
-        data.tokenizer.save(folder, max_length=run.data.max_length)
+        if run.start:
+            for path in files_of(Path(run.data.tokenizer)):
+                shutil.copyfile(path, folder / path.name)
+        else:
+            data.tokenizer.save(folder, max_length=run.data.max_length)
 
     def named(self, data: PairsConfig) -> str:
         return data.name or f"{Path(data.source).name} → {Path(data.target).name}"

@@ -163,7 +163,8 @@ class Training:
     def step(self, lr: float, signal: int) -> int:
         """One step; the signal that any rank had got when it began: then all save and stop."""
         objective, world = self.parts.objective, self.world
-        self.optimiser.set_lr(lr)
+        planned = self.at.steps - self.at.start
+        self.optimiser.set_lr(lr, (self.at.step - self.at.start) / planned if planned > 0 else 0.0)
         began = time.perf_counter()
         micros, counted = world.share(self.parts.loader, self.run.accumulate)
         self.loading += time.perf_counter() - began

@@ -1,5 +1,7 @@
 """Optimisers behind one small interface. Adam is torch's fused kernel; Muon is our own."""
 
+import re
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -25,12 +27,12 @@ class Optimiser:
         self.adam = Adam({name: p for name, p in named.items() if name not in hidden}, optim)
         self.parameters = list(named.values())
 
-    def set_lr(self, lr: float) -> None:
-        """`lr` of the main optimiser; with Muon, Adam's follows in proportion."""
+    def set_lr(self, lr: float, done: float = 1.0) -> None:
+        """`lr` of the main optimiser; with Muon, Adam's follows in proportion. `done` is the share of the steps."""
         if self.muon:
             self.muon.lr.fill_(lr)
             lr *= self.optim.adam_lr / self.optim.lr
-        self.adam.set_lr(lr)
+        self.adam.set_lr(lr, done)
 
     def clip(self) -> Tensor:
         """The gradients' norm, before it is brought down to `clip`."""
@@ -81,9 +83,9 @@ class Optimiser:
 class Adam:
     """Adam (Kingma and Ba 2015) or AdamW by torch's fused kernels, which also leave all as it is after a bad step.
 
-    Its state goes by the parameters' names and is made at once, so that it can always be saved. The rate is a tensor
-    on a GPU, where a recorded step finds it anew. `torch.optim` is left out, since the first optimiser it makes loads
-    torch's compiler: seconds before the first step.
+    Its state goes by the parameters' names and is made at once, so that it can always be saved. The rates, one for each
+    layer, are tensors on a GPU, where a recorded step finds them anew. `torch.optim` is left out, since the first
+    optimiser it makes loads torch's compiler: seconds before the first step.
     """
 
     def __init__(self, named: dict[str, nn.Parameter], optim: Optim):
@@ -96,28 +98,34 @@ class Adam:
             for name, p in named.items()
         }
         gpu = next((p.device for p in named.values() if p.is_cuda), None)
-        self.lr: Any = optim.lr if gpu is None else torch.tensor(optim.lr, device=gpu)
+        apart = optim.layer_decay != 1 or optim.unfreeze > 0
+        self.depths = depths(named) if apart else dict.fromkeys(named, 0)
+        self.deepest = max(self.depths.values(), default=0)
+        kind = torch.float64 if gpu is None else torch.float32
+        self.rates = {d: torch.tensor(optim.lr, dtype=kind, device=gpu) for d in self.depths.values()}
 
-    def set_lr(self, lr: float) -> None:
-        if isinstance(self.lr, Tensor):
-            self.lr.fill_(lr)
-        else:
-            self.lr = lr
+    def set_lr(self, lr: float, done: float = 1.0) -> None:
+        """Howard and Ruder 2018, sections 3.2 and 3.3: lower layers learn more slowly, and may begin later."""
+        o = self.optim
+        opened = self.deepest * done / o.unfreeze if o.unfreeze else self.deepest
+        for depth, rate in self.rates.items():
+            rate.fill_(lr * o.layer_decay**depth if depth <= opened else 0.0)
 
     @torch.no_grad()
     def step(self, bad: Tensor | None) -> None:
         groups: dict[Any, list[str]] = {}
         for name, p in self.named.items():
             if p.grad is not None:
-                groups.setdefault((p.ndim >= 2, p.dtype), []).append(name)
+                groups.setdefault((p.ndim >= 2, p.dtype, self.depths[name]), []).append(name)
         o = self.optim
-        for (matrices, _), names in groups.items():
+        for (matrices, _, depth), names in groups.items():
+            rate = self.rates[depth] if self.rates[depth].is_cuda else self.rates[depth].item()
             steps, means, squares = ([local(self.state[name][key]) for name in names] for key in KEYS)
             torch._foreach_add_(steps, 1)
             parameters = [self.named[name] for name in names]
             weights, grads = [local(p) for p in parameters], [local(p.grad) for p in parameters]
             self.kernel(
-                weights, grads, means, squares, [], steps, lr=self.lr, beta1=o.betas[0], beta2=o.betas[1], eps=o.eps,
+                weights, grads, means, squares, [], steps, lr=rate, beta1=o.betas[0], beta2=o.betas[1], eps=o.eps,
                 amsgrad=False, maximize=False, weight_decay=o.weight_decay if matrices else 0.0, grad_scale=None,
                 found_inf=bad,
             )  # fmt: skip
@@ -130,3 +138,19 @@ class Adam:
     def load_state_dict(self, saved: dict[str, Tensor]) -> None:
         for name, tensor in self.state_dict().items():
             fill(tensor, saved[name])
+
+
+def depths(names: Iterable[str]) -> dict[str, int]:
+    """How many layers lie between each parameter and the output: 0 of the head, 1 of the last layer, and so on.
+
+    `names` come in the order of the model. One of no numbered layer belongs to the layers after it.
+    """
+    layers: list[str] = []
+    after = {}
+    for name in names:
+        layer = re.match(r".*?\.\d+(?=\.)", name)
+        if layer and layer[0] not in layers:
+            layers.append(layer[0])
+        after[name] = len(layers) if layer or not layers else len(layers) + 1
+    top = len(layers) + 1
+    return {name: top - at for name, at in after.items()}

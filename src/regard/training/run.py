@@ -29,7 +29,9 @@ class Run:
     data: Any  # settings of data/settings.py, of the kind the task reads
     start: str = ""  # the model folder whose weights training begins with; "": random ones
     lora: int = 0  # rank of the small matrices trained next to the frozen ones (Hu et al. 2021); 0: all is trained
+    merge: bool = False  # whether LoRA's run folder holds the whole model, not only what it adds to the one before
     frozen: bool = False  # only the head is trained, on what the model that it starts from makes of the texts
+    freeze: tuple[str, ...] = ()  # parameters that stay as they are, as patterns of their names: stem.*, layers.0.*
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
     steps: int = 0

@@ -19,6 +19,8 @@ class Optim:
     eps: float = 1e-9
     weight_decay: float = 0.0  # of matrices; vectors (biases, norms) are left alone
     clip: float = 1.0  # the largest gradient norm; 0: no limit
+    layer_decay: float = 1.0  # the rate of a layer over that of the one above it: below 1 the lower ones change less
+    unfreeze: float = 0.0  # share of the steps by whose end all layers learn, from the head down; 0: all at once
     adam_lr: float = 2e-3
     momentum: float = 0.95
     iterations: int = 5  # of Newton-Schulz; 3 or 4 are cheaper and less exact
@@ -33,6 +35,12 @@ class Optim:
         for name in ("weight_decay", "clip", "block"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"optim.{name} is {getattr(self, name)}; must be at least 0")
+        if not 0 < self.layer_decay <= 1 or not 0 <= self.unfreeze <= 1:
+            raise ConfigError(
+                f"optim.layer_decay is {self.layer_decay} and optim.unfreeze {self.unfreeze}; must be in (0, 1], [0, 1]"
+            )
+        if self.name == "muon" and (self.layer_decay != 1 or self.unfreeze):
+            raise ConfigError("optim.layer_decay and optim.unfreeze go with adamw or adam; add --set optim.name=adamw")
         if self.iterations not in ITERATIONS:
             raise ConfigError(f"optim.iterations is {self.iterations}; there are: {', '.join(map(str, ITERATIONS))}")
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in (*self.betas, self.momentum)):

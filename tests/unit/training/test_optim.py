@@ -12,6 +12,7 @@ from regard.models.captioner import ShowAttendTellConfig
 from regard.models.rnn_classifier import RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.series import SeriesRecurrentConfig
+from regard.models.vit import ViTConfig
 from regard.training.muon import QUINTICS, by_products, hidden_matrices, orthogonal, pieces
 from regard.training.optim import Optimiser
 from regard.training.settings import NAMES, Optim
@@ -268,7 +269,7 @@ def test_adam_follows_muon_in_proportion():
     optimiser = Optimiser(Net(), Optim(name="muon", lr=0.02, adam_lr=0.003))
     optimiser.set_lr(0.01)
     assert optimiser.muon.lr.item() == pytest.approx(0.01)
-    assert optimiser.adam.lr == pytest.approx(0.0015)
+    assert optimiser.adam.rates[0].item() == pytest.approx(0.0015)
 
 
 @pytest.mark.parametrize(
@@ -289,3 +290,36 @@ def test_bad_settings_are_refused(settings: dict, message: str):
 def test_names_are_those_we_Optimiser():
     for name in NAMES:
         assert Optimiser(Net(), Optim(name=name)).optim.name == name
+
+
+VIT = ViTConfig(image=8, patch=4, width=8, layers=3, heads=2, ffn=12)
+PARTS = ("stem.weight", "layers.0.mlp.up.weight", "layers.2.mlp.up.weight", "classifier.weight")
+
+
+def moved_by(optim: Optim, done: float) -> dict[str, float]:
+    """How far a first step of Adam, which is as long as the rate, moves some parts of a ViT."""
+    torch.manual_seed(0)
+    model = build_model(VIT)
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    optimiser = Optimiser(model, optim)
+    optimiser.set_lr(0.01, done)
+    model.scores(model(torch.randn(4, 3, 8, 8))).square().sum().backward()
+    optimiser.step()
+    return {name: float((model.get_parameter(name).detach() - before[name]).abs().max()) for name in PARTS}
+
+
+def test_lower_layers_learn_more_slowly():
+    """Three layers, the head above and the patches below them: exponents 4, 3, 1 and 0."""
+    moves = moved_by(Optim(layer_decay=0.5, eps=1e-12, clip=0), done=1.0)
+    assert list(moves.values()) == pytest.approx([0.01 * 0.5**n for n in (4, 3, 1, 0)], rel=1e-3)
+
+
+def test_layers_are_unfrozen_from_the_head_down():
+    for done, learning in ((0.0, 1), (0.13, 2), (0.4, 3), (0.5, 4), (1.0, 4)):
+        moves = moved_by(Optim(unfreeze=0.5, clip=0), done)
+        assert [move > 0 for move in moves.values()] == [False] * (4 - learning) + [True] * learning, done
+
+
+def test_muon_has_one_rate_for_all_layers():
+    with pytest.raises(ConfigError, match="adamw"):
+        Optim(name="muon", layer_decay=0.5)

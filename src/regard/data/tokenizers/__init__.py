@@ -41,6 +41,15 @@ class TextTokenizer(Protocol):
     def save(self, folder: Path, max_length: int = 1024) -> None: ...
 
 
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "source.spm", "target.spm", "vocab.json",
+         "spiece.model", "merges.txt", "vocab.txt")  # fmt: skip
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The files of a model folder that make its tokenizer."""
+    return [path for name in FILES if (path := folder / name).is_file()]
+
+
 def load(folder: Path) -> Any:
     """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator, and
     an `EncoderTokenizer` for BERT and its relatives."""

@@ -21,16 +21,17 @@ from regard.jsonfile import read_json
 from regard.models import MODELS, Model, ModelConfig, build, depth, model_type
 from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
+from regard.models.published import adapter
 from regard.models.published.bert import BertLayout, DistilBertLayout, RobertaLayout, XLMRobertaLayout
-from regard.models.published.captioner import CaptionerLayout
+from regard.models.published.captioner import CaptionerLayout, GPTCaptionerLayout
 from regard.models.published.clip import CLIPLayout
 from regard.models.published.gpt2 import GPT2Layout
 from regard.models.published.layout import Layout, Misfit, joined
 from regard.models.published.llama import LlamaLayout, MistralLayout, Qwen2Layout, Qwen3Layout
 from regard.models.published.marian import MarianLayout
 from regard.models.published.t5 import T5Layout
-from regard.models.published.vit import ViTLayout
-from regard.models.published.weights import Shapes, read_shapes, read_weights, write_weights
+from regard.models.published.vit import DeiTLayout, DINOv2Layout, ViTLayout
+from regard.models.published.weights import FILE, Shapes, read_shapes, read_weights, write_weights
 from regard.models.published.whisper import WhisperLayout
 from regard.models.registry import outline
 from regard.nn.init import skip_init
@@ -51,6 +52,9 @@ PUBLISHED = (
     XLMRobertaLayout(),
     DistilBertLayout(),
     ViTLayout(),
+    DeiTLayout(),
+    DINOv2Layout(),
+    GPTCaptionerLayout(),  # whose model_type is that of the next, which reads both
     CaptionerLayout(),
     WhisperLayout(),
     CLIPLayout(),
@@ -61,7 +65,7 @@ WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of wo
 
 def layout_of(config: ModelConfig) -> Layout | None:
     """The published layout of a model; None: our own."""
-    return next((layout for layout in LAYOUTS.values() if layout.fits(config)), None)
+    return next((layout for layout in PUBLISHED if layout.fits(config)), None)
 
 
 def to_published(config: ModelConfig, eos: int | None = None) -> dict[str, Any]:
@@ -150,8 +154,42 @@ def read_config(folder: Path) -> ModelConfig:
 def load_model(folder: Path) -> Model:
     """The model of a folder, in evaluation mode, on the CPU."""
     config = read_config(folder)
+    if adapter.is_adapter(folder) and not (folder / FILE).exists():
+        return load_adapted(folder, config)
     check_fit(config, read_shapes(folder), str(folder))
     return fill(config, read_weights(folder), str(folder))
+
+
+def load_adapted(folder: Path, config: ModelConfig) -> Model:
+    """A model of which the folder holds only what LoRA adds; the rest is the base's, under the same names."""
+    from regard.models.fetched import resolve
+
+    base = resolve(adapter.base_of(folder))
+    if not (base / "config.json").is_file():
+        raise CheckpointError(
+            f"{folder} holds what LoRA adds to {base}, which is not there; put it back, or name another in "
+            f"{folder / adapter.CONFIG}"
+        )
+    started = load_model(base)
+    with skip_init():
+        model = build(config)
+    own = model.state_dict()
+    model.load_state_dict(own | shared(own, started.state_dict()))
+    return fill(config, adapter.with_adapter(published_weights(model), folder), str(folder))
+
+
+def shared(own: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of the same name and shape."""
+    return {name: t for name, t in theirs.items() if name in own and own[name].shape == t.shape}
+
+
+def write_adapter(folder: Path, model: Model, start: Path) -> None:
+    """What LoRA adds to the model in the folder `start`, which the files name."""
+    from regard.models.fetched import reference_of
+
+    base = check_fit(read_config(start), read_shapes(start), str(start))
+    have = set(shared(model.state_dict(), base.state_dict()))
+    adapter.write_adapter(folder, model, layout_of(model.config), reference_of(start), have)
 
 
 def check_fit(config: ModelConfig, shapes: Shapes, where: str) -> Model:

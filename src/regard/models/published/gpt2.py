@@ -41,7 +41,7 @@ class GPT2Layout(Layout):
         "blocks.*.mlp.down": "h.*.mlp.c_proj",
         "norm": "ln_f",
     }
-    prefix = "transformer."
+    transposed, prefix = True, "transformer."
     spare = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"  # old files keep the causal mask, some a second copy of wte
 
     def fits(self, config: Any) -> bool:

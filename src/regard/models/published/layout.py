@@ -39,6 +39,7 @@ class Layout:
     fixed: Mapping[str, Any] = {}  # written, and refused when a file has another value
     written: Mapping[str, Any] = {}  # written, and not read
     tensors: Mapping[str, Names]  # our module or tensor -> theirs, several for a fused map; * is the layer's index
+    transposed = False  # whether their linear maps are stored with the inputs first
     prefix = ""  # of their names, which some files leave out
     spare = "(?!)"  # a regular expression for tensors that are not read, such as second copies of tied ones
 

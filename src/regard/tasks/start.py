@@ -1,0 +1,66 @@
+"""A model that goes on from another one: its weights, LoRA's maps next to them, and the parts that stay as they are."""
+
+import fnmatch
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from regard.errors import ConfigError
+from regard.models.vit import ViTConfig, interpolated
+from regard.nn.lora import add_lora_
+from regard.words import count
+
+Say = Callable[[str], None]
+
+
+def begin_(model: Any, theirs: Mapping[str, Tensor], leave_out: Collection[str] = ()) -> list[str]:
+    """Copy every tensor that is there, but those of the parts in `leave_out`; the parts that were not copied."""
+    mine = model.state_dict()
+    copied = {name: t for name, t in theirs.items() if name in mine and name.split(".")[0] not in leave_out}
+    if wrong := next((name for name, t in copied.items() if t.shape != mine[name].shape), ""):
+        raise ConfigError(
+            f"{wrong} has the shape {tuple(mine[wrong].shape)}, that of the model to start from "
+            f"{tuple(copied[wrong].shape)}; a model that is fine-tuned keeps its sizes"
+        )
+    model.load_state_dict({name: copied.get(name, tensor) for name, tensor in mine.items()})
+    return sorted({name.split(".")[0] for name in mine if name not in copied})
+
+
+def state_of(started: Any, config: Any) -> dict[str, Tensor]:
+    """The weights of a model to start from; a ViT's places are interpolated where `config` has images of another size.
+
+    Dosovitskiy et al. 2021, section 3.2.
+    """
+    state = started.state_dict()
+    if isinstance(config, ViTConfig) and config.positions == "learned" and started.config.grid != config.grid:
+        state["place.table"] = interpolated(state["place.table"], config.tokens, config.grid)
+    return state
+
+
+def freeze_(model: Any, run: Any, heads: Collection[str], say: Say, targets: tuple[str, ...] = ("*",)) -> None:
+    """Leave to train what the run says: with LoRA its maps and the `heads`, of a probe the heads alone."""
+    if run.lora:
+        import torch
+
+        torch.manual_seed(run.seed)
+        names = add_lora_(model, run.lora, alpha=2.0 * run.lora, targets=targets)
+        model.saves_trained = not run.merge  # else what is frozen is the base's, and not saved again
+        but = " but the head" if heads else ""
+        say(f"LoRA of rank {run.lora} on {count(len(names), 'matrix', 'matrices')}; everything else{but} is frozen")
+    if run.frozen:
+        model.requires_grad_(False)
+        say("the encoder is frozen; a linear map of its states is learned")
+    if run.lora or run.frozen:
+        for name, p in model.named_parameters():
+            if name.split(".")[0] in heads:
+                p.requires_grad_(True)
+    for pattern in run.freeze:
+        names = [name for name, _ in model.named_parameters() if fnmatch.fnmatchcase(name, pattern)]
+        if not names:
+            some = ", ".join(sorted({name.split(".")[0] for name, _ in model.named_parameters()}))
+            raise ConfigError(f"freeze: no parameter is named like {pattern!r}; the parts of the model are: {some}")
+        for name in names:
+            model.get_parameter(name).requires_grad_(False)
+    if run.freeze and not any(p.requires_grad for p in model.parameters()):
+        raise ConfigError("freeze leaves nothing to train; leave out some of its patterns")
