@@ -14,11 +14,14 @@ from regard.data.batch import Batch, Samples, Tokens, collate, collate_labelled
 from regard.data.masking import MaskedBatch
 from regard.models import build
 from regard.models.audio_classifier import AudioTransformerConfig
+from regard.models.bart import BartConfig
 from regard.models.bert import BertConfig
-from regard.models.captioner import CaptionerConfig, ShowAttendTellConfig
+from regard.models.captioner import CaptionerConfig, GPTCaptionerConfig, ShowAttendTellConfig
 from regard.models.forecaster import ForecasterConfig
+from regard.models.gemma import GemmaConfig
 from regard.models.gpt import POSITIONS, GPTConfig
 from regard.models.llama import LlamaConfig
+from regard.models.modernbert import ModernBertConfig
 from regard.models.plain import ConvConfig, MLPConfig
 from regard.models.rnn_classifier import RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLMConfig
@@ -140,6 +143,7 @@ TRANSLATORS = {
     },
     "lstm-deep": Seq2SeqConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, encoder_layers=2),
     "t5": T5Config(**{k: v for k, v in small.items() if k != "max_length"}, head_width=4, buckets=8, furthest=16),
+    "bart": BartConfig(**small, start=PAD),
 }
 
 
@@ -174,6 +178,7 @@ LANGUAGE_MODELS = {
     "llama-windowed": LlamaConfig(
         **flat, kv_heads=2, head_width=6, window=8, qkv_bias=True, qk_norm=True, stretch=Stretch(factor=4.0, context=16)
     ),
+    "gemma": GemmaConfig(**flat | dict(layers=3), kv_heads=2, head_width=6, window=4, global_every=2),
     **{cell: RecurrentLMConfig(vocab=VOCAB, cell=cell, embedding=12, width=16, dropout=0.1) for cell in GATES},
     "lstm-deep": RecurrentLMConfig(vocab=VOCAB, cell="lstm", embedding=12, width=16, layers=3, dropout=0.1),
 }
@@ -210,6 +215,7 @@ REAL = torch.arange(9) < LENGTHS[:, None]
 SENTENCES = torch.tensor([[0] * 4 + [1] * 5, [0] * 9, [0, 0, 0, 1, 1, 1, 0, 0, 0]])
 TEXTS = torch.randint(1, PAD, (3, 9), generator=generator(5)).masked_fill(~REAL, PAD)
 bert = dict(vocab=VOCAB, width=16, layers=2, heads=4, ffn=24, max_length=12, dropout=0.1)
+modern = bert | dict(window=4, global_every=2)
 MARKS = [[int(n) % 3 if t else -1 for t, n in enumerate(r[:k])] for r, k in zip(TEXTS, LENGTHS.tolist(), strict=True)]
 
 
@@ -264,6 +270,8 @@ ENCODERS = {
     "bert-sequence": BertConfig(**bert, head="sequence", labels=LABELS),
     "bert-mean": BertConfig(**bert, head="sequence", labels=LABELS, pooling="mean"),
     "bert-token": BertConfig(**bert, head="token", labels=LABELS),
+    "modernbert": ModernBertConfig(**modern, head="sequence", labels=LABELS, pooling="mean"),
+    "modernbert-token": ModernBertConfig(**modern, head="token", labels=LABELS),
     **{
         f"{cell}-{pooling}": RecurrentClassifierConfig(
             vocab=VOCAB, cell=cell, embedding=12, width=16, layers=2, dropout=0.1, pooling=pooling, labels=LABELS
@@ -292,6 +300,9 @@ one = dict(heads=2, ffn=24, encoder_layers=1)
 CAPTIONERS = {
     "captioner": CaptionerConfig(**image, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2),
     "captioner-conv": CaptionerConfig(**image, **one, width=16, decoder_layers=1, stem="conv"),
+    "captioner-gpt": GPTCaptionerConfig(
+        **image, width=16, heads=2, ffn=24, encoder_layers=2, decoder_layers=2, start=1
+    ),
     "captioner-lstm": ShowAttendTellConfig(**image, **one, regions=16, embedding=12, width=16),
     "captioner-gru": ShowAttendTellConfig(**image, **one, regions=8, embedding=12, width=16, cell="gru"),
 }

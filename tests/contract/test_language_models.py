@@ -6,6 +6,7 @@ import torch
 from regard.errors import ConfigError, ShapeError
 from regard.models import build
 from regard.models.base import Decoder, padded
+from regard.models.gemma import GemmaConfig
 from regard.models.gpt import GPTConfig
 from regard.models.llama import LlamaConfig
 from regard.nn.cache import Past
@@ -53,6 +54,9 @@ def test_parameters_are_counted_by_the_papers_formula(lm_config):
         block = 2 * D * q + 2 * D * kv + 3 * D * c.ffn + 2 * D
         block += (q + 2 * kv) * c.qkv_bias + 2 * c.head_width * c.qk_norm
         want = V * D * (1 if c.tied else 2) + D + c.layers * block
+    elif isinstance(c, GemmaConfig):
+        D, q, kv = c.width, c.heads * c.head_width, c.kv_heads * c.head_width
+        want = V * D + D + c.layers * (2 * D * q + 2 * D * kv + 3 * D * c.ffn + 4 * D + 2 * c.head_width)
     else:
         D, gates = c.width, {"rnn": 1, "gru": 3, "lstm": 4}[c.cell]
         cell = lambda inputs: gates * D * (inputs + D + 1)  # noqa: E731

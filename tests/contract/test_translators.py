@@ -3,6 +3,7 @@
 import torch
 
 from regard.models import build
+from regard.models.bart import BartConfig
 from regard.models.seq2seq import Seq2SeqConfig
 from regard.models.t5 import T5Config
 from regard.models.transformer import Transformer, TransformerConfig
@@ -31,6 +32,12 @@ def test_parameters_are_counted_by_the_papers_formula(config):
         layer = 4 * D * H + 2 * D * config.ffn + 2 * D
         want = config.vocab * D + 2 * D + 2 * config.buckets * config.heads
         want += config.encoder_layers * layer + config.decoder_layers * (layer + 4 * D * H + D)
+    elif isinstance(config, BartConfig):
+        D, F = config.width, config.ffn
+        attention, mlp, norm = 4 * (D * D + D), 2 * D * F + F + D, 2 * D
+        want = config.vocab * D + 2 * config.max_length * D + 2 * norm
+        want += config.encoder_layers * (attention + mlp + 2 * norm)
+        want += config.decoder_layers * (2 * attention + mlp + 3 * norm)
     else:
         assert isinstance(config, Seq2SeqConfig)
         E, D, g = config.embedding, config.width, {"rnn": 1, "gru": 3, "lstm": 4}[config.cell]

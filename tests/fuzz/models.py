@@ -121,7 +121,7 @@ LINES = [
     "embed runs/bert data/lines.txt --out=vectors/ --processes=1",
     "similar runs/bert the~cat --in=data/lines.txt --top=2",
     "fill runs/bert the~[MASK]~sat --top=2 --json",
-    "transcribe runs/whisper data/clips/low/0.wav --beam=2 --times",
+    "transcribe runs/whisper data/clips/low/0.wav --beam=2 --timestamps",
     "transcribe runs/whisper data/stereo.wav data/clips/high/1.wav --json --language=en",
     "predict runs/translator data/few.en --out=out.txt --beam=2",
     "predict runs/gpt data/lines.txt --json",

@@ -52,6 +52,29 @@ def test_ids_are_theirs_and_texts_come_back(folder):
         assert ours.decode(ids) == f" {text}" and theirs.decode(ids) == text
 
 
+def test_gemma_puts_no_space_before_a_text(folder, tmp_path):
+    """And has tokens for several spaces."""
+    names = {"<s>": "<bos>", "</s>": "<eos>"}
+    text = (folder / "tokenizer.json").read_text()
+    for old, new in names.items():
+        text = text.replace(f'"{old}"', f'"{new}"')
+    values = json.loads(text)
+    values["normalizer"] = values["normalizer"]["normalizers"][1]
+    values["decoder"]["decoders"].pop()
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "special"), False)
+    values["added_tokens"].append({"id": len(values["model"]["vocab"]), "content": "▁▁", "normalized": True, **flags})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    config = {role: names.get(name, name) for role, name in config.items()}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    ours, theirs = load(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert isinstance(ours, LlamaPieces) and ours.bos == 1 and ours.eos == 2
+    for text in TEXTS:
+        ids = ours.encode(text)
+        assert [1, *ids] == theirs(text)["input_ids"] and ours.decode(ids) == text == theirs.decode(ids)
+    assert len(values["model"]["vocab"]) in ours.encode(TEXTS[1])
+
+
 def test_a_continuation_keeps_its_space(folder):
     ours = load(folder)
     whole, start = ours.encode("The cat was hungry."), ours.encode("The cat")

@@ -16,6 +16,7 @@ from regard.data.tokenizers.bytelevel import ByteLevel
 from regard.data.tokenizers.tiktoken import START, unspoken, whisper_tokenizer
 from regard.data.waveform import HOP, log_mel, mel_filters
 from regard.errors import CheckpointError, ConfigError, DataError
+from regard.generate.timestamps import TimestampRules
 from regard.models import build, fetched, openai
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.whisper import WhisperConfig
@@ -117,12 +118,13 @@ def features(extractor, sounds):
     return actual.input_features
 
 
-def test_the_picture_of_a_sound_is_theirs(sounds):
-    full = transformers.WhisperFeatureExtractor()
+@pytest.mark.parametrize("mels", [80, 128])  # those of large-v3 last
+def test_the_picture_of_a_sound_is_theirs(sounds, mels):
+    full = transformers.WhisperFeatureExtractor(feature_size=mels)
     expected = features(full, sounds)
-    got = torch.stack([log_mel(torch.nn.functional.pad(x, (0, 480_000 - len(x)))) for x in sounds])
+    got = torch.stack([log_mel(torch.nn.functional.pad(x, (0, 480_000 - len(x))), mels) for x in sounds])
     torch.testing.assert_close(got, expected, rtol=0, atol=5e-6)
-    torch.testing.assert_close(mel_filters(80).double(), torch.from_numpy(full.mel_filters).T, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(mel_filters(mels).double(), torch.from_numpy(full.mel_filters).T, rtol=1e-6, atol=1e-9)
 
 
 def test_openai_file_gives_transformers_states_and_logits(folder, theirs):
@@ -163,7 +165,7 @@ def test_transcripts_are_those_of_transformers_generate(folder, extractor, sound
     theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
     pictures = features(extractor, sounds)
     torch.testing.assert_close(ours.pictures(sounds), pictures, rtol=0, atol=5e-6)
-    mine = ours.ids(sounds, beam=1)
+    mine = ours.ids(sounds, 1, [ours.prompt("en")] * 3)
     for n in range(3):
         completions = theirs.generate(pictures[n : n + 1], num_beams=1, do_sample=False, max_new_tokens=20)[0].tolist()
         assert mine[n][-1] == ours.eos
@@ -174,12 +176,77 @@ def test_transcripts_are_those_of_transformers_generate(folder, extractor, sound
     assert len({tuple(ids) for ids in mine}) == 3  # three sounds, three transcripts
 
 
+@pytest.mark.parametrize("latest", [None, 9])
+def test_timestamp_rules_are_those_of_transformers(latest):
+    """Transcripts that end in a word, in a time that closes or opens a passage, and none at all."""
+    first, vocab, begin = 40, 60, 3
+    config = transformers.GenerationConfig(eos_token_id=30, no_timestamps_token_id=first - 1)
+    config.max_initial_timestamp_index = latest
+    theirs = transformers.generation.WhisperTimeStampLogitsProcessor(config, begin_index=begin)
+    ours = TimestampRules(first, first - 1, 30, latest)
+    g = torch.Generator().manual_seed(3)
+    texts = [[], [42], [42, 5], [42, 5, 47], [42, 5, 47, 47], [42, 5, 47, 47, 8], [42, 5, 47, 48, 9, 59], [40, 7, 40]]
+    for text in texts:
+        ids = torch.tensor([[1, 2, 3, *text]])
+        for spread in (0.1, 3.0):
+            words = (spread * torch.randn(1, vocab, generator=g)).log_softmax(-1)
+            room = torch.nn.functional.pad(ids, (0, 4))[:, None]  # one hypothesis, and what is not written yet
+            mine = ours.apply(words[:, None], room, torch.tensor([ids.size(1)]), begin)[:, 0]
+            torch.testing.assert_close(mine, theirs(ids, words))
+
+
+def test_transcripts_with_times_are_those_of_transformers_generate(folder, extractor, sounds):
+    ours = regard.load(folder)
+    theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    theirs.generation_config.no_timestamps_token_id = ours.tokenizer.tokenizer.token_to_id("<|notimestamps|>")
+    mine = ours.ids(sounds, 1, [[]] * 3, timestamps=True)
+    how = dict(num_beams=1, do_sample=False, max_new_tokens=20, return_timestamps=True, return_segments=True)
+    sizes = []
+    for n, picture in enumerate(features(extractor, sounds)):
+        segment = theirs.generate(picture[None], **how)["segments"][0][0]
+        written = segment["result"].tolist() if torch.is_tensor(segment["result"]) else segment["tokens"].tolist()
+        written = [i for i in written if i not in (ours.start, ours.eos)]
+        kept = [i for i in mine[n] if i != ours.eos]
+        assert kept[: len(written)] == written[: len(kept)] and kept[0] >= ours.times
+        sizes.append(min(len(kept), len(written)))
+    assert max(sizes) > 5, sizes
+
+
+def test_passages_are_what_stands_between_times(folder):
+    ours = regard.load(folder)
+    words = [ours.tokenizer.encode(text) for text in (" the cat", " sat", " there")]
+    times = [ours.times + n for n in (10, 25, 25, 40, 45)]
+    ids = [times[0], *words[0], times[1], times[2], *words[1], times[3], times[4], *words[2]]
+    passages = [(round(p.start, 2), round(p.end, 2), p.text) for p in ours.passages(ids, 2.0, 3.0)]
+    assert passages == [(2.2, 2.5, "the cat"), (2.5, 2.8, "sat"), (2.9, 3.0, "there")]  # the last is not closed
+    assert [p.text for p in ours.passages(words[0], 2.0, 3.0)] == ["the cat"]
+
+
+def test_the_language_is_detected_as_by_transformers(folder, extractor, sounds):
+    """Of a vocabulary in which two more signs stand for languages."""
+    ours = regard.load(folder)
+    theirs = transformers.WhisperForConditionalGeneration.from_pretrained(folder).eval()
+    picture = features(extractor, sounds)
+    ours.multilingual = True
+    codes = {40: "en", 7: "de", 11: "fr", 90: "es"}
+    type(ours).languages, kept = property(lambda self: codes), type(ours).languages
+    try:
+        heard = [(n, 0, len(sound)) for n, sound in enumerate(sounds)]
+        detected = ours.detect(sounds, heard)
+    finally:
+        type(ours).languages = kept
+    theirs.generation_config.lang_to_id = {f"<|{code}|>": id for id, code in codes.items()}
+    assert detected == [codes[int(id)] for id in theirs.detect_language(picture)]
+
+
 def test_a_model_of_many_languages_is_told_which(folder):
     ours = regard.load(folder)
     assert [ours.tokenizer.token_bytes(i) for i in ours.prompt("en")] == [b"<|notimestamps|>"]
     ours.multilingual = True
     signs = [b"<|en|>", b"<|transcribe|>", b"<|notimestamps|>"]
     assert [ours.tokenizer.token_bytes(i) for i in ours.prompt("en")] == signs
+    signs = [b"<|en|>", b"<|translate|>"]
+    assert [ours.tokenizer.token_bytes(i) for i in ours.prompt("en", translate=True, timestamps=True)] == signs
     with pytest.raises(CheckpointError, match=r"has no <\|de\|>"):  # this vocabulary is for English alone
         ours.prompt("de")
     with pytest.raises(ConfigError, match="no language 'xx'"):

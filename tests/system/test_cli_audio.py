@@ -173,7 +173,7 @@ def test_speech_is_written_down(place, tmp_path):
         w.setsampwidth(2)
         w.setframerate(16000)
         w.writeframes(sound.tobytes())
-    result = works("transcribe", "whisper", long, "--times", "--device=cpu")
+    result = works("transcribe", "whisper", long, "--timestamps", "--device=cpu")
     assert len(result.lines) >= 3 and result.lines[0].startswith("00:00.00 - 00:0")
     predictions = json.loads(works("transcribe", "whisper", long, "--json", "--device=cpu").out)
     assert predictions["passages"][-1]["end"] == pytest.approx(len(sound) / 16000) and predictions["file"] == str(long)

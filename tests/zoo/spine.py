@@ -244,7 +244,7 @@ SPINE = [
         ),
         (
             "positions are forgotten",
-            "Transformer.embed",
+            "Transformer.placed",
             "self.token(ids) * self.scale + place(where)",
             "self.token(ids) * self.scale",
             LOGITS,
@@ -259,15 +259,15 @@ SPINE = [
         (
             "a step stands one place too far",
             "Transformer.step",
-            "self.decoder_place(state.time)",
-            "self.decoder_place(state.time + 1)",
+            "self.decoder_place, state.time)",
+            "self.decoder_place, state.time + 1)",
             STEPS,
         ),
         (
             "every step stands at the start",
             "Transformer.step",
-            "self.decoder_place(state.time)",
-            "self.decoder_place(0 * state.time)",
+            "self.decoder_place, state.time)",
+            "self.decoder_place, 0 * state.time)",
             STEPS,
         ),
         (

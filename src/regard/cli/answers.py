@@ -161,23 +161,25 @@ def transcribe(
         str,
         argument("MODEL", "whisper-tiny, or the folder of a Whisper model."),
     ],
-    files: Annotated[list[Path], argument("FILE.wav…", "WAV files, of any rate and length.")],
+    files: Annotated[list[Path], argument("FILE…", "Recordings, of any rate and length.")],
     beam: Beam = 5,
     language: Annotated[
-        str, option("CODE", "What is spoken, for a model of many languages: en, de, …", default=True)
-    ] = "en",
-    times: Annotated[bool, flag("--times", "A line for each passage, with its start and end.")] = False,
+        str, option("CODE", "What is spoken, for a model of many languages: en, de, …", default="detected")
+    ] = "",
+    translate: Annotated[bool, flag("--translate", "Write English, whatever is spoken.")] = False,
+    timestamps: Annotated[bool, flag("--timestamps", "A line for each passage, with its start and end.")] = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Write down what is said in a WAV file.
+    """Write down what is said in a recording.
 
-    A recording of more than 30 seconds is cut into passages, where it is quiet.
+    One of more than 30 seconds is cut where it is quiet; with --timestamps the model divides it into sentences.
 
     \b
     Examples:
       regard transcribe whisper-tiny clip.wav
-      regard transcribe whisper-tiny talk.wav --times
+      regard transcribe whisper-tiny talk.wav --timestamps
+      regard transcribe hf:openai/whisper-small rede.mp3 --language de --translate
       regard transcribe whisper-tiny *.wav --beam 1 --json
       regard evaluate whisper-tiny --data clips.csv          # file and text: the word error rate
     """
@@ -185,11 +187,12 @@ def transcribe(
     for file in files:
         with ctx.obj.progress("passages"):
             inputs = task.parse_inputs(transcriber, [str(file)], ctx.obj)
-            (answer,) = transcriber.predict(inputs, beam=beam, language=language)
+            how = dict(beam=beam, language=language, translate=translate, timestamps=timestamps)
+            (answer,) = transcriber.predict(inputs, **how)
         name = f"{file}: " if len(files) > 1 else ""
         if json:
             show_line({"file": str(file), **task.to_json(answer)})
-        elif times:
+        elif timestamps:
             for passage in answer.passages:
                 print(f"{name}{clock(passage.start)} - {clock(passage.end)}  {passage.text}")
         else:

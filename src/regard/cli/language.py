@@ -3,7 +3,7 @@
 import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,9 +13,6 @@ from regard.cli.translate import read_stdin, typed_lines
 from regard.errors import ConfigError
 from regard.ticks import Console
 from regard.words import table
-
-if TYPE_CHECKING:
-    from regard.predictors import Writer
 
 Model = Annotated[str, argument("MODEL", "A run or model folder, a .gguf file, or a name (regard model list).")]
 Most = Annotated[int, option("N", "Write at most that many tokens.", "--max-tokens", default=True, min=1)]
@@ -82,7 +79,7 @@ def generate(
         repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
     )  # fmt: skip
     _, writer = open_for("generate", model, device, int8)
-    say_if_cut(writer, prompts, max_tokens, ctx.obj)
+    writer.report_cuts(prompts, max_tokens, ctx.obj.say)
     if stream:
         print(prompts[0], end="", flush=True)
         for piece in writer.stream(prompts[0], **how):
@@ -233,7 +230,7 @@ def chat(
     for question in message or questions(ctx.obj):
         talk.append({"role": "user", "content": question})
         if not server:
-            say_if_cut(writer, [render(talk, writer.tokenizer, True)], max_tokens, ctx.obj, special=True)
+            writer.report_cuts([render(talk, writer.tokenizer, True)], max_tokens, ctx.obj.say, special=True)
         answer = ""
         for piece in writer.chat(talk, **how):
             print(piece, end="", flush=True)
@@ -262,38 +259,24 @@ def summarise(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Say it shorter, with a model fine-tuned on texts and their summaries.
+    """Say it shorter, with a model that was trained on texts and their summaries.
 
     \b
     Examples:
       regard finetune smollm2-135m summarise --data pairs.jsonl --name s
       regard summarise runs/s < article.txt
+      regard summarise hf:facebook/bart-large-cnn < article.txt
     """
     _, writer = open_for("summarise", model, device)
     texts = list(text or ["\n".join(read_stdin())])
-    say_if_cut(writer, writer.asked(texts), max_tokens, ctx.obj, special=bool(writer.template))
-    for source, short in zip(
-        texts, writer.answer(texts, max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed), strict=True
-    ):
+    how = dict(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    for source, short in zip(texts, writer.summarise(texts, ctx.obj.say, **how), strict=True):
         show_line({"text": source, "summary": short}) if json else print(short)
 
 
 def stops(typed: list[str] | None) -> tuple[str, ...]:
     r"""Stop strings as typed: `\n` and `\t` are what they are in most languages."""
     return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in typed or [] if s)
-
-
-def say_if_cut(writer: "Writer", prompts: list[str], max_tokens: int, flags: Console, special: bool = False) -> None:
-    from regard.generate.engine import fitting
-
-    for number, prompt in enumerate(prompts, 1):
-        ids = writer.encode(prompt, special)
-        read, cut = fitting(writer.model, ids, f"prompt {number}", writer.tokenizer.ends, max_tokens)
-        if cut:
-            flags.say(
-                f"the prompt has {len(read) + cut:,} tokens and this model sees {writer.model.config.context:,}; "
-                f"it reads the last {len(read):,} of them"
-            )
 
 
 def questions(console: Console) -> Iterator[str]:

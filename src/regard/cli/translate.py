@@ -77,7 +77,7 @@ def translate(
     if sample:
         options: dict[str, Any] = dict(sampled=True, temperature=temperature, seed=seed)
     else:
-        options = dict(beam=beam, n_best=n_best, length_penalty=length_penalty, prefix=prefix or None)
+        options = dict(beam=beam, n_best=n_best, length_penalty=length_penalty, prefix=prefix)
     output = TranslationPrinter(
         translator=translator,
         options=options,

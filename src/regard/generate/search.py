@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.generate.replay import Replay, overwrite
 from regard.generate.sampling import draw, top_k, top_p
+from regard.generate.timestamps import TimestampRules
 from regard.limits import require
 from regard.models.base import DecodingState, EncoderDecoder
 from regard.nn.gpu import TRITON
@@ -29,8 +30,10 @@ class Search:
     min_length: int = 0
     eos: int = 0
     pad: int = -1  # never emitted
+    start: int | None = None  # what the decoder reads first; None: `pad`
     never: tuple[int, ...] = ()  # nor are these, but in a prefix,
     not_first: tuple[int, ...] = ()  # nor these right after it
+    times: TimestampRules | None = None  # of a model that writes when something is said
 
     def penalty(self, length: Tensor | int) -> Tensor | float:
         return ((5 + length) / 6) ** self.alpha
@@ -67,10 +70,11 @@ class Beam:
         self.done = torch.zeros(B, dtype=torch.bool, device=device)
 
     def last(self) -> Tensor:
-        """The ids to feed next: B N (the start symbol is pad)."""
+        """The ids to feed next: B N."""
         before = (self.time - 1).clamp(min=0)
         ids = self.ids.index_select(2, before).squeeze(2)
-        return torch.where(self.time == 0, self.search.pad, ids)
+        start = self.search.pad if self.search.start is None else self.search.start
+        return torch.where(self.time == 0, start, ids)
 
     def advance(self, logits: Tensor) -> Tensor:
         """Extend every hypothesis by its best words, file the finished ones: returns parents, B N."""
@@ -114,7 +118,7 @@ class Beam:
     def has_kernel(self, logits: Tensor) -> bool:
         """Whether a GPU finds the best words in two kernels: no words are forbidden or forced."""
         s = self.search
-        plain = not s.never and not s.not_first and self.prefix is None
+        plain = not s.never and not s.not_first and s.times is None and self.prefix is None
         return plain and TRITON and logits.is_cuda and s.beams in (1, 2, 4, 8) and logits.size(1) == s.beams
 
     def best_words(self, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -147,9 +151,11 @@ class Beam:
         length, plain = self.time + 1, words
         if s.never:
             words = words.index_fill(2, self.never, NEVER)
+        begin = 0 if self.prefix is None else self.prefix.size(1)
         if s.not_first:
-            first = 0 if self.prefix is None else self.prefix.size(1)
-            words[..., self.not_first] += torch.where(self.time == first, NEVER, 0.0)
+            words[..., self.not_first] += torch.where(self.time == begin, NEVER, 0.0)
+        if s.times is not None:
+            words = s.times.apply(words, self.ids, self.time, begin)
         if self.prefix is not None:
             place = self.time.clamp(max=self.prefix.size(1) - 1)
             forced = self.prefix.index_select(1, place)[:, :, None]  # B 1 1; pad where the sentence is free
@@ -328,6 +334,7 @@ def sample(
     *,
     eos: int,
     pad: int,
+    start: int,
     temperature: float = 1.0,
     k: int = 0,
     p: float = 1.0,
@@ -339,7 +346,7 @@ def sample(
     sums = torch.zeros(B, device=source.device)
     counts = torch.zeros(B, dtype=torch.long, device=source.device)
     done = torch.zeros(B, dtype=torch.bool, device=source.device)
-    last = torch.full((B, 1), pad, device=source.device)
+    last = torch.full((B, 1), start, device=source.device)
     for time in range(capacity):
         logits = model.logits(model.step(last, state)).float().squeeze(1)  # B V
         likely = logits.log_softmax(-1)  # the model's own, before padding is forbidden

@@ -93,7 +93,8 @@ def search(
     translator: Translator, source: list[int], question: Question, room: int, check: Check
 ) -> tuple[list[tuple[float, list[int]]], list[list[dict[str, Any]]]]:
     """Scores and ids of the hypotheses, best first, and the candidates of every step."""
-    settings = Search(beams=question.beam, alpha=ALPHA, eos=translator.tokenizer.eos, pad=translator.tokenizer.pad)
+    marks = dict(eos=translator.tokenizer.eos, pad=translator.tokenizer.pad, start=translator.start)
+    settings = Search(beams=question.beam, alpha=ALPHA, **marks)
     prefix = None
     limit = min(2 * len(source) + 10, room)
     if question.prefix.strip():

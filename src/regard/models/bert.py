@@ -31,6 +31,7 @@ FAMILIES: dict[str, Callable[[Tensor], Tensor]] = {  # the layouts a folder may 
     "roberta": torch.tanh,
     "xlm-roberta": torch.tanh,
     "distilbert": torch.relu,
+    "modernbert": nn.Identity(),  # it is part of the pooler
 }
 Part = TypeVar("Part", bound=nn.Module)
 

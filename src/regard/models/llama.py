@@ -4,7 +4,7 @@ Mistral (a window), Qwen2 (biases of q, k and v) and Qwen3 (norms of q and k) ar
 """
 
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -57,10 +57,10 @@ class LlamaConfig:
 
 
 class NormedAttention(SelfAttention):
-    """Every head's queries and keys are normed before they turn (Henry et al. 2020; Qwen3)."""
+    """Every head's queries and keys are normed before they turn (Henry et al. 2020; Qwen3, Gemma 3)."""
 
-    def __init__(self, c: LlamaConfig):
-        super().__init__(c.width, c.heads, c.head_width, c.head_width, c.kv_heads, bias=c.qkv_bias, out_bias=False)
+    def __init__(self, c: Any, bias: bool = False):
+        super().__init__(c.width, c.heads, c.head_width, c.head_width, c.kv_heads, bias=bias, out_bias=False)
         self.q_norm, self.k_norm = RMSNorm(c.head_width, c.eps), RMSNorm(c.head_width, c.eps)
 
     def placed(self, q: Tensor, k: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
@@ -87,7 +87,10 @@ class Llama(Decoder):
     @staticmethod
     def block(c: LlamaConfig) -> Block:
         size = c.width, c.heads, c.head_width, c.head_width, c.kv_heads
-        attention = NormedAttention(c) if c.qk_norm else SelfAttention(*size, bias=c.qkv_bias, out_bias=False)
+        if c.qk_norm:
+            attention: SelfAttention = NormedAttention(c, c.qkv_bias)
+        else:
+            attention = SelfAttention(*size, bias=c.qkv_bias, out_bias=False)
         return Block(RMSNorm(c.width, c.eps), attention, RMSNorm(c.width, c.eps), SwiGLU(c.width, c.ffn), c.dropout)
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:

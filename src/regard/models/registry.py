@@ -7,6 +7,7 @@ import torch
 from regard import limits
 from regard.errors import ConfigError, LimitError
 from regard.models.audio_classifier import AudioTransformer, AudioTransformerConfig
+from regard.models.bart import Bart, BartConfig
 from regard.models.base import EncoderDecoder, LanguageModel
 from regard.models.bert import Bert, BertConfig
 from regard.models.captioner import (
@@ -19,8 +20,10 @@ from regard.models.captioner import (
 )
 from regard.models.clip import CLIP, CLIPConfig
 from regard.models.forecaster import Forecaster, ForecasterConfig
+from regard.models.gemma import Gemma, GemmaConfig
 from regard.models.gpt import GPT, GPTConfig
 from regard.models.llama import Llama, LlamaConfig
+from regard.models.modernbert import ModernBert, ModernBertConfig
 from regard.models.plain import MLP, Conv, ConvConfig, MLPConfig
 from regard.models.rnn_classifier import RecurrentClassifier, RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLM, RecurrentLMConfig
@@ -38,8 +41,8 @@ from regard.models.vit import ViT, ViTConfig
 from regard.models.whisper import Whisper, WhisperConfig
 from regard.nn.init import skip_init
 
-TranslatorConfig = TransformerConfig | Seq2SeqConfig | T5Config
-LanguageModelConfig = GPTConfig | LlamaConfig | RecurrentLMConfig
+TranslatorConfig = TransformerConfig | Seq2SeqConfig | T5Config | BartConfig
+LanguageModelConfig = GPTConfig | LlamaConfig | GemmaConfig | RecurrentLMConfig
 LabellerConfig = BertConfig | RecurrentClassifierConfig
 ImageConfig = ViTConfig | ConvConfig | MLPConfig
 CaptioningConfig = CaptionerConfig | GPTCaptionerConfig | ShowAttendTellConfig
@@ -76,9 +79,12 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "transformer": (TransformerConfig, Transformer),
     "seq2seq": (Seq2SeqConfig, Seq2Seq),
     "t5": (T5Config, T5),
+    "bart": (BartConfig, Bart),
     "gpt": (GPTConfig, GPT),
     "llama": (LlamaConfig, Llama),
+    "gemma": (GemmaConfig, Gemma),
     "rnn_lm": (RecurrentLMConfig, RecurrentLM),
+    "modernbert": (ModernBertConfig, ModernBert),  # whose config is a BERT's with more, so it comes first
     "bert": (BertConfig, Bert),
     "rnn_classifier": (RecurrentClassifierConfig, RecurrentClassifier),
     "vit": (ViTConfig, ViT),

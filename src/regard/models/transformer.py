@@ -52,7 +52,7 @@ class Transformer(EncoderDecoder):
         layers = nn.ModuleList(DECODER_LAYERS[c.norm](*parts) for _ in range(c.decoder_layers))
         self.decoder = cast("list[DecoderLayer]", layers)
         last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream leaves its last layer un-normed
-        self.encoder_norm = last(c.width)
+        self.encoder_norm: nn.Module = last(c.width)
         self.decoder_norm: nn.Module = last(c.width)
         self.drop = nn.Dropout(c.dropout)
         self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
@@ -83,7 +83,11 @@ class Transformer(EncoderDecoder):
         self.check_length(ids.size(1))
         reach_(self, ids.size(1))
         where = torch.arange(ids.size(1), device=ids.device)
-        return self.drop(compute_dtype(self.token(ids) * self.scale + place(where)))
+        return self.drop(compute_dtype(self.placed(ids, place, where)))
+
+    def placed(self, ids: Tensor, place: nn.Module, where: Tensor) -> Tensor:
+        """Words and where they stand, added up."""
+        return self.token(ids) * self.scale + place(where)
 
     def check_length(self, length: int) -> None:
         if length > self.config.max_length:
@@ -103,7 +107,7 @@ class Transformer(EncoderDecoder):
 
     def step(self, ids: Tensor, state: "TransformerState") -> Tensor:
         slots, mask = state.grow()
-        x = self.drop(self.token(ids) * self.scale + self.decoder_place(state.time))  # B N D
+        x = self.drop(self.placed(ids, self.decoder_place, state.time))  # B N D
         for i, layer in enumerate(self.decoder):
             x = layer(x, mask, state.cross[i], state.mask, state.cache.layer(i, slots, state.stop))
         state.time += 1

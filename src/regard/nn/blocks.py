@@ -86,10 +86,17 @@ class SwiGLU(nn.Module):
 
 
 class GeGLU(SwiGLU):
-    """The same through gelu."""
+    """The same through gelu, in the approximation of T5 and Gemma."""
 
     def act(self, gate: Tensor) -> Tensor:
         return F.gelu(gate, approximate="tanh")
+
+
+class ExactGeGLU(SwiGLU):
+    """The same through gelu itself, as in ModernBERT."""
+
+    def act(self, gate: Tensor) -> Tensor:
+        return F.gelu(gate)
 
 
 def dropout(p: float) -> nn.Module:

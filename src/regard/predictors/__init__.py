@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from regard.predictors.audio import AudioClassifier
     from regard.predictors.base import Classification, Predictor
     from regard.predictors.captioner import ImageCaptioner
-    from regard.predictors.embedder import Embedder, Filler
+    from regard.predictors.embedder import Embedder, Filler, Infiller
     from regard.predictors.images import ImageClassifier
     from regard.predictors.labeller import Classifier, Labeller, NextSentencePredictor, Tagger
     from regard.predictors.series import ForecastPredictor, Outlook, SeriesClassifier
@@ -29,6 +29,7 @@ __all__ = [
     "Hypothesis",
     "ImageCaptioner",
     "ImageClassifier",
+    "Infiller",
     "Labeller",
     "NextSentencePredictor",
     "Outlook",
@@ -50,6 +51,7 @@ _NAMES = {
     "embedder": (
         "Embedder",
         "Filler",
+        "Infiller",
     ),
     "images": ("ImageClassifier",),
     "labeller": (

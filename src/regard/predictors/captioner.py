@@ -40,7 +40,7 @@ class ImageCaptioner(Translator):
         return [best[0] for best in self.hypotheses(cast("Any", pixels), **settings)]
 
     def batches(
-        self, texts: Any, batch: int, max_length: int
+        self, texts: Any, batch: int, max_length: int = 0, cut: bool = False
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
         """Some images at a time: their rows, B C P P pixels, no lengths, and how many pieces a caption may have, B."""
         room = self.model.config.max_length

@@ -283,12 +283,25 @@ class Filler(Embedder):
         if not gaps:
             where = "in the part that fits; shorten the text" if cut else f"in the text; put one in: … {MASK} …"
             raise DataError(f"no {MASK} {where}")
-        hidden = self.model(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head meets the gaps alone
+        hidden = self.states(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head meets the gaps alone
         likely, order = self.model.logits(hidden).double().softmax(-1).topk(min(top, self.tokenizer.size), dim=-1)
         return [
             [MaskCandidate(self.tokenizer.piece(id).strip(" "), id, p) for id, p in zip(row, ps, strict=True)]
             for row, ps in zip(order.tolist(), likely.tolist(), strict=True)
         ]
+
+    def states(self, ids: Tensor) -> Tensor:
+        """What the head reads: B T -> B T D."""
+        return self.model(ids)
+
+
+class Infiller(Filler):
+    """BART, whose decoder reads the text with its gaps once more, a place later: what it writes at a gap fills it."""
+
+    def states(self, ids: Tensor) -> Tensor:
+        model: Any = self.model
+        start = torch.full_like(ids[:, :1], model.config.start)
+        return model(ids, None, torch.cat((start, ids[:, :-1]), 1))
 
 
 def packed_pooled(hidden: Tensor, starts: Tensor, pooling: str) -> Tensor:

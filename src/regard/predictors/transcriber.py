@@ -10,14 +10,16 @@ from torch import Tensor
 
 from regard.config import unknown
 from regard.data.tokenizers.pretrained import Pretrained
-from regard.data.tokenizers.tiktoken import END, LANGUAGES, NO_TIMES, START
+from regard.data.tokenizers.tiktoken import END, LANGUAGES, NO_TIMES, START, TIMES
 from regard.data.waveform import HOP, RATE, log_mel, windows
 from regard.errors import CheckpointError, ConfigError
 from regard.generate.search import Search, beam_search
+from regard.generate.timestamps import TimestampRules
 from regard.models.whisper import Whisper
 from regard.predictors.base import Predictor, chunks
 from regard.ticks import tick
 
+STEP = 0.02  # seconds from one time to the next
 CHUNK = 64  # recordings read at a time
 SILENCE = 1e-3  # quieter than this is not speech; the model would make something up
 
@@ -33,9 +35,10 @@ class Passage:
 
 @dataclass(frozen=True)
 class Transcript:
-    """What is said in a recording, and when."""
+    """What is said in a recording, when, and in which language."""
 
     passages: list[Passage]
+    language: str = "en"
 
     @property
     def text(self) -> str:
@@ -63,6 +66,11 @@ class Transcriber(Predictor):
         )
         self.multilingual = bool(settings.get("is_multilingual"))
         self.start, self.eos = self._id(START), tokenizer.eos if tokenizer.eos is not None else self._id(END)
+        times = tokenizer.tokenizer.token_to_id(TIMES[0])  # None in published folders before 2023
+        self.times = None if times in self.never else times
+        self.latest = settings.get("max_initial_timestamp_index")
+        if not isinstance(self.latest, int | None):
+            raise CheckpointError(f"max_initial_timestamp_index must be a number of steps, got {self.latest!r:.80}")
 
     def _id(self, sign: str) -> int:
         if (id := self.tokenizer.tokenizer.token_to_id(sign)) is None:
@@ -74,52 +82,105 @@ class Transcriber(Predictor):
         """Samples the model hears at once: 30 seconds."""
         return self.model.config.frames * HOP
 
-    def prompt(self, language: str) -> list[int]:
-        """What follows the start: which language, what to do, and that no times are wanted."""
+    @property
+    def languages(self) -> dict[int, str]:
+        """The languages that the model tells apart, by the id of their sign."""
+        ids = {self.tokenizer.tokenizer.token_to_id(f"<|{code}|>"): code for code in LANGUAGES}
+        return {id: code for id, code in ids.items() if id is not None} if self.multilingual else {}
+
+    def prompt(self, language: str, translate: bool = False, timestamps: bool = False) -> list[int]:
+        """What follows the start: which language, what to do, and whether no times are wanted."""
         if not self.multilingual and language != "en":
             raise ConfigError(f"this model knows English only, not {language!r}")
+        if not self.multilingual and translate:
+            raise ConfigError("this model knows English only, and translates nothing; leave out --translate")
         if language not in LANGUAGES:
             raise unknown("language", language, LANGUAGES)
-        signs = [*([f"<|{language}|>", "<|transcribe|>"] if self.multilingual else []), NO_TIMES]
+        task = "<|translate|>" if translate else "<|transcribe|>"
+        signs = [*([f"<|{language}|>", task] if self.multilingual else []), *([] if timestamps else [NO_TIMES])]
         return [self._id(sign) for sign in signs]
 
-    def predict(self, inputs: Iterable[Tensor], *, beam: int = 5, language: str = "en") -> Iterator[Transcript]:
-        """What is said in each recording, samples at `RATE`."""
+    def predict(self, inputs: Iterable[Tensor], **options: Any) -> Iterator[Transcript]:
+        """What is said in each recording, samples at `RATE`; options as for `transcripts`."""
         for some in chunks(inputs, CHUNK):
-            yield from map(Transcript, self.transcribe(some, beam=beam, language=language))
+            yield from self.transcripts(some, **options)
 
-    def transcribe(
-        self, sounds: Sequence[Tensor], *, beam: int = 5, language: str = "en", batch: int = 8
-    ) -> list[list[Passage]]:
+    def transcribe(self, sounds: Sequence[Tensor], **options: Any) -> list[list[Passage]]:
+        """The passages of each sound; options as for `transcripts`."""
+        return [transcript.passages for transcript in self.transcripts(sounds, **options)]
+
+    def transcripts(
+        self, sounds: Sequence[Tensor], *, beam: int = 5, language: str = "", translate: bool = False,
+        timestamps: bool = False, batch: int = 8,
+    ) -> list[Transcript]:  # fmt: skip
         """For each sound, samples at `RATE`, its passages: one, or of a long one several, cut where it is quiet.
 
-        `batch` passages are decoded together; it changes speed, not results.
+        With `timestamps` a model that has signs for times says where passages begin and end. Without a `language` each
+        sound's is detected. To `translate` is to write English whatever is spoken. `batch` passages are decoded
+        together; it changes speed, not results.
         """
+        timestamps = timestamps and self.times is not None
         places = [(n, *ends) for n, sound in enumerate(sounds) for ends in windows(sound, self.window)]
-        texts = [""] * len(places)
-        audible = [i for i, (n, a, b) in enumerate(places) if sounds[n][a:b].abs().max() > SILENCE]
+        audible = [(n, a, b) for n, a, b in places if sounds[n][a:b].abs().max() > SILENCE]
+        languages = [language] * len(sounds) if language else self.detect(sounds, audible)
+        prompts = [self.prompt(code, translate, timestamps) for code in languages]
+        passages: dict[tuple[int, int, int], list[Passage]] = {}
         for first in range(0, len(audible), batch):
             rows = audible[first : first + batch]
-            ids = self.ids([sounds[places[i][0]][places[i][1] : places[i][2]] for i in rows], beam, language)
-            for i, tokens in zip(rows, ids, strict=True):
-                texts[i] = self.tokenizer.decode(tokens).strip()
+            parts, begins = [sounds[n][a:b] for n, a, b in rows], [prompts[n] for n, _, _ in rows]
+            for place, ids in zip(rows, self.ids(parts, beam, begins, timestamps), strict=True):
+                start, stop = place[1] / RATE, place[2] / RATE
+                whole = Passage(start, stop, self.tokenizer.decode(ids).strip())
+                passages[place] = list(self.passages(ids, start, stop)) if timestamps else [whole]
             tick(len(rows))
-        passages: list[list[Passage]] = [[] for _ in sounds]
-        for (n, start, stop), text in zip(places, texts, strict=True):
-            passages[n].append(Passage(start / RATE, stop / RATE, text))
-        return passages
+        results = [Transcript([], code) for code in languages]
+        for place in places:
+            n, start, stop = place
+            results[n].passages.extend(passages.get(place) or [Passage(start / RATE, stop / RATE, "")])
+        return results
 
-    def ids(self, parts: Sequence[Tensor], beam: int, language: str = "en") -> list[list[int]]:
+    @torch.inference_mode()
+    def detect(self, sounds: Sequence[Tensor], audible: Sequence[tuple[int, int, int]]) -> list[str]:
+        """The likeliest language of each sound, by the first of its parts that is `audible`; English where none is."""
+        languages, first = self.languages, {n: (a, b) for n, a, b in reversed(audible)}
+        detected = ["en"] * len(sounds)
+        for n, (a, b) in first.items() if languages else ():
+            start = torch.tensor([[self.start]], device=self.device)
+            logits = self.model.logits(self.model(self.pictures([sounds[n][a:b]]), None, start))[0, -1]
+            ids = list(languages)
+            detected[n] = languages[ids[int(logits[ids].argmax())]]
+        return detected
+
+    def passages(self, ids: Sequence[int], start: float, stop: float) -> Iterator[Passage]:
+        """What is said between two times of a part that lasts from `start` to `stop`; the last need not be closed."""
+        begin, words = start, []
+        for id in ids:
+            if self.times is None or id < self.times:
+                words.append(id)
+                continue
+            moment = min(start + (id - self.times) * STEP, stop)
+            if words:
+                yield Passage(begin, moment, self.tokenizer.decode(words).strip())
+            begin, words = moment, []
+        if text := self.tokenizer.decode(words).strip():
+            yield Passage(begin, stop, text)
+
+    def ids(
+        self, parts: Sequence[Tensor], beam: int, prompts: Sequence[list[int]], timestamps: bool = False
+    ) -> list[list[int]]:
         """The pieces of each part, which fits into the window; the prompt is left out."""
-        begin = self.prompt(language)
-        search = Search(beams=beam, alpha=1.0, eos=self.eos, pad=self.start, never=self.never, not_first=self.not_first)
-        prefix = torch.tensor([begin] * len(parts), dtype=torch.long, device=self.device)
-        room = self.model.config.max_length // 2 + len(begin)  # half of the positions are for a text that came before
+        size, rules = len(prompts[0]), None
+        if timestamps and self.times is not None:
+            rules = TimestampRules(self.times, self._id(NO_TIMES), self.eos, self.latest)
+        marks: dict[str, Any] = dict(never=self.never, not_first=self.not_first, times=rules)
+        search = Search(beams=beam, alpha=1.0, eos=self.eos, pad=self.start, **marks)
+        prefix = torch.tensor(prompts, dtype=torch.long, device=self.device) if size else None
+        room = self.model.config.max_length // 2 + size  # half of the positions are for a text that came before
         limits = torch.full((len(parts),), room, device=self.device)
         look_every = 1 if self.device.type == "cpu" else 4
         result = beam_search(self.model, self.pictures(parts), None, limits, search, prefix, look_every)
         sizes = result.lengths[:, 0].tolist()
-        return [row[len(begin) : size] for row, size in zip(result.ids[:, 0].tolist(), sizes, strict=True)]
+        return [row[size:length] for row, length in zip(result.ids[:, 0].tolist(), sizes, strict=True)]
 
     def pictures(self, parts: Sequence[Tensor]) -> Tensor:
         """Each part, filled up with silence, as the model sees it: B mels F."""

@@ -1,8 +1,7 @@
 """A trained encoder-decoder at work: text in, text out, with scores and attention on request."""
 
 import math
-import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +62,7 @@ class Translator(Predictor):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = torch.device(device)
+        self.start = getattr(model.config, "start", tokenizer.pad)  # what the decoder reads first
         self.shelf: Shelf = {}
 
     def predict(
@@ -87,11 +87,15 @@ class Translator(Predictor):
 
     def check_lengths(self, lines: Sequence[str], before: int) -> None:
         """Raise `DataError` for a line that is too long, with its number; `before` came before these."""
-        room = getattr(self.model.config, "max_length", sys.maxsize)
         for number, ids in enumerate(self.encode(lines), before + 1):
-            if len(ids) >= room:
+            if len(ids) >= self.room:
                 size = len(ids) + 1
-                raise DataError(f"line {number} has {size:,} pieces, this model reads at most {room:,}; split it")
+                raise DataError(f"line {number} has {size:,} pieces, this model reads at most {self.room:,}; split it")
+
+    @property
+    def room(self) -> int:
+        """Pieces of a text that the model reads, its end included."""
+        return getattr(self.model.config, "max_length", 10_000)
 
     def translate(self, texts: Sequence[str], **settings) -> list[str]:
         """The best translation of each text; settings as for `hypotheses`."""
@@ -107,12 +111,13 @@ class Translator(Predictor):
         max_length: int = 0,
         prefix: Sequence[str] | str | None = None,
         batch: int = 128,
+        cut: bool = False,
     ) -> list[list[Hypothesis]]:
         """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
 
         `max_length` bounds the pieces of a translation (0: twice the source and ten more). `prefix` forces how all
         translations begin, or each its own. `batch` sentences of similar length are decoded together; it changes
-        speed, not results.
+        speed, not results. Texts that are too long are an error, or `cut`.
         """
         if n_best > beam:
             raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
@@ -120,13 +125,13 @@ class Translator(Predictor):
             raise ConfigError(f"beam and batch start at 1, got {beam} and {batch}")
         if not math.isfinite(length_penalty):
             raise ConfigError(f"a length penalty is a number, 0 for none, got {length_penalty}")
-        search = Search(beams=beam, alpha=length_penalty, eos=self.tokenizer.eos, pad=self.tokenizer.pad)
-        prefix = [prefix] * len(texts) if isinstance(prefix, str) else prefix
-        forced = None if prefix is None else self.encode_targets(prefix)
+        marks = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad, start=self.start)
+        search = Search(beams=beam, alpha=length_penalty, **marks)
+        forced = self.encode_targets([prefix] * len(texts) if isinstance(prefix, str) else prefix or [""] * len(texts))
         results: list[list[Hypothesis]] = [[] for _ in texts]
-        for rows, source, lengths, limits in self.batches(texts, batch, max_length):
+        for rows, source, lengths, limits in self.batches(texts, batch, max_length, cut):
             begins = None
-            if forced is not None and any(forced[r] for r in rows):
+            if any(forced[r] for r in rows):
                 begins, sizes = self.padded([forced[r] for r in rows])
                 limits = torch.maximum(limits, sizes + 1)  # each its own: company must not give room
             look_every = 1 if self.device.type == "cpu" else 4  # a look at a GPU is a wait for it
@@ -146,6 +151,7 @@ class Translator(Predictor):
         first: int = 0,
         max_length: int = 0,
         batch: int = 128,
+        cut: bool = False,
     ) -> list[Hypothesis]:
         """One random translation of each text; the n-th text with the same seed gets the same one in any company.
 
@@ -154,22 +160,35 @@ class Translator(Predictor):
         if temperature <= 0:
             raise ConfigError(f"temperature must be above 0, got {temperature}; for no randomness use beam search")
         results: list[Hypothesis | None] = [None] * len(texts)
-        for rows, source, lengths, limits in self.batches(texts, batch, max_length):
+        for rows, source, lengths, limits in self.batches(texts, batch, max_length, cut):
             uniform = row_uniforms([first + row for row in rows], int(limits.max()), seed)
-            ends = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad)
+            marks = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad, start=self.start)
             result = sample(
-                self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **ends
+                self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **marks
             )
             for row, hypotheses in zip(rows, self.read(result, 1), strict=True):
                 results[row] = hypotheses[0]
         return [r for r in results if r is not None]
+
+    def summarise(
+        self, texts: Sequence[str], say: Callable[[str], None], *, max_tokens: int = 80, temperature: float = 0.0,
+        top_p: float = 1.0, seed: int = 0,
+    ) -> list[str]:  # fmt: skip
+        """A summary of each text, by a model that was taught to write one; long texts are cut, which is reported."""
+        for number, ids in enumerate(self.encode(texts), 1):
+            if len(ids) >= (room := self.room):
+                say(f"text {number} has {len(ids) + 1:,} pieces; this model reads the first {room:,} of them")
+        if temperature:
+            drawn = self.sample(texts, temperature=temperature, top_p=top_p, seed=seed, max_length=max_tokens, cut=True)
+            return [one.text for one in drawn]
+        return [best[0].text for best in self.hypotheses(texts, max_length=max_tokens, cut=True)]
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 128) -> list[float]:
         """The model's log-probability of each target_ids translation, its end included."""
         scores = [0.0] * len(sources)
         target_ids = self.encode_targets(targets)
-        for rows, source, lengths, _ in self.batches(sources, batch, 0):
+        for rows, source, lengths, _ in self.batches(sources, batch):
             target, sizes = self.padded([[*target_ids[r], self.tokenizer.eos] for r in rows])
             words = self.model.logits(self.model(source, lengths, self.shifted(target))).float().log_softmax(-1)
             right = words.gather(-1, target[:, :, None]).squeeze(-1)  # B T
@@ -205,13 +224,13 @@ class Translator(Predictor):
         return self.tokenizer.encode_targets([clean(text) for text in texts])
 
     def batches(
-        self, texts: Sequence[str], batch: int, max_length: int
+        self, texts: Sequence[str], batch: int, max_length: int = 0, cut: bool = False
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
         """Sentences of similar length together: their rows, B S sources, lengths (None: no padding), limits B."""
         if isinstance(texts, str):
             raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
-        ids = [[*sentence, self.tokenizer.eos] for sentence in self.encode(texts)]
-        room = getattr(self.model.config, "max_length", 10_000)
+        room, most = self.room, self.room - 1 if cut else None
+        ids = [[*sentence[:most], self.tokenizer.eos] for sentence in self.encode(texts)]
         for row, sentence in enumerate(ids):
             if len(sentence) > room:
                 raise ConfigError(
@@ -233,7 +252,7 @@ class Translator(Predictor):
 
     def shifted(self, target: Tensor) -> Tensor:
         """What the decoder reads while it predicts `target`: the start symbol, then all but the last word."""
-        start = torch.full_like(target[:, :1], self.tokenizer.pad)
+        start = torch.full_like(target[:, :1], self.start)
         return torch.cat((start, target[:, :-1]), 1)
 
     def read(self, found: BeamResult, n_best: int) -> Iterator[list[Hypothesis]]:

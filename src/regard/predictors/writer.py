@@ -1,7 +1,7 @@
 """A trained language model at work: it continues texts, answers, and shows what it expects next."""
 
 import math
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.data.records import PROMPT, render, render_all
 from regard.data.tokenizers import TextTokenizer
 from regard.errors import ConfigError, DataError
-from regard.generate.engine import Engine, Sampling
+from regard.generate.engine import Engine, Sampling, fitting
 from regard.generate.prompted import best
 from regard.generate.sampling import narrowed
 from regard.generate.text import Written, stream, write
@@ -100,6 +100,24 @@ class Writer(Predictor):
     def answer(self, texts: Sequence[str], **settings: Any) -> list[str]:
         """What a model with a `template` says to each text; one without just goes on with it."""
         return [written.text.strip() for written in self.predict(texts, **settings)]
+
+    def summarise(self, texts: Sequence[str], say: Callable[[str], None], **settings: Any) -> list[str]:
+        """A summary of each text, by a model that was taught to write one; texts that are cut are reported."""
+        self.report_cuts(self.asked(texts), settings["max_tokens"], say, special=bool(self.template))
+        return self.answer(texts, **settings)
+
+    def report_cuts(
+        self, prompts: Sequence[str], max_tokens: int, say: Callable[[str], None], special: bool = False
+    ) -> None:
+        """Which prompts are longer than the model sees, with room for `max_tokens`."""
+        for number, prompt in enumerate(prompts, 1):
+            ids = self.encode(prompt, special)
+            read, cut = fitting(self.model, ids, f"prompt {number}", self.tokenizer.ends, max_tokens)
+            if cut:
+                say(
+                    f"the prompt has {len(read) + cut:,} tokens and this model sees {self.model.config.context:,}; "
+                    f"it reads the last {len(read):,} of them"
+                )
 
     def asked(self, texts: Sequence[str]) -> list[str]:
         """The texts as `answer` puts them to the model."""

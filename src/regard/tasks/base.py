@@ -75,6 +75,7 @@ class Task(Scored, Served):
     data_help: str = ""  # what --data takes
     examples: tuple[str, ...] = ()  # command lines of its help; the first is given when there is no data
     archs: Mapping[str, Arch] = {}  # the first one is the default; none: it is only fine-tuned
+    uses: tuple[str, ...] = ()  # more models of `models.registry` that do it, which are not trained from nothing
     presets: Mapping[tuple[str, str], Preset] = {}  # by device and model; "" stands for any model
     card: Card
     answering: str = ""  # the line that uses a model that was taught to answer, where that is another one
@@ -326,7 +327,7 @@ class Task(Scored, Served):
         """Whether a model of this config does this task: how a folder that regard did not write finds its task."""
         from regard.models.registry import model_type
 
-        return model_type(config) in {arch.model for arch in self.archs.values()}
+        return model_type(config) in {*self.uses, *(arch.model for arch in self.archs.values())}
 
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> "Predictor":
         """The object that answers; `about` is the folder's regard.json."""

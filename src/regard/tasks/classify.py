@@ -42,8 +42,9 @@ class Labels(Task):
     settings = LabelledConfig
     options: tuple[str, ...] = ("valid", "text", "label")
     archs = {"transformer": Arch("bert"), **recurrent("rnn_classifier")}
+    uses = ("modernbert",)
     presets = presets_of("labels")
-    starts, heads, lora_targets = ("bert",), ("classifier", "pooler"), ("layers.*",)
+    starts, heads, lora_targets = ("bert", "modernbert"), ("classifier", "pooler"), ("layers.*",)
     finetune_length = "3 epochs"
     head = "sequence"
     per_piece = False  # whether every piece has a label

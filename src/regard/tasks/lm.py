@@ -42,6 +42,7 @@ class LanguageModelling(Task):
         "regard train lm --data my.txt --arch rnn,lstm,gpt --minutes 3",
     )
     archs = {"gpt": Arch("gpt"), "llama": Arch("llama"), **recurrent("rnn_lm")}
+    uses = ("gemma",)
     presets = presets_of("lm")
     card = Card(pipeline="text-generation", title="A language model", use='generate {} "…"')
     family, views = "language", ("next",)

@@ -36,6 +36,7 @@ class MaskedLanguageModelling(Task):
     data_help = "A text, a folder of texts, a .jsonl, or a name."
     examples = ("regard train mlm --data corpus/ --size small    # or a text, a .jsonl, a name",)
     archs = {"bert": Arch("bert")}
+    uses = ("modernbert",)
     presets = presets_of("mlm")
     card = Card(pipeline="fill-mask", title="BERT", use='fill {} "… [MASK] …"')
     family, views = "masked", ("fill", "similar")
@@ -204,6 +205,34 @@ class MaskedLanguageModelling(Task):
         from regard.data.masked import prepare_masked
 
         return sentence_contents(prepare_masked(data, silent).train)
+
+
+class Infill(MaskedLanguageModelling):
+    """BART writes the whole text, its gap filled; asked for one word, it answers as a BERT does."""
+
+    name = "infill"
+    summary = "the masked words of a text, by an encoder-decoder"
+    settings = type(None)
+    options = ()
+    examples = ()
+    archs = {}
+    uses = ("bart",)
+    presets = {}
+    verbs = ("fill",)
+    views = ()
+
+    @property
+    def can_finetune(self) -> bool:
+        return False
+
+    def serves(self, config: Any) -> bool:
+        return Task.serves(self, config)
+
+    def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
+        from regard.data.tokenizers import load
+        from regard.predictors import Infiller
+
+        return Infiller(model, load(folder), device, int8)
 
 
 def sentence_contents(text: "SentenceIds") -> list[bytes]:

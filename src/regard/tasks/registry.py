@@ -9,12 +9,12 @@ from regard.tasks.embed import Embed
 from regard.tasks.forecast import Forecast
 from regard.tasks.image import Image
 from regard.tasks.lm import LanguageModelling
-from regard.tasks.mlm import MaskedLanguageModelling
+from regard.tasks.mlm import Infill, MaskedLanguageModelling
 from regard.tasks.multilabel import MultiLabel, MultiLabelImage
 from regard.tasks.next_sentence import NextSentence
 from regard.tasks.regress import Regress, RegressImage, RegressSeries, RegressTable
 from regard.tasks.series import FillSeries, Series
-from regard.tasks.summarise import Summarise
+from regard.tasks.summarise import Shorten, Summarise
 from regard.tasks.table import Table
 from regard.tasks.tag import Tag
 from regard.tasks.transcribe import Transcribe
@@ -47,6 +47,8 @@ TASKS: dict[str, Task] = {
         Embed(),
         NextSentence(),
         ZeroShot(),
+        Shorten(),
+        Infill(),
         Transcribe(),
     )
 }

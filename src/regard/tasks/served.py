@@ -29,7 +29,7 @@ SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a request may set: a number between two others, or a text."""
+    """What a request may set: a number between two others, a text, or whether something is done."""
 
     default: Any
     help: str
@@ -39,8 +39,8 @@ class Setting:
     def schema(self) -> dict[str, Any]:
         """As JSON Schema has it."""
         about = {"default": self.default, "description": self.help}
-        if isinstance(self.default, str):
-            return {"type": "string", **about}
+        if isinstance(self.default, str | bool):
+            return {"type": "string" if isinstance(self.default, str) else "boolean", **about}
         return {
             "type": "integer" if isinstance(self.default, int) else "number",
             "minimum": self.least,
@@ -50,11 +50,11 @@ class Setting:
 
     def check(self, name: str, value: Any) -> Any:
         """The value, if it may be set."""
-        types = {str: (str, "text"), int: (int, "a whole number"), float: ((int, float), "a number")}
-        expected, what = types[type(self.default)]
-        if not isinstance(value, expected) or isinstance(value, bool):
+        types = {str: (str, "text"), bool: (bool, "true or false"), int: (int, "a whole number")}
+        expected, what = types.get(type(self.default), ((int, float), "a number"))
+        if not isinstance(value, expected) or isinstance(value, bool) != isinstance(self.default, bool):
             raise ConfigError(f"{name} is {value!r:.80}; expected {what}")
-        if not isinstance(value, str) and not self.least <= value <= self.most:
+        if not isinstance(value, str | bool) and not self.least <= value <= self.most:
             raise ConfigError(f"{name} is {value}; must be between {self.least:g} and {self.most:g}")
         return value
 

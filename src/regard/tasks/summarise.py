@@ -1,10 +1,11 @@
-"""Summarising: a language model fine-tuned to say a text in one sentence."""
+"""Summarising: a language model fine-tuned to say a text in one sentence, or an encoder-decoder that learned it."""
 
 from typing import TYPE_CHECKING, Any
 
 from regard.errors import DataError
-from regard.tasks.base import Fit, Say
+from regard.tasks.base import Card, Fit, Say
 from regard.tasks.lm import LanguageModelling
+from regard.tasks.translate import Translate
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
@@ -40,3 +41,24 @@ class Summarise(LanguageModelling):
 
     def serves(self, config: Any) -> bool:
         return LanguageModelling().serves(config)
+
+
+class Shorten(Translate):
+    name = "shorten"
+    summary = "a text in a few sentences, by an encoder-decoder"
+    settings = type(None)
+    options = ()
+    examples = ()
+    archs = {}
+    presets = {}
+    card = Card(pipeline="summarization", title="A model to summarise", use="summarise {} < article.txt")
+    purpose = "summarise"
+    verbs = ("summarise",)
+    views = ()
+
+    def fits(self, contents: "Contents") -> Fit | None:
+        return None
+
+    @property
+    def can_finetune(self) -> bool:
+        return False

@@ -30,7 +30,12 @@ class Transcribe(Task):
     search = predict_takes = ("beam",)
     evaluate_takes, compare_takes = ("data", "beam", "strict"), ("data", "beam")
     endpoints = ("transcriptions",)
-    request_settings = {"beam": BEAM, "language": Setting(default="en", help="What is spoken: en, de, …")}
+    request_settings = {
+        "beam": BEAM,
+        "language": Setting(default="", help="What is spoken: en, de, …; detected where it is empty."),
+        "translate": Setting(default=False, help="Write English, whatever is spoken."),
+        "timestamps": Setting(default=False, help="Passages as the model divides them."),
+    }
 
     def fits(self, contents: "Contents") -> Fit | None:
         from shlex import quote
@@ -61,7 +66,8 @@ class Transcribe(Task):
         return answer.text
 
     def to_json(self, answer: Any) -> Any:
-        return {"text": answer.text, "passages": [dataclasses.asdict(passage) for passage in answer.passages]}
+        passages = [dataclasses.asdict(passage) for passage in answer.passages]
+        return {"text": answer.text, "language": answer.language, "passages": passages}
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return dataclasses.replace(audio_inputs(file, console), unit="passages", total=0)

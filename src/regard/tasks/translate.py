@@ -51,6 +51,7 @@ class Translate(Task):
             for cell in CELLS
         },
     }
+    uses = ("t5", "bart")
     presets = presets_of("translate")
     starts, finetune_length = ("transformer", "t5"), "3 epochs"
     card = Card(pipeline="translation", title="A translation model", use='translate {} "…"')
@@ -213,16 +214,11 @@ class Translate(Task):
     def named(self, data: PairsConfig) -> str:
         return data.name or f"{Path(data.source).name} → {Path(data.target).name}"
 
-    def serves(self, config: Any) -> bool:
-        from regard.models.registry import model_type
-
-        return super().serves(config) or model_type(config) == "t5"
-
     def predictor(self, model: Any, folder: Path, about: dict[str, Any], device: str, int8: bool) -> Any:
         from regard.data.tokenizers import load
         from regard.predictors import Translator
 
-        return Translator(model, load(folder), device)
+        return Translator(model, load(folder, writes=True), device)
 
     def text(self, answer: Any) -> str:
         return answer.text

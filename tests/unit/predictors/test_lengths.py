@@ -69,8 +69,8 @@ class Words:
 
     class tokenizer:
         @staticmethod
-        def token_to_id(sign: str) -> int:
-            return {"<|startoftranscript|>": PAD, "<|notimestamps|>": PROMPT, "<|endoftext|>": EOS}[sign]
+        def token_to_id(sign: str) -> int | None:
+            return {"<|startoftranscript|>": PAD, "<|notimestamps|>": PROMPT, "<|endoftext|>": EOS}.get(sign)
 
     def encode_batch(self, texts):
         return [[int(word) for word in text.split()] for text in texts]

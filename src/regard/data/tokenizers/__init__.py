@@ -50,9 +50,10 @@ def files_of(folder: Path) -> list[Path]:
     return [path for name in FILES if (path := folder / name).is_file()]
 
 
-def load(folder: Path) -> Any:
+def load(folder: Path, writes: bool = False) -> Any:
     """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator, and
-    an `EncoderTokenizer` for BERT and its relatives."""
+    an `EncoderTokenizer` for BERT and its relatives; BART's is one of either, by whether the model `writes`."""
+    from regard.data.tokenizers.bart import BartPieces
     from regard.data.tokenizers.bpe import BPE
     from regard.data.tokenizers.chars import Characters
     from regard.data.tokenizers.encoder import Subwords
@@ -78,7 +79,7 @@ def load(folder: Path) -> Any:
     if fallback:
         return LlamaPieces.load(folder)
     if masks:
-        return Subwords.load(folder)
+        return BartPieces(Subwords.load(folder)) if writes else Subwords.load(folder)
     if model == "Unigram":
         return Unigram.load(folder)
     return BPE.load(folder) if model == "BPE" and decoder != "ByteLevel" else Pretrained.load(folder)

@@ -1,9 +1,9 @@
-"""The tokenizer of Llama 2, Mistral and TinyLlama: SentencePiece's BPE, with bytes for what has no piece."""
+"""The tokenizer of Llama 2, Mistral, TinyLlama and Gemma: SentencePiece's BPE, with bytes for what has no piece."""
 
 import re
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from regard.data.tokenizers.pretrained import Pretrained
 from regard.errors import CheckpointError
@@ -12,13 +12,14 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class LlamaPieces(Pretrained):
-    """A space is written `▁`, and a text begins with one: so does the text of its first token."""
+    """A space is written `▁`. A text begins with one, but for Gemma's: so does the text of its first token."""
 
     @staticmethod
     def found_in(known: dict[str, Any]) -> bool:
         """Whether tokenizer.json is one of these: BPE that falls back on bytes, with a mark before a text."""
         marks = {token["content"] for token in known.get("added_tokens") or []}
-        return known["model"]["type"] == "BPE" and known["model"].get("byte_fallback") is True and "<s>" in marks
+        bytewise = known["model"]["type"] == "BPE" and known["model"].get("byte_fallback") is True
+        return bytewise and bool(marks & {"<s>", "<bos>"})
 
     def check(self, tokenizer: Tokenizer) -> None:
         if "<0x0A>" not in tokenizer.get_vocab():
@@ -27,3 +28,7 @@ class LlamaPieces(Pretrained):
     def to_bytes(self, piece: str) -> bytes:
         match = BYTE.fullmatch(piece)
         return bytes([int(match[1], 16)]) if match else piece.replace("▁", " ").encode()
+
+    def added_bytes(self, token: AddedToken) -> bytes:
+        """Gemma's runs of spaces and line breaks are added tokens."""
+        return super().added_bytes(token) if token.special else self.to_bytes(token.content)

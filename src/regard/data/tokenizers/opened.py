@@ -34,6 +34,7 @@ HARMLESS = {
 SPLIT = {"type": "Split", "behavior": "Isolated", "invert": False}
 SAFE: tuple[dict[str, Any], ...] = (
     *(SPLIT | {"pattern": {"Regex": pattern}} for pattern in (LLAMA3, *OURS)),
+    SPLIT | {"pattern": {"String": " "}, "behavior": "MergedWithPrevious"},  # Gemma's
     {"type": "Prepend", "prepend": "▁"},
     {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer, decoders
+from tokenizers import AddedToken, Tokenizer, decoders
 
 from regard.data.tokenizers.opened import guarded, open_tokenizer, vocabulary_size, with_path, write_files
 from regard.errors import CheckpointError
@@ -41,7 +41,7 @@ class Pretrained:
         pieces = {id: piece for piece, id in tokenizer.get_vocab(with_added_tokens=False).items()}
         self.size = vocabulary_size(tokenizer)
         self._bytes = [
-            added[id].content.encode() if id in added else self.to_bytes(pieces.get(id, "")) for id in range(self.size)
+            self.added_bytes(added[id]) if id in added else self.to_bytes(pieces.get(id, "")) for id in range(self.size)
         ]
         self.special = {name: text for name in config if name.endswith("_token") and (text := content(config[name]))}
         eos = tokenizer.token_to_id(self.special.get("eos_token", ""))
@@ -60,6 +60,10 @@ class Pretrained:
     def to_bytes(self, piece: str) -> bytes:
         """What a piece adds to a text."""
         return to_bytes(piece)
+
+    def added_bytes(self, token: AddedToken) -> bytes:
+        """The same of a token that was added to the vocabulary."""
+        return token.content.encode()
 
     @guarded
     def _before(self) -> int | None:

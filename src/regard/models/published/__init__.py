@@ -22,13 +22,16 @@ from regard.models import MODELS, Model, ModelConfig, build, depth, model_type
 from regard.models.base import LanguageModel, padded
 from regard.models.bert import Bert
 from regard.models.published import adapter
+from regard.models.published.bart import BartLayout
 from regard.models.published.bert import BertLayout, DistilBertLayout, RobertaLayout, XLMRobertaLayout
 from regard.models.published.captioner import CaptionerLayout, GPTCaptionerLayout
 from regard.models.published.clip import CLIPLayout
+from regard.models.published.gemma import Gemma3Layout
 from regard.models.published.gpt2 import GPT2Layout
 from regard.models.published.layout import Layout, Misfit, joined
 from regard.models.published.llama import LlamaLayout, MistralLayout, Qwen2Layout, Qwen3Layout
 from regard.models.published.marian import MarianLayout
+from regard.models.published.modernbert import ModernBertLayout
 from regard.models.published.t5 import T5Layout
 from regard.models.published.vit import DeiTLayout, DINOv2Layout, ViTLayout
 from regard.models.published.weights import FILE, Shapes, read_shapes, read_weights, write_weights
@@ -42,15 +45,18 @@ OURS = "regard-"  # prefix of model_type for layouts nobody else reads
 PUBLISHED = (
     MarianLayout(),
     T5Layout(),
+    BartLayout(),
     GPT2Layout(),
     LlamaLayout(),
     MistralLayout(),
     Qwen2Layout(),
     Qwen3Layout(),
+    Gemma3Layout(),
     BertLayout(),
     RobertaLayout(),
     XLMRobertaLayout(),
     DistilBertLayout(),
+    ModernBertLayout(),
     ViTLayout(),
     DeiTLayout(),
     DINOv2Layout(),
@@ -60,6 +66,7 @@ PUBLISHED = (
     CLIPLayout(),
 )
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in PUBLISHED}
+HEAD = re.compile(r"For[A-Z]\w+$")  # of the name of a class: what it is for
 WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows are padding
 
 
@@ -85,6 +92,7 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
         raise CheckpointError(f"{where}: model_type {name!r:.80} is not one we read; {near}there are: {names}")
     try:
         if name in LAYOUTS:
+            check_head(values, LAYOUTS[name], where)
             config = LAYOUTS[name].from_config(values, where)
         else:
             config = from_dict(MODELS[ours][0], {k: v for k, v in values.items() if k != "model_type"})
@@ -98,10 +106,18 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     return config
 
 
+def check_head(values: dict[str, Any], layout: Layout, where: str) -> None:
+    """Raise `CheckpointError` for a class with a head that the layout does not have; old names of others are read."""
+    architecture = str(next(iter(values.get("architectures") or []), ""))
+    classes = dict.fromkeys(layout.classes())
+    if HEAD.search(architecture) and architecture.lower() not in map(str.lower, classes):
+        raise CheckpointError(f"{where}: {architecture:.80} is not one we read; there are: {', '.join(classes)}")
+
+
 def nearest_layout(values: dict[str, Any]) -> str:
     """The layout nearest to one that we do not read, and its file, for whoever adds it; "" where none is near."""
     close = difflib.get_close_matches(str(values.get("model_type", "")), LAYOUTS, n=1, cutoff=0.5)
-    task = re.search(r"For[A-Z]\w+$", str(next(iter(values.get("architectures") or []), "")))
+    task = HEAD.search(str(next(iter(values.get("architectures") or []), "")))
     alike = [n for n, layout in LAYOUTS.items() if task and any(c.endswith(task[0]) for c in layout.classes())]
     if not (close or alike):
         return ""

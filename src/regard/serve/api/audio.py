@@ -45,7 +45,8 @@ async def transcriptions(request: Request) -> Response:
         raise APIError(400, f"expected one file, got {len(files)}", "file")
     engine = engine_of(request)
     model = engine.find(body.model, "transcriptions")
-    options = {"language": body.language} if body.language else {}
+    timed = body.response_format in ("verbose_json", "srt", "vtt")
+    options = ({"language": body.language} if body.language else {}) | ({"timestamps": True} if timed else {})
     answer = await while_connected(request, anext(engine.ask(model, "predict", inputs=files, options=options)))
-    shown = transcript(answer["outputs"][0], body.response_format, body.language or "en")
+    shown = transcript(answer["outputs"][0], body.response_format)
     return PlainTextResponse(shown) if isinstance(shown, str) else JSONResponse(shown)

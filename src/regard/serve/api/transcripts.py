@@ -17,7 +17,7 @@ def subtitles(passages: list[dict[str, Any]], mark: str, numbered: bool) -> str:
     return "\n".join(cues)
 
 
-def transcript(output: dict[str, Any], form: str, language: str) -> dict[str, Any] | str:
+def transcript(output: dict[str, Any], form: str) -> dict[str, Any] | str:
     """A transcript, as JSON or as text."""
     text, passages = output["text"], output["passages"]
     if form == "json":
@@ -25,7 +25,8 @@ def transcript(output: dict[str, Any], form: str, language: str) -> dict[str, An
     if form == "verbose_json":
         segments = [{"id": i, "seek": 0, **passage} for i, passage in enumerate(passages)]
         duration = max((p["end"] for p in passages), default=0.0)
-        return {"task": "transcribe", "language": language, "duration": duration, "text": text, "segments": segments}
+        about = {"task": "transcribe", "language": output["language"], "duration": duration}
+        return {**about, "text": text, "segments": segments}
     if form == "srt":
         return subtitles(passages, ",", True)
     return "WEBVTT\n\n" + subtitles(passages, ".", False) if form == "vtt" else text + "\n"
