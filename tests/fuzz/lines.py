@@ -238,7 +238,7 @@ class Draw:
     def model(self, old: str = "") -> str:
         way = self.rng.random()
         if way < 0.35:
-            if old.endswith(".gguf"):
+            if old.endswith(".gguf") and is_file(self.lines.work / old):
                 return self.own(old, damage(self.rng, (self.lines.work / old).read_bytes()))
             return self.damaged_model(old if old in self.lines.models else self.rng.choice(self.lines.models))
         if way < 0.75:

@@ -63,7 +63,7 @@ def place(tmp_path_factory):
         patch.chdir(folder)
         result = works("train", "classify", "--data=reviews.csv", "--text=review", "--label=sentiment", "--arch=lstm",
                      "--steps=40", "--name=sent", *FAST)  # fmt: skip
-    assert "accuracy" in result.out and "texts_per_second" in result.out and "regard classify runs/sent" in result.err
+    assert "accuracy" in result.out and "texts per second" in result.out and "regard classify runs/sent" in result.err
     assert (
         "2 labels: " in result.err
         and "178 texts to train on, 22 for validation" in result.err
@@ -262,10 +262,13 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("train classify --data=one.csv", "all examples have the label 'pos'"),
         ("train classify --data=reviews.csv --arch=gpt", "no architecture 'gpt'"),
         ("train tag --data=broken.conll", "broken.conll line 2: broken CoNLL line"),
-        ("finetune enc translate --data=reviews.csv", "there are: lm, summarise, classify, pair, tag"),
+        (
+            "finetune enc translate --data=reviews.csv",
+            "which is not fine-tuned to translate; it can be fine-tuned to: classify, pair",
+        ),
         ("finetune enc clasify --data=reviews.csv", "no task 'clasify'; did you mean 'classify'?"),
         ("finetune nowhere classify --data=reviews.csv", "no run or model folder 'nowhere'"),
-        ("finetune enc lm --data=reviews.csv", "only language models are fine-tuned to lm"),
+        ("finetune enc lm --data=reviews.csv", "which is not fine-tuned to lm; it can be fine-tuned to: classify"),
         ("evaluate runs/sent --data=unseen.csv", "unseen.csv line 3: the label 'mixed' is not among those trained on"),
         ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name ends in"),
         ("classify runs/sent", "Missing argument"),

@@ -181,7 +181,7 @@ def test_several_architectures_share_a_budget_and_a_table(place):
     result = works(
         "train", "lm", "--data=my.txt", "--tokens=chars", "--arch=rnn,lstm", "--steps=20", "--name=both", *words
     )
-    assert "rnn" in result.out and "lstm" in result.out and "tokens_per_second" in result.out
+    assert "rnn" in result.out and "lstm" in result.out and "tokens per second" in result.out
     assert (place / "runs/both/curves.png").is_file()
 
 

@@ -45,7 +45,7 @@ def place(tmp_path_factory):
         patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
         patch.chdir(folder)
         result = works("train", "mlm", "--arch=bert", "--data=corpus.txt", *SMALL, "--steps=220", "--name=x")
-    assert "masked_accuracy" in result.out and "unigram_entropy" in result.out and "regard fill runs/x" in result.err
+    assert "masked accuracy" in result.out and "unigram entropy" in result.out and "regard fill runs/x" in result.err
     assert "repeat an earlier one" in result.err and "padding" in result.err
     return folder
 

@@ -149,7 +149,7 @@ def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
                  "--device=cpu", "--set=schedule.warmup=2")  # fmt: skip
     assert "randomly initialised: classifier" in result.err
     result = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=2", "--name=too", *FAST)
-    assert "2 labels: flat 72" in result.err
+    assert "2 labels: flat: 72" in result.err
     result = regard("train", "fill-series", "--data=bare.csv", "--steps=2", "--set=data.balanced=true", *FAST)
     assert result.code == 2 and "data.balanced goes by the labels" in result.err
     result = regard("classify", "runs/pre", "curve.csv")
@@ -243,7 +243,7 @@ def test_what_went_wrong_is_one_sentence(words, says):
 def test_a_dry_run_shows_every_plan_and_its_data():
     result = works("train", "series", "--data=curves.csv", "--arch=transformer,lstm", "--dry-run")
     assert result.out.count("samples per step: 32") == 2
-    assert "examples, as the model sees them\n  0: " in result.out and "2 labels: flat 72" in result.out
+    assert "examples, as the model sees them\n  0: " in result.out and "2 labels: flat: 72" in result.out
     output = works("train", "forecast", "--data=prices.csv", "--horizon=12", "--set=data.lookback=48", "--dry-run").out
     assert "samples per step" in output and "columns: date, close" in output
     result = regard("train", "forecast", "--data=prices.csv", "--dry-run")

@@ -238,7 +238,7 @@ def test_sampled_sentences_come_as_often_as_the_model_says(model, batch, tempera
     n, source = 4000, batch.row(1)
     uniform = row_uniforms(list(range(n)), 3, seed=11)
     how = dict(eos=0, pad=5, temperature=temperature, k=k)
-    hypotheses = sample(model, source.expand(n, -1), None, torch.full((n,), 3), uniform, **how)
+    hypotheses = sample(model, source.expand(n, -1), None, torch.full((n,), 3), uniform, start=how["pad"], **how)
     counts = Counter(
         tuple(row[:m]) for (row,), (m,) in zip(hypotheses.ids.tolist(), hypotheses.lengths.tolist(), strict=True)
     )

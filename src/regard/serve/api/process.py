@@ -72,6 +72,8 @@ def main(settings: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process when it is done
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is not a message
+    import tokenizers  # noqa: F401 - before the threads that load models: two that import it at once fail
+
     EngineProcess(out, LaneSettings(**json.loads(settings))).listen(sys.stdin.buffer)
 
 
