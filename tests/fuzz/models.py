@@ -87,6 +87,7 @@ LINES = [
     f"finetune runs/tones audio --data=data/clips.csv {TINY} --set=batch=8",
     f"finetune runs/captioner caption --data=data/captions.tsv --images=data {TINY} --set=batch=8",
     f"finetune runs/filled series --data=data/curves.csv --label=class {TINY} --set=batch=8",
+    f"finetune runs/translator translate --source=data/train.en --target=data/train.fr {SMALL['finetune']}",
     "translate runs/translator the~big~dog --beam=2 --n-best=2 --scores",
     "translate runs/translator the~big~dog --sample --temperature=0.7 --seed=3",
     "translate runs/translator the~big~dog --alignment --json --heads",
