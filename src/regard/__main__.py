@@ -6,10 +6,9 @@ import sys
 def main() -> None:
     try:
         from regard.cli.main import main as run
-
-        run()
-    except KeyboardInterrupt:  # while modules load or options are read: nothing has begun, so there is nothing to save
+    except KeyboardInterrupt:  # while modules load: nothing has begun, so there is nothing to save
         sys.exit(130)
+    run()
 
 
 if __name__ == "__main__":

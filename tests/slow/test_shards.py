@@ -45,4 +45,4 @@ def test_a_sharded_run_resumes_on_any_number(place, ranks, size):
 def test_four_two_one_and_three_processes_are_one_run(place, ranks):
     ended = [codes(ranks[f"chain-{size}"]) for size, _ in CHAIN]
     assert ended == [[143] * 4, [143] * 2, [143], [0] * 3], ranks
-    torch.testing.assert_close(losses(place / "chain"), losses(place / "chain-whole"), rtol=1e-3, atol=0)
+    torch.testing.assert_close(losses(place / "chain"), losses(place / "chain-whole"), rtol=1e-4, atol=0)

@@ -146,6 +146,8 @@ def main(args: Sequence[str] | None = None) -> None:
         if not end.code:
             leave_others()
         raise
+    except KeyboardInterrupt:  # while options are read; work that can be saved has its own way to stop
+        sys.exit(130)
     except RegardError as e:
         _stop(str(e), e.exit_code, verbose)
     except OSError as e:

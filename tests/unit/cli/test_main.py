@@ -1,9 +1,11 @@
-"""`python -m regard` before its first line of work."""
+"""The command line before its first line of work."""
 
 import runpy
 import sys
 
 import pytest
+
+from regard.cli import main
 
 
 class CtrlC:
@@ -20,4 +22,14 @@ def test_ctrl_c_while_modules_load_exits_130(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "meta_path", [CtrlC, *sys.meta_path])
     with pytest.raises(SystemExit) as stop:
         runpy.run_module("regard", run_name="__main__")
+    assert stop.value.code == 130
+
+
+def test_ctrl_c_while_options_are_read_exits_130(monkeypatch: pytest.MonkeyPatch):
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(main, "app", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main.main(["info", "x"])
     assert stop.value.code == 130
