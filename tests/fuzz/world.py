@@ -135,7 +135,8 @@ class World:
             place = str(self.work / value)
             if option in OUTPUTS and os.path.realpath(place) == os.path.realpath(path):
                 return True
-            if option == "--out" and "export" in case.args[:3] and self._inside(path, place, before):
+            folder = value.endswith("/") or "export" in case.args[:3]
+            if option == "--out" and folder and self._inside(path, place, before):
                 return True
             run = place if "/" in value else f"{self.work}/runs/{value}"
             if option in FOLDERS and value and self._inside(path, run, before, of_regard=True):
