@@ -157,6 +157,7 @@ def test_an_encoder_is_fine_tuned_to_pairs(place):
     assert works("classify", "runs/pair", "the film was good", "a good film").out.splitlines()[0] == "same"
     assert works("classify", "runs/pair", "the film was good", "a good cast").out.splitlines()[0] == "other"
     assert "trained on pairs; expected two texts" in regard("classify", "runs/pair", "one").err
+    assert "got 3 texts; expected two" in regard("classify", "runs/pair", "one", "two", "three").err
     assert "trained on single texts" in regard("classify", "runs/sent", "one", "two").err
 
 

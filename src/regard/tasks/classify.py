@@ -260,6 +260,8 @@ class Classify(Classes, Labels):
             expected = "two texts: TEXT SECOND" if predictor.pairs else "one text; put it in quotes"
             trained = "pairs" if predictor.pairs else "single texts"
             raise ConfigError(f"this model was trained on {trained}; expected {expected}")
+        if len(words) > 2:
+            raise ConfigError(f"got {len(words)} texts; expected two: TEXT SECOND, each in quotes")
         inputs = [tuple(words)] if pairs else list(words)
         if predictor.cut(inputs):
             console.say(f"the text is longer than {predictor.max_length} pieces; the rest was not read")
