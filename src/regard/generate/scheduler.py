@@ -14,9 +14,9 @@ from itertools import count
 import torch
 
 from regard.errors import PromptTooLong
-from regard.generate.engine import Job, New, rounded
 from regard.generate.replay import Replay
 from regard.generate.request import Event, Sampling, fitting
+from regard.generate.rows import Job, New, rounded
 from regard.generate.sampling import prompt_uniforms
 from regard.generate.slots import BatchRow, Need, Slots
 from regard.models.base import LanguageModel

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from regard.generate.engine import Job, New, Seat
 from regard.generate.request import Sampling
+from regard.generate.rows import Job, New, Seat
 from regard.generate.sampling import choose, choose_each, likeliest, repetition_penalty
 from regard.models.base import LanguageModel
 

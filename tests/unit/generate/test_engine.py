@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from regard.errors import ConfigError
-from regard.generate import engine as module
+from regard.generate import rows as module
 from regard.generate.engine import Engine, Sampling
 from regard.generate.sampling import draw, narrowed, prompt_uniforms
 from regard.models import build
