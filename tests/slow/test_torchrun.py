@@ -15,7 +15,7 @@ from tests.system.test_old_runs import FIXTURES
 from regard.checkpoint import load_state
 from regard.run_folder import WEIGHTS
 
-KILLS = int(os.environ.get("KILLS", 50))
+KILLS, SEED = int(os.environ.get("KILLS", 50)), int(os.environ.get("REGARD_SEED", 1))
 APART = 40  # steps between two kills, about; a save every 5
 WORDS = ["train", "lm", f"--data={FIXTURES}/data/story.txt", "--tokens=bytes", "--set=model.width=16",
          "--set=model.layers=1",
@@ -76,7 +76,7 @@ def test_killed_processes_restart_and_end_as_if_undisturbed():
     whole = start(*words, "--name=whole", "--processes=2")
     _, err = whole.communicate(timeout=600)
     assert whole.returncode == 0, err
-    rng, process = random.Random(1), start(*words, "--name=killed", torchrun=True)
+    rng, process = random.Random(SEED), start(*words, "--name=killed", torchrun=True)
     try:
         for kill in range(KILLS):
             wait_for("killed", APART * kill + rng.randrange(1, APART), process)
