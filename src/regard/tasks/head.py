@@ -10,6 +10,7 @@ from regard.objectives.base import evaluating
 
 TEXTS = 512  # that the probe learns from, at most: a few seconds of two cores
 TOGETHER = 32  # read at a time
+FLAT = 0.1  # of the median spread: MiniLM has states that do not vary, and gradients grow with the inverse of a spread
 C = 0.01  # inverse strength of the probe's penalty on standardised states, which are more than the texts to learn from
 
 
@@ -51,7 +52,8 @@ def fit_head_(model: Any, source: Any, seed: int) -> int:
     classes = np.unique(y)
     if len(classes) < (2 if model.config.head == "token" else len(model.config.labels)):
         return 0
-    scaler = StandardScaler().fit(x)
+    scaler: Any = StandardScaler().fit(x)
+    scaler.scale_ = np.maximum(scaler.scale_, FLAT * np.median(scaler.scale_))
     probe: Any = LogisticRegression(C=C, max_iter=100).fit(scaler.transform(x), y)
     weight, bias = torch.from_numpy(probe.coef_ / scaler.scale_), torch.from_numpy(probe.intercept_)
     bias -= weight @ torch.from_numpy(scaler.mean_)

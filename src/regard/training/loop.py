@@ -154,7 +154,7 @@ class Training:
             if evaluate:
                 self.evaluate()
             signal = stop.signal if self.world.size == 1 else agreed
-            if planned or evaluate or signal or (run.save_every and at.due(run.save_every)):
+            if planned or (evaluate and self.affordable()) or signal or (run.save_every and at.due(run.save_every)):
                 self.save(wait=bool(signal) or not at.going(run))
             if signal:
                 stop.signal = signal
@@ -234,6 +234,11 @@ class Training:
         self.log(event, f"step {at.step}/{at.steps} · {metrics_text(metrics)}{' · best so far' * better}")
         for warning in (self.judge.warning, overfitting(self.log.curve, self.run)):
             self.log.warn(warning)
+
+    def affordable(self) -> bool:
+        """Whether to save after this evaluation: of a run with minutes, saving takes at most a tenth of the time."""
+        short = self.pace.clocked and self.at.going(self.run)
+        return not short or self.pace.seconds() - self.at.seconds >= 10 * self.saving
 
     def save(self, wait: bool = True) -> None:
         with self.pace.paused():

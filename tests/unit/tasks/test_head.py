@@ -49,6 +49,17 @@ def test_the_head_is_a_logistic_regression_of_the_states(labels):
     np.testing.assert_allclose(ours, theirs.predict_proba(states.double().numpy()), atol=1e-3)
 
 
+def test_states_that_hardly_vary_get_no_large_weights():
+    """MiniLM's last norm scales two of its states by 1e-33; a probe of standardised states divides by their spread."""
+    texts, usual, flat = Texts(np.arange(90) % 2), classifier(2), classifier(2)
+    with torch.no_grad():
+        flat.layers[-1].norm2.weight[3] = 6e-33
+        flat.layers[-1].norm2.bias[3] = 8e-33
+    for model in (usual, flat):
+        fit_head_(model, texts, seed=0)
+    assert flat.classifier.weight.abs().max() < 2 * usual.classifier.weight.abs().max()
+
+
 def test_a_missing_class_leaves_the_head_as_it_is():
     model = classifier(3)
     before = model.classifier.weight.clone()
