@@ -9,6 +9,7 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from safetensors.torch import load_file
 from tests.system.cli_toy import regard, works
 
 import regard as package
@@ -150,9 +151,13 @@ def test_a_vit_is_fine_tuned_to_other_classes(place, few):
 
 
 def test_lora_keeps_what_it_adds_to_a_vit(place, few):
-    works("finetune", "runs/vit", "image", f"--data={few}", "--name=added", "--lora", "--rank=2", *TUNED)
+    words = ["finetune", "runs/vit", "image", f"--data={few}", "--name=added", "--lora", "--rank=2", *TUNED]
+    dry = json.loads(works(*words, "--dry-run", "--json").out)
+    works(*words)
     files = {path.name: path.stat().st_size for path in (place / "runs/added").iterdir()}
     assert "model.safetensors" not in files
+    trained = load_file(place / "runs/added/adapter_model.safetensors").values()
+    assert dry["memory"]["gradients"] == 4 * sum(tensor.numel() for tensor in trained)
     assert files["adapter_model.safetensors"] < (place / "runs/vit/model.safetensors").stat().st_size / 2
     settings = json.loads((place / "runs/added/adapter_config.json").read_text())
     assert settings["base_model_name_or_path"] == str(place / "runs/vit") and settings["modules_to_save"]

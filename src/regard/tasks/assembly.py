@@ -18,10 +18,10 @@ from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.explain.curves import outcome, read_metrics
 from regard.models.published import load_model, save_weights, to_published, write_adapter
 from regard.models.registry import build, check_memory, model_type, outline
-from regard.nn.lora import add_lora_
 from regard.tasks.base import Task
 from regard.tasks.plan import check_run, read_run
 from regard.tasks.registry import get
+from regard.tasks.start import freeze_
 from regard.training.loop import Result, train
 from regard.training.parallel import World, join
 from regard.training.parts import Parts
@@ -175,8 +175,8 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
 
     def model() -> nn.Module:
         built = build(run.model)
-        if run.lora:
-            add_lora_(built, run.lora, alpha=2.0 * run.lora)
+        if run.start:
+            freeze_(built, run, task.heads, lambda _: None, task.lora_targets)
         return built
 
     with Interrupts() as stop:  # an exception in a hook of ours, as Ctrl-C is one, may abort torch
