@@ -7,6 +7,7 @@ reads a line of JSON for each command line (`args`, `typed`, `interrupt`) and an
 """
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import io
@@ -55,6 +56,7 @@ def child(asked: dict, folder: Path, limit: int) -> None:
     sys.stdin, sys.stdout, sys.stderr = (io.TextIOWrapper(io.FileIO(i, "rww"[i]), "utf-8") for i in range(3))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    faulthandler.enable(sys.stderr)  # where a crash of native code was
     from regard.cli.main import main
 
     code: object = 0
