@@ -12,15 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from regard.api import compare, evaluate, finetune, resume, train
+    from regard.api import compare, evaluate, finetune, look, resume, train
     from regard.tasks import train_run
     from regard.tasks.load import load
     from regard.training.run import Run
 
 __version__ = "0.1.0"
-__all__ = ["Run", "compare", "evaluate", "finetune", "load", "resume", "train", "train_run"]
+__all__ = ["Run", "compare", "evaluate", "finetune", "load", "look", "resume", "train", "train_run"]
 
-_HOME = dict.fromkeys(("compare", "evaluate", "finetune", "resume", "train"), "regard.api")
+_HOME = dict.fromkeys(("compare", "evaluate", "finetune", "look", "resume", "train"), "regard.api")
 _HOME |= {"Run": "regard.training.run", "load": "regard.tasks.load", "train_run": "regard.tasks"}
 
 

@@ -1,4 +1,4 @@
-"""What the command line does, as functions: `regard.train`, `finetune`, `resume`, `evaluate` and `compare`.
+"""What the command line does, as functions: `regard.train`, `finetune`, `resume`, `evaluate`, `look` and `compare`.
 
 The verbs of the command line call these and print what they return. `docs/python.md` shows them at work.
 """
@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from regard.data import memory
 from regard.data.hub import data_file
@@ -25,6 +25,9 @@ from regard.tasks.use import Comparison, Options, Verdict, note, pick_device, wi
 from regard.ticks import Console
 from regard.training.parallel import join
 from regard.training.run import Run
+
+if TYPE_CHECKING:
+    from regard.inside.looked import Looked
 
 TABLES = "tables"  # next to the runs: tables that were passed in memory, named after their content
 TABLE = "a table in memory"  # what a score is noted to be on
@@ -263,6 +266,18 @@ def evaluate(model: Any, data: Any = "", *, device: str = "auto", quiet: bool = 
         verdict = dataclasses.replace(verdict, task=task.name, on=on, outputs=list(verdict.outputs))
     note(folder, verdict.noted())
     return verdict
+
+
+def look(model: Any, text: str = "", *, device: str = "auto", **question: Any) -> "Looked":
+    """Run a model once and keep what it computed, as `regard look` and the studio do.
+
+    `look(model, "A text.").attention["self"].weights` are the weights of all layers and heads, L H T S. `question` is
+    what `regard.inside.looked.Question` takes: a second text, a given translation, a file for images and audio.
+    """
+    from regard.inside.look import look as watched
+    from regard.inside.looked import Question
+
+    return watched(_opened(model, device), Question(text=text, **question))
 
 
 def compare(

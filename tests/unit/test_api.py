@@ -6,6 +6,8 @@ from pathlib import Path
 import pandas as pd
 import polars as pl
 import pytest
+import torch
+import transformers
 from tests.system.cli_toy import works
 from tests.unit.inside import tiny
 
@@ -110,6 +112,18 @@ def test_evaluate_is_the_command_lines(model):
 def test_compare_finds_no_difference_of_a_model_to_itself(model):
     result = regard.compare(model, "runs/sent", FRAME, device="cpu", quiet=True)
     assert result.examples == 40 and result.differences[0].p_value == 1.0
+
+
+def test_look_returns_the_weights_of_another_implementation(tmp_path):
+    tiny.write(tmp_path / "encoder", "encoder")
+    model, text = regard.load(tmp_path / "encoder"), "The cat sat."
+    seen = regard.look(model, text)
+    other = transformers.BertModel.from_pretrained(tmp_path / "encoder", attn_implementation="eager").eval()
+    ids = torch.tensor([[token["id"] for token in seen.streams["text"]]])
+    with torch.inference_mode():
+        expected = torch.cat(other(ids, output_attentions=True).attentions)
+    torch.testing.assert_close(seen.attention["self"].weights, expected, rtol=1e-5, atol=1e-6)
+    assert seen.draw(tmp_path / "seen.png", layer=1, head=2).stat().st_size > 1000
 
 
 def test_translation_takes_two_columns(home):

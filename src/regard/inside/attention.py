@@ -32,6 +32,12 @@ class Attention:
         return 1 if isinstance(look, AdditiveLook) else look.q.size(1)
 
     @property
+    def weights(self) -> Tensor:
+        """After the softmax, of every layer and head: L H T S."""
+        every = [torch.stack([stages(look, head)["weights"] for head in range(self.heads)]) for look in self.layers]
+        return torch.stack(every)
+
+    @property
     def causal(self) -> bool:
         return self.kind == "decoder" or (self.kind == "self" and not _open(self.layers[0]))
 

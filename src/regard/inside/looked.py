@@ -61,6 +61,12 @@ class Looked:
         """Bytes of the vectors that are kept of all layers."""
         return sum(t.nbytes for a in self.attention.values() for look in a.layers for t in (look.q, look.k, look.v))
 
+    def draw(self, path: str | Path, layer: int = 0, head: int = 0) -> Path:
+        """Write a picture; `layer` and `head` count from 1, and 0 is the sharpest layer with all of its heads."""
+        from regard.inside.figure import draw
+
+        return draw(self, path, layer=layer, head=head)
+
     def bytes(self, **more: Any) -> bytes:
         """The first answer: tokens, thumbnails of all heads, results; and `more` that the caller adds."""
         about, tensors, scales = [], dict(self.tensors), {}
