@@ -18,7 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from regard.errors import CheckpointError, ConfigError, WorkFailed
+from regard.errors import CheckpointError, ConfigError, WorkFailed, reason
 from regard.jsonfile import parse
 
 FORMAT_VERSION = 1  # of state.safetensors, checkpoints/ and run.json; raise it when an older regard could not read them
@@ -132,7 +132,7 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         header = parse(text.encode()) if text else None
     except (SafetensorError, OSError, ValueError) as e:
-        raise CheckpointError(f"{path}: damaged or not a safetensors file ({e}); take an older copy") from None
+        raise CheckpointError(f"{path}: damaged or not a safetensors file ({reason(e)}); take an older copy") from None
     if not isinstance(header, dict):
         raise CheckpointError(f"{path}: not written by regard; a model folder is loaded with regard.load(folder)")
     check_format(path, header)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import math
 import os
 import types
 import typing
@@ -59,9 +60,9 @@ def inside(folder: Path, name: str, source: Path) -> Path:
 
 
 def at_least(config: Any, group: str = "", **least: float) -> None:
-    """Raise `ConfigError` for the first field below its least value; not a number is below any."""
+    """Raise `ConfigError` for the first field that is infinite, not a number or below its least value."""
     for name, low in least.items():
-        if not getattr(config, name) >= low:
+        if not low <= getattr(config, name) < math.inf:
             raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be at least {low}")
 
 

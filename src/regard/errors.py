@@ -49,3 +49,8 @@ class WorkFailed(RegardError):
     """The input was fine and the work itself failed: a diverged run, a full disk."""
 
     exit_code = 1
+
+
+def reason(error: Exception) -> str:
+    """Why something failed, in the words of the system if it has any: without number and path."""
+    return getattr(error, "strerror", None) or str(error)

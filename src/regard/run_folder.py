@@ -16,7 +16,7 @@ from typing import Any
 
 from regard.checkpoint import UNFINISHED, alone, move, sync, write_atomic, write_failed
 from regard.config import ADAPTER, inside
-from regard.errors import CheckpointError, ConfigError
+from regard.errors import CheckpointError, ConfigError, reason
 from regard.jsonfile import parse
 
 MANIFEST = ".regard-manifest.json"
@@ -48,7 +48,8 @@ def owned(folder: Path) -> list[str] | None:
         return _before_manifests(folder)
     except (ValueError, KeyError, TypeError, OSError) as e:
         raise CheckpointError(
-            f"{path}: cannot be read ({e}), so regard cannot tell which files are its own; if it is damaged, remove it"
+            f"{path}: cannot be read ({reason(e)}), so regard cannot tell which files are its own; "
+            "if it is damaged, remove it"
         ) from None
     _stay_inside(folder, names)
     return names

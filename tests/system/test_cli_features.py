@@ -147,6 +147,8 @@ def test_saved_vectors_give_the_same_neighbours(models, tmp_path):
         np.save(saved, wrong)
         result = regard(*words, "--vectors", saved)
         assert result.code == 2 and message in result.err and "--vectors lines-2.npy" in result.err
+    result = regard(*words, "--vectors", tmp_path)
+    assert result.code == 2 and "is not a .npy file of vectors (Is a directory); remove it" in result.err
 
 
 def test_gaps_are_filled(models):

@@ -22,7 +22,7 @@ from regard.cli.common import (
 )
 from regard.cli.pieces import Piece, files_of, in_pieces, names_folder, write_pieces
 from regard.cli.processes import Processes, several_processes, share_between
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, reason
 from regard.output import check_output, open_output
 from regard.ticks import Console
 from regard.words import table
@@ -209,7 +209,7 @@ def saved_vectors(path: Path, file: Path, embedder: Any, texts: list[str], batch
     try:
         vectors: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as e:
-        raise DataError(f"{path} is not a .npy file of vectors ({e}){other}") from None
+        raise DataError(f"{path} is not a .npy file of vectors ({reason(e)}){other}") from None
     if vectors.ndim != 2 or len(vectors) != len(texts) or vectors.dtype != np.float32:
         shape = f"an array of {vectors.dtype} {vectors.shape}"
         raise DataError(

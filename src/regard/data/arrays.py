@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from regard import limits
-from regard.errors import DataError
+from regard.errors import DataError, reason
 
 
 def read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
@@ -22,7 +22,7 @@ def read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (OSError, ValueError, EOFError, zlib.error, NotImplementedError, RuntimeError, zipfile.BadZipFile) as e:
-        raise DataError(f"{path} cannot be read as NPZ ({e})") from None
+        raise DataError(f"{path} cannot be read as NPZ ({reason(e)})") from None
 
 
 def _check_size(box: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:

@@ -28,7 +28,7 @@ from regard.data.tokenizers import load
 from regard.data.tokenizers.bpe import BPE
 from regard.data.tokenizers.captions import CaptionPieces
 from regard.data.tokenizers.pretrained import Pretrained
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, reason
 
 CAPTIONS = ("caption", "captions", "text", "sentence", "description")
 
@@ -141,7 +141,7 @@ def open_images(place: Path) -> Iterator[Callable[[str], Path | io.BytesIO]]:
         tar = tarfile.open(place)  # noqa: SIM115 - closed below
         members = {Path(m.name).name: m for m in tar if m.isfile() and not Path(m.name).name.startswith("._")}
     except (tarfile.TarError, OSError, EOFError) as e:
-        raise DataError(f"{place} is neither a folder nor a tar file ({e})") from None
+        raise DataError(f"{place} is neither a folder nor a tar file ({reason(e)})") from None
 
     def member(name: str) -> io.BytesIO:
         file = tar.extractfile(members[name]) if name in members else None

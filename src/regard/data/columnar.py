@@ -7,7 +7,7 @@ from typing import Any
 from regard import limits
 from regard.data.arrow import pa, parquet
 from regard.data.files import ending, read_errors
-from regard.errors import DataError
+from regard.errors import DataError, reason
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 OBJECTS = (".json", ".jsonl", *PARQUET, *ARROW)  # whose rows may hold lists and objects
@@ -31,7 +31,7 @@ def read_columnar(path: Path, data: bytes) -> Any:
             limits.require(size := size + batches[-1].nbytes, str(path))
         return pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError) as e:
-        raise DataError(f"{path} cannot be read as {kind} ({e})") from None
+        raise DataError(f"{path} cannot be read as {kind} ({reason(e)})") from None
 
 
 def stream_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

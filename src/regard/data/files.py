@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, TypeVar, cast
 
 from regard import limits
 from regard.data.arrow import pa
-from regard.errors import DataError, LimitError
+from regard.errors import DataError, LimitError, reason
 
 COMPRESSED = (".gz", ".zst")
 IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -92,7 +92,7 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
                     limits.require(size := size + member.size, f"{path}: its files", "unpack it")
                     yield member.name, file.read()
     except (tarfile.TarError, EOFError, zlib.error, OSError) as e:
-        raise DataError(f"{path} cannot be read ({e}); it is damaged or not a tar archive") from None
+        raise DataError(f"{path} cannot be read ({reason(e)}); it is damaged or not a tar archive") from None
 
 
 class _Limited(io.RawIOBase):

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from regard.data.arrow import pa, parquet
 from regard.data.files import COMPRESSED, TARS, ending, open_bytes
 from regard.data.tables import ARROW, ENDINGS, PARQUET
-from regard.errors import DataError
+from regard.errors import DataError, reason
 
 LINES = 2_000  # of a text file; the same number of all, since line i may belong to line i of another
 BYTES = 1 << 23  # of a text file, at most
@@ -87,7 +87,7 @@ def _rows(path: Path, copy: Path, most: int) -> tuple[Path, bool]:
                 writer.write_table(table.slice(0, most))
             return copy, reader.num_record_batches > 1 or len(table) > most
     except (pa.ArrowException, OSError) as e:
-        raise DataError(f"{path} cannot be read ({e})") from None
+        raise DataError(f"{path} cannot be read ({reason(e)})") from None
 
 
 def _files(path: Path, copy: Path) -> bool:
@@ -121,7 +121,7 @@ def _members(path: Path, folder: Path) -> tuple[Path, bool]:
                 file = tar.extractfile(member)
                 copy.joinpath(*parts).write_bytes(b"" if file is None else file.read())
     except (tarfile.TarError, OSError, EOFError) as e:
-        raise DataError(f"{path} cannot be read ({e}); it is damaged or not a tar archive") from None
+        raise DataError(f"{path} cannot be read ({reason(e)}); it is damaged or not a tar archive") from None
     return copy, True
 
 

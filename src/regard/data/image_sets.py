@@ -14,7 +14,7 @@ from regard.data import fetch
 from regard.data.catalog import Dataset, find
 from regard.data.folders import Say, cache_folder, to_stderr, user_path
 from regard.data.pixels import read_image
-from regard.errors import DataError, MissingExtra
+from regard.errors import DataError, MissingExtra, reason
 
 DIGITS = tuple("0123456789")
 CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -85,7 +85,7 @@ def _idx(folder: Path, name: str) -> np.ndarray:
         data = path.read_bytes()
         data = gzip.decompress(data) if path.suffix == ".gz" else data
     except (OSError, EOFError, zlib.error) as e:
-        raise DataError(f"{path} cannot be read ({e})") from None
+        raise DataError(f"{path} cannot be read ({reason(e)})") from None
     axes = data[3] if data[:3] == b"\0\0\x08" else 0
     shape = np.frombuffer(data, ">i4", axes, 4) if len(data) >= 4 + 4 * axes else np.zeros(0, int)
     if not axes or len(data) != 4 + 4 * axes + int(np.prod(shape)):
@@ -108,7 +108,7 @@ def _cifar10(folder: Path) -> ImageSet:
         try:
             labels = np.array(json.loads(listing.read_text("utf-8")), np.int64)
         except (OSError, ValueError) as e:
-            raise DataError(f"{listing} cannot be read ({e})") from None
+            raise DataError(f"{listing} cannot be read ({reason(e)})") from None
         images = np.concatenate(pixels).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
         parts[part] = np.ascontiguousarray(images), labels
     return ImageSet(CIFAR10, _checked(folder, parts))

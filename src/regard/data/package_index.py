@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from regard.data.catalog import Archive
 from regard.data.download import network_errors, sha256, write_pinned
 from regard.data.folders import Say, building_file, cache_folder
-from regard.errors import DataError
+from regard.errors import DataError, reason
 
 if TYPE_CHECKING:
     from pypi_simple import PyPISimple
@@ -86,7 +86,7 @@ def _archive_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, KeyError, UnicodeDecodeError, OSError) as e:
-        raise DataError(f"{path} cannot be read ({e}); remove it and run the command again") from None
+        raise DataError(f"{path} cannot be read ({reason(e)}); remove it and run the command again") from None
 
 
 def read_bytes(path: Path, archive: Archive) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any
 from regard import limits
 from regard.data.arrow import pa
 from regard.data.folders import Say
-from regard.errors import DataError, MissingExtra
+from regard.errors import DataError, MissingExtra, reason
 
 EXCEL = (".xlsx", ".xlsm")
 GROWTH = 4  # memory that a sheet takes, by the size of its XML
@@ -30,7 +30,7 @@ def read_sheet(path: Path, data: bytes, say: Say) -> tuple[list[Any], list[int]]
         sheet.reset_dimensions()  # some programs write wrong ones
         every = [[_text(cell) for cell in row] for row in sheet.iter_rows(values_only=True)]
     except (zipfile.BadZipFile, KeyError, ValueError, IndexError, TypeError, OSError) as e:
-        raise DataError(f"{path} cannot be read as Excel ({e}); save it again as .xlsx, or as CSV") from None
+        raise DataError(f"{path} cannot be read as Excel ({reason(e)}); save it again as .xlsx, or as CSV") from None
     rows = {number: cells for number, cells in enumerate(every, 1) if any(cell.strip() for cell in cells)}
     if not rows:
         raise DataError(f"{path}: its first sheet, {sheet.title!r}, is empty; expected rows of a table")

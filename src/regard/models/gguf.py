@@ -16,7 +16,7 @@ import numpy as np
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from regard.data.tokenizers import opened
-from regard.errors import CheckpointError, MissingExtra
+from regard.errors import CheckpointError, MissingExtra, reason
 from regard.models.gguf_layouts import ARCHITECTURES, Architecture
 from regard.models.published import from_published, published_shapes
 from regard.models.published.llama import STRETCH
@@ -135,7 +135,7 @@ def open_gguf(path: Path) -> Gguf:
         reader = Reader(path)
         settings = {name: field.contents() for name, field in reader.fields.items()}
     except (ValueError, IndexError, KeyError, OverflowError, OSError) as e:
-        raise CheckpointError(f"{path} is cut short or damaged ({e}); fetch it again") from None
+        raise CheckpointError(f"{path} is cut short or damaged ({reason(e)}); fetch it again") from None
     return Gguf(path, settings, {t.name: t for t in reader.tensors})
 
 

@@ -69,6 +69,8 @@ def add_lora_(
             f"no linear map is named like {' or '.join(map(repr, targets))}; "
             + (f"there are: {some}" if linears else f"a {type(model).__name__} has none, so train all of it")
         )
+    if rank > (most := max(min(linears[name].weight.shape) for name in names)):
+        raise ConfigError(f"LoRA of rank {rank}; no matrix that it is added to has a rank above {most}")
     model.requires_grad_(False)
     for name in names:
         model.set_submodule(name, LoraLinear(linears[name], rank, alpha, dropout))

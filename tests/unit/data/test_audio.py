@@ -263,3 +263,9 @@ def test_a_link_in_an_archive_is_no_clip(tmp_path):
 def test_frames_are_ten_milliseconds():
     assert AudioConfig(seconds=2.0).frames == 200 == 2 * 16000 // HOP
     assert padded([torch.zeros(3, STEP)])[0].size(2) == STEP
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), float("nan"), 0.0])
+def test_length_of_clips_must_be_a_number_of_seconds(seconds):
+    with pytest.raises(ConfigError, match=f"data.seconds is {seconds}; must be at least 0.1"):
+        AudioConfig(path="clips", seconds=seconds)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from regard.data.tokenizers.bpe import EOS, PAD, SPACE, UNK, group_words
-from regard.errors import CheckpointError, MissingExtra
+from regard.errors import CheckpointError, MissingExtra, reason
 from regard.jsonfile import read_json
 
 SOURCE, TARGET, VOCAB = "source.spm", "target.spm", "vocab.json"
@@ -47,7 +47,7 @@ class MarianPieces:
         except FileNotFoundError:
             raise CheckpointError(f"{folder} has no {path.name}; a Marian folder has it next to its weights") from None
         except (ValueError, RuntimeError, OSError, TypeError) as e:
-            raise CheckpointError(f"{path} cannot be read ({e}); is the download complete?") from None
+            raise CheckpointError(f"{path} cannot be read ({reason(e)}); is the download complete?") from None
         except CheckpointError as e:
             raise CheckpointError(f"{folder}: {e}") from None
 
