@@ -1,14 +1,16 @@
 """One comparison with transformers for every published layout: a layout enters `CASES` of test_layouts.py."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 import transformers
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from regard.models import build
@@ -110,3 +112,33 @@ def gradients(ours: Any) -> dict[str, Tensor]:
             p.data = torch.zeros_like(p) if grad is None else grad
         published.append(published_weights(ours))
     return {name: tensor - published[1][name] for name, tensor in published[0].items()}
+
+
+def their_gradients(theirs: Any, names: Collection[str]) -> dict[str, Tensor]:
+    """Those of their parameters under `names`: of their modules, or where these are newer of their files."""
+    grads = {name: gradient(p) for name, p in theirs.named_parameters(remove_duplicate=False)}
+    buffers = {name for name, _ in theirs.named_buffers()}
+    if set(names) <= grads.keys() | buffers:
+        return grads
+    for p in theirs.parameters():
+        p.data = gradient(p)
+    with TemporaryDirectory() as folder:
+        theirs.save_pretrained(folder)
+        return load_file(Path(folder) / "model.safetensors")
+
+
+def gradient(p: nn.Parameter) -> Tensor:
+    """The gradient, or zeros for none."""
+    return torch.zeros_like(p) if p.grad is None else p.grad
+
+
+def compare_gradients(ours: Any, theirs: Any, slopes: Callable[[str, Any], float] = lambda name, config: 1.0) -> None:
+    """Every parameter of either has the same gradient in both; one that only `theirs` has, has none."""
+    mine = gradients(ours)
+    expected = their_gradients(theirs, mine)
+    compared = {expected[name].data_ptr() for name in mine.keys() & expected.keys()}  # tied ones have several names
+    assert all(grad.data_ptr() in compared for grad in expected.values() if grad.any())
+    largest = max(float(grad.abs().max()) for grad in mine.values())
+    for name in mine.keys() & expected.keys():
+        grad = mine[name] * slopes(name, ours.config)
+        torch.testing.assert_close(grad, expected[name].float(), rtol=1e-5, atol=1e-6 * largest, msg=name)

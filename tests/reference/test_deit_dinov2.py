@@ -1,13 +1,13 @@
 """Our DeiT and DINOv2 are transformers': same folder, scores and gradients; the published names and counts."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 import torch
 import transformers
 from PIL import Image
+from tests.reference.parity import compare_gradients
 from tests.system.cli_toy import works
 
 from regard.models import build
@@ -15,7 +15,6 @@ from regard.models.published import (
     from_published,
     layout_of,
     load_model,
-    published_weights,
     to_published,
     weights_bytes,
 )
@@ -66,11 +65,7 @@ def test_scores_and_gradients_are_equal(case):
     torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-9)
     mine.square().sum().backward()
     other.square().sum().backward()
-    gradients = {name: p.grad for name, p in theirs.named_parameters()}
-    for p in ours.parameters():
-        p.data = p.grad
-    total = sum(g.double().square().sum() for g in published_weights(ours).values())
-    assert math.isclose(total, sum(g.square().sum() for g in gradients.values() if g is not None), rel_tol=1e-6)
+    compare_gradients(ours, theirs)
 
 
 def test_a_folder_that_transformers_wrote_is_read(case, tmp_path):
