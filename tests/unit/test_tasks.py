@@ -41,11 +41,11 @@ def test_few_examples_get_minimum_steps_and_a_short_warmup():
     run = tasks.default_run(data=PairsConfig(source="a", target="b"))
     run = dataclasses.replace(run, epochs=3.0, minutes=0, schedule=dataclasses.replace(run.schedule, warmup=50))
     messages = []
-    few = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 6, messages.append)
+    few = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 6, 60, messages.append)
     assert (few.steps, few.schedule.warmup) == (60, 6) and "training takes 60" in messages[0]
-    own = assembly.with_min_steps(run, 6, messages.append)
+    own = assembly.with_min_steps(run, 6, 60, messages.append)
     assert (own.steps, own.schedule.warmup) == (6, 1), "from nothing, the epochs asked for"
-    many = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 800, messages.append)
+    many = assembly.with_min_steps(dataclasses.replace(run, start="minilm"), 800, 60, messages.append)
     assert (many.steps, many.schedule.warmup, len(messages)) == (800, 50, 1)
 
 

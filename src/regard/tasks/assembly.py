@@ -30,8 +30,6 @@ from regard.training.run import Run
 from regard.training.signals import Interrupts
 from regard.words import count
 
-LEAST = 60  # steps of fine-tuning: fewer teach nothing, even from a few hundred texts
-
 
 def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     """Read the data (or find it prepared) and build the rest."""
@@ -48,7 +46,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     if run.epochs and not run.steps:
         steps = max(1, round(run.epochs * loader.batches_per_epoch / run.accumulate))
         say(f"{count(run.epochs, 'epoch', 'epochs')}: {count(steps, 'step')}")
-        run = with_min_steps(run, steps, say)
+        run = with_min_steps(run, steps, task.least_steps[device.split(":")[0]], say)
     return Parts(
         run=run,
         model=model,
@@ -62,10 +60,10 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
     )
 
 
-def with_min_steps(run: Run, steps: int, say: Say) -> Run:
-    """The run with its steps: fine-tuning takes at least `LEAST`, and warm-up no more than a tenth of them."""
-    if run.start and steps < LEAST:
-        steps = LEAST
+def with_min_steps(run: Run, steps: int, least: int, say: Say) -> Run:
+    """The run with its steps: fine-tuning takes at least `least`, and warm-up no more than a tenth of them."""
+    if run.start and steps < least:
+        steps = least
         say(f"that is too few to learn from: training takes {steps} (--steps N sets the number)")
     return dataclasses.replace(run, steps=steps, schedule=run.schedule.fitted(steps))
 

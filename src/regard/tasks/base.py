@@ -124,8 +124,7 @@ class Task(Scored, Served):
         if arch not in self.archs:
             raise unknown("architecture", arch, self.archs)
         preset = self.preset(arch, device)
-        data = self.complete(data, preset)
-        settings = {**preset.model, **({} if size else preset.shape)}
+        data, settings = self.complete(data, preset), {**preset.model, **({} if size else preset.shape)}
         settings |= self.model_settings(data, arch, device, settings)
         model = self.config(arch, size or preset.size, **settings)
         return Run(task=self.name, model=model, data=data, **preset.run)
@@ -172,6 +171,7 @@ class Task(Scored, Served):
     usual_start = "minilm"  # the model to name where it is only fine-tuned
     lora_targets: tuple[str, ...] = ("*",)  # patterns of the linear maps that LoRA changes
     finetune_length = ""  # as `usual_length`, when a model is fine-tuned
+    least_steps: Mapping[str, int] = {"cpu": 60, "cuda": 60}  # of that: fewer teach nothing, even from hundreds of rows
 
     def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
         """A good run that starts from the model in the folder `start`, one of `starts`, with its tokenizer."""

@@ -36,6 +36,7 @@ class Image(ClassesOfSamples):
     presets = presets_of("image")
     lora_targets = ("layers.*",)
     starts, heads, finetune_length = ("vit",), ("classifier", "teacher"), "10 epochs"
+    least_steps = {"cpu": 60, "cuda": 200}  # recipes/cifar10_finetune.py; of a base size on a CPU they take an hour
     card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")
 
     def complete(self, data: ImagesConfig, preset: Preset) -> ImagesConfig:

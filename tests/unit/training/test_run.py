@@ -1,10 +1,14 @@
 """Settings: to JSON and back, and recipes whose mistakes are named."""
 
 import json
+import runpy
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from regard.config import override
+from regard.data import image_sets
 from regard.data.prepare import PairsConfig
 from regard.errors import CheckpointError, ConfigError
 from regard.models import Seq2SeqConfig, TransformerConfig
@@ -12,6 +16,7 @@ from regard.tasks.plan import load_recipe, read_run, run_from_dict
 from regard.training.run import Run, write_run
 from regard.training.settings import Optim, Schedule
 
+ROOT = Path(__file__).parents[3]
 MODELS = [TransformerConfig(vocab=50, width=32, heads=4), Seq2SeqConfig(vocab=50, cell="gru", attention=False)]
 
 
@@ -35,6 +40,30 @@ def test_settings_can_be_overridden():
     changed = override(run, ["model.width=64", "optim.betas=0.5,0.6", "schedule.kind=linear", "steps=1_000"])
     assert (changed.model.width, changed.optim.betas, changed.schedule.kind) == (64, (0.5, 0.6), "linear")
     assert changed.steps == 1000 and run.steps == 10
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.py")), ids=lambda path: path.stem)
+def test_every_recipe_can_be_planned(path, monkeypatch):
+    """What it starts from stands for the model that would be fetched."""
+    encoder = ROOT / "tests/fixtures/runs/mlm"
+    monkeypatch.setattr("regard.models.fetched.resolve", lambda name: encoder)
+    for run in load_recipe(path).values():
+        assert run_from_dict(json.loads(json.dumps(run.to_dict()))) == run
+
+
+def test_pictures_of_ten_classes_become_six_and_four(tmp_path, monkeypatch):
+    """recipes/cifar10_finetune.py: a folder of pictures for each class."""
+    monkeypatch.setattr(image_sets, "read", lambda name: toy_set())
+    recipe = runpy.run_path(str(ROOT / "recipes/cifar10_finetune.py"))
+    recipe["write_photos"](tmp_path)
+    folders = {part.name: {f.name: len(list(f.iterdir())) for f in part.iterdir()} for part in tmp_path.iterdir()}
+    assert folders["four"] == dict.fromkeys(recipe["FOUR"], 3) and folders["test"] == dict.fromkeys(recipe["FOUR"], 1)
+    assert len(folders["six"]) == 6 and set(folders["six"].values()) == {3}
+
+
+def toy_set():
+    pixels, labels = np.zeros((30, 3, 4, 4), np.uint8), np.arange(30) % 10
+    return image_sets.ImageSet(image_sets.CIFAR10, {"train": (pixels, labels), "test": (pixels, labels)})
 
 
 @pytest.mark.parametrize("order", [1, -1])
