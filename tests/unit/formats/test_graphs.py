@@ -30,7 +30,7 @@ def no_past(graph):
     return [tensor for name, tensor in graph.example(sizes).items() if name.startswith("past")]
 
 
-@pytest.mark.parametrize("name", ["gpt2", "alibi", "llama", "mistral"])
+@pytest.mark.parametrize("name", ["gpt2", "alibi", "llama", "mistral", "gemma"])
 @torch.no_grad()
 def test_a_text_read_in_parts_has_the_logits_of_the_whole(name):
     model = built(name)
@@ -57,7 +57,7 @@ def test_padding_on_the_left_changes_nothing(name):
     assert all(x.isfinite().all() for x in (logits, *past))
 
 
-@pytest.mark.parametrize("name", ["embed", "fill", "pretraining", "classify", "mean", "tag"])
+@pytest.mark.parametrize("name", ["embed", "fill", "modernbert", "pretraining", "classify", "mean", "tag"])
 @torch.no_grad()
 def test_an_encoder_computes_what_its_head_does(name):
     model = built(name)
@@ -75,13 +75,13 @@ def test_an_encoder_computes_what_its_head_does(name):
     elif name == "pretraining":
         close(got[0], model.logits(hidden))
         close(got[1], model.follows(hidden[:, 0]))
-    elif name == "fill":
+    elif name in ("fill", "modernbert"):
         close(got, model.logits(hidden))
     else:
         close(got, model.scores(hidden if name == "tag" else model.summary(hidden, lengths)))
 
 
-@pytest.mark.parametrize("name", ["marian", "t5", "whisper", "captioner"])
+@pytest.mark.parametrize("name", ["marian", "bart", "t5", "whisper", "captioner", "gpt-captioner"])
 @torch.no_grad()
 def test_a_decoder_goes_on_from_its_past(name):
     """In one pass as in training, then one word at a time."""
