@@ -1,6 +1,7 @@
 """What BART and ModernBERT are asked: gaps, translations and summaries, as transformers answers them."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -68,7 +69,9 @@ def test_gaps_are_filled_with_their_words(folder, theirs, batch):
 
 @pytest.mark.parametrize("folder", ["bart"], indirect=True)
 class TestBart:
-    def test_what_is_written_is_what_they_write(self, folder, theirs, batch):
+    @pytest.mark.parametrize("ngram", [0, 2])
+    def test_what_is_written_is_what_they_write(self, folder, theirs, batch, ngram):
+        (folder / "generation_config.json").write_text(json.dumps({"no_repeat_ngram_size": ngram}))
         _, translator = open_model(folder, verb="translate")
         assert isinstance(translator.tokenizer, BartPieces)
         text = TEXT.replace("[MASK]", "<mask>")
@@ -76,10 +79,40 @@ class TestBart:
             0
         ].tolist()
         how = dict(max_new_tokens=10, do_sample=False, num_beams=1, forced_bos_token_id=0, suppress_tokens=[1])
-        written = theirs.generate(**batch, **how, forced_eos_token_id=None)[0, 1:].tolist()
+        how |= dict(no_repeat_ngram_size=ngram, forced_eos_token_id=None)
+        written = theirs.generate(**batch, **how)[0, 1:].tolist()
         (best,) = translator.hypotheses([text], beam=1, max_length=11)
         assert best[0].ids[:-1] == [i for i in written if i != 2][: len(best[0].ids) - 1]
         assert written[0] == 0 and len(set(written)) > 2
+        if ngram:  # unless asked otherwise, and where words are drawn
+            assert best[0].ids != translator.hypotheses([text], beam=1, max_length=11, no_repeat_ngram=0)[0][0].ids
+            for one in translator.sample([text] * 20, max_length=12, temperature=0.1):
+                assert len(set(pairwise(one.ids))) == len(one.ids) - 1
+
+    def test_a_size_that_is_not_a_number_is_refused(self, folder):
+        (folder / "generation_config.json").write_text(json.dumps({"no_repeat_ngram_size": "3"}))
+        with pytest.raises(CheckpointError, match="no_repeat_ngram_size must be a whole number"):
+            open_model(folder, verb="translate")
+
+    def test_it_is_fine_tuned_to_summaries(self, folder, tmp_path, monkeypatch):
+        """Also of texts that are longer than it reads; transformers opens the result, and writes the same."""
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+        rows = [
+            {"summary": b, "text": f"{a} {b}" + " milk" * 60 * (n % 2)} for n in range(10) for a in "xyz" for b in "xyz"
+        ]
+        (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        words = ["finetune", str(folder), "summarise", "--data=pairs.jsonl", "--steps=60", "--name=s", "--device=cpu"]
+        result = CliRunner().invoke(app, [*words, "--set=optim.lr=0.003", "--set=smoothing=0"])
+        assert result.exit_code == 0, result.stderr
+        got = [CliRunner().invoke(app, ["summarise", "runs/s", text, "--device=cpu"]).stdout for text in ("x y", "y z")]
+        assert got == ["y\n", "z\n"]
+        pieces = transformers.AutoTokenizer.from_pretrained("runs/s")
+        theirs = transformers.BartForConditionalGeneration.from_pretrained("runs/s")
+        ids = theirs.generate(**pieces("x y", return_tensors="pt"), max_length=10)[0]
+        assert pieces.decode(ids, skip_special_tokens=True).strip() == "y"
+        result = CliRunner().invoke(app, ["evaluate", "runs/s", "--data=pairs.jsonl", "--device=cpu", "--json"])
+        assert json.loads(result.stdout)["rougeL"]["f"] > 50, result.stderr  # a letter by chance: 33
 
     def test_its_verbs_are_found(self, folder):
         runner = CliRunner()

@@ -1,10 +1,12 @@
 """Our Transformer is transformers' MarianMTModel: same folder, same logits, same gradients, same beams."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from tests.system.cli_toy import regard, works
 
 from regard.models import build
 from regard.models.published import load_model, to_published, weights_bytes
@@ -139,3 +141,19 @@ def test_greedy_equals_generate(ours, theirs, batch):
     )
     ids = Ids()
     assert Translator(ours, ids).translate(texts, beam=1, max_length=12) == [ids.decode(row.tolist()) for row in made]
+
+
+def test_a_translator_is_fine_tuned_to_summaries(tmp_path, monkeypatch):
+    """A run of two steps: it is a summariser then, and transformers opens it as before."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REGARD_CACHE", str(tmp_path / "cache"))
+    rows = [{"text": f"I see {n} cats and {n} dogs.", "summary": f"{n} cats"} for n in range(120)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    start = Path(__file__).parents[1] / "fixtures/runs/translate-transformer"
+    works("finetune", start, "summarise", "--data=pairs.jsonl", "--steps=2", "--name=s", "--device=cpu")
+    assert works("summarise", "runs/s", "I see two cats.", "--max-tokens=5").code == 0
+    assert "shorten" in json.loads((tmp_path / "runs/s/regard.json").read_text())["task"]
+    refused = regard("summarise", start, "I see two cats.")
+    assert refused.code == 2 and "regard translate" in refused.err
+    _, info = transformers.MarianMTModel.from_pretrained("runs/s", output_loading_info=True)
+    assert not any(info.values()), info

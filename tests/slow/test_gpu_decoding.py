@@ -62,7 +62,7 @@ def test_replayed_searches_find_what_a_cpu_finds(arch, ragged, shake):
     model = shake(build(config_for(arch, "tiny", 97)), 2.0).eval()
     fast, shelf = build(model.config).cuda().eval(), {}
     fast.load_state_dict(model.state_dict())
-    search = Search(beams=4, eos=0, pad=96)
+    search = Search(beams=4, eos=0, pad=96, no_repeat_ngram=2 * ragged)
     for _ in range(6):
         source = torch.randint(1, 96, (5, 9))
         lengths = torch.tensor([9, 4, 7, 9, 2]) if ragged else None

@@ -34,7 +34,7 @@ ODD = [
 FIELDS = (
     "model", "prompt", "messages", "input", "inputs", "options", "max_tokens", "max_completion_tokens", "temperature",
     "top_p", "top_k", "min_p", "n", "stop", "seed", "logprobs", "top_logprobs", "stream", "stream_options", "echo",
-    "repetition_penalty", "encoding_format", "dimensions", "user", "tools", "explain", "zzz",
+    "repetition_penalty", "no_repeat_ngram", "encoding_format", "dimensions", "user", "tools", "explain", "zzz",
 )  # fmt: skip
 GOOD = {
     "/v1/completions": {"model": "gpt", "prompt": "The cat", "max_tokens": 2},

@@ -15,7 +15,7 @@ PIPELINE = [
         (
             "targets are not shifted",
             "Pairs.inputs",
-            "return torch.cat([self.target.new_full((len(self), 1), self.pad), self.target[:, :-1]], 1)",
+            "return torch.cat([self.target.new_full((len(self), 1), self.start), self.target[:, :-1]], 1)",
             "return self.target",
             BY_HAND,
         ),

@@ -9,7 +9,7 @@ import typer
 
 from regard.cli.common import SEED, Device, Json, argument, flag, open_for, option, show, show_line, visible
 from regard.cli.remote import Server
-from regard.cli.translate import read_stdin, typed_lines
+from regard.cli.translate import OwnNoRepeat, read_stdin, typed_lines
 from regard.errors import ConfigError
 from regard.ticks import Console
 from regard.words import table
@@ -29,6 +29,9 @@ MinP = Annotated[
 Penalty = Annotated[
     float, option("X", "Above 1 avoids what was said already.", "--repetition-penalty", default=True, min=0.01)
 ]
+NoRepeat = Annotated[
+    int, option("N", "No N tokens in a row come twice; 0: they may.", "--no-repeat-ngram", default=True, min=0)
+]
 Seed = Annotated[int, typer.Option(**SEED, help="The same seed writes the same.")]
 Stop = Annotated[list[str] | None, option("TEXT", r"End before this text; may be repeated; \n is a line break.")]
 Int8 = Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: about twice as fast, and a little less exact.")]
@@ -46,6 +49,7 @@ def generate(
     top_p: TopP = 0.95,
     min_p: MinP = 0.0,
     repetition_penalty: Penalty = 1.0,
+    no_repeat_ngram: NoRepeat = 0,
     stop: Stop = None,
     seed: Seed = 0,
     n: Annotated[int, option("N", "Write that many continuations.", "--n", default=True, min=1)] = 1,
@@ -70,13 +74,14 @@ def generate(
     prompts = list(prompt or ["\n".join(read_stdin())])
     if stream and (n > 1 or len(prompts) > 1 or json or beam):
         raise ConfigError("--stream shows one text while it is written; leave out --n, --beam, --json, more prompts")
-    if beam and (stop or logprobs):
-        raise ConfigError("--beam searches for the likeliest whole text; leave out --stop and --logprobs")
+    if beam and (stop or logprobs or repetition_penalty != 1):
+        others = "--stop, --logprobs and --repetition-penalty"
+        raise ConfigError(f"--beam searches for the likeliest whole text; leave out {others}")
     if logprobs and not json:
         raise ConfigError("--logprobs are shown as JSON; add --json")
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-        repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
+        repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, seed=seed, stop=stops(stop),
     )  # fmt: skip
     _, writer = open_for("generate", model, device, int8)
     writer.report_cuts(prompts, max_tokens, ctx.obj.say)
@@ -87,7 +92,7 @@ def generate(
         print()
         return
     completions = (
-        writer.beam(prompts, beam, n, max_tokens)
+        writer.beam(prompts, beam, n, max_tokens, no_repeat_ngram)
         if beam
         else writer.generate(prompts, n=n, logprobs=int(logprobs), **how)
     )
@@ -200,6 +205,7 @@ def chat(
     top_p: TopP = 0.9,
     min_p: MinP = 0.0,
     repetition_penalty: Penalty = 1.0,
+    no_repeat_ngram: NoRepeat = 0,
     stop: Stop = None,
     seed: Seed = 0,
     server: Server = "",
@@ -224,7 +230,7 @@ def chat(
         )
     how: dict[str, Any] = dict(
         max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
-        repetition_penalty=repetition_penalty, seed=seed, stop=stops(stop),
+        repetition_penalty=repetition_penalty, no_repeat_ngram=no_repeat_ngram, seed=seed, stop=stops(stop),
     )  # fmt: skip
     talk = [{"role": "system", "content": system}] if system else []
     for question in message or questions(ctx.obj):
@@ -255,6 +261,7 @@ def summarise(
     max_tokens: Most = 80,
     temperature: Temperature = 0.0,
     top_p: TopP = 1.0,
+    no_repeat_ngram: OwnNoRepeat = None,
     seed: Seed = 0,
     json: Json = False,
     device: Device = "auto",
@@ -269,7 +276,8 @@ def summarise(
     """
     _, writer = open_for("summarise", model, device)
     texts = list(text or ["\n".join(read_stdin())])
-    how = dict(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    how: dict[str, Any] = dict(max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed)
+    how |= {} if no_repeat_ngram is None else {"no_repeat_ngram": no_repeat_ngram}
     for source, short in zip(texts, writer.summarise(texts, ctx.obj.say, **how), strict=True):
         show_line({"text": source, "summary": short}) if json else print(short)
 

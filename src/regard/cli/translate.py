@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from regard.predictors import Translator
     from regard.predictors.translator import Hypotheses
 
+OwnNoRepeat = Annotated[
+    int | None,
+    option("N", "No N tokens in a row come twice; 0: they may.", default="as the model's files say", min=0),
+]
+
 
 def translate(
     ctx: typer.Context,
@@ -29,6 +34,7 @@ def translate(
     n_best: Annotated[int, option("N", "Show that many translations with their scores.", default=True, min=1)] = 1,
     scores: Annotated[bool, flag("--scores", "Show the score the search ranks by.")] = False,
     length_penalty: LengthPenalty = 0.6,
+    no_repeat_ngram: OwnNoRepeat = None,
     prefix: Annotated[str, option("TEXT", "Make the translation begin with these words.", default=True)] = "",
     sample: Annotated[bool, flag("--sample", "Sample a translation instead of searching.")] = False,
     temperature: Annotated[float, option("X", "With --sample: below 1 is tamer.", default=True, min=0.01)] = 1.0,
@@ -78,6 +84,7 @@ def translate(
         options: dict[str, Any] = dict(sampled=True, temperature=temperature, seed=seed)
     else:
         options = dict(beam=beam, n_best=n_best, length_penalty=length_penalty, prefix=prefix)
+    options["no_repeat_ngram"] = no_repeat_ngram
     output = TranslationPrinter(
         translator=translator,
         options=options,

@@ -122,12 +122,12 @@ class Pairs(Batch):
     target_lengths: Tensor = field(metadata=on_device())  # B
     rows: np.ndarray = field(metadata=on_host())  # B
     host_lengths: np.ndarray = field(metadata=on_host())  # B 2: both lengths, on the host
-    pad: int
+    start: int
 
     @property
     def inputs(self) -> Tensor:
-        """What the decoder reads, B T: the target shifted right, with `<pad>` for the start (as Marian does)."""
-        return torch.cat([self.target.new_full((len(self), 1), self.pad), self.target[:, :-1]], 1)
+        """What the decoder reads, B T: the target shifted right, after `start` (of Marian and T5 `<pad>`)."""
+        return torch.cat([self.target.new_full((len(self), 1), self.start), self.target[:, :-1]], 1)
 
     @property
     def targets_count(self) -> int:
@@ -249,9 +249,11 @@ def packed(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 def collate(
-    sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int, multiple: int = 1, rows: Ids | None = None
-) -> Pairs:
-    """A batch of ids without end marks: `</s>` is added, lengths are padded up to a multiple of `multiple`."""
+    sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int, multiple: int = 1, rows: Ids | None = None,
+    start: int | None = None,
+) -> Pairs:  # fmt: skip
+    """A batch of ids without end marks: `</s>` is added, lengths are padded up to a multiple of `multiple`. The decoder
+    reads `start` first, or `pad`."""
     source, source_lengths = _padded(sources, eos, pad, multiple)
     target, target_lengths = _padded(targets, eos, pad, multiple)
     return Pairs(
@@ -261,7 +263,7 @@ def collate(
         target_lengths=torch.from_numpy(target_lengths),
         rows=np.arange(len(sources)) if rows is None else np.asarray(rows),
         host_lengths=np.stack([source_lengths, target_lengths], 1),
-        pad=pad,
+        start=pad if start is None else start,
     )
 
 

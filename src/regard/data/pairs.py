@@ -10,7 +10,10 @@ from regard.data.folders import silent
 from regard.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
-SIDES = {"source": ("source", "src"), "target": ("target", "tgt", "translation")}  # what their columns are called
+SIDES = {  # what their columns are called
+    "source": ("source", "src", "text", "article", "document"),
+    "target": ("target", "tgt", "translation", "summary"),
+}
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
     }
     names = ("vocab", "split", "max_length", "max_ratio", "max_words")
     shaping = {k: getattr(config, k) for k in names} | split.key(config, files.valid_source)
+    shaping |= {"cut": True} if config.cut else {}
     if config.tokenizer:
         hashes |= {path.name: store.sha256(path) for path in tokenizers.files_of(Path(config.tokenizer))}
     ready = store.prepare(
@@ -73,7 +74,7 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
     if files.valid_source is None:
         files = replace(files, **_held_out_files(ready.folder))
     parts = (ready.part(name) for name in ("train", "valid"))
-    tokenizer = tokenizers.load(Path(config.tokenizer)) if config.tokenizer else BPE.load(ready.folder)
+    tokenizer = tokenizers.load(Path(config.tokenizer), writes=True) if config.tokenizer else BPE.load(ready.folder)
     return PreparedPairs(ready.folder, ready.manifest, files, tokenizer, *parts)
 
 
@@ -140,7 +141,7 @@ def _build(config: PairsConfig, files: PairFiles, hashes: dict[str, str], writer
         why = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in reader.dropped.items())
         raise DataError(f"no pair to train on in {files.train_source} and {files.train_target}: {why}")
     if config.tokenizer:
-        tokenizer = tokenizers.load(Path(config.tokenizer))
+        tokenizer = tokenizers.load(Path(config.tokenizer), writes=True)
     else:
         tokenizer = BPE.train(sample, config.vocab, config.split)
         tokenizer.save(writer.folder, config.max_length)
@@ -169,7 +170,7 @@ def _write_valid(
     with writer.part("valid", **_sides(tokenizer)) as part:
         for block in in_groups(_numbered(files.valid_source, files.valid_target), BLOCK):
             seen.update((source, target) for _, source, target in block)
-            for _, source, target in _encode(block, tokenizer):
+            for _, source, target in _encode(block, tokenizer, config):
                 fits = source and target and max(len(source), len(target)) < config.max_length
                 if fits:
                     part.append(source=source, target=target)
@@ -190,7 +191,7 @@ def _write_train(
                 if source in valid_sources:
                     report["overlap_sources"] += 1
                     report["overlap_pairs"] += (source, target) in valid
-            for number, source, target in _encode(block, tokenizer):
+            for number, source, target in _encode(block, tokenizer, config):
                 long, short = max(len(source), len(target)) + 1, min(len(source), len(target)) + 1
                 longest = max(longest, (long, -number))
                 if long > config.max_length:
@@ -281,6 +282,9 @@ class _Sample:
             yield target
 
 
-def _encode(block: list[Numbered], tokenizer: BPE) -> Iterator[tuple[int, list[int], list[int]]]:
+def _encode(block: list[Numbered], tokenizer: BPE, config: PairsConfig) -> Iterator[tuple[int, list[int], list[int]]]:
     numbers, sources, targets = zip(*block, strict=True)
-    yield from zip(numbers, tokenizer.encode_batch(sources), tokenizer.encode_targets(targets), strict=True)
+    ids = tokenizer.encode_batch(sources)
+    if config.cut:
+        ids = [source[: config.max_length - 1] for source in ids]
+    yield from zip(numbers, ids, tokenizer.encode_targets(targets), strict=True)

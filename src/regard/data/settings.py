@@ -126,6 +126,7 @@ class PairsConfig(DataConfig):
     max_length: int = least(256, 2)  # pieces on either side, the end mark included
     max_ratio: float = least(4.0, 1)  # longer side over shorter side
     max_words: int = least(0, 0)  # source words of a training pair; 0 is no limit
+    cut: bool = False  # whether a source of more than `max_length` pieces is cut; else its pair is left out
     bpe_dropout: float = 0.0
     repeat_short: int = least(1, 1)  # how often an epoch has each pair of at most three source pieces, as greetings are
     split_rule: str = SPLIT

@@ -25,6 +25,7 @@ class PairSource(Source):
     target: Ragged
     eos: int
     pad: int
+    start: int | None = None  # what the decoder reads first; None: `pad`
     multiple: int = 1
     dropout: Dropout | None = None
     repeat_short: int = 1
@@ -56,7 +57,7 @@ class PairSource(Source):
         source, target = ([side[i] for i in rows.tolist()] for side in (self.source, self.target))
         if self.dropout is not None and rng is not None:
             source, target = (self.dropout(side, rows, self.epoch, i) for i, side in enumerate((source, target)))
-        return collate(source, target, self.eos, self.pad, self.multiple, rows)
+        return collate(source, target, self.eos, self.pad, self.multiple, rows, self.start)
 
 
 class LabelledSource(Source):

@@ -76,6 +76,7 @@ def best(
     alpha: float = 0.6,
     max_tokens: int = 256,
     batch: int = 16,
+    no_repeat_ngram: int = 0,
 ) -> list[list[Continuation]]:
     """The best continuations of each prompt, at most `beams`, by beam search, best first; all of them end.
 
@@ -87,7 +88,7 @@ def best(
         raise ConfigError("beam search compares texts that end, and this model has no end mark; sample instead")
     read = [fitting(model, prompt, f"prompt {n + 1}", ends, max_tokens) for n, prompt in enumerate(prompts)]
     half = model.config.context - model.config.context // 2 if model.config.context else max_tokens
-    search = Search(beams=beams, alpha=alpha, eos=ends[0], pad=model.config.vocab)
+    search = Search(beams=beams, alpha=alpha, eos=ends[0], pad=model.config.vocab, no_repeat_ngram=no_repeat_ngram)
     results: list[list[Continuation]] = [[] for _ in read]
     device = model.token.weight.device
     order = sorted(range(len(read)), key=lambda row: len(read[row][0]))
@@ -97,9 +98,11 @@ def best(
         source = torch.tensor([text + [0] * (len(texts[-1]) - len(text)) for text in texts], device=device)
         limits = torch.full_like(lengths, min(max_tokens, half) + 1)  # one more for the end
         ragged = len(texts[0]) < len(texts[-1])
+        before = torch.tensor([[-1] * (len(texts[-1]) - len(text)) + text for text in texts], device=device)
         best = beam_search(
-            Prompted(model), source, lengths if ragged else None, limits, search, look_every=4 if source.is_cuda else 1
-        )
+            Prompted(model), source, lengths if ragged else None, limits, search, look_every=4 if source.is_cuda else 1,
+            before=before,
+        )  # fmt: skip
         for row, hypotheses in zip(rows, by_sentence(best), strict=True):
             results[row] = [Continuation(*hypothesis, read[row][1]) for hypothesis in hypotheses]
     return results

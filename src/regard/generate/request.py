@@ -21,6 +21,7 @@ class Kind(NamedTuple):
     top_p: bool
     min_p: bool
     penalty: bool
+    ngram: int
     logprobs: int
 
 
@@ -34,6 +35,7 @@ class Sampling:
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
+    no_repeat_ngram: int = 0  # no sequence of so many ids comes twice, in prompt and text together; 0: any may
     stop: tuple[str, ...] = ()  # strings, which only `generate/text.py` can see
     stop_ids: tuple[int, ...] = ()
     seed: int = 0
@@ -41,7 +43,7 @@ class Sampling:
     logprobs: int = 0  # how many of the likeliest ids to tell beside the chosen one's log-probability; 0: neither
 
     def __post_init__(self):
-        at_least(self, max_tokens=1, temperature=0, top_k=0, min_p=0, n=1, logprobs=0)
+        at_least(self, max_tokens=1, temperature=0, top_k=0, min_p=0, no_repeat_ngram=0, n=1, logprobs=0)
         if not 0 < self.top_p <= 1:
             raise ConfigError(f"top_p is {self.top_p}; must be in (0, 1], where 1 keeps all words")
         if self.min_p > 1:
@@ -65,8 +67,9 @@ class Sampling:
     def kind(self) -> Kind:
         penalty = self.repetition_penalty != 1
         if self.temperature == 0:
-            return Kind(True, 0, False, False, penalty, self.logprobs)
-        return Kind(False, self.top_k, self.top_p < 1, self.min_p > 0, penalty, self.logprobs)
+            return Kind(True, 0, False, False, penalty, self.no_repeat_ngram, self.logprobs)
+        top_p, min_p = self.top_p < 1, self.min_p > 0
+        return Kind(False, self.top_k, top_p, min_p, penalty, self.no_repeat_ngram, self.logprobs)
 
 
 @dataclass(frozen=True)

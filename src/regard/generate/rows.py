@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.generate.replay import Replay
 from regard.generate.request import Event, Sampling
-from regard.generate.sampling import choose, likeliest, repetition_penalty
+from regard.generate.sampling import choose, likeliest, no_repeat_ngrams, repetition_penalty
 from regard.models.base import LanguageModel
 
 READ_AT_ONCE, READ_LEAST = 16_384, 64  # prompt ids read together, of all rows and of one; more come in parts
@@ -48,6 +48,8 @@ class Rows:
         self.ids = zeros(rows, capacity)
         self.uniforms = zeros(0 if kind.greedy else rows, capacity, dtype=torch.double)
         self.seen = zeros(rows if kind.penalty else 0, words, dtype=torch.bool)
+        self.text = zeros(rows if kind.ngram else 0, capacity + 1)  # prompt and ids, of which `sizes` are written
+        self.sizes = zeros(len(self.text))
         reported = rows if top else 0
         self.logprobs = zeros(reported, capacity, dtype=torch.float)
         self.top_logprobs, self.top_ids = (
@@ -59,7 +61,7 @@ class Rows:
         """Read the texts and choose a first id of every row; row r goes on from text `which[r]`."""
         ids, lengths = self.padded(texts, max(map(len, texts)))
         rows = torch.tensor(which)
-        self.prepare(ids[rows], uniforms)
+        self.prepare(ids[rows], lengths[rows], uniforms)
         hidden = self.read(ids, None if min(map(len, texts)) == ids.size(1) else lengths)
         if len(texts) < len(which):
             self.state.select(rows)
@@ -72,7 +74,7 @@ class Rows:
         lengths = torch.tensor([len(text) for text in texts])
         return ids.to(self.last.device, non_blocking=True), lengths.to(self.last.device, non_blocking=True)
 
-    def prepare(self, ids: Tensor, uniforms: list[Tensor]) -> None:
+    def prepare(self, ids: Tensor, lengths: Tensor, uniforms: list[Tensor]) -> None:
         self.looked, self.written = 0, 1
         self.time.zero_()
         if not self.kind.greedy:
@@ -80,6 +82,9 @@ class Rows:
             self.uniforms[:, : padded.size(1)] = padded.to(self.uniforms.device, non_blocking=True)
         if self.kind.penalty:
             self.seen.zero_().scatter_(1, ids, True)
+        if self.kind.ngram:
+            self.text[:, : ids.size(1)] = ids
+            self.sizes.copy_(lengths)
 
     def read(self, ids: Tensor, lengths: Tensor | None) -> Tensor:
         """The hidden state at the end of every text, R D."""
@@ -108,6 +113,8 @@ class Rows:
         own, kind = logits, self.kind
         if kind.penalty:
             logits = repetition_penalty(logits, self.seen, self.numbers["repetition_penalty"])
+        if kind.ngram:
+            logits = no_repeat_ngrams(logits, self.text, self.sizes, kind.ngram)
         if kind.greedy:
             new = likeliest(logits)
         else:
@@ -120,6 +127,9 @@ class Rows:
         self.last.copy_(new)
         if kind.penalty:
             self.seen.scatter_(1, new, True)
+        if kind.ngram:
+            self.text.scatter_(1, self.sizes[:, None].clamp(max=self.capacity), new)
+            self.sizes += 1
         if self.top:
             words = own.float().log_softmax(-1)
             best, ids = words.topk(self.top, -1)  # R top
@@ -149,8 +159,8 @@ class Rows:
 
     def select(self, rows: Tensor) -> None:
         self.state.select(rows)
-        self.last, self.ids, self.uniforms, self.seen = (
-            x[rows] if len(x) else x for x in (self.last, self.ids, self.uniforms, self.seen)
+        self.last, self.ids, self.uniforms, self.seen, self.text, self.sizes = (
+            x[rows] if len(x) else x for x in (self.last, self.ids, self.uniforms, self.seen, self.text, self.sizes)
         )
         self.logprobs, self.top_logprobs, self.top_ids = (
             x[rows] if len(x) else x for x in (self.logprobs, self.top_logprobs, self.top_ids)
@@ -178,7 +188,7 @@ class StaticRows(Rows):
         """As `Rows.start`, with a text for every row; in few different lengths, and short ones as one graph."""
         longest = max(map(len, texts))
         ids, lengths = self.padded([texts[w] for w in which], min(rounded(longest), self.capacity))
-        self.prepare(ids, uniforms)
+        self.prepare(ids, lengths, uniforms)
         self.state.restart()
         if ids.numel() > REPLAY_UP_TO or not self.model.config.context:  # recurrent nets wait for the lengths
             self.begin(ids, lengths)

@@ -62,6 +62,22 @@ def repetition_penalty(logits: Tensor, seen: Tensor, penalty: Number) -> Tensor:
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
+def no_repeat_ngrams(logits: Tensor, ids: Tensor, lengths: Tensor, n: int) -> Tensor:
+    """Rule out every word that would end a sequence of `n` words for the second time (Paulus et al. 2018, section 2.5).
+
+    … V logits of the word that follows the first `lengths`, … or 1, of `ids`, … T.
+    """
+    if ids.size(-1) < n:
+        return logits
+    windows = ids.unfold(-1, n, 1)  # … T-n+1 n
+    starts = torch.arange(windows.size(-2), device=ids.device)
+    last = (lengths[..., None] - torch.arange(n - 1, 0, -1, device=ids.device)).clamp(0, ids.size(-1) - 1)  # … n-1
+    last = ids.gather(-1, last.expand(*ids.shape[:-1], n - 1))
+    repeats = (windows[..., :-1] == last[..., None, :]).all(-1) & (starts + n <= lengths[..., None])
+    penalty = torch.where(repeats, -torch.inf, torch.inf).to(logits.dtype)
+    return logits.scatter_reduce(-1, windows[..., -1].clamp(0, logits.size(-1) - 1), penalty, "amin")
+
+
 def cooled(logits: Tensor, temperature: Number) -> Tensor:
     """Logits over temperature, the best at 0: however cold, nothing overflows but what becomes impossible. … V"""
     logits = logits - logits.amax(-1, keepdim=True)

@@ -163,6 +163,7 @@ class Scheduler:
         return Need(
             any(s.temperature > 0 for s in settings),
             any(s.repetition_penalty != 1 for s in settings),
+            tuple(sorted({s.no_repeat_ngram for s in settings} - {0})),
             self.slots.top if any(s.logprobs for s in settings) else 0,
         )
 

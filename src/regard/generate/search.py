@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from regard.generate.replay import Replay, overwrite
-from regard.generate.sampling import draw, top_k, top_p
+from regard.generate.sampling import draw, no_repeat_ngrams, top_k, top_p
 from regard.generate.timestamps import TimestampRules
 from regard.limits import require
 from regard.models.base import DecodingState, EncoderDecoder
@@ -33,6 +33,7 @@ class Search:
     start: int | None = None  # what the decoder reads first; None: `pad`
     never: tuple[int, ...] = ()  # nor are these, but in a prefix,
     not_first: tuple[int, ...] = ()  # nor these right after it
+    no_repeat_ngram: int = 0  # nor the end of a sequence of so many that is there already; 0: any may come
     times: TimestampRules | None = None  # of a model that writes when something is said
 
     def penalty(self, length: Tensor | int) -> Tensor | float:
@@ -52,10 +53,14 @@ class BeamResult:
 class Beam:
     """The hypotheses of B sentences: alive ones being extended, and the best finished ones."""
 
-    def __init__(self, search: Search, limits: Tensor, capacity: int, prefix: Tensor | None, start: int = 1):
-        """One empty hypothesis, of which the first step makes N; or as many as `start`, all but one impossible."""
+    def __init__(
+        self, search: Search, limits: Tensor, capacity: int, prefix: Tensor | None, start: int = 1,
+        before: Tensor | None = None,
+    ):  # fmt: skip
+        """One empty hypothesis, of which the first step makes N; or as many as `start`, all but one impossible. What is
+        written comes after `before`, B S, padded on the left with -1."""
         B, N, device = len(limits), search.beams, limits.device
-        self.search, self.limits, self.prefix = search, limits, prefix
+        self.search, self.limits, self.prefix, self.before = search, limits, prefix, before
         self.never, self.not_first = (torch.tensor(x, device=device) for x in (search.never, search.not_first))
         self.rows = torch.arange(B, device=device)  # which sentence of the batch each row is
         self.time = torch.zeros(1, dtype=torch.long, device=device)
@@ -118,7 +123,7 @@ class Beam:
     def has_kernel(self, logits: Tensor) -> bool:
         """Whether a GPU finds the best words in two kernels: no words are forbidden or forced."""
         s = self.search
-        plain = not s.never and not s.not_first and s.times is None and self.prefix is None
+        plain = not (s.never or s.not_first or s.no_repeat_ngram) and s.times is None and self.prefix is None
         return plain and TRITON and logits.is_cuda and s.beams in (1, 2, 4, 8) and logits.size(1) == s.beams
 
     def best_words(self, logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -154,6 +159,8 @@ class Beam:
         begin = 0 if self.prefix is None else self.prefix.size(1)
         if s.not_first:
             words[..., self.not_first] += torch.where(self.time == begin, NEVER, 0.0)
+        if s.no_repeat_ngram:
+            words = no_repeat_ngrams(words, *self.text(), s.no_repeat_ngram)
         if s.times is not None:
             words = s.times.apply(words, self.ids, self.time, begin)
         if self.prefix is not None:
@@ -170,11 +177,19 @@ class Beam:
         words[..., s.pad] = NEVER
         return words
 
+    def text(self) -> tuple[Tensor, Tensor]:
+        """All that was read and written, B N T, and how many ids that is, 1."""
+        if self.before is None:
+            return self.ids, self.time
+        before = self.before[:, None].expand(-1, self.ids.size(1), -1)
+        return torch.cat((before, self.ids), 2), self.before.size(1) + self.time
+
     def select(self, rows: Tensor) -> None:
         finished = ("finished", "finished_scores", "finished_sums", "finished_lengths")
         for name in ("rows", "limits", "ids", "scores", "count", "done", *finished):
             setattr(self, name, getattr(self, name)[rows])
         self.prefix = None if self.prefix is None else self.prefix[rows]
+        self.before = None if self.before is None else self.before[rows]
 
 
 def best_few(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -209,9 +224,10 @@ def beam_search(
     prefix: Tensor | None = None,
     look_every: int = 1,
     shelf: "Shelf | None" = None,
+    before: Tensor | None = None,
 ) -> BeamResult:
     """Translate B S sources; sentence b gets at most `limits[b]` words (its end included). With a `shelf` a GPU keeps
-    what it has recorded for searches of the same shape."""
+    what it has recorded for searches of the same shape. `before` as for `Beam`."""
     capacity = int(limits.max())
     B, N = len(limits), search.beams
     if shelf is not None and source.is_cuda and prefix is None:
@@ -220,7 +236,7 @@ def beam_search(
         each = 16 * model.config.vocab + (64 + 16 * N) * capacity
         require(B * N * each, f"searching with {N:,} beams", "search with fewer: --beam 5")
     state = model.begin(source, lengths, N, capacity)
-    beam = Beam(search, limits, capacity, prefix)
+    beam = Beam(search, limits, capacity, prefix, before=before)
     best = BeamResult(
         torch.full((B, N, capacity), search.pad, device=source.device),
         torch.zeros((B, N), dtype=torch.long, device=source.device),
@@ -338,6 +354,7 @@ def sample(
     temperature: float = 1.0,
     k: int = 0,
     p: float = 1.0,
+    no_repeat_ngram: int = 0,
 ) -> BeamResult:
     """One random translation per source; `uniform` holds the random numbers of each sentence, B T."""
     B, capacity = source.size(0), int(limits.max())
@@ -351,6 +368,8 @@ def sample(
         logits = model.logits(model.step(last, state)).float().squeeze(1)  # B V
         likely = logits.log_softmax(-1)  # the model's own, before padding is forbidden
         logits[:, pad] = NEVER
+        if no_repeat_ngram:
+            logits = no_repeat_ngrams(logits, ids, counts.new_full((1,), time), no_repeat_ngram)
         words = draw(top_p(top_k(logits / temperature, k), p), uniform[:, time].to(source.device))
         words = torch.where(limits <= time + 1, eos, words)
         sums += torch.where(done, 0.0, likely.gather(1, words[:, None]).squeeze(1))

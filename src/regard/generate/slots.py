@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.generate.request import Sampling
 from regard.generate.rows import Job, New, Seat
-from regard.generate.sampling import choose, choose_each, likeliest, repetition_penalty
+from regard.generate.sampling import choose, choose_each, likeliest, no_repeat_ngrams, repetition_penalty
 from regard.models.base import LanguageModel
 
 
@@ -52,6 +52,7 @@ class Need(NamedTuple):
 
     draws: bool = False
     penalty: bool = False
+    ngrams: tuple[int, ...] = ()
     logprobs: int = 0
 
 
@@ -68,9 +69,10 @@ class Slots:
 
         self.time = zeros(1)  # the column that is written: 0 for the first id after a prompt
         self.last, self.active, self.steps = zeros(rows, 1), zeros(rows), zeros(rows)
-        self.settings = zeros(rows, 5, dtype=torch.double)  # temperature, top-k, top-p, min-p, repetition penalty
+        self.settings = zeros(rows, 6, dtype=torch.double)  # of `place`
         self.uniforms = zeros(rows, capacity, dtype=torch.double)
         self.seen = zeros(0, words, dtype=torch.bool)  # R V once a row needs it
+        self.text, self.sizes = zeros(0, capacity + 1), zeros(rows)  # R T once a row needs it: prompt and ids
         self.ids, self.logprobs = zeros(rows, steps + 1), zeros(rows, steps + 1, dtype=torch.float)
         self.top_ids = zeros(rows, steps + 1, self.top)
         self.top_logprobs = zeros(rows, steps + 1, self.top, dtype=torch.float)
@@ -79,7 +81,8 @@ class Slots:
         """The settings of continuations that begin to read, in the rows from `first` on."""
         where, device = slice(first, first + len(rows)), self.last.device
         every = [c.settings for c in rows]
-        numbers = [(s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty) for s in every]
+        names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram")
+        numbers = [[getattr(s, name) for name in names] for s in every]
         self.settings[where] = torch.tensor(numbers, dtype=torch.double).to(device, non_blocking=True)
         longest = max(len(c.request.uniforms) for c in rows)
         if longest:
@@ -93,11 +96,18 @@ class Slots:
             self.seen[where] = False
             for row, c in enumerate(rows, first):
                 self.seen[row, torch.tensor(c.request.prompt, device=device)] = True
+        if any(s.no_repeat_ngram for s in every) and not len(self.text):
+            self.text = self.text.new_zeros(len(self.last), self.text.size(1))
+        if len(self.text):
+            prompts = [torch.tensor(c.request.prompt) for c in rows]
+            self.sizes[where] = torch.tensor(list(map(len, prompts))).to(device)
+            padded = pad_sequence(prompts, batch_first=True)
+            self.text[where, : padded.size(1)] = padded.to(device)
 
     def move(self, sources: list[int], targets: list[int], stop: int) -> None:
         source, target = (torch.tensor(rows, device=self.last.device) for rows in (sources, targets))
         self.state.copy(source, target, stop)
-        for x in (self.last, self.steps, self.settings, self.uniforms, self.seen):
+        for x in (self.last, self.steps, self.settings, self.uniforms, self.seen, self.text, self.sizes):
             if len(x):
                 x[target] = x[source]
 
@@ -116,7 +126,10 @@ class Slots:
         """Choose one of the words, R V, for each row and write the choice down; `settings` where the host has them."""
         own = logits
         if need.penalty:
-            logits = repetition_penalty(logits, self.seen[rows], self.settings[rows, 4:].to(logits.dtype))
+            logits = repetition_penalty(logits, self.seen[rows], self.settings[rows, 4:5].to(logits.dtype))
+        for n in need.ngrams:
+            without = no_repeat_ngrams(logits, self.text[rows], self.sizes[rows], n)
+            logits = torch.where(self.settings[rows, 5:] == n, without, logits)
         if not need.draws:
             new = likeliest(logits)
         else:
@@ -133,6 +146,9 @@ class Slots:
         self.ids[rows].index_copy_(1, self.time, new)
         if need.penalty:
             self.seen[rows] |= F.one_hot(new.squeeze(1), self.seen.size(1)).bool() & (self.active[rows, None] > 0)
+        if need.ngrams:
+            self.text[rows].scatter_(1, self.sizes[rows, None].clamp(max=self.text.size(1) - 1), new)
+            self.sizes[rows] += self.active[rows]
         if need.logprobs:
             words = own.float().log_softmax(-1)
             best, ids = words.topk(self.top, -1)

@@ -94,11 +94,11 @@ def search(
 ) -> tuple[list[tuple[float, list[int]]], list[list[dict[str, Any]]]]:
     """Scores and ids of the hypotheses, best first, and the candidates of every step."""
     marks = dict(eos=translator.tokenizer.eos, pad=translator.tokenizer.pad, start=translator.start)
-    settings = Search(beams=question.beam, alpha=ALPHA, **marks)
+    settings = Search(beams=question.beam, alpha=ALPHA, no_repeat_ngram=translator.no_repeat_ngram, **marks)
     prefix = None
     limit = min(2 * len(source) + 10, room)
-    if question.prefix.strip():
-        (begin,) = translator.encode_targets([question.prefix])
+    (begin,) = translator.encode_targets([question.prefix])
+    if begin:
         prefix = torch.tensor([begin[: room - 1]], device=translator.device)
         limit = max(limit, len(begin) + 1)
     limits = torch.tensor([min(limit, room)], device=translator.device)

@@ -58,11 +58,12 @@ class Translator(Predictor):
 
     family = "translator"
 
-    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, device: str = "cpu"):
+    def __init__(self, model: EncoderDecoder, tokenizer: Tokenizer, device: str = "cpu", no_repeat_ngram: int = 0):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = torch.device(device)
         self.start = getattr(model.config, "start", tokenizer.pad)  # what the decoder reads first
+        self.no_repeat_ngram = no_repeat_ngram  # unless set otherwise
         self.shelf: Shelf = {}
 
     def predict(
@@ -73,7 +74,8 @@ class Translator(Predictor):
         `first` is how many lines came before these.
         """
         for lines in chunks(inputs, CHUNK):
-            self.check_lengths(lines, first)
+            if not options.get("cut"):
+                self.check_lengths(lines, first)
             rows = [i for i, text in enumerate(lines) if text.strip()]
             texts, answers = [lines[i] for i in rows], [Hypotheses([]) for _ in lines]
             if sampled:
@@ -110,14 +112,16 @@ class Translator(Predictor):
         length_penalty: float = 0.6,
         max_length: int = 0,
         prefix: Sequence[str] | str | None = None,
+        no_repeat_ngram: int | None = None,
         batch: int = 128,
         cut: bool = False,
     ) -> list[list[Hypothesis]]:
         """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
 
         `max_length` bounds the pieces of a translation (0: twice the source and ten more). `prefix` forces how all
-        translations begin, or each its own. `batch` sentences of similar length are decoded together; it changes
-        speed, not results. Texts that are too long are an error, or `cut`.
+        translations begin, or each its own. With `no_repeat_ngram` no sequence of so many pieces comes twice (0: it
+        may; None: as the model's own settings say). `batch` sentences of similar length are decoded together; it
+        changes speed, not results. Texts that are too long are an error, or `cut`.
         """
         if n_best > beam:
             raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
@@ -126,7 +130,7 @@ class Translator(Predictor):
         if not math.isfinite(length_penalty):
             raise ConfigError(f"a length penalty is a number, 0 for none, got {length_penalty}")
         marks = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad, start=self.start)
-        search = Search(beams=beam, alpha=length_penalty, **marks)
+        search = Search(beams=beam, alpha=length_penalty, no_repeat_ngram=self.ngram(no_repeat_ngram), **marks)
         forced = self.encode_targets([prefix] * len(texts) if isinstance(prefix, str) else prefix or [""] * len(texts))
         results: list[list[Hypothesis]] = [[] for _ in texts]
         for rows, source, lengths, limits in self.batches(texts, batch, max_length, cut):
@@ -150,6 +154,7 @@ class Translator(Predictor):
         seed: int = 0,
         first: int = 0,
         max_length: int = 0,
+        no_repeat_ngram: int | None = None,
         batch: int = 128,
         cut: bool = False,
     ) -> list[Hypothesis]:
@@ -163,6 +168,7 @@ class Translator(Predictor):
         for rows, source, lengths, limits in self.batches(texts, batch, max_length, cut):
             uniform = row_uniforms([first + row for row in rows], int(limits.max()), seed)
             marks = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad, start=self.start)
+            marks |= dict(no_repeat_ngram=self.ngram(no_repeat_ngram))
             result = sample(
                 self.model, source, lengths, limits, uniform, temperature=temperature, k=top_k, p=top_p, **marks
             )
@@ -170,18 +176,23 @@ class Translator(Predictor):
                 results[row] = hypotheses[0]
         return [r for r in results if r is not None]
 
+    def ngram(self, asked: int | None) -> int:
+        if asked is not None and asked < 0:
+            raise ConfigError(f"no_repeat_ngram is a number of pieces, 0 for no rule, got {asked}")
+        return self.no_repeat_ngram if asked is None else asked
+
     def summarise(
         self, texts: Sequence[str], say: Callable[[str], None], *, max_tokens: int = 80, temperature: float = 0.0,
-        top_p: float = 1.0, seed: int = 0,
+        top_p: float = 1.0, seed: int = 0, no_repeat_ngram: int | None = None,
     ) -> list[str]:  # fmt: skip
         """A summary of each text, by a model that was taught to write one; long texts are cut, which is reported."""
         for number, ids in enumerate(self.encode(texts), 1):
             if len(ids) >= (room := self.room):
                 say(f"text {number} has {len(ids) + 1:,} pieces; this model reads the first {room:,} of them")
+        how: Any = dict(max_length=max_tokens, no_repeat_ngram=no_repeat_ngram, cut=True)
         if temperature:
-            drawn = self.sample(texts, temperature=temperature, top_p=top_p, seed=seed, max_length=max_tokens, cut=True)
-            return [one.text for one in drawn]
-        return [best[0].text for best in self.hypotheses(texts, max_length=max_tokens, cut=True)]
+            return [one.text for one in self.sample(texts, temperature=temperature, top_p=top_p, seed=seed, **how)]
+        return [best[0].text for best in self.hypotheses(texts, **how)]
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 128) -> list[float]:

@@ -126,10 +126,13 @@ class Writer(Predictor):
         asked = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
         return render_all([(messages, True) for messages in asked], self.tokenizer)
 
-    def beam(self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256) -> list[list[Written]]:
+    def beam(
+        self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256, no_repeat_ngram: int = 0
+    ) -> list[list[Written]]:
         """The `n` likeliest continuations of each prompt, by beam search, best first."""
         ids = [self.encode(prompt) for prompt in prompts]
-        groups = best(self.model, ids, self.tokenizer.ends, beams=max(beams, n), max_tokens=max_tokens)
+        how: Any = dict(beams=max(beams, n), max_tokens=max_tokens, no_repeat_ngram=no_repeat_ngram)
+        groups = best(self.model, ids, self.tokenizer.ends, **how)
         return [
             [Written(ids=c.ids, finish="stop", cut=c.cut, text=self.tokenizer.decode(c.ids)) for c in group[:n]]
             for group in groups

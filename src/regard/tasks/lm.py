@@ -11,7 +11,7 @@ from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.presets import presets_of
-from regard.tasks.served import Setting
+from regard.tasks.served import NO_REPEAT, Setting
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -64,6 +64,7 @@ class LanguageModelling(Task):
         "top_p": Setting(default=1.0, most=1, help="Only the likeliest tokens of this probability together."),
         "min_p": Setting(default=0.0, most=1, help="Only tokens this many times as likely as the likeliest."),
         "repetition_penalty": Setting(default=1.0, least=0.01, most=100, help="Above 1 avoids what was said."),
+        "no_repeat_ngram": NO_REPEAT,
         "seed": Setting(default=0, most=MAX_SEED, help="The same seed writes the same."),
     }
     starts = ("gpt", "llama", "rnn_lm")

@@ -9,6 +9,7 @@ from regard.errors import CheckpointError
 from regard.jsonfile import read_json_if_any
 from regard.models.fetched import resolve
 from regard.models.published import load_model
+from regard.models.registry import model_type
 from regard.tasks.base import Task
 from regard.tasks.registry import TASKS
 from regard.tasks.use import pick_device
@@ -53,7 +54,10 @@ def task_of(config: Any, about: dict[str, Any], folder: Path, verb: str = "") ->
     With a `verb`, one that it uses comes before any other.
     """
     named = TASKS.get(str(about.get("task")))
-    able = [task for task in (named, *TASKS.values()) if task is not None and task.serves(config)]
+    able = [task for task in TASKS.values() if task.serves(config)]
+    taught = named is not None and not named.can_finetune and model_type(config) in named.starts  # under another's name
+    if named is not None and (named in able or taught):
+        able.insert(0, named)
     if able:
         return next((task for task in able if verb in task.verbs), able[0])
     raise CheckpointError(f"{folder}: no task is known for a {type(config).__name__}; train or fine-tune it first")

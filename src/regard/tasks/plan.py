@@ -44,7 +44,7 @@ def check_start(start: Path, task: Task) -> None:
     model = model_type(read_config(start))
     if model in task.starts:
         return
-    able = [name for name, other in TASKS.items() if model in other.starts]
+    able = [name for name, other in TASKS.items() if other.can_finetune and model in other.starts]
     ways = f"it can be fine-tuned to: {', '.join(able)}" if able else f"models that are: {', '.join(task.starts)}"
     raise ConfigError(f"{start} is of the type {model}, which is not fine-tuned to {task.name}; {ways}")
 

@@ -61,6 +61,7 @@ class Setting:
 
 BEAM = Setting(default=5, least=1, most=32, help="Beams of the search; 1 is greedy.")
 N_BEST = Setting(default=1, least=1, most=32, help="How many of the best answers to return, at most as many as beams.")
+NO_REPEAT = Setting(default=0, most=1 << 20, help="No sequence of so many tokens comes twice; 0: it may.")
 
 
 class Served:

@@ -1,11 +1,16 @@
 """Summarising: a language model fine-tuned to say a text in one sentence, or an encoder-decoder that learned it."""
 
+import dataclasses
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.errors import DataError
+from regard.data.settings import PairsConfig
+from regard.errors import ConfigError, DataError
 from regard.tasks.base import Card, Fit, Say
 from regard.tasks.lm import LanguageModelling
 from regard.tasks.translate import Translate
+from regard.tasks.use import Options, TestSet, Verdict
+from regard.ticks import Console
 
 if TYPE_CHECKING:
     from regard.data.contents import Contents
@@ -15,7 +20,7 @@ if TYPE_CHECKING:
 
 class Summarise(LanguageModelling):
     name = "summarise"
-    summary = "a text in one sentence, by a language model that is fine-tuned"
+    summary = "a text in one sentence, by a model that is fine-tuned"
     options = ("valid",)
     data_help = "A .jsonl, .json, .parquet or .arrow with texts and their summaries."
     archs, usual_start = {}, "smollm2-135m"
@@ -23,6 +28,21 @@ class Summarise(LanguageModelling):
     purpose = "summarise"
     longest = 512  # a text and its summary are long
     prompt = "Summarise in one sentence:\n\n{prompt}"
+    starts = (*LanguageModelling.starts, *Translate.starts)
+
+    def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
+        """Of a language model one that is asked for a summary; of an encoder-decoder a run of `Shorten`."""
+        from regard.models.published import read_config
+        from regard.models.registry import model_type
+
+        if model_type(read_config(start)) in LanguageModelling.starts:
+            return super().finetune_run(start, data, device, lora)
+        if not data.path:
+            raise ConfigError(f"--data {data.name}: an encoder-decoder is taught by a file of texts and summaries")
+        length = self.longest if device == "cpu" else 1024
+        files = dict(source=data.path, target=data.path, valid_source=data.valid, valid_target=data.valid)
+        pairs = PairsConfig(**files, max_length=length, cut=True, split_rule=data.split_rule)
+        return Shorten().finetune_run(start, pairs, device, lora)
 
     def fits(self, contents: "Contents") -> Fit | None:
         from regard.data.columnar import ARROW, PARQUET
@@ -46,7 +66,6 @@ class Summarise(LanguageModelling):
 class Shorten(Translate):
     name = "shorten"
     summary = "a text in a few sentences, by an encoder-decoder"
-    settings = type(None)
     options = ()
     examples = ()
     archs = {}
@@ -55,10 +74,37 @@ class Shorten(Translate):
     purpose = "summarise"
     verbs = ("summarise",)
     views = ()
+    longest = 80
+    unit = "texts"
+    evaluate_takes = ("data", *Translate.search, "out")
+    compare_takes = ()
+    test_files = "--data FILE"
 
     def fits(self, contents: "Contents") -> Fit | None:
         return None
 
     @property
     def can_finetune(self) -> bool:
-        return False
+        return False  # by this name: `Summarise` does it
+
+    def quick_score(self, texts: list[str], references: list[str], run: "Run") -> dict[str, float]:
+        from regard.metrics.rouge import quick
+
+        return quick(texts, references)
+
+    def predict_options(self, options: Options) -> dict[str, Any]:
+        return super().predict_options(options) | {"max_length": self.longest, "cut": True}
+
+    def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
+        files = dataclasses.replace(options, source=options.data, target=options.data)
+        return super().test_set(predictor, folder, files, console)
+
+    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
+        """ROUGE-1, -2 and -L, with intervals."""
+        from regard.metrics.rouge import score
+
+        test = self.test_set(predictor, folder, options, console)
+        texts = self.outcomes(predictor, test, options, console)
+        result, search = score(texts, test.targets), options.pick(self.search)
+        about: Any = dict(on=test.on, detail=f"beam {options.beam}", contents=test.contents)
+        return Verdict(**about, values=search | dataclasses.asdict(result), text=str(result), outputs=texts)

@@ -12,11 +12,11 @@ from regard.config import unknown
 from regard.data.catalog import find
 from regard.data.settings import PairsConfig
 from regard.data.tokenizers import files_of
-from regard.errors import ConfigError
+from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.presets import presets_of
-from regard.tasks.served import BEAM, N_BEST, Setting
+from regard.tasks.served import BEAM, N_BEST, NO_REPEAT, Setting
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -53,7 +53,7 @@ class Translate(Task):
     }
     uses = ("t5", "bart")
     presets = presets_of("translate")
-    starts, finetune_length = ("transformer", "t5"), "3 epochs"
+    starts, finetune_length = ("transformer", "t5", "bart"), "3 epochs"
     card = Card(pipeline="translation", title="A translation model", use='translate {} "…"')
     family, views = "translator", ("translation",)
     example_texts = ("The little boy is reading a red book.",)
@@ -69,7 +69,9 @@ class Translate(Task):
         "beam": BEAM,
         "n_best": N_BEST,
         "length_penalty": Setting(default=0.6, least=-10, most=10, help="Above 0 favours longer translations."),
+        "no_repeat_ngram": NO_REPEAT,
     }
+    longest = 0  # pieces of an answer; 0: twice the source and ten more
     writes_lines = True
     table_ending = ".txt"
 
@@ -86,24 +88,21 @@ class Translate(Task):
         return Fit(f"sentences, with their translations in {other.name}", (f"regard train {self.name} {files}",))
 
     def complete(self, data: PairsConfig, preset: Preset) -> PairsConfig:
-        if data.name:
-            pairs = find(data.name)
-            data = dataclasses.replace(data, name=pairs.name, split=pairs.split)
-        return super().complete(data, preset)
+        return super().complete(with_split(data), preset)
 
     def finetune_run(self, start: Path, data: PairsConfig, device: str, lora: int) -> "Run":
-        """From a translator, or from a T5 that any text to text can be taught, with its own pieces."""
+        """From a translator, or from a T5 or BART that any text to text can be taught, with its own pieces."""
         from regard.models.published import read_config
         from regard.training.run import Run
 
         config: Any = read_config(start)
         where, room = str(start.absolute()), getattr(config, "max_length", data.max_length)
         own: Any = dict(tokenizer=where, vocab=config.vocab, max_length=min(data.max_length, room))
-        own |= dict(max_ratio=100.0)  # a summary is much shorter than its text
+        own |= dict(max_ratio=100.0)  # texts to text may be much shorter
         return Run(
             task=self.name,
             model=config,
-            data=dataclasses.replace(self.complete(data, self.preset(self.arch, device)), **own),
+            data=dataclasses.replace(with_split(data), **own),
             start=where,
             lora=lora,
             optim=Optim(lr=1e-3 if lora else 2e-4, betas=(0.9, 0.98), eps=1e-8),
@@ -149,11 +148,11 @@ class Translate(Task):
         from regard.data.tokenizers.bpe import Dropout
 
         bpe, c = data.tokenizer, run.data
+        marks = dict(eos=bpe.eos, pad=bpe.pad, start=getattr(run.model, "start", bpe.pad))
         if part == "valid":
-            return PairSource(**data.valid, eos=bpe.eos, pad=bpe.pad)
+            return PairSource(**data.valid, **marks)
         dropout = Dropout(bpe, c.bpe_dropout, run.seed, c.max_length) if c.bpe_dropout else None
         multiple = 8 if run.compile else 1  # few different shapes, so few compilations
-        marks = dict(eos=bpe.eos, pad=bpe.pad)
         return PairSource(**data.train, **marks, multiple=multiple, dropout=dropout, repeat_short=c.repeat_short)
 
     def show(self, run: "Run", data: "PreparedPairs", batch: Any, row: int) -> str:
@@ -170,7 +169,6 @@ class Translate(Task):
 
     def metric(self, run: "Run", data: "PreparedPairs", device: str) -> Callable[[Any], dict[str, float]] | None:
         """BLEU and chrF of greedy translations of the first validation sentences: how the best checkpoint is chosen."""
-        from regard.metrics.bleu import quick
         from regard.predictors import Translator
 
         texts = zip(*data.valid_text(), strict=True)  # those too long for the validation loss are left out here too
@@ -179,15 +177,21 @@ class Translate(Task):
         if len(pairs) < FEW:
             return None
         sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-        tokenize = "none" if run.data.split == "spaces" else "13a"
+        ngram = own_no_repeat_ngram(Path(run.start)) if run.start else 0
 
         def metric(model: Any) -> dict[str, float]:
             training = model.training
-            translations = Translator(model, data.tokenizer, device).translate(sources, beam=1)
+            translator = Translator(model, data.tokenizer, device, ngram)
+            translations = translator.translate(sources, beam=1, max_length=self.longest)
             model.train(training)
-            return quick(translations, references, tokenize)
+            return self.quick_score(translations, references, run)
 
         return metric
+
+    def quick_score(self, texts: list[str], references: list[str], run: "Run") -> dict[str, float]:
+        from regard.metrics.bleu import quick
+
+        return quick(texts, references, "none" if run.data.split == "spaces" else "13a")
 
     def example(self, run: "Run") -> Any:
         from regard.data.batch import collate
@@ -200,9 +204,12 @@ class Translate(Task):
         return {"name": run.data.name, "inputs": data.manifest["inputs"]}
 
     def generation(self, run: "Run", data: "PreparedPairs") -> dict[str, Any]:
-        bpe = data.tokenizer
-        return {"num_beams": 5, "eos_token_id": bpe.eos, "pad_token_id": bpe.pad, "decoder_start_token_id": bpe.pad,
-                "bad_words_ids": [[bpe.pad]], "max_length": run.data.max_length}  # fmt: skip
+        bpe, start = data.tokenizer, getattr(run.model, "start", data.tokenizer.pad)
+        own: dict[str, Any] = {"forced_bos_token_id": bpe.bos} if hasattr(bpe, "bos") else {}
+        if run.start and (ngram := own_no_repeat_ngram(Path(run.start))):
+            own["no_repeat_ngram_size"] = ngram
+        return {"num_beams": 5, "eos_token_id": bpe.eos, "pad_token_id": bpe.pad, "decoder_start_token_id": start,
+                "bad_words_ids": [[bpe.pad]], "max_length": run.data.max_length, **own}  # fmt: skip
 
     def write_files(self, folder: Path, run: "Run", data: "PreparedPairs") -> None:
         if run.start:
@@ -218,7 +225,7 @@ class Translate(Task):
         from regard.data.tokenizers import load
         from regard.predictors import Translator
 
-        return Translator(model, load(folder, writes=True), device)
+        return Translator(model, load(folder, writes=True), device, own_no_repeat_ngram(folder))
 
     def text(self, answer: Any) -> str:
         return answer.text
@@ -275,9 +282,9 @@ class Translate(Task):
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> list[str]:
         """The translations."""
-        console.say(f"translating {len(test.inputs):,} sentences of {test.on}")
-        with console.progress("sentences", len(test.inputs)):
-            return [answer.text for answer in predictor.predict(test.inputs, **options.pick(self.search))]
+        console.say(f"reading {len(test.inputs):,} {self.unit} of {test.on}")
+        with console.progress(self.unit, len(test.inputs)):
+            return [answer.text for answer in predictor.predict(test.inputs, **self.predict_options(options))]
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
         """BLEU and chrF by sacreBLEU, with intervals, and BLEU by source length."""
@@ -301,6 +308,23 @@ class Translate(Task):
 
         first, second = outcomes
         return list(compare(first, second, test.targets, tokenize=test.extra, samples=samples))
+
+
+def with_split(data: PairsConfig) -> PairsConfig:
+    """The settings of a data set that was named, with how its text is split."""
+    if not data.name:
+        return data
+    pairs = find(data.name)
+    return dataclasses.replace(data, name=pairs.name, split=pairs.split)
+
+
+def own_no_repeat_ngram(folder: Path) -> int:
+    """The `no_repeat_ngram_size` of a model's generation_config.json, or where it has none of its config.json."""
+    path = next((p for p in (folder / "generation_config.json", folder / "config.json") if p.is_file()), None)
+    size = (read_json_if_any(path).get("no_repeat_ngram_size") or 0) if path else 0
+    if type(size) is not int or size < 0:
+        raise CheckpointError(f"{path}: no_repeat_ngram_size must be a whole number, 0 for no rule, got {size!r:.80}")
+    return size
 
 
 def bleu_tokenizer(folder: Path, name: str) -> str:

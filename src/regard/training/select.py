@@ -24,7 +24,7 @@ from regard.training.progress import Progress
 from regard.training.run import Run
 
 Metrics = dict[str, float]
-SCORES = ("bleu", "entity_f1", "accuracy")
+SCORES = ("bleu", "rougeL", "entity_f1", "accuracy")
 TIMED = 4  # batches timed to estimate how long an evaluation takes
 
 

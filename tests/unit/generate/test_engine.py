@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from functools import partial
+from itertools import pairwise
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from regard.models.published import to_published, weights_bytes
 PROMPTS = [[3, 1, 4], [1], [5, 2, 2, 0, 4, 1, 3], [3, 1, 4], [2, 4]]
 GREEDY = Sampling(temperature=0, max_tokens=12)
 WARM = Sampling(temperature=0.9, top_k=5, top_p=0.95, min_p=0.02, seed=4, max_tokens=12)
-PENALISED = Sampling(temperature=0.7, repetition_penalty=1.3, seed=1, max_tokens=12, logprobs=3)
+PENALISED = Sampling(temperature=0.7, repetition_penalty=1.3, no_repeat_ngram=2, seed=1, max_tokens=12, logprobs=3)
 
 
 @torch.no_grad()
@@ -37,6 +38,8 @@ def plainly(model, prompt, s, ends=(), nth=0):
         logits = own.clone()
         for id in set(text) if s.repetition_penalty != 1 else ():
             logits[id] = logits[id] / s.repetition_penalty if logits[id] > 0 else logits[id] * s.repetition_penalty
+        for first, second in pairwise(text) if s.no_repeat_ngram == 2 else ():
+            logits[second] = -torch.inf if first == text[-1] else logits[second]
         if s.top_k:
             logits = torch.where(logits < logits.sort().values[-s.top_k], -torch.inf, logits)
         id = int(draw(narrowed(logits, s.temperature, 0, s.top_p, s.min_p), rng[len(made)]))
@@ -136,16 +139,17 @@ def chances(model, text, how):
     return {w: p / sum(kept.values()) for w, p in kept.items()}
 
 
-@pytest.mark.parametrize("penalty", [1.0, 1.4])
-def test_greedy_is_what_transformers_generates(shake, tmp_path, penalty):
+@pytest.mark.parametrize(("penalty", "ngram"), [(1.0, 0), (1.4, 0), (1.0, 2)])
+def test_greedy_is_what_transformers_generates(shake, tmp_path, penalty, ngram):
     ours = shake(build(GPTConfig(vocab=83, width=32, layers=2, heads=4, ffn=64, context=40)), 6.0).eval()
     (tmp_path / "config.json").write_text(json.dumps(to_published(ours.config, eos=0)))
     (tmp_path / "model.safetensors").write_bytes(weights_bytes(ours))
     theirs = transformers.GPT2LMHeadModel.from_pretrained(tmp_path).double().eval()
     prompts = [[7, 3, 60], [5] * 9, [82], [1, 2, 3, 4, 5]]
-    settings = Sampling(temperature=0, max_tokens=25, repetition_penalty=penalty)
+    settings = Sampling(temperature=0, max_tokens=25, repetition_penalty=penalty, no_repeat_ngram=ngram)
     completions = Engine(ours.double()).generate(prompts, settings)
     how = dict(do_sample=False, max_new_tokens=25, repetition_penalty=penalty, eos_token_id=None, pad_token_id=0)
+    how |= dict(no_repeat_ngram_size=ngram)
     for prompt, (c,) in zip(prompts, completions, strict=True):
         expected = theirs.generate(torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)), **how)
         assert c.ids == expected[0, len(prompt) :].tolist()

@@ -42,14 +42,16 @@ def test_a_wide_beam_finds_what_enumeration_finds(pairs, alpha):
 
 
 @torch.no_grad()
-def plain_beam_search(model, prompt, limit, beams, alpha):
+def plain_beam_search(model, prompt, limit, beams, alpha, bigrams):
     """With full passes: extend all, keep the 2N best, file endings among the N best, go on with N."""
     alive, results = [((), 0.0)], []
     for length in range(1, limit + 2):
         options = []
         for ids, total in alive:
             words = model.logits(model(torch.tensor([[*prompt, *ids]])))[0, -1].double().log_softmax(-1)
-            allowed = [END] if length == limit + 1 else range(model.config.vocab)
+            text = [*prompt, *ids]
+            seen = {w for first, w in itertools.pairwise(text) if first == text[-1]} if bigrams else set()
+            allowed = [END] if length == limit + 1 else set(range(model.config.vocab)) - seen
             options += [((*ids, w), total + words[w].item()) for w in allowed]
         options = sorted(options, key=lambda o: -o[1])[: 2 * beams]
         results += [(t / ((5 + length) / 6) ** alpha, ids[:-1]) for ids, t in options[:beams] if ids[-1] == END]
@@ -59,11 +61,12 @@ def plain_beam_search(model, prompt, limit, beams, alpha):
     return sorted(results, reverse=True)[:beams]
 
 
-@pytest.mark.parametrize("beams", [1, 3, 4])
-def test_a_narrow_beam_is_the_plain_beam_search(lm, beams):
-    found = best(lm, PROMPTS, [END], beams=beams, alpha=0.6, max_tokens=7, batch=3)
+@pytest.mark.parametrize(("beams", "bigrams"), [(1, False), (3, True), (4, False)])
+def test_a_narrow_beam_is_the_plain_beam_search(lm, beams, bigrams):
+    how = dict(alpha=0.6, max_tokens=7, batch=3, no_repeat_ngram=2 * bigrams)
+    found = best(lm, PROMPTS, [END], beams=beams, **how)
     for prompt, hypotheses in zip(PROMPTS, found, strict=True):
-        expected = plain_beam_search(lm, prompt, 7, beams, 0.6)
+        expected = plain_beam_search(lm, prompt, 7, beams, 0.6, bigrams)
         assert [tuple(h.ids) for h in hypotheses] == [w[1] for w in expected]
         assert [h.score for h in hypotheses] == pytest.approx([w[0] for w in expected], abs=1e-4)
 

@@ -16,6 +16,7 @@ from regard.generate.sampling import (
     likeliest,
     min_p,
     narrowed,
+    no_repeat_ngrams,
     prompt_uniforms,
     repetition_penalty,
     row_uniforms,
@@ -104,6 +105,17 @@ def test_the_penalty_is_that_of_transformers():
     seen = torch.zeros(20, 500, dtype=torch.bool).scatter(1, ids, True)
     expected = theirs.RepetitionPenaltyLogitsProcessor(1.3)(ids, logits)
     torch.testing.assert_close(repetition_penalty(logits, seen, 1.3), expected)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_the_ngrams_are_those_of_transformers(n):
+    """Of rows of different lengths, the shortest with less than an n-gram."""
+    logits, ids, lengths = torch.randn(20, 5), torch.randint(0, 5, (20, 20)), torch.arange(1, 21)
+    got = no_repeat_ngrams(logits, ids, lengths, n)
+    for row, length in enumerate(lengths):
+        expected = theirs.NoRepeatNGramLogitsProcessor(n)(ids[row : row + 1, :length], logits[row : row + 1])
+        assert torch.equal(got[row : row + 1], expected)
+    assert 0 < got.isinf().sum() < got.numel()
 
 
 @pytest.mark.parametrize("how", [dict(), *HOWS], ids=str)

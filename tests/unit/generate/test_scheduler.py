@@ -13,9 +13,13 @@ from regard.generate.scheduler import FairQueue, Scheduler
 REQUESTS = [
     ([3, 1, 4], Sampling(temperature=0, max_tokens=12)),
     ([1], Sampling(temperature=0.9, top_k=5, top_p=0.95, min_p=0.02, seed=4, max_tokens=12)),
-    ([5, 2, 2, 0, 4, 1, 3], Sampling(temperature=0.7, repetition_penalty=1.3, seed=1, max_tokens=9, logprobs=3)),
+    (
+        [5, 2, 2, 0, 4, 1, 3],
+        Sampling(temperature=0.7, repetition_penalty=1.3, no_repeat_ngram=2, seed=1, max_tokens=9, logprobs=3),
+    ),
     ([3, 1, 4], Sampling(temperature=1.0, seed=9, max_tokens=1)),
     ([2, 4] * 5, Sampling(temperature=0, max_tokens=7, logprobs=1)),
+    ([2, 4] * 5, Sampling(temperature=0, max_tokens=9, no_repeat_ngram=3)),
     ([6, 6], Sampling(temperature=1.3, top_p=0.8, max_tokens=11, seed=2)),
     ([8, 7, 1, 2, 3, 4, 5, 6, 9], Sampling(temperature=0, repetition_penalty=2.0, max_tokens=10, stop_ids=(3,))),
 ]

@@ -51,15 +51,20 @@ def test_the_penalty_changes_who_wins(model, batch, everything):
     assert len(short) < len(long)
 
 
+def repeats(ids, n):
+    """Whether the last `n` ids come earlier, too."""
+    return n and any(ids[i : i + n] == ids[-n:] for i in range(len(ids) - n))
+
+
 @torch.no_grad()
-def plain_beam_search(model, source, limit, beams, alpha):
+def plain_beam_search(model, source, limit, beams, alpha, ngram=0):
     """Word by word with full passes: extend all, keep the 2N best, file endings among the N best, go on with N."""
     alive, results = [((), 0.0)], []
     for length in range(1, limit + 1):
         options = []
         for ids, total in alive:
             words = model.logits(model(source, None, torch.tensor([[PAD, *ids]])))[0, -1].double().log_softmax(-1)
-            allowed = [EOS] if length == limit else range(PAD)
+            allowed = [EOS] if length == limit else [w for w in range(PAD) if not repeats((*ids, w), ngram)]
             options += [((*ids, w), total + words[w].item()) for w in allowed]
         options = sorted(options, key=lambda o: -o[1])[: 2 * beams]
         results += [(t / penalty(length, alpha), ids) for ids, t in options[:beams] if ids[-1] == EOS]
@@ -69,14 +74,13 @@ def plain_beam_search(model, source, limit, beams, alpha):
     return sorted(results, reverse=True)[:beams]
 
 
-@pytest.mark.parametrize("beams", [1, 2, 3, 5])
-def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams):
+@pytest.mark.parametrize(("beams", "ngram"), [(1, 0), (2, 0), (3, 0), (5, 0), (1, 1), (3, 2)])
+def test_a_narrow_beam_is_the_plain_beam_search(model, batch, beams, ngram):
     limits = torch.tensor([8, 6, 3])
-    hypotheses = beam_search(
-        model, batch.source, batch.lengths, limits, Search(beams=beams, alpha=0.6, eos=EOS, pad=PAD)
-    )
+    search = Search(beams=beams, alpha=0.6, eos=EOS, pad=PAD, no_repeat_ngram=ngram)
+    hypotheses = beam_search(model, batch.source, batch.lengths, limits, search)
     for b in range(3):
-        expected = plain_beam_search(model, batch.row(b), int(limits[b]), beams, 0.6)
+        expected = plain_beam_search(model, batch.row(b), int(limits[b]), beams, 0.6, ngram)
         scores = [s for s in hypotheses.scores[b].tolist() if s > -float("inf")]
         assert scores == pytest.approx([w[0] for w in expected], abs=1e-4)
         assert as_lists(hypotheses, b)[: len(expected)] == [w[1] for w in expected]
@@ -108,7 +112,7 @@ def test_how_often_we_look_for_the_finished_changes_nothing(model, look_every):
 @pytest.mark.parametrize("ragged", [False, True])
 def test_searches_in_fixed_memory_find_the_same(model, ragged):
     """As a GPU searches: all hypotheses from the start, sentences stay to the end, memory is used again."""
-    search, shelf = Search(beams=3, eos=EOS, pad=PAD), {}
+    search, shelf = Search(beams=3, eos=EOS, pad=PAD, no_repeat_ngram=2 * ragged), {}
     for seed in range(3):
         rng = torch.Generator().manual_seed(seed)
         source, limits = torch.randint(1, PAD, (5, 4), generator=rng), torch.randint(2, 8, (5,), generator=rng)

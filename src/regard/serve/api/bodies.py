@@ -43,13 +43,14 @@ class SamplingBody(Strict):
     top_k: Annotated[Whole, Field(ge=0)] | None = 0
     min_p: Annotated[float, Field(ge=0, le=1, strict=True)] | None = 0.0
     repetition_penalty: Annotated[float, Field(gt=0, le=100, strict=True)] | None = 1.0
+    no_repeat_ngram: Annotated[Whole, Field(ge=0)] | None = 0
     n: Annotated[Whole, Field(ge=1)] | None = 1
     stop: Annotated[Text, Field(min_length=1)] | list[Annotated[Text, Field(min_length=1)]] | None = None
     seed: Annotated[Whole, Field(ge=0, le=MAX_SEED)] | None = None
 
     def sampling(self, seed: int) -> dict[str, Any]:
         """The fields of `generate.Sampling`; what is null is as by default."""
-        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "n", "max_tokens")
+        names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "no_repeat_ngram", "n", "max_tokens")
         values = {name: value for name in names if (value := getattr(self, name)) is not None}
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return values | {"seed": seed if self.seed is None else self.seed, "stop": stop, "logprobs": self.top}
