@@ -52,7 +52,7 @@ def positions() -> None:
 
 def alignment() -> None:
     """The first table under "Alignments" in docs/lectures.md, as `regard translate … --picture` draws it."""
-    lines = (FOLDER.parent / "lectures.md").read_text("utf-8").split('red book." --alignment\n', 1)[1].splitlines()[2:]
+    lines = (FOLDER.parent / "lectures.md").read_text("utf-8").split('red car." --alignment\n', 1)[1].splitlines()[2:]
     source, *rows = [line.split() for line in lines[: lines.index("```")]]
     weights = [[0.0 if cell == "·" else int(cell.rstrip("*")) / 100 for cell in row[1:]] for row in rows]
     drawn = Alignment(tuple(source), tuple(row[0] for row in rows), np.array(weights))
