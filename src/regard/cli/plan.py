@@ -1,5 +1,6 @@
 """`regard plan`: what training a language model on a fleet of GPUs would take, before anything is rented."""
 
+import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,7 +72,7 @@ def plan(
     print(as_text(shape, fleet, gpu.lower(), ways, best, budget))
     if best:
         model = f"--arch {arch} --size {size.removeprefix('gpt2-')}" if size else model_settings(shape)
-        print("\ntype:\n" + lines_to_type(f"train lm {model} --data corpus/", fleet, best, context))
+        print("\ntype:\n" + lines_to_type(f"train lm {model} --data corpus/", fleet, best, shape, budget))
 
 
 def choose(ways: "list[Estimate]") -> "Estimate | None":
@@ -206,13 +207,14 @@ def days(budget: float, way: "Estimate") -> float:
     return budget / way.tokens_per_second / 86400
 
 
-def lines_to_type(command: str, fleet: "Fleet", way: "Estimate", context: int) -> str:
-    nodes = fleet.gpus // fleet.machine
-    settings = f"--set tokens={way.tokens} --set accumulate={way.accumulate * fleet.gpus} --set data.context={context}"
-    settings += (
-        f" --set parallel.kind={way.kind} --set precision=bf16" + " --set parallel.checkpoint=true" * way.checkpoint
-    )
-    run = f"-m regard {command} {settings} --name big"
+def lines_to_type(command: str, fleet: "Fleet", way: "Estimate", shape: "Shape", budget: float) -> str:
+    nodes, accumulate = fleet.gpus // fleet.machine, way.accumulate * fleet.gpus
+    settings = {"tokens": way.tokens, "accumulate": accumulate, "model.context": shape.context,
+                "data.vocab": shape.vocab, "parallel.kind": way.kind, "precision": "bf16"}  # fmt: skip
+    settings |= {"parallel.checkpoint": "true"} if way.checkpoint else {}
+    words = " ".join(f"--set {name}={value}" for name, value in settings.items())
+    steps = math.ceil(budget / (way.tokens * accumulate))
+    run = f"-m regard {command} {words} --steps {steps} --name big"
     if nodes == 1:
         return f"  torchrun --standalone --nproc-per-node {fleet.gpus} --max-restarts 3 {run}"
     meet = "--rdzv-backend c10d --rdzv-endpoint $HEAD:29500 --rdzv-id $SLURM_JOB_ID"

@@ -175,7 +175,8 @@ def adjusted(run: Run, *, minutes: float | None, steps: int, seed: int | None, s
         run = dataclasses.replace(run, minutes=minutes or 0.0, steps=steps, epochs=0.0, schedule=schedule)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
-    first = [setting for setting in settings if setting.startswith("data.")]  # on which the model depends
+    both = ("data.", "model.context=", "model.max_length=")  # on which the rest of the model depends; checked together
+    first = [setting for setting in settings if setting.startswith(both)]
     run = override(run, first)
     run = resolve_config(dataclasses.replace(run, data=absolute_paths(run.data)))
     return resolve_config(override(run, [setting for setting in settings if setting not in first]))

@@ -19,6 +19,18 @@ def test_a_plan_names_the_best_layout_and_how_to_start_it():
     assert "--nproc-per-node 8" in line and "-m regard train lm --arch gpt --size xl" in line
 
 
+@pytest.mark.parametrize("size", ["--size=xl", "--params=7B"])
+def test_what_a_plan_says_can_be_typed(tmp_path, size):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "text.txt").write_text("the cat sat on the mat. " * 500)
+    out = works("plan", size, "--tokens=300B", "--gpus=16", "--context=4096", "--batch=4M").out
+    line = out.partition("-m regard ")[2].replace("corpus/", f"{tmp_path}/corpus")
+    words = [*line.split(), "--set=data.context=4096", "--device=cpu", "--dry-run", "--json"]
+    run = json.loads(works(*words).out)[0]["settings"]
+    assert run["model"]["context"] == run["data"]["context"] == 4096
+    assert run["steps"] * run["accumulate"] * run["tokens"] == pytest.approx(300e9, rel=1e-3)
+
+
 def test_a_plan_for_several_machines_is_a_slurm_script():
     out = works("plan", "--params=30B", "--gpus=32", "--gpu=h100", "--context=2048", "--batch=2M").out
     assert "#SBATCH --nodes=4" in out and "too large" in out and "--rdzv-id $SLURM_JOB_ID" in out
