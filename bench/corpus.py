@@ -14,6 +14,7 @@ import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import sysconfig
@@ -33,6 +34,8 @@ from regard.data.files import in_groups
 MB = 1_000_000
 FILE = 5 * MB  # characters of a file
 SAMPLE = 20 * MB  # characters that the library alone encodes
+MINUTE = 60.0  # seconds of training before a process is killed
+SPLIT = "held_out=0.001"  # of the text for validation, which every evaluation reads
 
 
 def paragraphs() -> list[str]:
@@ -85,9 +88,10 @@ def library_rate(folder: Path, tokenizer: Path) -> tuple[float, float]:
     return done / seconds, done / busy
 
 
-def watched(command: list[str], stop: float = 0.0) -> dict[str, Any]:
+def watched(command: list[str], log: Path | None = None) -> dict[str, Any]:
     """Seconds, the exit code, and in MB the largest resident set of a process, with and without the pages of files that
-    it has mapped; after `stop` seconds one is killed."""
+    it has mapped; `MINUTE` seconds after the first line of `log` one is killed."""
+    began = 0.0
     start, most, own, killed, before = time.perf_counter(), 0.0, 0.0, False, os.times()
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
     while process.poll() is None:
@@ -96,7 +100,8 @@ def watched(command: list[str], stop: float = 0.0) -> dict[str, Any]:
             max([most, *(resident(p, "VmRSS") for p in family)]),
             max([own, *(resident(p, "RssAnon") for p in family)]),
         )
-        if stop and not killed and time.perf_counter() - start > stop:
+        began = began or time.perf_counter() * (log is not None and log.exists() and log.stat().st_size > 0)
+        if began and not killed and time.perf_counter() - began > MINUTE:
             os.kill(family[-1], signal.SIGKILL)
             killed = True
         time.sleep(0.2)
@@ -133,14 +138,14 @@ def measure(megabytes: int, train: bool) -> None:
         os.environ["REGARD_CACHE"] = str(cache)
         folder.mkdir()
         make_corpus(folder, megabytes * MB)
-        prepare = "import sys; from regard.data.text import *; prepare_text(TextConfig(path=sys.argv[1]))"
+        prepare = f"import sys; from regard.data.text import *; prepare_text(TextConfig(path=sys.argv[1], {SPLIT}))"
         line = watched([sys.executable, "-c", prepare, str(folder)])
         (tokenizer,) = cache.rglob("tokenizer.json")
         manifest = json.loads((tokenizer.parent / "manifest.json").read_text())
         characters = manifest["report"]["characters"]
         tokens = manifest["parts"]["train"]["rows"]
         report(stage="prepared and learned", rate=characters / line["seconds"] / MB, tokens=tokens, **line)
-        again = prepare.replace("argv[1])", "argv[1], tokenizer=sys.argv[2])")
+        again = prepare.replace("argv[1],", "argv[1], tokenizer=sys.argv[2],")
         line = watched([sys.executable, "-c", again, str(folder), str(tokenizer.parent)])
         alone, busy = library_rate(folder, tokenizer)
         ratios = {
@@ -151,12 +156,20 @@ def measure(megabytes: int, train: bool) -> None:
         if not train:
             return
         train_two = [sys.executable, "-m", "regard", "train", "--processes", "2"]
-        where = str(Path(temporary, "run"))
-        run = [*train_two, "lm", "--data", str(folder), "--size", "tiny", "--steps", "400", "--set", "save_every=50",
-               "--name", where]  # fmt: skip
-        for stage, stop in (("trained until killed", 60.0), ("resumed", 0.0)):
-            report(stage=stage, **watched(run, stop))
-            run = [*train_two, "--resume", where]
+        where = Path(temporary, "run")
+        log = where / "metrics.jsonl"
+        settings = [f"--set=data.{setting}" for setting in (SPLIT, "vocab=8000")]  # as it was prepared
+        run = [*train_two, "lm", "--data", str(folder), "--size=tiny", "--minutes=2", "--set=save_every=50", *settings,
+               "--name", str(where)]  # fmt: skip
+        report(stage="trained until killed", **watched(run, log), **trained(log))
+        report(stage="resumed", **watched([*train_two, "--resume", str(where)]), **trained(log))
+
+
+def trained(log: Path) -> dict[str, Any]:
+    """How far a run came, and its median rate."""
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    rates = [event["targets_per_second"] for event in events if event.get("targets_per_second")]
+    return {"step": events[-1]["step"], "tokens_per_second": statistics.median(rates)}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.data import overlap, split
 from regard.data.documents import DocumentReader, pieces
-from regard.data.files import in_groups
+from regard.data.files import in_groups, one_ahead
 from regard.data.records import Record, encode_record, is_records, plain, read_records
 from regard.data.settings import LEGACY_SPLIT, TextConfig
 from regard.data.store import Column, PartWriter
@@ -62,9 +62,9 @@ class TextCorpus:
         for source in sources:
             whole = DocumentReader(source["train"], between="" if has_mark else "\n")
             total = 0
-            for block in whole:
-                if block is not None:
-                    total += len(block)
+            for block in filter(None, whole):
+                total += len(block)
+                if config.tokens == "chars":
                     characters |= set(block)
             self.report.update(documents=whole.documents, empty=whole.empty, characters=total)
             if not total:
@@ -98,16 +98,15 @@ class TextCorpus:
         between = np.array([*end, *begin], np.int64)
         if not done:
             writer.extend(ids=begin if source == 0 else [*end, *begin])
-        for number, group in enumerate(in_groups(pieces(self.parts[part][source]), GROUP)):
-            if number < done:
-                continue
-            encoded = iter(tokenizer.encode_batch([piece for piece in group if piece is not None]))
+        groups = islice(in_groups(pieces(self.parts[part][source]), GROUP), done, None)
+        encode = lambda group: iter(tokenizer.encode_batch([piece for piece in group if piece is not None]))  # noqa: E731
+        for number, (group, encoded) in enumerate(one_ahead(encode, groups), done + 1):
             writer.extend(ids=np.concatenate([between if piece is None else next(encoded) for piece in group]))
             if part == "valid":
                 text = [piece for piece in group if piece is not None]
                 words, size = (sum(map(len, map(of, text))) for of in (str.split, str.encode))
                 self.report.update(valid_bytes=size, valid_words=words)
-            yield number + 1
+            yield number
 
 
 class RecordCorpus:

@@ -6,6 +6,7 @@ import itertools
 import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TypeVar, cast
@@ -22,6 +23,7 @@ BLOCK = 1 << 17  # bytes decompressed at a time
 RATIO, FREE = 100, 1 << 28  # how many times its size a compressed file may hold, and bytes that any may hold
 LINES = 32  # lines of the greatest length that would fit the memory budget
 T = TypeVar("T")
+R = TypeVar("R")
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
@@ -68,6 +70,19 @@ def in_groups(items: Iterable[T], size: int) -> Iterator[list[T]]:
     items = iter(items)
     while group := list(itertools.islice(items, size)):
         yield group
+
+
+def one_ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
+    """Each item with `work` of it; a thread is one item ahead of what is done with them, for work outside of Python."""
+    with ThreadPoolExecutor(1) as thread:
+        last: tuple[T, Future[R]] | None = None
+        for item in items:
+            following = item, thread.submit(work, item)
+            if last:
+                yield last[0], last[1].result()
+            last = following
+        if last:
+            yield last[0], last[1].result()
 
 
 def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:

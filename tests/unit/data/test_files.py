@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from regard.data import files
-from regard.data.files import open_bytes, read_bounded_lines, read_tar
+from regard.data.files import one_ahead, open_bytes, read_bounded_lines, read_tar
 from regard.data.pairs import read_lines
 from regard.data.store import sha256
 from regard.errors import DataError, LimitError
@@ -62,3 +62,18 @@ def test_files_of_an_archive_must_fit_in_memory_together(tmp_path, monkeypatch):
 def test_a_device_is_refused_as_it_may_never_end(read):
     with pytest.raises(DataError, match="/dev/full is a device; expected a"):
         read(Path("/dev/full"))
+
+
+def test_work_that_is_one_ahead_keeps_its_order():
+    read = []
+    items = (read.append(n) or n for n in range(4))
+    for item, square in one_ahead(lambda n: n * n, items):
+        assert square == item * item and read == list(range(min(item + 2, 4)))
+    assert item == 3 and list(one_ahead(str, [])) == []
+
+
+def test_work_that_fails_one_ahead_fails_in_its_turn():
+    results = one_ahead(lambda n: 1 / n, [1, 0])
+    assert next(results) == (1, 1.0)
+    with pytest.raises(ZeroDivisionError):
+        next(results)
