@@ -6,6 +6,7 @@ what it printed are in FOLDER/ranks.json, the runs under FOLDER/SCENARIO.
 
 import copy
 import dataclasses
+import errno
 import itertools
 import json
 import os
@@ -21,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch._dynamo  # now, and not in every fork
+import torch._dynamo  # now, and not in every fork; so is the next
+from torch.distributed.checkpoint import FileSystemWriter
 
+import regard.training.shard  # noqa: F401
 from regard.cli import pieces
 from regard.cli.main import main
 from regard.config import override
@@ -90,35 +93,41 @@ BY_THREE = [case for number, case in enumerate(CASES) if number % 4 in (0, 3)]  
 
 
 def train_cases(folder: Path, cases: list[str] = CASES, settings: tuple[str, ...] = ()) -> None:
-    """Models with optimisers, in float64; what the product rounds to 32 bits stays as it is.
+    """Models with optimisers, in float64."""
+    in_double()
+    for case in cases:
+        train(doubled(case, *settings), folder / case, quiet=True, world=join())
 
-    Adam divides gradients by their size, so that near zero their rounding would be all there is: not with this `eps`.
-    """
+
+def in_double() -> None:
+    """What the product rounds to 32 bits stays as it is."""
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float = torch.Tensor.double
     for objective in (next_token, translate):
         objective.chunked_cross_entropy_sum = plain_cross_entropy_sum  # the other one sums in 32 bits
-    world = join()
-    starts = {name: parts.loader.state() for name, parts in PARTS.items()}
-    for case in cases:
-        name, optim = case.split("-")
-        parts = PARTS[name]
-        accumulate = 6 if case == "gpt-muon" else 1  # whole micro-batches for 2 and for 3 ranks
-        run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}", *settings])
-        parts.loader.restore(starts[name])
-        model = copy.deepcopy(parts.model).double()
-        mine = dataclasses.replace(parts, run=run, model=model, loader=Double(parts.loader))
-        train(mine, folder / case, quiet=True, world=world)
+
+
+def doubled(case: str, *settings: str) -> Parts:
+    name, optim = case.split("-")
+    parts = PARTS[name]
+    accumulate = 6 if case == "gpt-muon" else 1  # whole micro-batches for 2 and for 3 ranks
+    run = override(parts.run, [f"optim.name={optim}", f"accumulate={accumulate}", *settings])
+    parts.loader.restore(STARTS[name])
+    return dataclasses.replace(parts, run=run, model=copy.deepcopy(parts.model).double(), loader=Double(parts.loader))
 
 
 PARTS: dict[str, Parts] = {}  # assembled once, for every fork
+STARTS: dict[str, dict[str, int]] = {}  # of their loaders
 
 
 def assemble_all() -> None:
+    """Adam divides gradients by their size, so that near zero their rounding would be all there is: not with this
+    `eps`."""
     for name in RUNS:
         parts = parts_of(name, "optim.weight_decay=0.01", "optim.eps=1e-4")
         valid = [double(batch) for batch in parts.valid_batches()]
         PARTS[name] = dataclasses.replace(parts, valid_batches=partial(list, valid), metric=None)
+        STARTS[name] = parts.loader.state()
 
 
 class Signalled(Double):
@@ -166,7 +175,13 @@ def minutes(folder: Path) -> None:
 
 
 def different(folder: Path) -> None:
+    if join().rank:
+        os.chdir("other")  # another text of the same name
     main([*WORDS, f"--name={folder}", f"--set=optim.lr=0.0{1 + join().rank}"])
+
+
+def unfit(folder: Path) -> None:
+    main([*WORDS, f"--name={folder}", "--set=parallel.kind=hsdp", "--set=parallel.shard=2"])
 
 
 def missing(folder: Path) -> None:
@@ -269,19 +284,46 @@ def whole_sharded(folder: Path) -> None:
     train(parts_of("transformer", *DROPOUT, *FSDP), folder, quiet=True, world=join())
 
 
-def chained(folder: Path, stop: int, resume: bool) -> None:
-    """A run in shards without dropout, until it gets a signal in step `stop` of this launch."""
-    parts = parts_of("transformer", "save_every=4", "keep_state=true", "optim.eps=1e-4", *FSDP)
+def full(folder: Path) -> None:
+    """A disk that has no room for the second save of a rank."""
+    write, calls = FileSystemWriter.write_data, itertools.count(1)
+
+    def write_data(*args: Any) -> Any:
+        if next(calls) == 2 and join().rank == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*args)
+
+    FileSystemWriter.write_data = write_data
+    speaking(lambda: train(parts_of("transformer", "save_every=1", *FSDP), folder, world=join()))
+
+
+def chained(folder: Path, stop: int, resume: bool, kind: str = "fsdp") -> None:
+    """A run without dropout, in float64, until a rank gets a signal in step `stop` of this launch."""
+    in_double()
+    parts = doubled("transformer-muon", "save_every=4", "keep_state=true", f"parallel.kind={kind}")
     loader = Signalled(parts.loader, stop)
     train(dataclasses.replace(parts, loader=loader), folder, quiet=True, resume=resume, world=join())
 
 
 CHAIN = ((4, 5), (2, 5), (1, 5), (3, 0))  # processes, and the step in which they are stopped
 
+
+def linked(folder: Path, stop: int, resume: bool, cases: list[str] = CASES) -> None:
+    """The cases, then some steps of runs that the next number of processes goes on with."""
+    train_cases(folder, cases)
+    for kind in ("ddp", "fsdp"):
+        code: Any = 0
+        try:
+            chained(folder.parent / f"chain-{kind}", stop, resume, kind)
+        except SystemExit as end:
+            code = end.code
+        assert code == (143 if stop else 0)
+
+
 SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
-    "models/1": (1, train_cases),
-    "models/2": (2, train_cases),
-    "models/3": (3, partial(train_cases, cases=BY_THREE)),
+    "models/2": (2, partial(linked, stop=5, resume=False)),
+    "models/3": (3, partial(linked, stop=5, resume=True, cases=BY_THREE)),
+    "models/1": (1, partial(linked, stop=0, resume=True)),
     "fsdp/2": (2, partial(train_cases, cases=SHARDED[:1], settings=FSDP)),
     "whole-sharded": (2, whole_sharded),
     "stopped-sharded": (2, stopped_sharded),
@@ -291,6 +333,8 @@ SCENARIOS: dict[str, tuple[int, Callable[[Path], None]]] = {
     "minutes": (2, minutes),
     "different": (2, different),
     "missing": (3, missing),
+    "unfit": (3, unfit),
+    "full": (2, full),
     "broken": (2, broken),
     "killed": (3, killed),
     "hung": (2, hung),
@@ -305,7 +349,6 @@ SLOW = {
     "hsdp/4": (4, partial(train_cases, cases=SHARDED, settings=HSDP)),
     "whole-sharded": (4, whole_sharded),
     "stopped-sharded": (4, stopped_sharded),
-    "chain-whole": (1, partial(chained, stop=0, resume=False)),
 }
 
 
@@ -342,8 +385,12 @@ def child(folder: Path, rank: int, size: int, port: int, work: Callable[[Path], 
     os._exit(code)
 
 
-RESUMED = {"resumed": ("stopped", (2, 3)), "damaged": ("damaged", (2,))}  # from which run, with how many ranks
-RESUMED_SLOWLY = {"resumed": ("stopped-sharded", (1, 2, 3, 4))}
+RESUMED = {
+    "resumed": ("stopped", 2),
+    "damaged": ("damaged", 2),
+    "changed": ("changed", 2),
+}  # from which run, with how many ranks
+RESUMED_SLOWLY = {"resumed": ("stopped-sharded", 4)}
 
 
 def run_all(folder: Path, slow: bool) -> None:
@@ -356,6 +403,8 @@ def run_all(folder: Path, slow: bool) -> None:
     Path("tables").mkdir()
     for table in ("reviews.csv", "new.csv"):
         shutil.copy(Path("data") / table, "tables")
+    shutil.copytree("data", "other/data")
+    Path("other/data/story.txt").write_text(Path("data/story.txt").read_text()[::-1])
     results, seconds = {}, {}
     for name, (size, work) in (SLOW if slow else SCENARIOS).items():
         start = time.monotonic()
@@ -364,21 +413,27 @@ def run_all(folder: Path, slow: bool) -> None:
     for number, (size, stop) in enumerate(CHAIN if slow else ()):
         work = partial(chained, stop=stop, resume=number > 0)
         results[f"chain-{size}"] = fork(folder / "chain", size, work, folder / "logs" / f"chain-{size}")
+        if number == 0:
+            for other in (1, 2, 3):
+                place = shutil.copytree(folder / "chain", folder / f"resumed-{other}")
+                work = partial(chained, stop=0, resume=True)
+                results[place.name] = fork(place, other, work, folder / "logs" / place.name)
     damage(folder)
-    for name, (source, sizes) in (RESUMED_SLOWLY if slow else RESUMED).items():
-        for size in sizes:
-            place, start = folder / f"{name}-{size}", time.monotonic()
-            shutil.copytree(folder / source, place)
-            results[place.name] = fork(place, size, resumed, folder / "logs" / place.name)
-            seconds[place.name] = time.monotonic() - start
+    for name, (source, size) in (RESUMED_SLOWLY if slow else RESUMED).items():
+        place, start = folder / f"{name}-{size}", time.monotonic()
+        shutil.copytree(folder / source, place)
+        results[place.name] = fork(place, size, resumed, folder / "logs" / place.name)
+        seconds[place.name] = time.monotonic() - start
     (folder / "ranks.json").write_text(json.dumps({"ranks": results, "seconds": seconds}))
 
 
 def damage(folder: Path) -> None:
-    """A copy of the sharded run whose last shard was cut short."""
+    """A copy of the sharded run whose last shard was cut short, and one with the settings of another model."""
     shutil.copytree(folder / "stopped-sharded", folder / "damaged")
     shard = sorted((folder / "damaged" / "shards").glob("step-*/__1_0.distcp"))[-1]
     os.truncate(shard, shard.stat().st_size // 2)
+    settings = shutil.copytree(folder / "stopped-sharded", folder / "changed") / "run.json"
+    settings.write_text(settings.read_text().replace('"ffn": 16', '"ffn": 24'))
 
 
 if __name__ == "__main__":

@@ -73,6 +73,16 @@ def test_vectors_in_pieces_are_those_of_one_file(models, tmp_path, monkeypatch):
     assert refused.code == 2 and "the answers of another command" in refused.err
 
 
+@pytest.mark.parametrize("wrong", ["--pooling=sum", "--text=absent", "--layer=9"])
+def test_a_refused_command_leaves_no_pieces(models, tmp_path, wrong):
+    out = tmp_path / "vectors"
+    assert regard("embed", models / "plain", models / "lines.txt", f"--out={out}/", wrong).code == 2
+    assert not out.exists()
+    out.mkdir()
+    assert regard("embed", models / "plain", models / "lines.txt", f"--out={out}/", wrong).code == 2
+    assert not any(out.iterdir())
+
+
 def test_vectors_and_pictures_go_through_a_link_and_into_a_pipe(models, tmp_path):
     """--out writes like every other verb's: the link and the pipe are still there, and the vectors are whole."""
     expected = load(models / "plain").embed(LINES)

@@ -26,6 +26,7 @@ def commands(page: str) -> list[str]:
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     inline = re.findall(r"`(regard [^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S))
     code = [part for line in lines for part in line.removeprefix("$ ").split(" ; ")]
+    code = [re.sub(r"^(srun )?torchrun .* -m regard ", "regard ", line) for line in code]
     return [c for c in (*code, *inline) if re.match(r"regard [a-z]", c) and "…" not in c]
 
 

@@ -36,16 +36,24 @@ def write_pieces(work: Iterable[Piece], out: Path, job: dict[str, Any], ending: 
 
     world = join(device)
     job = job | {"rows": ROWS, "ending": ending}
+    new = not out.exists()
     with world.together():
         if world.main:
             begin(out, job)
     names: list[str] = []
-    with world.together():
-        for number, (name, write) in enumerate(work):
-            place = out / f"{name}{ending}"
-            names.append(place.name)
-            if number % world.size == world.rank and not place.exists():
-                write(place)
+    try:
+        with world.together():
+            for number, (name, write) in enumerate(work):
+                place = out / f"{name}{ending}"
+                names.append(place.name)
+                if number % world.size == world.rank and not place.exists():
+                    write(place)
+    except Exception:
+        if world.main and [path.name for path in out.iterdir()] == [MANIFEST]:  # refused before the first piece
+            (out / MANIFEST).unlink()
+            if new:
+                out.rmdir()
+        raise
     if world.main:
         write_manifest(out, job | {"pieces": names})
 

@@ -30,8 +30,8 @@ def first_process() -> bool:
 
 def mute_others() -> None:
     """Of the processes of a torchrun only the first one talks."""
-    if started_by_torchrun():
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # what torch remarks on says nothing to a user
+    if started_by_torchrun():  # what torch remarks on says nothing to a user
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR" if first_process() else "FATAL")
     if not first_process():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 

@@ -61,6 +61,7 @@ def train(
     metrics, for as long as `parts.run` says: warm-up and schedule begin anew. Only rank 0 of `world` writes there."""
     folder, device, world = Path(folder), torch.device(device), world or World()
     resume = resume or extend is not None
+    placement = place(parts, world, device)  # a layout that does not fit is refused before anything is written
     with ExitStack() as held:
         with world.together():
             if world.main:
@@ -68,7 +69,6 @@ def train(
                     run_folder.new_run(folder, force)
                 held.enter_context(alone(folder))
                 run_folder.adopt(folder)
-        placement = place(parts, world, device)
         with world.together():
             stop = held.enter_context(Interrupts())
             log = (lambda step: Log(folder, step, quiet, on_log)) if world.main else lambda _: NoLog()

@@ -224,8 +224,11 @@ def join(device: str = "cpu") -> World:
         if device != "cuda":
             raise ConfigError(f"--device {device}: each process takes a GPU of its own; type --device cuda")
         local = int(os.environ.get("LOCAL_RANK", 0))
-        if local >= torch.cuda.device_count():
-            raise ConfigError(f"{local + 1} processes on {torch.cuda.device_count()} GPUs; start as many as there are")
+        here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1)), torch.cuda.device_count()
+        if here > gpus:
+            raise ConfigError(
+                f"{here} processes on {gpus} GPU{'s' * (gpus != 1)}; start one for each: --processes {gpus}"
+            )
         torch.cuda.set_device(local)
     return _join(device)
 
@@ -241,7 +244,10 @@ def _join(device: str) -> World:
     except (ValueError, RuntimeError) as e:
         where = f"{os.environ.get('MASTER_ADDR', '?')}:{os.environ.get('MASTER_PORT', '?')}"
         why = str(e).splitlines()[0]
-        raise WorkFailed(f"the processes cannot meet at {where} ({why}); is it in use? torchrun --standalone") from e
+        raise WorkFailed(
+            f"the processes cannot meet at {where} ({why}); if another program has this port, start them with "
+            "torchrun --standalone, or on several machines with another --rdzv-endpoint"
+        ) from e
     patient = dist.new_group(backend="gloo", timeout=PATIENT)
     hosts = dist.new_group(backend="gloo", timeout=STEP_LIMIT) if device == "cuda" else None
     return World(rank, size, int(os.environ.get("LOCAL_RANK", 0)), patient, dist.PrefixStore("regard", store), hosts)

@@ -21,8 +21,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from regard.checkpoint import load_state, load_weights, save_state, weights
-from regard.errors import CheckpointError
+from regard.checkpoint import load_state, load_weights, save_state, weights, write_failed
+from regard.errors import CheckpointError, WorkFailed
 from regard.nn.blocks import Block, EncoderLayer
 from regard.run_folder import claim, owned, release
 from regard.ticks import say
@@ -144,7 +144,7 @@ class ShardWriter:
         with world.together():
             if world.main:
                 listed = [file for file in owned(folder) or [] if file.startswith(f"{SHARDS}/")]
-                release(folder, [file for file in listed if str(Path(file).parent) not in (name, self.last)])
+                release(folder, [file for file in listed if str(Path(file).parent) != self.last])
                 claim(folder, files)
         if not next(iter(state.values())).is_cuda:  # torch copies those of a GPU alone
             state = {key: tensor.detach().clone() for key, tensor in state.items()}
@@ -175,7 +175,11 @@ class ShardWriter:
 
 def checksums(written: Any, files: list[Path], folder: Path) -> dict[str, int]:
     """Of this process's files, once they are written."""
-    written.result()
+    try:
+        written.result()
+    except dcp.CheckpointException as e:  # of torch's own, which no `except Exception` sees
+        cause: Any = next(iter(e.failures.values()))[0]
+        raise write_failed(folder, cause) if isinstance(cause, OSError) else WorkFailed(f"{folder}: {cause}") from None
     return {str(file.relative_to(folder)): checksum(file) for file in files if file.exists()}
 
 
@@ -192,11 +196,24 @@ def read_shards(
         if not broken(folder, meta):
             if damage and world.main:
                 say(f"{damage} is damaged; going on from step {meta['progress']['step']}, the save before it")
+            check_shapes(folder / meta["shards"], state)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # that one process reads what several wrote
                 dcp.load(dict(state), checkpoint_id=folder / meta["shards"], no_dist=world.size == 1)
             return rest, meta
     raise CheckpointError(f"{damage}: missing or damaged, and so is every earlier save; train anew, or take a copy")
+
+
+def check_shapes(path: Path, state: Tensors) -> None:
+    """Raise `CheckpointError` unless the shards at `path` are of these very tensors."""
+    stored: Any = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
+    saved = {name: tuple(tensor.size) for name, tensor in stored.items()}
+    own = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    if differing := sorted(saved.items() ^ own.items()):
+        raise CheckpointError(
+            f"{path}: another model or optimiser, it differs in {differing[0][0]!r}; resume with the settings that the "
+            "run was started with, or train anew"
+        )
 
 
 def broken(folder: Path, meta: dict[str, Any]) -> str:
