@@ -16,8 +16,8 @@ PORT, TRIES = 7347, 20
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens; port 0 takes any free one."""
     try:
-        (family, kind, *_, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        ours = socket.socket(family, kind)
+        (family, kind, protocol, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        ours = socket.socket(family, kind, protocol)  # by its number asyncio knows TCP, and turns off Nagle's delay
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ours.bind(place)
         ours.listen(1024)

@@ -1,6 +1,7 @@
 """What is served under which name, and how the server stops."""
 
 import signal
+import socket
 import threading
 import time
 
@@ -30,6 +31,12 @@ def test_the_command_line_refuses_what_cannot_work(words, message, monkeypatch):
     monkeypatch.delenv("REGARD_API_KEY", raising=False)
     result = CliRunner().invoke(app, ["serve", *words, "--port", "0"])
     assert message in str(result.exception), result.output
+
+
+def test_answers_are_not_held_back_by_nagle():
+    """asyncio sets TCP_NODELAY on what a socket accepts if it knows that the socket is TCP."""
+    with bind("127.0.0.1", 0) as ours:
+        assert ours.proto == socket.IPPROTO_TCP
 
 
 def test_a_stopping_server_finishes_what_it_accepted(fake_engine, tmp_path):
