@@ -276,7 +276,8 @@ class Classify(Classes, Labels):
             "maxItems": 2,
             "examples": [["A man sleeps.", "He rests."]],
         }
-        return {True: pair, False: text, None: {"anyOf": [text, pair]}}[predictor.pairs]
+        either = {"anyOf": [text, pair], "examples": text["examples"]}
+        return {True: pair, False: text, None: either}[predictor.pairs]
 
     def request_input(
         self, predictor: Any, value: Any, folder: Path, console: Console, most: Mapping[str, float]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 SHOWN = 12  # rows of a forecast that are printed
+NEW_YEAR = 19_723.0  # 2024-01-01, a Monday, in days since 1970
 
 
 class Forecast(Task):
@@ -176,6 +177,25 @@ class Forecast(Task):
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> "list[History]":
         return [history for file in words for history in predictor.read_all(file, console.say)]
+
+    def example_input(self, predictor: Any) -> Any:
+        """As many rows as the model reads, and one of those to forecast where covariates are known of it."""
+        import numpy as np
+
+        from regard.data.calendar import resampled
+        from regard.explain.series import as_dates
+
+        c, settings = predictor.config, predictor.settings
+        covariates = [name.partition("=") for name in c.covariates]
+        cells = {name: value or 0 for name, _, value in covariates} | (
+            {settings.series: "a"} if settings.series else {}
+        )
+        calendar = resampled(settings.every or "1d", NEW_YEAR)
+        dates = as_dates(calendar.times(np.arange(c.lookback + bool(covariates))))
+        rows = [{settings.time or "date": str(date), **cells} for date in dates]
+        for i, row in enumerate(rows[: c.lookback]):
+            row.update(dict.fromkeys(c.columns, i % 7))
+        return {"rows": rows}
 
     def text(self, answer: Any) -> str:
         """The first rows and the last."""

@@ -229,6 +229,15 @@ class Series(Classes, FillSeries):
             console.say(f"{cut:,} series are longer than {predictor.max_length} points; the rest was not read")
         return curves
 
+    def example_input(self, predictor: Any) -> Any:
+        """A few points in every band; none where the model also reads a table of what is known of each object."""
+        c, bands = predictor.config, predictor.model.config.bands
+        if c.known:
+            return None
+        of_bands = [{c.band or "band": band} for band in bands] if len(bands) > 1 else [{}]
+        points = [{c.time or "time": i, c.value or "value": i % 3} for i in range(8)]
+        return {"rows": [point | band for point in points for band in of_bands]}
+
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
         """How much the last layer looks at each point."""
         return {"points": predictor.attention(one).round(6).tolist()}

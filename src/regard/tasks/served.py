@@ -24,6 +24,7 @@ EXAMPLES = {
     "audio": {"file": base64.b64encode(SILENCE).decode(), "name": "x.wav"},
 }
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, Zstandard
+PLAIN = (".csv", ".tsv", ".txt", ".json", ".jsonl")  # tables that are no larger than their files
 SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv"}  # of a file without a name
 
 
@@ -78,7 +79,7 @@ class Served:
     def input_schema(self, predictor: Any) -> dict[str, Any]:
         """One input of a request, as JSON Schema has it."""
         if self.reads == "text":
-            return {"type": "string", "minLength": 1, "examples": [self.request_example]}
+            return {"type": "string", "minLength": 1, "examples": [self.example_input(predictor)]}
         file = {"type": "string", "contentEncoding": "base64", "description": "The bytes of the file."}
         name = {"type": "string", "description": f"Its name; the ending says what it is, as {self.suffix}."}
         forms: list[dict[str, Any]] = [
@@ -87,8 +88,12 @@ class Served:
         if self.tabular:
             cells = {"type": "array", "items": {"type": "object"}, "description": "The rows of a table, by column."}
             forms.append({"type": "object", "properties": {"rows": cells}, "required": ["rows"]})
-        example = {"examples": [EXAMPLES[self.reads]]} if self.reads in EXAMPLES else {}
-        return {"anyOf": [form | {"additionalProperties": False} for form in forms], **example}
+        examples = {} if (example := self.example_input(predictor)) is None else {"examples": [example]}
+        return {"anyOf": [form | {"additionalProperties": False} for form in forms], **examples}
+
+    def example_input(self, predictor: Any) -> Any:
+        """An input that this model answers; None where there is none."""
+        return EXAMPLES.get(self.reads, self.request_example)
 
     @property
     def suffix(self) -> str:
@@ -109,6 +114,8 @@ class Served:
         if self.reads == "text":
             return self.parse_inputs(predictor, [self.text_value(value)], console)
         path = self.file_value(value, folder)
+        if self.tabular and path.suffix.lower() not in PLAIN:
+            raise ConfigError(f"a file *{path.suffix} may hold a table of any size; send one of {', '.join(PLAIN)}")
         unit, size = measure(self.reads, path)
         if size > most.get(unit, size):
             raise LimitError(f"the file has {size:,.0f} {unit}; this server allows at most {most[unit]:,.0f}")

@@ -163,6 +163,7 @@ class Table(ClassesOfSamples):
             "type": "object",
             "properties": {column.name: cell for column in predictor.columns},
             "additionalProperties": False,
+            "examples": [{c.name: c.values[0] if c.values else round(c.usual, 4) for c in predictor.columns}],
         }
 
     def request_input(
