@@ -2,15 +2,17 @@
 
     python bench/serve.py                   # everything, 7 minutes on 2 cores
     python bench/serve.py --only texts      # or alone, embeddings
-    python bench/serve.py --seconds 20      # of each measurement, for a first look
+    python bench/serve.py --seconds 5       # of each measurement, for a first look
 
 texts: 16 clients with prompts of 20 to 400 tokens and 16 to 200 new ones, each asking again as soon as it is answered;
 tokens that arrived within the time, and the 95th percentile of what a client waits for its first one. transformers
-without continuous batching, and with it, in blocks and batches that suit a CPU (its defaults are for GPUs).
-alone: one client, compared with the same text without a server. embeddings: 64 clients with a sentence each.
+without continuous batching, and with it, in blocks and batches that suit a CPU (its defaults are for GPUs); and our
+engine without HTTP. alone: one client, compared with the same text without a server. embeddings: 64 clients with a
+sentence each. Every figure that has a bar is printed with it.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import random
@@ -21,7 +23,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
@@ -33,19 +36,20 @@ from _common import report
 from tokenizers import Tokenizer
 
 from regard.models.fetched import resolve
+from regard.serve.api.engine import EngineClient, ServedModel
+from regard.serve.api.lanes import LaneSettings
 
 MODEL, ENCODER = "smollm2-135m", "minilm"
 WORDS = Path(__file__).parents[1] / "README.md"
 CLIENTS, ENCODER_CLIENTS, REPEATS = 16, 64, 7
-PROMPT, OUTPUT = (20, 400), (16, 200)
+PROMPT, OUTPUT, CONTEXT = (20, 400), (16, 200), 640
 TUNED = ("--continuous-batching", "--cb-block-size", "32", "--cb-num-blocks", "512", "--cb-max-batch-tokens", "256")
 
 
 @contextmanager
 def running(line: list[str], address: str) -> Iterator[str]:
     """The address of a server that is ready."""
-    env = os.environ | {"OMP_NUM_THREADS": str(os.cpu_count()), "HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while True:
             try:
@@ -105,20 +109,45 @@ class Texts:
     def ask(self, address: str, prompt: str, tokens: int) -> None:
         """One request, as far as it comes before the clock stops."""
         body = {"model": self.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True}
-        begin, first, text = time.perf_counter(), 0.0, ""
-        with suppress(TimeoutError), post(address, "/v1/completions", body, self.ends - begin) as answer:
+        with self.timed() as add, post(address, "/v1/completions", body, self.ends - time.perf_counter()) as answer:
             for line in answer:
-                now = time.perf_counter()
-                if now > self.ends:
-                    break
                 choices = json.loads(line[6:])["choices"] if line.startswith(b"data: {") else []
-                if choices and choices[0]["text"]:
-                    first, text = first or now - begin, text + choices[0]["text"]
-        self.waits.append(first or time.perf_counter() - begin)
-        self.written.append(text)
+                if not add(choices[0]["text"] if choices else ""):
+                    break
+
+    async def ask_engine(self, engine: EngineClient, prompt: str, tokens: int) -> None:
+        """The same without HTTP."""
+        message = {"prompts": [prompt], "sampling": {"max_tokens": tokens, "temperature": 0.0, "seed": 0}}
+        with self.timed() as add:
+            async with asyncio.timeout(self.ends - time.perf_counter()):
+                reports = engine.ask(engine.models[self.model], "completions", stream=True, **message)
+                async with aclosing(reports):
+                    async for report in reports:
+                        add(report["text"])
+
+    @contextmanager
+    def timed(self) -> Iterator[Callable[[str], bool]]:
+        """What notes a piece of the text, and returns whether there is time for another."""
+        begin, waits, pieces = time.perf_counter(), [], []
+
+        def add(piece: str) -> bool:
+            now = time.perf_counter()
+            if piece and now <= self.ends:
+                waits.append(now - begin)
+                pieces.append(piece)
+            return now <= self.ends
+
+        with suppress(TimeoutError):
+            yield add
+        self.waits.append(waits[0] if waits else time.perf_counter() - begin)
+        self.written.append("".join(pieces))
 
     def tokens(self) -> int:
         return sum(len(self.tokenizer.encode(text).ids) for text in self.written)
+
+    def result(self, seconds: float) -> tuple[float, float]:
+        """Tokens a second of all clients, and the 95th percentile of the time to the first token."""
+        return self.tokens() / seconds, sorted(self.waits)[int(0.95 * len(self.waits))]
 
 
 def clients(count: int, work: Callable[[int], None], until: float) -> None:
@@ -128,49 +157,81 @@ def clients(count: int, work: Callable[[int], None], until: float) -> None:
         while time.perf_counter() < until:
             work(number)
 
-    threads = [threading.Thread(target=client, args=(number,), daemon=True) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(client, range(count)))
 
 
 def many_texts(server: Any, model: str, seconds: float) -> tuple[float, float]:
-    """Tokens a second of all clients, and the 95th percentile of the time to the first token."""
-    tokenizer = Tokenizer.from_file(str(resolve(MODEL) / "tokenizer.json"))
-    with server as address:
-        for length in (min(10.0, seconds), seconds):  # the first to warm up
-            run = Texts(model, tokenizer, random.Random(length))
-            requests = [[run.request() for _ in range(200)] for _ in range(CLIENTS)]
-            run.ends = time.perf_counter() + length
-            clients(CLIENTS, lambda number: run.ask(address, *requests[number].pop()), run.ends)  # noqa: B023
-    return run.tokens() / seconds, sorted(run.waits)[int(0.95 * len(run.waits))]
+    run = Texts(model, Tokenizer.from_file(str(resolve(MODEL) / "tokenizer.json")))
+    requests = [[run.request() for _ in range(200)] for _ in range(CLIENTS)]
+    with server as address, ThreadPoolExecutor(CLIENTS) as pool:
+        body = {"model": model, "max_tokens": 8, "temperature": 0}
+        list(pool.map(lambda own: post(address, "/v1/completions", body | {"prompt": own[-1][0]}).read(), requests))
+        run.ends = time.perf_counter() + seconds
+        clients(CLIENTS, lambda number: run.ask(address, *requests[number].pop()), run.ends)
+    return run.result(seconds)
+
+
+async def many_texts_without_http(seconds: float) -> tuple[float, float]:
+    run = Texts("m", Tokenizer.from_file(str(resolve(MODEL) / "tokenizer.json")))
+    requests = [[run.request() for _ in range(200)] for _ in range(CLIENTS)]
+    engine = EngineClient([ServedModel("m", MODEL)], LaneSettings(context=CONTEXT))
+    running = asyncio.create_task(engine.run())
+    while not engine.ready:
+        await asyncio.sleep(0.1)
+
+    async def client(own: list[tuple[str, int]]) -> None:
+        while time.perf_counter() < run.ends:
+            await run.ask_engine(engine, *own.pop())
+
+    run.ends = time.perf_counter() + 60
+    await asyncio.gather(*(run.ask_engine(engine, own[-1][0], 8) for own in requests))
+    run.waits, run.written, run.ends = [], [], time.perf_counter() + seconds
+    await asyncio.gather(*map(client, requests))
+    await engine.close()
+    await running
+    return run.result(seconds)
+
+
+def judge(what: str, value: float, least: float = 0.0, most: float = 0.0) -> None:
+    """Print a figure and the bar it must reach."""
+    met = value >= least if least else value <= most
+    bar = f"at least {least:g}" if least else f"at most {most:g}"
+    print(f"{'reached' if met else 'MISSED '}  {what}: {value:.3g} ({bar})", flush=True)
 
 
 def texts(seconds: float) -> None:
     folder = str(resolve(MODEL))
     sides = {
-        "regard": (ours(MODEL, "--context", "640"), "m"),
-        "regard_int8": (ours(MODEL, "--context", "640", "--int8"), "m"),
+        "regard": (ours(MODEL, "--context", str(CONTEXT)), "m"),
+        "regard_int8": (ours(MODEL, "--context", str(CONTEXT), "--int8"), "m"),
         "transformers_batching": (theirs(MODEL, *TUNED), folder),
         "transformers": (theirs(MODEL), folder),
     }
-    rates = {}
+    rates, waits = {}, {}
+    rates["engine"], waits["engine"] = asyncio.run(many_texts_without_http(seconds))
     for name, (server, model) in sides.items():
-        rates[name], wait = many_texts(server, model, seconds)
-        print(f"{name}: {rates[name]:.1f} tokens/s, first token within {wait:.2f} s (95 %)", flush=True)
+        rates[name], waits[name] = many_texts(server, model, seconds)
+    for name, rate in rates.items():
+        print(f"{name}: {rate:.1f} tokens/s, first token within {waits[name]:.2f} s (95 %)", flush=True)
+    better = max("transformers_batching", "transformers", key=rates.__getitem__)
     report("serve-texts", "cpu", "tokens/s", 1.0, **{name: [1 / max(rate, 1e-9)] for name, rate in rates.items()})
+    judge(f"tokens/s, regard fp32 over {better}", rates["regard"] / max(rates[better], 1e-9), least=3)
+    print(f"         tokens/s, regard int8 over {better}: {rates['regard_int8'] / max(rates[better], 1e-9):.3g}")
+    shortest = min(waits["transformers_batching"], waits["transformers"])
+    judge("95 % of first tokens, regard over the shorter of transformers", waits["regard"] / shortest, most=1)
+    judge("share of tokens/s that HTTP costs", 1 - rates["regard"] / rates["engine"], most=0.1)
 
 
 def alone() -> None:
     """One client: a text of 64 tokens, and one token, with and without HTTP."""
     import torch
 
-    from regard.serve.api.lanes import LaneSettings, open_lane
+    from regard.serve.api.lanes import open_lane
 
     torch.set_num_threads(os.cpu_count() or 1)
     prompt, done = "The station is closed today, so the travellers", threading.Event()
-    lane = open_lane(MODEL, LaneSettings(context=640), lambda message: done.set() if message.get("last") else None)
+    lane = open_lane(MODEL, LaneSettings(context=CONTEXT), lambda message: done.set() if message.get("last") else None)
     threading.Thread(target=lane.run, daemon=True).start()
 
     def without_http(tokens: int) -> None:
@@ -182,7 +243,7 @@ def alone() -> None:
     def generated(tokens: int) -> None:
         lane.predictor.generate([prompt], max_tokens=tokens, temperature=0.0)
 
-    with ours(MODEL, "--context", "640") as address:
+    with ours(MODEL, "--context", str(CONTEXT)) as address:
 
         def over_http(tokens: int) -> None:
             body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0}
@@ -199,6 +260,12 @@ def alone() -> None:
     medians = {name: 1000 * statistics.median(values) for name, values in times.items()}
     print(f"milliseconds, medians of {REPEATS}: {', '.join(f'{name} {ms:.1f}' for name, ms in medians.items())}")
     report("serve-alone", "cpu", "tokens/s", 64, server=times["over_http 64"], generate=times["generated 64"])
+    judge(
+        "seconds of 64 tokens, server over generate (medians)",
+        medians["over_http 64"] / medians["generated 64"],
+        most=1.1,
+    )
+    judge("milliseconds that HTTP adds to one token", medians["over_http 1"] - medians["without_http 1"], most=3)
 
 
 def embeddings(seconds: float) -> None:
@@ -229,13 +296,16 @@ def embeddings(seconds: float) -> None:
     median, last = statistics.median(spent), spent[int(0.99 * len(spent))]
     print(f"{ENCODER_CLIENTS} clients waited {1000 * median:.1f} ms (median), {1000 * last:.1f} ms (99 %)")
     report("serve-embeddings", "cpu", "sentences/s", 1.0, **{name: [1 / rate] for name, rate in rates.items()})
+    judge("sentences/s, 64 clients over one at a time", rates["together"] / rates["one_at_a_time"], least=2)
+    judge("99 % over the median", last / median, most=10)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("texts", "alone", "embeddings"))
-    parser.add_argument("--seconds", type=float, default=75.0)
+    parser.add_argument("--seconds", type=float, default=50.0)
     args = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": str(os.cpu_count()), "HF_HUB_OFFLINE": "1"}  # of all processes that run models
     if args.only in (None, "texts"):
         texts(args.seconds)
     if args.only in (None, "alone"):
