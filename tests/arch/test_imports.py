@@ -50,6 +50,7 @@ WHOLE = {
     "serve/api/openai.py": {"fastapi"},
     "serve/api/predict.py": {"fastapi"},
     "serve/api/protocol.py": {"uvicorn"},
+    "serve/api/studio.py": {"fastapi"},
     "serve/api/while_connected.py": {"fastapi"},
     "serve/app.py": {"fastapi", "starlette"},
     "serve/routes.py": {"fastapi", "pydantic"},

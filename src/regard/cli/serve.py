@@ -49,7 +49,7 @@ def serve(
     """Put models behind an address, in the shapes of OpenAI's API.
 
     Language models answer /v1/completions and /v1/chat/completions, text encoders /v1/embeddings, and every model
-    /v1/predict/NAME. SIGTERM or Ctrl-C finishes what was accepted and stops.
+    /v1/predict/NAME; the address itself is a page to try them. SIGTERM or Ctrl-C finishes what was accepted and stops.
 
     \b
     Examples:

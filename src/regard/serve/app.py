@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, Res
 from starlette.exceptions import HTTPException
 
 from regard.errors import CheckpointError, RegardError
+from regard.serve.errors import error_body
 from regard.serve.guard import Guard
 from regard.serve.routes import router
 from regard.serve.studio import LookExpired, Studio, Superseded
@@ -23,10 +24,18 @@ OLD_PAGE = "reload the page: it may be older than the server"
 
 def make_app(studio: Studio) -> Guard:
     app = FastAPI(title="regard studio", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.studio = studio
-    app.include_router(router, prefix="/api")
-    app.get("/api/{path:path}")(unknown_route)
+    app.mount("/api", studio_api(studio))
     app.get("/{path:path}")(page)
+    on_error: Any = on_http_error
+    app.add_exception_handler(HTTPException, on_error)
+    return Guard(app)
+
+
+def studio_api(studio: Studio) -> FastAPI:
+    """What the page asks for, below /api."""
+    app = FastAPI(title="regard studio", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.studio = studio
+    app.include_router(router)
     handlers: dict[type[Exception], Any] = {
         RegardError: on_user_error,
         OSError: on_missing_run,
@@ -37,26 +46,26 @@ def make_app(studio: Studio) -> Guard:
     }
     for error, handler in handlers.items():
         app.add_exception_handler(error, handler)
-    return Guard(app)
+    return app
 
 
-def unknown_route(path: str) -> Response:
-    return problem(404, f"there is no /api/{path}", OLD_PAGE)
+def is_built() -> bool:
+    return (PAGE / "index.html").is_file()
 
 
 def page(path: str) -> Response:
     """A file of the built page, and nothing outside it."""
-    if not (PAGE / "index.html").is_file():
-        return PlainTextResponse(NO_PAGE, 404 if path else 200)
+    if not is_built():
+        return problem(404, NO_PAGE) if path else PlainTextResponse(NO_PAGE)
     file = (PAGE / (path.replace("\0", "?") or "index.html")).resolve()
     if not file.is_relative_to(PAGE.resolve()) or not file.is_file():
-        return PlainTextResponse("There is nothing here.", 404)
+        return problem(404, "there is nothing here", OLD_PAGE)
     caching = "public, max-age=31536000, immutable" if path.startswith("assets/") else "no-cache"
     return FileResponse(file, headers={"cache-control": caching})
 
 
 def problem(status: int, error: str, hint: str = "") -> JSONResponse:
-    return JSONResponse({"error": error, "hint": hint}, status)
+    return JSONResponse(error_body(status, error) | {"hint": hint}, status)
 
 
 async def on_user_error(_: Request, e: RegardError) -> Response:
@@ -77,8 +86,9 @@ async def on_bad_request(_: Request, e: RequestValidationError) -> Response:
     return problem(400, f"{first['loc'][-1]}: {first['msg']}", OLD_PAGE)
 
 
-async def on_http_error(_: Request, e: HTTPException) -> Response:
-    return problem(e.status_code, str(e.detail), OLD_PAGE)
+async def on_http_error(request: Request, e: HTTPException) -> Response:
+    error = f"there is no {request.url.path}" if e.status_code == 404 else str(e.detail)
+    return problem(e.status_code, error, OLD_PAGE)
 
 
 async def on_unexpected_error(_: Request, e: Exception) -> Response:

@@ -4,6 +4,8 @@ import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
+from regard.serve.errors import error_body
+
 LARGEST = 16 << 20  # bytes of a request body: a picture or a clip may be in it
 DRAINED = 64 * 1024 * 1024  # bytes that are read and discarded, so that the browser sees the response
 OURS = ("127.0.0.1", "localhost", "[::1]")
@@ -97,7 +99,7 @@ async def read(receive: Receive, largest: int = LARGEST) -> bytes | None:
 
 
 async def refuse(send: Send, status: int, error: str, hint: str) -> None:
-    body = json.dumps({"error": error, "hint": hint}).encode()
+    body = json.dumps(error_body(status, error) | {"hint": hint}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -51,7 +51,7 @@ async function request<T>(path: string, init?: RequestInit): Promise<T> {
   if (reply.status === 204) throw new Superseded('A newer question was asked.')
   if (!reply.ok) {
     const said = await reply.json().catch(() => ({}))
-    throw new Refusal(said.error ?? `The studio answered ${reply.status}.`, said.hint ?? '', reply.status)
+    throw new Refusal(said.error?.message ?? `The studio answered ${reply.status}.`, said.hint ?? '', reply.status)
   }
   const binary = reply.headers.get('content-type')?.startsWith('application/octet-stream')
   return (binary ? new Safetensors(await reply.arrayBuffer()) : await reply.json()) as T

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from tests.system.studio import toy
 from tests.system.studio.test_ways import saved
 from tests.system.studio.toy import TEXTS, Tab
+from tests.unit.serve.api.conftest import fake_engine, serving  # noqa: F401 - a fixture
 from torch.testing import assert_close
 
 from regard.tasks.served import BEAM
@@ -144,3 +146,18 @@ def test_look_compares_with_a_second_text(browser, place, tmp_path, run):
         assert_close(float(tab.table("similarity")[1][2]), 1.0, rtol=0.0, atol=1.0)
     tab.page.close()
     tab.check()
+
+
+def test_a_server_has_the_studio_at_home_and_a_form(browser, tab, place, fake_engine):  # noqa: F811
+    where = dict(view="attention", text="the cat", layer=1, head=0)
+    tab.open("gpt", **where)
+    with serving(str(place / "runs" / "gpt")) as address:
+        other = Tab(browser.new_page(), f"{address}/")
+        other.page.goto(f"{address}/#{urlencode({'model': 'served/m', **where})}")
+        assert_close(other.matrix("attention"), tab.matrix("attention"))
+        other.page.goto(f"{address}/docs")
+        other.page.locator("#path").select_option("/v1/completions")
+        other.page.get_by_role("button", name="Send").click()
+        other.page.get_by_text('"text": "The cat"').wait_for()  # this engine repeats its prompt
+        other.check()
+        other.page.close()

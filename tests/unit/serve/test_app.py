@@ -107,7 +107,8 @@ def test_refusals_are_sentences(client, ask, path, status):
     answer = client.get(path.format(look=header["look"]))
     assert answer.status_code == status
     said = answer.json()
-    assert set(said) == {"error", "hint"} and len(said["error"]) > 10 and said["hint"]
+    assert set(said) == {"error", "hint"} and len(said["error"]["message"]) > 10 and said["hint"]
+    assert set(said["error"]) == {"message", "type", "param", "code"}
 
 
 @pytest.mark.parametrize(
@@ -129,7 +130,7 @@ def test_any_text_gets_an_answer_or_a_reason(client, model, text):
     assert answer.status_code in (200, 400)
     assert answer.headers["content-type"] != "text/html"
     if answer.status_code == 400:
-        assert answer.json()["error"]
+        assert answer.json()["error"]["message"]
     else:
         assert len(answer.content) < 1 << 20
         header, _ = unpack(answer.content)
@@ -139,7 +140,7 @@ def test_any_text_gets_an_answer_or_a_reason(client, model, text):
 
 def test_three_megabytes_are_too_much(client, ask, monkeypatch):
     answer = ask("/api/look", model="runs/gpt", text="a" * 3_000_000)
-    assert answer.status_code == 400 and "256 K" in answer.json()["error"]
+    assert answer.status_code == 400 and "256 K" in answer.json()["error"]["message"]
     parts = (b"x" * 1_000_000 for _ in range(18))  # of a length nobody said
     answer = client.post("/api/look", content=parts, headers={"content-type": "application/json"})
     assert answer.status_code == 413
@@ -234,7 +235,7 @@ def test_without_a_page_there_is_a_sentence(client, monkeypatch, tmp_path):
 def test_models_come_from_the_folders_given_only(ask, runs, id):
     shutil.copytree(runs / "gpt", runs / ".x")
     answer = ask("/api/look", model=id, text=TEXT)
-    assert answer.status_code == 404 and "not there" in answer.json()["error"]
+    assert answer.status_code == 404 and "not there" in answer.json()["error"]["message"]
 
 
 # -- what is kept -------------------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ def test_missing_folder_is_an_error_and_others_still_answer(client, ask, runs, g
 def test_a_failure_nobody_foresaw_is_a_sentence_too(client, monkeypatch):
     monkeypatch.setattr("regard.serve.shelf.Shelf.runs", lambda _: 1 / 0)
     answer = client.get("/api/runs")
-    assert answer.status_code == 500 and "ZeroDivisionError" in answer.json()["error"]
+    assert answer.status_code == 500 and "ZeroDivisionError" in answer.json()["error"]["message"]
 
 
 def test_every_tiny_family_has_views(runs, client):

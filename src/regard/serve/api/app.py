@@ -11,12 +11,14 @@ from starlette.exceptions import HTTPException
 
 from regard.serve.api import audio, describe, manage, openai, predict
 from regard.serve.api.engine import EngineClient
-from regard.serve.api.errors import APIError
+from regard.serve.api.errors import APIError, too_deep
 from regard.serve.api.guard import Access, AccessGuard
 from regard.serve.api.limits import RequestLimits
 from regard.serve.api.metrics import ServerMetrics
+from regard.serve.api.studio import add_studio
 from regard.serve.api.traffic import AccessLog, Admission
 from regard.serve.api.while_connected import ClientGone
+from regard.serve.app import is_built
 
 
 class ServerApp(AccessLog):
@@ -30,6 +32,8 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits,
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         running = asyncio.create_task(engine.run())
         yield
+        if studio is not None:
+            studio.close()
         await engine.close()
         await running
 
@@ -39,12 +43,14 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits,
     app.state.engine, app.state.limits, app.state.metrics = engine, limits, metrics
     app.get("/health")(health)
     app.get("/metrics")(show_metrics)
+    studio = add_studio(app, engine) if access.local and is_built() else None
     for part in (openai, audio, predict, describe, *([manage] if access.manage else [])):
         app.include_router(part.router)
     handlers: dict[type[Exception], Any] = {
         APIError: on_api_error,
         ClientGone: on_client_gone,
         HTTPException: on_route_error,
+        RecursionError: on_deep_body,
         Exception: on_bug,
     }
     for error, handler in handlers.items():
@@ -82,6 +88,10 @@ async def on_client_gone(_: Request, __: ClientGone) -> Response:
 async def on_route_error(request: Request, e: HTTPException) -> Response:
     known = {404: f"there is no {request.url.path}", 405: f"{request.method} {request.url.path} is not allowed"}
     return error_response(APIError(e.status_code, known.get(e.status_code, str(e.detail))))
+
+
+async def on_deep_body(_: Request, __: RecursionError) -> Response:
+    return error_response(too_deep())
 
 
 async def on_bug(_: Request, e: Exception) -> Response:

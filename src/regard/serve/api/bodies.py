@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
 
 from regard.config import MAX_SEED, unknown
-from regard.serve.api.errors import APIError
+from regard.serve.api.errors import APIError, too_deep
 
 Body = TypeVar("Body", bound=BaseModel)
 Text = StrictStr
@@ -142,7 +142,7 @@ def parse_json(data: bytes) -> Any:
         value = json.loads(data, parse_constant=refuse)
         json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
-        raise APIError(400, "the body is nested too deeply") from None
+        raise too_deep() from None
     except (ValueError, UnicodeError) as e:
         raise APIError(400, f"the body is not JSON in UTF-8: {e}") from None
     return value

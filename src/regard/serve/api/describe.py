@@ -13,7 +13,10 @@ from regard.serve.api.engine import PATHS, EngineClient, ServedModel
 
 router = APIRouter()
 PAGE = Path(__file__).with_name("docs.html")
-POLICY = {"content-security-policy": "default-src 'self' 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'"}
+POLICY = {
+    "content-security-policy": "default-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'; "
+    "base-uri 'none'"
+}
 ERROR = {
     "type": "object",
     "properties": {
@@ -49,6 +52,7 @@ async def docs() -> Response:
 
 @router.get("/")
 async def home() -> Response:
+    """Where the studio is not at `/`."""
     return Response(status_code=307, headers={"location": "/docs"})
 
 
@@ -93,7 +97,7 @@ def predict_path(model: ServedModel) -> dict[str, Any]:
     inputs = {"type": "array", "items": about["input"], "minItems": 1}
     fields = {"inputs": inputs, "options": options, "explain": {"type": "boolean", "default": False}}
     body = {"type": "object", "properties": fields, "required": ["inputs"]}
-    example = {"inputs": about["input"].get("examples", [])} if "examples" in about["input"] else None
+    example = {"inputs": about["input"]["examples"]} if "examples" in about["input"] else None
     content = {"schema": body | {"additionalProperties": False}} | ({"example": example} if example else {})
     task, contents = f"{model.name}: {about['task']}", {"application/json": content}
     if about["reads"] != "text" and "anyOf" in about["input"]:  # a file is one of its forms

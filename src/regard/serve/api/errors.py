@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from regard.errors import CheckpointError, LimitError, PromptTooLong, RegardError
-
-TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
+from regard.serve.errors import error_body
 
 
 class APIError(Exception):
@@ -17,9 +16,7 @@ class APIError(Exception):
         self.status, self.message, self.param, self.code = status, message, param, code
 
     def body(self) -> dict[str, Any]:
-        usual = "invalid_request_error" if self.status < 500 else "server_error"
-        kind = TYPES.get(self.status, usual)
-        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
+        return error_body(self.status, self.message, self.param, self.code)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         if self.status == 401:
@@ -31,14 +28,20 @@ def as_error(e: BaseException) -> dict[str, Any]:
     """What the engine reports to the server of an exception: the fields of an `APIError`."""
     if isinstance(e, APIError):
         return {"status": e.status, "message": e.message, "param": e.param, "code": e.code}
+    if isinstance(e, RecursionError):
+        return vars(too_deep())
     if isinstance(e, RegardError):
         code = "context_length_exceeded" if isinstance(e, PromptTooLong) else None
         status = 400 if code else 422 if isinstance(e, LimitError) else 500 if isinstance(e, CheckpointError) else 400
         return {"status": status, "message": str(e), "param": None, "code": code}
-    if isinstance(e, MemoryError) or "out of memory" in str(e).lower():
+    if isinstance(e, MemoryError) or any(words in str(e).lower() for words in ("out of memory", "allocate memory")):
         return {"status": 503, "message": "out of memory; try again with less", "param": None, "code": "out_of_memory"}
     summary = f"{type(e).__name__}: {e}".splitlines()[0][:200]
     return {"status": 500, "message": f"this should not happen: {summary}", "param": None, "code": None}
+
+
+def too_deep() -> APIError:
+    return APIError(400, "the body is nested too deeply")
 
 
 async def send_error(send: Callable[[dict[str, Any]], Awaitable[None]], e: APIError) -> None:

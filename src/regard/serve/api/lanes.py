@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.errors import RegardError
 from regard.serve.api.errors import APIError, as_error
+from regard.serve.api.traffic import write_log
 from regard.ticks import Console
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Lane:
         task, predictor = self.task, self.predictor
         return {
             "task": task.name,
+            "folder": str(predictor.folder.absolute()),
             "reads": task.reads,
             "endpoints": [*task.endpoints, "predict"],
             "settings": {name: setting.schema() for name, setting in task.request_settings.items()},
@@ -80,7 +82,7 @@ class Lane:
 
     def fail(self, id: int, e: BaseException) -> None:
         if not isinstance(e, RegardError | APIError):
-            traceback.print_exception(e)
+            write_log("".join(traceback.format_exception(e)).rstrip())
         self.send({"id": id, "error": as_error(e)})
 
     def inputs(self, values: Sequence[Any]) -> list[Any]:

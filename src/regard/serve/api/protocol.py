@@ -2,28 +2,39 @@
 
 import asyncio
 import json
-from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard.serve.api.errors import APIError
 
-HEADERS = 30.0  # seconds until the first request of a connection must have begun
+HEADERS = 30.0  # seconds in which the head of a request must arrive
 
 
-class ServerProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """One connection."""
+class ServerProtocol(H11Protocol):
+    """One connection, read by h11 whatever else is installed: it reads at most 64 KiB of headers."""
 
-    transport: Any
-    cycle: Any  # the request that is being answered
+    deadline: asyncio.TimerHandle | None = None  # of the head of the next request
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        asyncio.get_running_loop().call_later(HEADERS, self.close_if_silent)
+        self.watch_head()
 
-    def close_if_silent(self) -> None:
-        if self.cycle is None and not self.transport.is_closing():
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self.watch_head()
+
+    def watch_head(self) -> None:
+        """Close the connection unless the head of a request, begun or not, is complete in time."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.deadline = self.deadline or self.loop.call_later(HEADERS, self.transport.close)
+        elif self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.deadline is not None:
+            self.deadline.cancel()
 
     def send_400_response(self, msg: str) -> None:
         body = json.dumps(APIError(400, msg).body()).encode()

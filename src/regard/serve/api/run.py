@@ -56,7 +56,7 @@ def make_server(
 
     app = make_server_app(EngineClient(models, settings), access, limits, quiet)
     how: dict[str, Any] = dict(log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=5)
-    return ModelServer(uvicorn.Config(app, http=ServerProtocol, **how))
+    return ModelServer(uvicorn.Config(app, http=ServerProtocol, ws="none", **how))
 
 
 def serve_models(

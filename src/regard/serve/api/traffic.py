@@ -14,6 +14,7 @@ from regard.serve.guard import App, Message, Receive, Send
 
 Scope = MutableMapping[str, Any]
 STDERR = 2
+LAST = 5.0  # seconds in which a client must take the last event of a stream that took too long
 READING = ("GET", "HEAD", "OPTIONS")  # what costs next to nothing: it is answered however busy the models are
 
 
@@ -49,9 +50,11 @@ class Admission:
                 await self.app(scope, receive, noted)
         except TimeoutError:
             error = APIError(504, f"this took more than {self.limits.seconds:g} s", None, "timeout")
-            if started:  # a stream: the error is its last event
+            if started:  # a stream: the error is its last event, unless the client has stopped reading
                 event = b"data: " + json.dumps(error.body()).encode() + b"\n\n"
-                await send({"type": "http.response.body", "body": event, "more_body": False})
+                with suppress(TimeoutError):
+                    last = send({"type": "http.response.body", "body": event, "more_body": False})
+                    await asyncio.wait_for(last, LAST)
             else:
                 await send_error(send, error)
         finally:

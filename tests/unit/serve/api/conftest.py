@@ -3,7 +3,10 @@
 import os
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -16,6 +19,12 @@ from typer.testing import CliRunner
 
 from regard.cli.main import app
 from regard.serve.api import engine
+from regard.serve.api.engine import ServedModel
+from regard.serve.api.guard import Access
+from regard.serve.api.lanes import LaneSettings
+from regard.serve.api.limits import RequestLimits
+from regard.serve.api.run import make_server
+from regard.serve.run import bind
 
 FILES = ("vit", "rows", "captioner", "series", "forecaster")  # models that read files or rows, trained for two steps
 NAMES = ("gpt", "llama", "lstm", "encoder", "masked", "classifier", "pair", "tagger", "transformer")
@@ -34,9 +43,10 @@ def start(*words: str, **env: str) -> tuple[subprocess.Popen, str]:
 
 def until_ready(address: str) -> None:
     end = time.monotonic() + 60
-    while httpx2.get(f"{address}/health").status_code != 200:
-        assert time.monotonic() < end, httpx2.get(f"{address}/health").text
-        time.sleep(0.05)
+    with httpx2.Client(base_url=address) as http:
+        while (answer := http.get("/health")).status_code != 200:
+            assert time.monotonic() < end, answer.text
+            time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
@@ -59,7 +69,10 @@ def folders(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def address(folders):
     process, address = start(
-        *(str(folders / name) for name in (*NAMES, "whisper", *FILES)), "--max-pixels=90000", REGARD_API_KEY=KEY
+        *(str(folders / name) for name in (*NAMES, "whisper", *FILES)),
+        "--max-pixels=90000",
+        "--manage",
+        REGARD_API_KEY=KEY,
     )
     try:
         until_ready(address)
@@ -85,3 +98,19 @@ def fake_engine(monkeypatch):
     """An engine's process without models, which starts at once: see fake_engine.py."""
     monkeypatch.setattr(engine, "COMMAND", (sys.executable, str(Path(__file__).with_name("fake_engine.py"))))
     monkeypatch.setattr(engine, "PAUSE", 0.01)
+
+
+@contextmanager
+def serving(path: str = "", access: Access = Access(), quiet: bool = True) -> Iterator[str]:  # noqa: B008 - frozen
+    """The address of a server in a thread, with the model `m`; with `fake_engine` it is there at once."""
+    server = make_server([ServedModel("m", path)], LaneSettings(), access, RequestLimits(), quiet)
+    ours = bind("127.0.0.1", 0)
+    address = f"http://127.0.0.1:{ours.getsockname()[1]}"
+    running = threading.Thread(target=server.run, kwargs={"sockets": [ours]})
+    running.start()
+    try:
+        until_ready(address)
+        yield address
+    finally:
+        server.should_exit = True
+        running.join(10)

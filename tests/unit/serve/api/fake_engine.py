@@ -30,7 +30,11 @@ def answer_when(there: Path, id: int) -> None:
 for line in sys.stdin.buffer:
     message = json.loads(line)
     if message["do"] == "load":
-        broken = {"failed": "no such folder"} if message["path"] == "broken" else {"ready": ABOUT}
+        broken = (
+            {"failed": "no such folder"}
+            if message["path"] == "broken"
+            else {"ready": ABOUT | {"folder": message["path"]}}
+        )
         send({"id": message["id"], "model": message["model"], **broken})
         continue
     if message["do"] == "unload":

@@ -1,19 +1,39 @@
 """What every endpoint has in common."""
 
+import contextlib
+import io
 import json
-import socket
+import os
+import re
+import shutil
+import subprocess
 import time
-from urllib.parse import urlsplit
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx2
 import pytest
+from tests.unit.serve.api.conftest import FILES, KEY, NAMES
+from tests.unit.serve.api.raw import SHAPE
+
+import regard
+
+AS_JSON = {"content-type": "application/json"}
+NESTED = b'{"inputs": ' + b"[" * 700 + b"]" * 700
 
 
-def test_health_needs_no_key_and_nothing_else_is_answered(address):
-    health = httpx2.get(f"{address}/health", headers={"host": "10.1.2.3"})
+@pytest.fixture(scope="module")
+def stranger(address):
+    """A client without a key."""
+    with httpx2.Client(base_url=address) as ready:
+        yield ready
+
+
+def test_health_needs_no_key_and_nothing_else_is_answered(stranger):
+    health = stranger.get("/health", headers={"host": "10.1.2.3"})
     assert health.status_code == 200 and health.json()["models"]["gpt"] == "ready"
     for path in ("/", "/docs", "/openapi.json", "/metrics", "/v1/models", "/nothing"):
-        answer = httpx2.get(address + path)
+        answer = stranger.get(path)
         assert answer.status_code == 401 and answer.json()["error"]["code"] == "invalid_api_key", path
 
 
@@ -22,12 +42,15 @@ def test_health_needs_no_key_and_nothing_else_is_answered(address):
     [
         ("GET", "/v1/nothing", {}, 404),
         ("GET", "/v1/completions", {}, 405),
-        ("POST", "/v1/completions", dict(content=b"{", headers={"content-type": "application/json"}), 400),
-        ("POST", "/v1/completions", dict(content=b"[]", headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/completions", dict(content=b"{", headers=AS_JSON), 400),
+        ("POST", "/v1/completions", dict(content=b"[]", headers=AS_JSON), 400),
         ("POST", "/v1/completions", dict(content=b"x=1", headers={"content-type": "text/plain"}), 415),
-        ("POST", "/v1/completions", dict(content=b"[" * 90_000, headers={"content-type": "application/json"}), 400),
-        ("POST", "/v1/completions", dict(content=b'{"n": NaN}', headers={"content-type": "application/json"}), 400),
-        ("POST", "/v1/completions", dict(content=b'{"a": "\xff"}', headers={"content-type": "application/json"}), 400),
+        ("POST", "/v1/completions", dict(content=b"[" * 90_000, headers=AS_JSON), 400),
+        ("POST", "/v1/predict/gpt", dict(content=NESTED + b"}", headers=AS_JSON), 400),
+        ("POST", "/v1/predict/gpt", dict(content=NESTED + b', "x": 1}', headers=AS_JSON), 400),
+        ("POST", "/v1/predict/gpt", dict(content=NESTED + b', "explain": 1}', headers=AS_JSON), 400),
+        ("POST", "/v1/completions", dict(content=b'{"n": NaN}', headers=AS_JSON), 400),
+        ("POST", "/v1/completions", dict(content=b'{"a": "\xff"}', headers=AS_JSON), 400),
         ("POST", "/v1/predict/", dict(json={"inputs": ["x"]}), 404),
         ("POST", "/v1/predict/gpt", dict(json={"inputs": ["x"] * 3000}), 422),
     ],
@@ -35,32 +58,33 @@ def test_health_needs_no_key_and_nothing_else_is_answered(address):
 def test_every_error_has_openais_shape(http, method, path, how, status):
     answer = http.request(method, path, **how)
     assert answer.status_code == status, answer.text
-    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+    assert set(answer.json()["error"]) == SHAPE
 
 
 def test_bodies_that_are_too_large_are_refused(http):
-    headers = {"content-type": "application/json"}
-    answer = http.post("/v1/completions", content=b" " * (33 << 20), headers=headers)
+    answer = http.post("/v1/completions", content=b" " * (33 << 20), headers=AS_JSON)
     assert answer.status_code == 413 and "33,554,432 bytes" in answer.json()["error"]["message"]
 
 
-def test_broken_requests_do_not_hang_the_server(address, http):
-    place = urlsplit(address)
-    for sent in (b"GET / HTTP/1.1\r\n\r\n", b"nonsense\r\n\r\n", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
-                 b"Content-Type: application/json\r\nContent-Length: 10\r\n\r\n{"):  # fmt: skip
-        with socket.create_connection((place.hostname, place.port), timeout=5) as raw:
-            raw.sendall(sent)
-            raw.shutdown(socket.SHUT_WR)
-            answer = b"".join(iter(lambda: raw.recv(4096), b""))
-            assert not answer.startswith(b"HTTP/1.1 5")
-            if answer.startswith(b"HTTP/1.1 400"):
-                assert set(json.loads(answer.partition(b"\r\n\r\n")[2])["error"]) == {
-                    "message",
-                    "type",
-                    "param",
-                    "code",
-                }
-    assert http.get("/v1/models").status_code == 200
+def test_every_route_answers_errors_in_one_shape(http, stranger):
+    """Also those of the router and of the guard, before any endpoint is reached."""
+    for path, operations in http.get("/openapi.json").json()["paths"].items():
+        method = next(iter(operations)).upper()
+        refused = [
+            (401, stranger.request(method, path, headers=AS_JSON)),
+            (403, http.request(method, path, headers={"host": "evil.example"})),
+            (403, http.request(method, path, headers={"origin": "https://evil.example"})),
+            (404, http.request(method, f"{path}/nothing", content=b'{"inputs": [1]}', headers=AS_JSON)),
+            (405, http.request("PATCH", path, content=b"{}", headers=AS_JSON)),
+        ]
+        if method == "POST":
+            refused += [(400, http.post(path, content=body, headers=AS_JSON)) for body in (b"", b"{", b"\xff", b"{}")]
+            refused += [(400, http.post(path, json={"zzz": 1})), (415, http.post(path, content=b"{}"))]
+            form = {"content-type": "multipart/form-data; boundary=x"}
+            refused += [(400, http.post(path, content=body, headers=form)) for body in (b"", b"--x", b"--x--")]
+        for status, answer in refused:
+            assert answer.status_code == status, (path, answer.request.method, answer.text)
+            assert set(answer.json()["error"]) == SHAPE, (path, answer.text)
 
 
 def numbers(http) -> dict[str, float]:
@@ -71,13 +95,13 @@ def numbers(http) -> dict[str, float]:
 
 def test_work_stops_when_the_client_leaves(http):
     """In the middle of a stream, and while it waits for a whole text: neither is written to its end."""
-    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000}
+    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000, "n": 8}  # some may end, not all of them
     written = 'regard_tokens_total{model="lstm",what="completion"}'
     before = numbers(http).get(written, 0)
     with http.stream("POST", "/v1/completions", json=body | {"stream": True}) as answer:
         assert next(answer.iter_lines()).startswith("data: {")
     with pytest.raises(httpx2.ReadTimeout):
-        http.post("/v1/completions", json=body | {"n": 8}, timeout=0.2)
+        http.post("/v1/completions", json=body, timeout=0.2)
     end = time.monotonic() + 10
     while numbers(http)['regard_running{model="lstm"}'] > 0:
         assert time.monotonic() < end, "still at work"
@@ -99,14 +123,15 @@ def test_metrics_count_requests_and_tokens(http, client):
 
 def test_the_schema_describes_what_runs(http):
     schema = http.get("/openapi.json").json()
-    ran = 0
+    ran = set()
     for path, operations in schema["paths"].items():
         content = operations.get("post", {}).get("requestBody", {}).get("content", {}).get("application/json", {})
         if "example" in content:
             answer = http.post(path, json=content["example"])
             assert answer.status_code == 200, (path, answer.text)
-            ran += 1
-    assert ran >= 9
+            ran.add(path)
+    asked = {f"/v1/predict/{name}" for name in (*NAMES, "whisper", *FILES)}
+    assert ran == asked | {"/v1/completions", "/v1/chat/completions", "/v1/embeddings"}
     assert schema["components"]["schemas"]["ChatBody"]["properties"]["model"]["enum"] == ["gpt", "llama", "lstm"]
     options = schema["paths"]["/v1/predict/transformer"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert options["properties"]["options"]["properties"]["beam"]["maximum"] == 32
@@ -120,3 +145,63 @@ def test_the_page_loads_nothing_from_elsewhere(http):
         and "://" not in page.text
         and "default-src 'self'" in page.headers["content-security-policy"]
     )
+
+
+def test_streams_at_once_are_neither_lost_nor_mixed_up(http, folders):
+    """The small one of tests/slow/test_serve.py."""
+    settings = {"temperature": 0.9, "max_tokens": 12, "seed": 3}
+    prompts = ["The cat", "Server, can", "it was sweet", "a", "Ein Mann liest", "because"]
+    alone = {one: regard.load(folders / "gpt").generate([one], **settings)[0][0].text for one in prompts}
+
+    def stream(prompt: str) -> str:
+        answer = http.post("/v1/completions", json={"model": "gpt", "prompt": prompt, "stream": True, **settings})
+        *events, done = [line[6:] for line in answer.text.split("\n\n") if line]
+        assert done == "[DONE]"
+        return "".join(json.loads(event)["choices"][0]["text"] for event in events)
+
+    with ThreadPoolExecutor(24) as pool:
+        assert list(pool.map(stream, prompts * 8)) == [alone[prompt] for prompt in prompts * 8]
+
+
+# -- docs/serving.md ----------------------------------------------------------------------------------------------
+
+# Models of the guide, and the tiny ones that stand for them.
+STAND_INS = {"smollm2-135m": "gpt", "minilm": "encoder", "demo": "transformer", "whisper-tiny": "whisper"}
+
+
+@pytest.fixture(scope="module")
+def guide(address, folders):
+    """The code of docs/serving.md by language, with our address and models."""
+    text = (Path(__file__).parents[4] / "docs" / "serving.md").read_text("utf-8")
+    for name, ours in ({"http://127.0.0.1:8000": address, "runs/better": str(folders / "gpt")} | STAND_INS).items():
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", ours, text)
+    return lambda language: re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+
+def test_every_curl_line_of_the_guide_runs(guide, folders, tmp_path):
+    (tmp_path / ".curlrc").write_text(f'header = "authorization: Bearer {KEY}"\nfail-with-body\nsilent\nshow-error\n')
+    for name, file in {
+        "clip.wav": "clips/low/0.wav",
+        "one.png": "photos/dark/0.png",
+        "two.png": "photos/light/1.png",
+    }.items():
+        shutil.copy(folders / "data" / file, tmp_path / name)
+    lines = [line for code in guide("sh") for line in code.replace("\\\n", "").splitlines() if line.startswith("curl")]
+    reached = set()
+    for line in lines:
+        how = dict(cwd=tmp_path, env=os.environ | {"CURL_HOME": str(tmp_path)}, capture_output=True, text=True)
+        done = subprocess.run(["bash", "-c", line], **how)
+        assert done.returncode == 0 and done.stdout, (line, done.stdout, done.stderr)
+        assert done.stdout.endswith("data: [DONE]\n\n") == ("stream" in line), done.stdout
+        reached.add(re.search(r"127\.0\.0\.1:\d+(/v1/predict|[^ ]*)", line)[1])
+    listed = {"/health", "/metrics", "/openapi.json", "/v1/models", "/v1/completions", "/v1/chat/completions",
+              "/v1/embeddings", "/v1/audio/transcriptions", "/v1/predict"}  # fmt: skip
+    assert listed <= reached
+
+
+def test_the_openai_client_of_the_guide_runs(guide):
+    (code,) = (code for code in guide("python") if "OpenAI" in code)
+    shown = io.StringIO()
+    with contextlib.redirect_stdout(shown):
+        exec(code.replace("unused without --api-key", KEY), {})
+    assert shown.getvalue()

@@ -1,10 +1,11 @@
 """Models and the requests to them, without a process or HTTP in between."""
 
+import os
 import threading
 
 import pytest
 
-from regard.serve.api import lanes
+from regard.serve.api import lanes, traffic
 from regard.serve.api.lanes import LaneSettings, open_lane
 
 
@@ -96,6 +97,34 @@ def test_a_text_does_not_depend_on_its_company(opened):
             assert "".join(m["text"] for m in mine) == one.text and mine[-1]["finish"] == one.finish
 
 
+OUT_OF_MEMORY = (
+    "CUDA out of memory. Tried to allocate 2 GiB",
+    "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.",
+)
+
+
+@pytest.mark.parametrize("message", OUT_OF_MEMORY)
+def test_out_of_memory_costs_the_requests_that_need_it(opened, monkeypatch, message):
+    """A batch that does not fit is answered one request at a time; what does not fit alone gets a 503, even where the
+    disk that the log is on is full."""
+    lane, sent = opened("classifier")
+    plain, full = lane.predictor.predict, os.open("/dev/full", os.O_WRONLY)
+    monkeypatch.setattr(traffic, "STDERR", full)
+
+    def predict(inputs, **options):
+        if "too long" in inputs:
+            raise RuntimeError(message)
+        return plain(inputs, **options)
+
+    monkeypatch.setattr(lane.predictor, "predict", predict)
+    for id, text in enumerate(["The cat", "too long", "Server"]):
+        lane.inbox.put(ask(id, [text]))
+    replies = run_until(lane, sent, {0, 1, 2})
+    assert (replies[1]["error"]["status"], replies[1]["error"]["code"]) == (503, "out_of_memory")
+    assert all("label" in replies[id]["outputs"][0] for id in (0, 2))
+    os.close(full)
+
+
 def test_a_failing_batch_costs_its_requests_and_not_the_lane(opened, monkeypatch):
     lane, sent = opened("gpt")
     step, failed = lane.scheduler.step, []
@@ -103,7 +132,7 @@ def test_a_failing_batch_costs_its_requests_and_not_the_lane(opened, monkeypatch
     def fail_once():
         if not failed:
             failed.append(True)
-            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+            raise RuntimeError(OUT_OF_MEMORY[0])
         return step()
 
     monkeypatch.setattr(lane.scheduler, "step", fail_once)

@@ -1,12 +1,17 @@
 """How many requests are admitted, and what the log says of them."""
 
 import asyncio
+import base64
 import json
 from pathlib import Path
 
+import httpx2
 import pytest
+from tests.unit.serve.api import raw
+from tests.unit.serve.api.conftest import serving
 
 from regard.serve.api import traffic
+from regard.serve.api.guard import Access
 from regard.serve.api.limits import RequestLimits
 from regard.serve.api.traffic import AccessLog, Admission
 
@@ -72,6 +77,19 @@ def test_what_takes_too_long_is_ended(stream):
     assert error["error"]["message"] == "this took more than 0.05 s" and error["error"]["code"] == "timeout"
 
 
+def test_a_client_that_stops_reading_holds_no_place(monkeypatch):
+    """Its last event cannot be sent: the request ends all the same."""
+    monkeypatch.setattr(traffic, "LAST", 0.05)
+    admission = Admission(slow(60, stream=True), RequestLimits(seconds=0.05))
+
+    async def send(message):
+        if message["type"] == "http.response.body":
+            await asyncio.sleep(3600)
+
+    asyncio.run(asyncio.wait_for(admission(SCOPE, asyncio.Event().wait, send), 10))
+    assert admission.active == 0
+
+
 def test_log_lines_hold_no_queries_and_survive_a_full_disk(capfd, monkeypatch):
     noted = []
     log = AccessLog(slow(0), lambda *what: noted.append(what), quiet=False)
@@ -86,3 +104,23 @@ def test_log_lines_hold_no_queries_and_survive_a_full_disk(capfd, monkeypatch):
     with Path("/dev/full").open("w") as full:
         monkeypatch.setattr(traffic, "STDERR", full.fileno())
         assert asyncio.run(answered(log))[0]["status"] == 200
+
+
+def test_keys_are_not_logged(fake_engine, capfd):
+    """A key that is right, wrong, a password, in the address, or in what is not HTTP."""
+    body = {"model": "m", "prompt": "hello"}
+    with serving(access=Access(keys=("sk-right",)), quiet=False) as address, httpx2.Client(base_url=address) as http:
+        statuses = [
+            http.post(f"/v1/completions{query}", json=body, headers={"authorization": key}).status_code
+            for query in ("", "?api_key=sk-right")
+            for key in (
+                "Bearer sk-right",
+                "Bearer sk-wrong",
+                f"Basic {base64.b64encode(b'u:sk-right').decode()}",
+                "sk-right",
+            )
+        ]
+        raw.exchanged(address, [b"GET / HTTP/1.1\r\nAuthorization Bearer sk-right\r\n\r\n"])
+    assert statuses == 2 * [200, 401, 200, 401]
+    log = capfd.readouterr().err
+    assert log.count("/v1/completions") == 8 and "sk-" not in log and "c2st" not in log and "hello" not in log
