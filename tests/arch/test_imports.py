@@ -38,6 +38,7 @@ def others(tree: ast.AST, anywhere: bool) -> set[str]:
 # Imported inside the function that needs it, as a whole: a kernel cannot be written without its language,
 # nor a route without its framework.
 WHOLE = {
+    "nn/batched.py": {"triton"},
     "nn/decoding.py": {"triton"},
     "nn/kernels.py": {"triton"},
     "nn/kernels8.py": {"triton"},

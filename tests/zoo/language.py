@@ -34,7 +34,7 @@ LANGUAGE = [
             "slots = where[:1].expand_as(where).clamp(max=self.capacity)",
             LM_RAGGED,
         ),
-        ("a row sees one slot too many", "Past._ragged", "<= where[:, :, None]", "<= where[:, :, None] + 1", LM_RAGGED),
+        ("a row sees one slot too many", "Past._ragged", "UpTo(where, stop)", "UpTo(where + 1, stop)", LM_RAGGED),
         (
             "padding is counted as read",
             "Past.grow",

@@ -1,6 +1,8 @@
 """A step of decoding as one CUDA graph: hundreds of small launches become one."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -30,7 +32,10 @@ class Replay:
             return
         if self.graph is None:
             self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other models may be at work
+            with (
+                uncollected(),
+                torch.cuda.graph(self.graph, capture_error_mode="thread_local"),
+            ):  # others may be at work
                 self._step_in_place()
         self.graph.replay()
         self._set_numbers()
@@ -48,6 +53,18 @@ class Replay:
     def _set_numbers(self) -> None:
         for holder, numbers in zip(self.holders, self.after, strict=True):
             vars(holder).update(numbers)
+
+
+@contextmanager
+def uncollected() -> Iterator[None]:
+    """No garbage is collected meanwhile: a graph of an engine that is gone may be in it, whose end spoils a capture."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _copied(old: Any, new: Any) -> Any:

@@ -29,6 +29,33 @@ class New(NamedTuple):
     top: list[list[tuple[int, float]]]
 
 
+class HostCopy:
+    """What R rows have written, C ids each, on its way to the host: a GPU is waited for where `news` are read.
+
+    With their log-probabilities, R C, and the likeliest ids and their log-probabilities, R C top, where these count.
+    """
+
+    def __init__(self, *written: Tensor):
+        self.written = [torch.empty(x.shape, dtype=x.dtype, pin_memory=x.is_cuda) for x in written]
+        for host, x in zip(self.written, written, strict=True):
+            host.copy_(x, non_blocking=True)
+        self.copied = torch.cuda.Event() if written[0].is_cuda else None
+        if self.copied is not None:
+            self.copied.record()
+
+    def news(self) -> list[New]:
+        """What each row has written."""
+        if self.copied is not None:
+            self.copied.synchronize()
+        ids, *rest = (x.tolist() for x in self.written)
+        if not rest:
+            return [New(row, [], []) for row in ids]
+        logprobs, top_ids, top_logprobs = rest
+        pairs = zip(top_ids, top_logprobs, strict=True)
+        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
+        return [New(*row) for row in zip(ids, logprobs, tops, strict=True)]
+
+
 class Rows:
     """What R rows need on the device while they are decoded together: the model's state, and what they wrote."""
 
@@ -142,12 +169,8 @@ class Rows:
         """What every row has written since the last look: the only wait for the device."""
         new = slice(self.looked, self.written)
         self.looked = self.written
-        ids = self.ids[:, new].tolist()
-        if not self.top:
-            return [New(row, [], []) for row in ids]
-        pairs = zip(self.top_ids[:, new].tolist(), self.top_logprobs[:, new].tolist(), strict=True)
-        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
-        return [New(*row) for row in zip(ids, self.logprobs[:, new].tolist(), tops, strict=True)]
+        rest = (self.logprobs, self.top_ids, self.top_logprobs) if self.top else ()
+        return HostCopy(*(x[:, new] for x in (self.ids, *rest))).news()
 
     def make_room(self, seats: list["Seat"]) -> list["Seat"]:
         """Finished rows leave once they are many, or out of room: those that stay."""

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from regard.nn.gpu import TRITON
+
 Number = float | Tensor
 
 GAMMA, MIX_1, MIX_2 = (x - 2**64 for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))  # SplitMix64
@@ -19,6 +21,11 @@ BLOCK = 128  # words; few blocks and few words in each, so little noise is made
 def likeliest(logits: Tensor) -> Tensor:
     """The best id, the first of equals: … V -> …"""
     if logits.is_cuda:
+        if TRITON and not torch.compiler.is_compiling():
+            from regard.nn.batched import best_word, takes_words
+
+            if takes_words(logits):
+                return best_word(logits)
         return logits.argmax(-1)
     if logits.dtype not in (torch.float32, torch.float64):
         logits = logits.float()

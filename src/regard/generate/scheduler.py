@@ -3,11 +3,13 @@
 Knows ids only, and promises what `generate/engine.py` promises: a continuation depends on the prompt, the settings and
 which of its completions it is, never on what shares the batch. The first rows decode, the next read their prompts a
 part at a time, the last are free; a row that ends is replaced by the last one, so the rows in use stay together. On a
-CPU only those are computed. On a GPU a step is one replayed graph over a power of two of rows, of which some are idle.
+CPU only those are computed. On a GPU a step is one replayed graph over a power of two of rows, of which some are idle,
+and the host reads what was written while the next ids are.
 """
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
@@ -16,7 +18,7 @@ import torch
 from regard.errors import PromptTooLong
 from regard.generate.replay import Replay
 from regard.generate.request import Event, Sampling, fitting
-from regard.generate.rows import Job, New, rounded
+from regard.generate.rows import HostCopy, Job, New, rounded
 from regard.generate.sampling import prompt_uniforms
 from regard.generate.slots import BatchRow, Need, Slots
 from regard.models.base import LanguageModel
@@ -24,9 +26,8 @@ from regard.words import count as number
 
 SHARED = 16  # ids that two prompts must begin with alike, for the second not to be read from its start
 UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
-# Prompts read together, their ids in a step, ids decoded per step, and for how many steps a prompt may wait until a
-# quarter of the rows can be filled: a GPU reads a few prompts in the time that it takes to read one.
-ON_GPU, ON_CPU = (64, 16_384, 16, 2), (1, 128, 1, 0)
+# Prompts read together, their ids in a step, and ids decoded per step: a GPU reads a few prompts in the time of one.
+ON_GPU, ON_CPU = (64, 16_384, 16), (1, 128, 1)
 
 
 class FairQueue:
@@ -57,6 +58,28 @@ class FairQueue:
                 del self.owners[owner]
 
 
+@dataclass
+class Flight:
+    """Rows that the device was told to go on with, what they write, and its first column that is new for each."""
+
+    rows: list[BatchRow]
+    begins: list[int]
+    steps: int
+    copy: HostCopy
+
+    def land(self) -> list[Event]:
+        """Wait for the device: what each row has gained."""
+        events = []
+        for c, begin, new in zip(self.rows, self.begins, self.copy.news(), strict=True):
+            c.ahead -= self.steps + 1 - begin
+            if c.cancelled or not c.left:
+                continue
+            event = c.take(New(new.ids[begin:], new.logprobs[begin:], new.top[begin:]), c.ends, c.enough)
+            if event.ids or event.finish:
+                events.append(trimmed(event, c.settings.logprobs))
+        return events
+
+
 class Scheduler:
     """Continues prompts as they come. `add` them at any time, `step` while there are `active` ones, `cancel` any.
 
@@ -77,7 +100,7 @@ class Scheduler:
         self.model, self.ends, self.size = model, tuple(ends), slots
         self.capacity = min(capacity or context, context)
         cuda = model.token.weight.is_cuda
-        self.together, self.budget, self.steps, self.patience = ON_GPU if cuda else ON_CPU
+        self.together, self.budget, self.steps = ON_GPU if cuda else ON_CPU
         self.static = cuda and bool(model.config.context)  # recurrent nets wait for the lengths
         with torch.inference_mode():
             self.slots = Slots(model, slots, self.capacity, self.steps, logprobs)
@@ -85,13 +108,13 @@ class Scheduler:
         self.waiting = FairQueue()
         self.rows: list[BatchRow] = []  # by their row: those that decode come first
         self.decoding = 0
+        self.flight: Flight | None = None  # not looked at yet
         self.left: list[tuple[BatchRow, int]] = []  # who had each row at the last move, and how much it had read
         self.keys = count(1)
-        self.held = 0  # steps since somebody was admitted
 
     @property
     def active(self) -> bool:
-        return bool(self.rows or len(self.waiting))
+        return bool(self.rows or self.flight or len(self.waiting))
 
     def fit(self, prompt: int, max_tokens: int | None = None) -> int:
         """How many tokens may follow a prompt of so many: `max_tokens`, or as many as there is room for."""
@@ -125,38 +148,41 @@ class Scheduler:
     def cancel(self, key: int) -> None:
         """Nothing more comes for this continuation; its row is free at the next step."""
         self.waiting.discard(key)
-        for c in self.rows:
+        for c in (*self.rows, *(self.flight.rows if self.flight else ())):
             c.cancelled |= c.request.row == key
 
     def reset(self) -> None:
         """Forget everything: after a step that failed, nobody knows what the rows hold."""
         self.waiting, self.rows, self.decoding = FairQueue(), [], 0
-        self.left = []
+        self.left, self.flight = [], None
         self.graphs.clear()
 
     @torch.inference_mode()
     def step(self) -> list[Event]:
-        """Read a part of what waits, and decode one id of every row, on a GPU a few: what each has gained."""
+        """Read a part of what waits, and decode one id of every row, on a GPU a few: what each has gained.
+
+        A GPU is looked at one step late: it has work while the host reads what it wrote, and prepares what comes.
+        """
         admits = self.admits()
         if admits or not self.static or self.shrinks():
             self.compact()
-        fresh = self.read_prompts(admits)
-        decoding = self.rows[: self.decoding]
-        if not decoding:
-            return []
-        need, begins = self.need(decoding), [1] * (self.decoding - fresh) + [0] * fresh  # the column of their first id
-        steps = min(self.steps, max(c.left + begin - 1 for c, begin in zip(decoding, begins, strict=True)))
+        landing, self.flight = self.flight, self.launch(self.read_prompts(admits))
+        if not self.static:
+            landing, self.flight = self.flight, None
+        return landing.land() if landing else []
+
+    def launch(self, fresh: int) -> Flight | None:
+        """A few more ids of every row that decodes, the last `fresh` of which have chosen their first already."""
+        rows = self.rows[: self.decoding]
+        if not rows:
+            return None
+        begins = [1] * (self.decoding - fresh) + [0] * fresh  # column 0 has the first id after a prompt
+        need, steps = self.need(rows), min(self.steps, max(c.rest + b - 1 for c, b in zip(rows, begins, strict=True)))
         self.decode(need, steps)
-        events = []
-        news = self.slots.look(self.decoding, steps + 1, need.logprobs > 0)
-        for c, begin, new in zip(decoding, begins, news, strict=True):
+        for c, begin in zip(rows, begins, strict=True):
             c.place += steps
-            if c.gone:  # its row is not needed yet
-                continue
-            event = c.take(New(new.ids[begin:], new.logprobs[begin:], new.top[begin:]), c.ends, c.enough)
-            if event.ids or event.finish:
-                events.append(trimmed(event, c.settings.logprobs))
-        return events
+            c.ahead += steps + 1 - begin
+        return Flight(rows, begins, steps, self.slots.look(self.decoding, steps + 1, need.logprobs > 0))
 
     def need(self, rows: Sequence[BatchRow]) -> Need:
         settings = [c.settings for c in rows if not c.gone]
@@ -220,14 +246,8 @@ class Scheduler:
         return self.size - len(self.rows)
 
     def admits(self) -> bool:
-        """Whether those who wait may have the free rows now."""
-        live = sum(not c.gone for c in self.rows)
-        ready = min(len(self.waiting), self.size - live)
-        self.held += 1
-        if not ready or (live and 4 * ready < self.size and self.held <= self.patience):
-            return False
-        self.held = 0
-        return True
+        """Whether somebody waits for a row that is free."""
+        return len(self.waiting) > 0 and sum(not c.gone for c in self.rows) < self.size
 
     def shrinks(self) -> bool:
         """Whether a smaller graph would do for the rows that still decode."""

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from regard.data.batch import moved
 from regard.generate.request import Sampling
-from regard.generate.rows import Job, New, Seat
+from regard.generate.rows import HostCopy, Job, Seat
 from regard.generate.sampling import choose, choose_each, likeliest, no_repeat_ngrams, repetition_penalty
 from regard.models.base import LanguageModel
 
@@ -23,6 +24,7 @@ class BatchRow(Seat):
     ends: Set[int] = frozenset()
     enough: Callable[[int, int], bool] | None = None
     cancelled: bool = False
+    ahead: int = 0  # ids that the device writes and the host has not seen yet
 
     @property
     def request(self) -> Job:
@@ -34,9 +36,14 @@ class BatchRow(Seat):
         return self.request.prompt[self.place :]
 
     @property
+    def rest(self) -> int:
+        """How many ids are to come that the device does not write already."""
+        return 0 if self.cancelled else max(self.left - self.ahead, 0)
+
+    @property
     def gone(self) -> bool:
-        """Whether nobody waits for anything more of it."""
-        return self.cancelled or not self.left
+        """Whether its row is free for another."""
+        return not self.rest
 
     def alike(self, stem: list[int], place: int) -> int:
         """How many ids `stem` begins with like the first `place` ids of this text."""
@@ -83,11 +90,11 @@ class Slots:
         every = [c.settings for c in rows]
         names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram")
         numbers = [[getattr(s, name) for name in names] for s in every]
-        self.settings[where] = torch.tensor(numbers, dtype=torch.double).to(device, non_blocking=True)
+        self.settings[where] = moved(torch.tensor(numbers, dtype=torch.double), device)
         longest = max(len(c.request.uniforms) for c in rows)
         if longest:
             uniforms = pad_sequence([c.request.uniforms for c in rows], batch_first=True)
-            self.uniforms[where, :longest] = uniforms.to(device, non_blocking=True)
+            self.uniforms[where, :longest] = moved(uniforms, device)
         self.steps[where] = 0
         self.state.rewind(where)
         if any(s.repetition_penalty != 1 for s in every) and not len(self.seen):
@@ -95,17 +102,17 @@ class Slots:
         if len(self.seen):
             self.seen[where] = False
             for row, c in enumerate(rows, first):
-                self.seen[row, torch.tensor(c.request.prompt, device=device)] = True
+                self.seen[row, moved(torch.tensor(c.request.prompt), device)] = True
         if any(s.no_repeat_ngram for s in every) and not len(self.text):
             self.text = self.text.new_zeros(len(self.last), self.text.size(1))
         if len(self.text):
             prompts = [torch.tensor(c.request.prompt) for c in rows]
-            self.sizes[where] = torch.tensor(list(map(len, prompts))).to(device)
+            self.sizes[where] = moved(torch.tensor(list(map(len, prompts))), device)
             padded = pad_sequence(prompts, batch_first=True)
-            self.text[where, : padded.size(1)] = padded.to(device)
+            self.text[where, : padded.size(1)] = moved(padded, device)
 
     def move(self, sources: list[int], targets: list[int], stop: int) -> None:
-        source, target = (torch.tensor(rows, device=self.last.device) for rows in (sources, targets))
+        source, target = (moved(torch.tensor(rows), self.last.device) for rows in (sources, targets))
         self.state.copy(source, target, stop)
         for x in (self.last, self.steps, self.settings, self.uniforms, self.seen, self.text, self.sizes):
             if len(x):
@@ -116,10 +123,10 @@ class Slots:
         self.state.reserve(reach)
         state = self.state.part(rows, reach, fresh)
         sizes = [len(text) for text in texts]
-        ids = torch.tensor([text + [0] * (max(sizes) - len(text)) for text in texts]).to(self.last.device)
+        ids = moved(torch.tensor([text + [0] * (max(sizes) - len(text)) for text in texts]), self.last.device)
         if min(sizes) == max(sizes):
             return self.model.read(ids, state)[:, -1]
-        lengths = torch.tensor(sizes).to(self.last.device)
+        lengths = moved(torch.tensor(sizes), self.last.device)
         return self.model.read(ids, state, lengths)[torch.arange(len(sizes), device=ids.device), lengths - 1]
 
     def note(self, logits: Tensor, rows: slice, need: Need, settings: Sequence[Sampling] | None) -> None:
@@ -156,16 +163,11 @@ class Slots:
             self.top_logprobs[rows].index_copy_(1, self.time, best[:, None])
             self.top_ids[rows].index_copy_(1, self.time, ids[:, None])
 
-    def look(self, rows: int, columns: int, logprobs: bool) -> list[New]:
-        """What the first rows wrote since the last look: the only wait for the device."""
+    def look(self, rows: int, columns: int, logprobs: bool) -> HostCopy:
+        """What the first rows wrote since the last look."""
         self.time.zero_()
-        part = slice(rows), slice(columns)
-        ids = self.ids[part].tolist()
-        if not logprobs:
-            return [New(row, [], []) for row in ids]
-        pairs = zip(self.top_ids[part].tolist(), self.top_logprobs[part].tolist(), strict=True)
-        tops = [[list(zip(*place, strict=True)) for place in zip(*row, strict=True)] for row in pairs]
-        return [New(*row) for row in zip(ids, self.logprobs[part].tolist(), tops, strict=True)]
+        rest = (self.logprobs, self.top_ids, self.top_logprobs) if logprobs else ()
+        return HostCopy(*(x[:rows, :columns] for x in (self.ids, *rest)))
 
 
 def choose_in_groups(logits: Tensor, uniform: Tensor, settings: Sequence[Sampling]) -> Tensor:

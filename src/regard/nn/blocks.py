@@ -20,6 +20,7 @@ from regard.nn.fused import (
     linear_act,
     norm_moved,
     row_times,
+    times,
 )
 from regard.nn.linear import FusedLinear, Linear
 from regard.nn.masks import Mask
@@ -131,7 +132,8 @@ class Block(nn.Module):
     def many(self, x: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
         """`forward` of more rows in seven kernels: products end in the residual sum, or in GELU."""
         y, x = norm_moved(x, self.norm1, self.attention.out.bias)
-        x = add_times_(x, self.attention.mix(self.attention.qkv(y), mask, cache, rotation), self.attention.out.weight)
+        heads = self.attention.mix(times(y, self.attention.qkv), mask, cache, rotation)
+        x = add_times_(x, heads, self.attention.out.weight)
         y, x = norm_moved(x, self.norm2, self.mlp.down.bias)
         x = add_times_(x, linear_act(y, self.mlp.up, "gelu-tanh"), self.mlp.down.weight)
         self.out.see(x)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from regard.errors import ConfigError
-from regard.nn.masks import Causal, Documents, Everything, Mask, TableMask, Window
+from regard.nn.masks import Causal, Documents, Everything, Mask, TableMask, UpTo, Window
 from regard.nn.positions import restarting
 
 
@@ -189,14 +189,13 @@ class Past:
     def _ragged(self, T: int) -> Step:
         """Every row goes on from its own place, which the device knows."""
         device = self.places.device
-        where = self.places[:, None] + torch.arange(T, device=device)  # B T
+        where = self.places[:, None] if T == 1 else self.places[:, None] + torch.arange(T, device=device)  # B T
         slots = where.clamp(max=self.capacity)  # B T
         where = where.clamp(max=self.capacity - 1)
         stop = min(self.reach if self.fixed else self.stop + T, self.capacity)
         if not self.fixed:
             self.cache.clear(slice(self.stop, stop))
-        mask = TableMask((torch.arange(stop, device=device) <= where[:, :, None])[:, None])  # B 1 T S
-        return self._step(where, mask, slots, stop)
+        return self._step(where, UpTo(where, stop), slots, stop)
 
     def _step(self, where: Tensor, mask: Mask, slots: Tensor | slice, stop: int) -> Step:
         layers = range(len(self.cache.keys))

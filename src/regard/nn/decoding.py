@@ -13,6 +13,7 @@ from torch import Tensor
 from regard.nn.kernels import _activated
 
 FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys looked at together, and by how many warps
+HEADS = dict(BLOCK=16, STAGES=4, num_warps=1)  # the same by tensor cores, and how many loads are under way
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
 PROGRAMS = 128  # up to here the GPU is not full, and one program had better be quick; beyond, cheap
 
@@ -61,18 +62,58 @@ def _look_back(
     tl.store(OUT + (b * tl.num_programs(1) + h) * WIDTH + d, (mixed / total).to(OUT.dtype.element_ty))
 
 
+@triton.jit
+def _heads_look_back(
+    Q, K, V, KEYS, VALUES, SLOTS, OUT, qb, qh, kb, kh, vb, vh, cb, ch, cs, shared,
+    EARLY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, M: tl.constexpr,
+):  # fmt: skip
+    """The same by tensor cores, for all heads that share keys: M of them, of which the first `shared` are real."""
+    b, group = tl.program_id(0), tl.program_id(1)
+    d, m = tl.arange(0, WIDTH), tl.arange(0, M)
+    past, head = b * cb + group * ch, group * shared + m
+    real = (m < shared)[:, None]
+    if EARLY:
+        tl.extra.cuda.gdc_wait()
+        tl.extra.cuda.gdc_launch_dependents()
+    slot = tl.load(SLOTS + b)
+    q = tl.load(Q + b * qb + head[:, None] * qh + d[None, :], mask=real, other=0.0)  # M WIDTH
+    k = tl.load(K + b * kb + group * kh + d)
+    v = tl.load(V + b * vb + group * vh + d)
+    tl.store(KEYS + past + slot * cs + d, k)
+    tl.store(VALUES + past + slot * cs + d, v)
+    scale = 1.0 / tl.sqrt(tl.full((1,), WIDTH, tl.float32))
+    top = tl.sum(q.to(tl.float32) * k.to(tl.float32)[None, :], 1) * scale  # from registers, as above
+    total = tl.exp(top - top)
+    mixed = tl.zeros((M, WIDTH), tl.float32) + v.to(tl.float32)[None, :]
+    for start in tl.range(0, slot, BLOCK, num_stages=STAGES):
+        s = start + tl.arange(0, BLOCK)
+        there = s < slot
+        keys = tl.load(KEYS + past + s[None, :] * cs + d[:, None], mask=there[None, :], other=0.0)  # WIDTH BLOCK
+        values = tl.load(VALUES + past + s[:, None] * cs + d[None, :], mask=there[:, None], other=0.0)
+        scores = tl.where(there[None, :], tl.dot(q, keys) * scale, float("-inf"))  # M BLOCK
+        new = tl.maximum(top, tl.max(scores, 1))
+        weights, old = tl.exp(scores - new[:, None]), tl.exp(top - new)
+        mixed = mixed * old[:, None] + tl.dot(weights.to(values.dtype), values)
+        total = total * old + tl.sum(weights, 1)
+        top = new
+    out = OUT + (b * tl.num_programs(1) * shared + head[:, None]) * WIDTH + d[None, :]
+    tl.store(out, (mixed / total[:, None]).to(OUT.dtype.element_ty), mask=real)
+
+
 def look_back(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> Tensor:
     """B H 1 K queries over B G C K caches, to whose `slots` (B) their own k and v are written first: B H 1 K.
 
     Row b sees slots 0 to `slots[b]`, and no more of the cache is read than that.
     """
-    B, H, _, width = q.shape
+    (B, H, _, width), groups = q.shape, keys.size(1)
     out = torch.empty(B, 1, H, width, dtype=q.dtype, device=q.device)
-    _look_back[(B, H)](
-        q, k, v, keys, values, slots, out, q.stride(0), q.stride(1), k.stride(0), k.stride(1),
-        v.stride(0), v.stride(1), keys.stride(0), keys.stride(1), keys.stride(2), H // keys.size(1),
-        WIDTH=width, **(FEW if B * H <= PROGRAMS else MANY), **early(),
-    )  # fmt: skip
+    tensors = q, k, v, keys, values, slots, out
+    strides = *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], *keys.stride()[:3]
+    if B * groups > PROGRAMS and H // groups <= MOST_QUERIES and q.dtype != torch.float32:
+        _heads_look_back[(B, groups)](*tensors, *strides, H // groups, WIDTH=width, M=MOST_QUERIES, **HEADS, **early())
+    else:
+        how = FEW if B * H <= PROGRAMS else MANY
+        _look_back[(B, H)](*tensors, *strides, H // groups, WIDTH=width, **how, **early())
     return out.transpose(1, 2)
 
 

@@ -4,6 +4,7 @@
 - bias and GELU: 2 % of GPT-2's step, 3 % of BERT's and ViT's
 - norm, linear map, GELU and residual sum of a single row: GPT-2 writes 4,158 tokens/s instead of 2,053
 - residual sums and GELU at the end of the products of more rows: 64 texts by GPT-2 in 0.54 instead of 0.67 ms a token
+- products of up to 64 rows that fetch their weights while the kernel before them runs: in 0.48 instead of 0.53 ms
 """
 
 from typing import Any
@@ -163,13 +164,40 @@ def norm_moved(x: Tensor, norm: Any, bias: Tensor) -> tuple[Tensor, Tensor]:
     return y.view_as(x), moved.view_as(x)
 
 
+def tens(x: Tensor, weight: Tensor) -> bool:
+    """Whether R K are so few rows that our kernels multiply them by N K sooner than cuBLAS does."""
+    if torch.compiler.is_compiling():
+        return False
+    from regard.nn.batched import takes_rows
+
+    return takes_rows(x, weight)
+
+
+def times(x: Tensor, map: nn.Linear) -> Tensor:
+    """map(x), B T K -> B T N."""
+    flat = x.flatten(0, 1)
+    if not tens(flat, map.weight):
+        return map(x)
+    from regard.nn.batched import rows_times
+
+    return rows_times(flat, map.weight, map.bias).view(*x.shape[:2], -1)
+
+
 def add_times_(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """x += y Wᵀ, B T D."""
-    x.flatten(0, 1).addmm_(y.flatten(0, 1), weight.T)
-    return x
+    """x + y Wᵀ, B T D, where x may be overwritten."""
+    total, flat = x.flatten(0, 1), y.flatten(0, 1)
+    if not tens(flat, weight):
+        return total.addmm_(flat, weight.T).view_as(x)
+    from regard.nn.batched import rows_times
+
+    return rows_times(flat, weight, residual=total).view_as(x)
 
 
 def linear_act(x: Tensor, map: nn.Linear, activation: str) -> Tensor:
     """The activation of map(x), … N, which the product ends in."""
     flat, gelu = x.flatten(0, -2), activation == "gelu-tanh"
+    if gelu and tens(flat, map.weight):
+        from regard.nn.batched import rows_times
+
+        return rows_times(flat, map.weight, map.bias, gelu=True).view(*x.shape[:-1], -1)
     return torch._addmm_activation(map.bias, flat, map.weight.T, use_gelu=gelu).view(*x.shape[:-1], -1)

@@ -59,15 +59,30 @@ class TableMask(Mask):
 
     def sdpa(self, dtype: torch.dtype) -> dict:
         if self.summand is None or self.summand.dtype != dtype:
-            self.summand = additive(self.table, dtype)
+            self.summand = additive(self.dense(), dtype)
         return {"attn_mask": self.summand}
 
     def rows(self, q: Tensor) -> Tensor:
         """The table for queries, B H T K, of all heads alike: B T S."""
-        return self.table[:, 0].expand(q.size(0), q.size(2), -1)
+        return self.dense()[:, 0].expand(q.size(0), q.size(2), -1)
 
     def select(self, rows: Tensor) -> "TableMask":
-        return TableMask(self.table[rows])
+        return TableMask(self.dense()[rows])
+
+
+class UpTo(TableMask):
+    """The keys up to each query's own place, B T, of `size` keys. Kernels that count themselves need no table."""
+
+    def __init__(self, places: Tensor, size: int):
+        self.places, self.size = places, size
+        self.made: Tensor | None = None
+        self.summand = None
+
+    def dense(self) -> Tensor:
+        if self.made is None:
+            keys = torch.arange(self.size, device=self.places.device)
+            self.made = (keys <= self.places[:, :, None])[:, None]  # B 1 T S
+        return self.made
 
 
 class Lengths(TableMask):

@@ -71,20 +71,55 @@ def test_arrivals_and_departures_at_any_step_change_nothing(real_lm, alone, budg
     assert_same(served(scheduler, REQUESTS * 2, random.Random(budget)), alone * 2)
 
 
-@pytest.mark.parametrize(("steps", "patience"), [(1, 0), (8, 0), (3, 2)])
-def test_a_replayed_step_over_all_rows_gives_the_same(real_lm, alone, one_place, monkeypatch, steps, patience):
-    """As on a GPU: idle rows take part in every step, several ids come at a look, settings live on the device."""
+@pytest.fixture
+def replayed(real_lm, one_place, monkeypatch):
+    """Makes schedulers that work as on a GPU: idle rows take part in every step, several ids come at a look, which is
+    one step late, and settings live on the device."""
     if not real_lm.config.context:
         pytest.skip("recurrent models are not captured")
     monkeypatch.setattr(module, "Replay", one_place)
-    scheduler = Scheduler(real_lm, [0], slots=4)
-    scheduler.static, scheduler.steps, scheduler.together, scheduler.budget = True, steps, 3, 5
-    scheduler.patience = patience
-    with torch.inference_mode():
-        scheduler.slots = module.Slots(real_lm, 4, scheduler.capacity, steps, 20)
-        scheduler.slots.state.reserve(scheduler.capacity)
-        scheduler.slots.state.fixed = True
-    assert_same(served(scheduler, REQUESTS, random.Random(steps)), alone)
+
+    def make(steps):
+        scheduler = Scheduler(real_lm, [0], slots=4)
+        scheduler.static, scheduler.steps, scheduler.together, scheduler.budget = True, steps, 3, 5
+        with torch.inference_mode():
+            scheduler.slots = module.Slots(real_lm, 4, scheduler.capacity, steps, 20)
+            scheduler.slots.state.reserve(scheduler.capacity)
+            scheduler.slots.state.fixed = True
+        return scheduler
+
+    return make
+
+
+@pytest.mark.parametrize("steps", [1, 3, 8, 20])
+def test_replayed_steps_over_all_rows_give_the_same(alone, replayed, steps):
+    assert_same(served(replayed(steps), REQUESTS, random.Random(steps)), alone)
+
+
+def test_rows_known_to_end_make_room_before_they_are_read(replayed):
+    """A request ends by its length while its last ids are on their way: the next one has its row at once."""
+    scheduler = replayed(4)
+    scheduler.together, scheduler.budget = 4, 100
+    keys = [scheduler.add([k, 2], Sampling(temperature=0, max_tokens=3 + 9 * (k > 4))) for k in range(1, 6)]
+    assert scheduler.step() == []  # four rows, whose ids nobody has seen
+    events = scheduler.step()
+    assert {event.row for event in events} <= set(keys[:4]) and len(events) == 4
+    assert [row.request.row for row in scheduler.rows] == keys[4:]
+
+
+def test_what_begins_alike_is_shared_with_rows_on_their_way(real_lm, replayed, monkeypatch):
+    monkeypatch.setattr(module, "SHARED", 2)
+    requests = [([7, 3, 9, 1, 4, n], Sampling(temperature=0.8, seed=n, max_tokens=1 + 3 * n)) for n in range(1, 6)] * 2
+    alone = [Engine(real_lm, ends=[0]).generate([prompt], settings)[0][0] for prompt, settings in requests]
+    assert_same(served(replayed(3), requests, random.Random(1)), alone)
+
+
+def test_a_request_cancelled_on_its_way_gets_nothing(replayed):
+    scheduler = replayed(8)
+    key = scheduler.add([3, 1], Sampling(temperature=0, max_tokens=3))
+    assert scheduler.step() == [] and scheduler.active
+    scheduler.cancel(key)
+    assert scheduler.step() == [] and not scheduler.active
 
 
 def test_prompts_that_begin_alike_are_read_once(real_lm, monkeypatch):

@@ -7,7 +7,7 @@ import torch
 from torch import tensor
 
 from regard.nn.attention import attention_weights, fast_attention, plain_attention
-from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, TableMask, Window
+from regard.nn.masks import Causal, Documents, Everything, Leaning, Lengths, Packed, TableMask, UpTo, Window
 
 close = torch.testing.assert_close
 T, F = True, False
@@ -26,6 +26,13 @@ def test_lengths_by_hand():
 
 def test_causal_by_hand():
     assert Causal(3).dense().tolist() == [[T, F, F], [T, T, F], [T, T, T]]
+
+
+def test_keys_up_to_a_place_by_hand():
+    mask = UpTo(tensor([[0, 1], [2, 3]]), 4)
+    rows = [[[1, 0, 0, 0], [1, 1, 0, 0]], [[1, 1, 1, 0], [1, 1, 1, 1]]]
+    assert torch.equal(mask.dense(), tensor(rows).bool()[:, None])
+    assert mask.dense() is mask.dense() and torch.equal(mask.select(tensor([1])).dense(), mask.dense()[1:])
 
 
 def test_documents_by_hand():
