@@ -35,7 +35,7 @@ MB = 1_000_000
 FILE = 5 * MB  # characters of a file
 SAMPLE = 20 * MB  # characters that the library alone encodes
 MINUTE = 60.0  # seconds of training before a process is killed
-SPLIT = "held_out=0.001"  # of the text for validation, which every evaluation reads
+SETTINGS = ("vocab=8000", "max_length=256", "held_out=0.001")  # little for validation: every evaluation reads it all
 
 
 def paragraphs() -> list[str]:
@@ -138,7 +138,8 @@ def measure(megabytes: int, train: bool) -> None:
         os.environ["REGARD_CACHE"] = str(cache)
         folder.mkdir()
         make_corpus(folder, megabytes * MB)
-        prepare = f"import sys; from regard.data.text import *; prepare_text(TextConfig(path=sys.argv[1], {SPLIT}))"
+        config = f"TextConfig(path=sys.argv[1], {', '.join(SETTINGS)})"
+        prepare = f"import sys; from regard.data.text import *; prepare_text({config})"
         line = watched([sys.executable, "-c", prepare, str(folder)])
         (tokenizer,) = cache.rglob("tokenizer.json")
         manifest = json.loads((tokenizer.parent / "manifest.json").read_text())
@@ -158,17 +159,17 @@ def measure(megabytes: int, train: bool) -> None:
         train_two = [sys.executable, "-m", "regard", "train", "--processes", "2"]
         where = Path(temporary, "run")
         log = where / "metrics.jsonl"
-        settings = [f"--set=data.{setting}" for setting in (SPLIT, "vocab=8000")]  # as it was prepared
+        settings = [f"--set=data.{setting}" for setting in SETTINGS]  # so that it is prepared already
         run = [*train_two, "lm", "--data", str(folder), "--size=tiny", "--minutes=2", "--set=save_every=50", *settings,
                "--name", str(where)]  # fmt: skip
-        report(stage="trained until killed", **watched(run, log), **trained(log))
-        report(stage="resumed", **watched([*train_two, "--resume", str(where)]), **trained(log))
+        report(stage="trained until killed", **watched(run, log), **(killed := trained(log)))
+        report(stage="resumed", **watched([*train_two, "--resume", str(where)]), **trained(log, killed["step"]))
 
 
-def trained(log: Path) -> dict[str, Any]:
-    """How far a run came, and its median rate."""
+def trained(log: Path, after: int = 0) -> dict[str, Any]:
+    """How far a run came, and its median rate after a step."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
-    rates = [event["targets_per_second"] for event in events if event.get("targets_per_second")]
+    rates = [event["targets_per_second"] for event in events if event["step"] > after and "lr" in event]
     return {"step": events[-1]["step"], "tokens_per_second": statistics.median(rates)}
 
 

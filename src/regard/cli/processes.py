@@ -79,7 +79,8 @@ def launch(processes: int, words: list[str]) -> NoReturn:
             config = LaunchConfig(**once, **meeting, signals_to_handle=SIGNALS, logs_specs=logs)
             elastic_launch(config, sys.executable)("-m", "regard", *words)
     except ChildFailedError as e:
-        sys.exit(min(failure.exitcode for failure in e.failures.values()) % 256)
+        code = min(failure.exitcode for failure in e.failures.values())
+        sys.exit(code if code >= 0 else 128 - code)  # as shells report a signal
     except SignalException as e:
         sys.exit(128 + e.sigval)
     sys.exit(0)
