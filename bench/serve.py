@@ -40,7 +40,7 @@ from regard.serve.api.engine import EngineClient, ServedModel
 from regard.serve.api.lanes import LaneSettings
 
 MODEL, ENCODER = "smollm2-135m", "minilm"
-WORDS = Path(__file__).parents[1] / "README.md"
+WORDS = (Path(__file__).parents[1] / "README.md").read_text("utf-8").split()
 CLIENTS, ENCODER_CLIENTS, REPEATS = 16, 64, 7
 PROMPT, OUTPUT, CONTEXT = (20, 400), (16, 200), 640
 TUNED = ("--continuous-batching", "--cb-block-size", "32", "--cb-num-blocks", "512", "--cb-max-batch-tokens", "256")
@@ -101,8 +101,7 @@ class Texts:
 
     def request(self) -> tuple[str, int]:
         """A prompt that begins like no other, and how many tokens are to follow it."""
-        words = WORDS.read_text("utf-8").split()
-        self.rng.shuffle(words)
+        words = self.rng.sample(WORDS, PROMPT[1])
         ids = self.tokenizer.encode(" ".join(words)).ids[: self.rng.randint(*PROMPT)]
         return self.tokenizer.decode(ids), self.rng.randint(*OUTPUT)
 
@@ -163,7 +162,7 @@ def clients(count: int, work: Callable[[int], None], until: float) -> None:
 
 def many_texts(server: Any, model: str, seconds: float) -> tuple[float, float]:
     run = Texts(model, Tokenizer.from_file(str(resolve(MODEL) / "tokenizer.json")))
-    requests = [[run.request() for _ in range(200)] for _ in range(CLIENTS)]
+    requests = [[run.request() for _ in range(100)] for _ in range(CLIENTS)]
     with server as address, ThreadPoolExecutor(CLIENTS) as pool:
         body = {"model": model, "max_tokens": 8, "temperature": 0}
         list(pool.map(lambda own: post(address, "/v1/completions", body | {"prompt": own[-1][0]}).read(), requests))
@@ -174,7 +173,7 @@ def many_texts(server: Any, model: str, seconds: float) -> tuple[float, float]:
 
 async def many_texts_without_http(seconds: float) -> tuple[float, float]:
     run = Texts("m", Tokenizer.from_file(str(resolve(MODEL) / "tokenizer.json")))
-    requests = [[run.request() for _ in range(200)] for _ in range(CLIENTS)]
+    requests = [[run.request() for _ in range(100)] for _ in range(CLIENTS)]
     engine = EngineClient([ServedModel("m", MODEL)], LaneSettings(context=CONTEXT))
     running = asyncio.create_task(engine.run())
     while not engine.ready:
@@ -269,8 +268,8 @@ def alone() -> None:
 
 
 def embeddings(seconds: float) -> None:
-    rng, words = random.Random(0), WORDS.read_text("utf-8").split()
-    sentences = [" ".join(rng.choices(words, k=rng.randint(5, 30))) for _ in range(500)]
+    rng = random.Random(0)
+    sentences = [" ".join(rng.choices(WORDS, k=rng.randint(5, 30))) for _ in range(500)]
     rates, waits = {}, {}
     with ours(ENCODER) as address:
 

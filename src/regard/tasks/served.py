@@ -115,7 +115,7 @@ class Served:
             return self.parse_inputs(predictor, [self.text_value(value)], console)
         path = self.file_value(value, folder)
         if self.tabular and path.suffix.lower() not in PLAIN:
-            raise ConfigError(f"a file *{path.suffix} may hold a table of any size; send one of {', '.join(PLAIN)}")
+            raise ConfigError(f"a {path.suffix} file may hold a table of any size; send one of {', '.join(PLAIN)}")
         unit, size = measure(self.reads, path)
         if size > most.get(unit, size):
             raise LimitError(f"the file has {size:,.0f} {unit}; this server allows at most {most[unit]:,.0f}")

@@ -75,6 +75,7 @@ def main(settings: str) -> None:
     import tokenizers  # noqa: F401 - before the threads that load models: two that import it at once fail
 
     EngineProcess(out, LaneSettings(**json.loads(settings))).listen(sys.stdin.buffer)
+    os._exit(0)  # lanes may be in the middle of a step, which C++ does not forgive at a usual exit
 
 
 if __name__ == "__main__":

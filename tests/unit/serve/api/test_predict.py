@@ -63,6 +63,12 @@ def test_options_reach_the_predictor(http, folders):
         ("transformer", {"inputs": []}, "inputs: List should have at least 1 item"),
         ("transformer", {"input": ["x"]}, "no field 'input'; did you mean 'inputs'?"),
         ("masked", {"inputs": ["no gap"]}, "no [MASK] in the text"),
+        ("series", {"inputs": [{"file": "UEsDBA==", "name": "x.npz"}]}, "a .npz file may hold a table of any size"),
+        (
+            "series",
+            {"inputs": [{"file": "H4sIAA==", "name": "x.csv"}]},
+            "the file is compressed, and may be of any size",
+        ),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
 )
