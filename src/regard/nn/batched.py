@@ -13,6 +13,7 @@ from regard.nn.decoding import early
 from regard.nn.kernels import _activated
 
 MOST_ROWS = 64
+SHARED_MEMORY = 160_000  # bytes that a program needs: GPUs of data centres have them, since Ampere
 N, BLOCK = 32, 256  # columns of a program, and inner numbers that it multiplies at a time
 PROGRAMS = 100  # of a product, at most: then they share the inner numbers
 PARTS, CHUNK = 8, 1024  # of the words, in which the best is looked for at the same time, and words of a step
@@ -82,7 +83,9 @@ def _rows_times(
 def takes_rows(x: Tensor, weight: Tensor) -> bool:
     """Whether `rows_times` multiplies these rows by this matrix."""
     fits = weight.size(0) % N == 0 and weight.size(1) % BLOCK == 0 and weight.size(0) // N <= COUNTERS
-    return fits and len(x) <= MOST_ROWS and x.stride(1) == 1 and weight.dtype in (torch.bfloat16, torch.float16)
+    fits = fits and len(x) <= MOST_ROWS and x.stride(1) == 1 and weight.dtype in (torch.bfloat16, torch.float16)
+    memory = getattr(torch.cuda.get_device_properties(x.device), "shared_memory_per_block_optin", 0)
+    return fits and memory >= SHARED_MEMORY
 
 
 def rows_times(
