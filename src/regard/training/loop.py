@@ -106,7 +106,7 @@ class Training:
         self.placement = placement
         torch.manual_seed(run.seed + world.rank)  # for dropout; all ranks have the same weights
         model.train()
-        self.optimiser, self.tally = Optimiser(model, run.optim), Tally(device)
+        self.optimiser, self.tally = Optimiser(model, run.optim, world), Tally(device)
         self.state = SavedState(model, self.optimiser, parts.loader, self.tally, world, placement.writer)
         at = self.state.restore(folder, extend is not None) if resume else Progress()
         self.at = at = at if extend is None else at.extended(run.steps)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoint import fill
+from regard.training.parallel import World
 
 # rows are words, places, classes
 OUTER = ("embedding", "token", "place", "table", "head", "output", "W_hy", "next", "classifier")
@@ -37,10 +38,12 @@ class Muon:
     """Nesterov momentum, orthogonalised.
 
     Fused maps are taken apart first, since their parts are matrices of their own. Pieces of one shape (either way
-    up) are stacked and go through the products together.
+    up) are stacked and go through the products together. The processes of `world` share the products.
     """
 
-    def __init__(self, model: nn.Module, lr: float, momentum: float, decay: float, iterations: int, block: int):
+    def __init__(
+        self, model: nn.Module, lr: float, momentum: float, decay: float, iterations: int, block: int, world: World
+    ):
         self.momentum, self.decay, self.iterations = momentum, decay, iterations
         hidden = hidden_matrices(model)
         self.named = {name: model.get_parameter(name) for name in hidden}
@@ -51,8 +54,11 @@ class Muon:
             for piece in pieces(p, hidden[name], block):
                 stacks.setdefault(piece.shape, []).append(piece)
         stack: Any = Stack
+        self.world = world
         if any(hasattr(p, "placements") for p in self.named.values()):
             from regard.training.shard import ShardedStack as stack
+
+            self.world = World()  # its stacks are shared as they are
         self.stacks: list[Stack] = [stack(shape, members) for shape, members in stacks.items()]
 
     @torch.no_grad()
@@ -67,7 +73,8 @@ class Muon:
                 grad.masked_fill_(bad.bool(), 0.0)
             momentum.lerp_(grad, (1 - self.momentum) * moves)
             update = grad.lerp_(momentum, self.momentum)  # Nesterov: look one step ahead
-            stack.add(orthogonal(update, self.iterations) * (stack.scale * moves * -self.lr))
+            update = self.world.in_parts(lambda maps: orthogonal(maps, self.iterations), update)
+            stack.add(update * (stack.scale * moves * -self.lr))
 
     def state_dict(self) -> dict[str, Tensor]:
         return {f"muon.{'x'.join(map(str, stack.shape))}": stack.momentum for stack in self.stacks}

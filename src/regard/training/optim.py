@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from regard.checkpoint import fill
 from regard.errors import CheckpointError
 from regard.training.muon import Muon, local
+from regard.training.parallel import World
 from regard.training.settings import Optim
 
 KEYS = ("step", "exp_avg", "exp_avg_sq")  # of Adam's state, as torch names them
@@ -18,11 +19,11 @@ KEYS = ("step", "exp_avg", "exp_avg_sq")  # of Adam's state, as torch names them
 class Optimiser:
     """One or two optimisers that step together. A bad step is known on the device only, so it is skipped there."""
 
-    def __init__(self, model: nn.Module, optim: Optim):
+    def __init__(self, model: nn.Module, optim: Optim, world: World | None = None):
         self.optim = optim
         named = {name: p for name, p in model.named_parameters() if p.requires_grad}
         muon = (optim.lr, optim.momentum, optim.weight_decay, optim.iterations, optim.block)
-        self.muon = Muon(model, *muon) if optim.name == "muon" else None
+        self.muon = Muon(model, *muon, world or World()) if optim.name == "muon" else None
         hidden = self.muon.named if self.muon else {}
         self.adam = Adam({name: p for name, p in named.items() if name not in hidden}, optim)
         self.parameters = list(named.values())

@@ -79,6 +79,20 @@ class World:
         dist.all_gather(tensors, tensor, group=self.patient)
         return tensors
 
+    def in_parts(self, work: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
+        """`work` of the rows, which every rank has: each rank does it for some of them, and gets what the others did.
+        The result has the shape of `rows`."""
+        if self.size == 1:
+            return work(rows)
+        count = -(-len(rows) // self.size)
+        part = rows.new_zeros(count, *rows.shape[1:])
+        mine = rows[self.rank * count :][:count]
+        if len(mine):
+            part[: len(mine)] = work(mine)
+        results = rows.new_empty(self.size * count, *rows.shape[1:])
+        dist.all_gather(list(results.split(count)), part)
+        return results[: len(rows)]
+
     def slow(self, seconds: float) -> str:
         """The process whose own work takes far longer than that of the others, in a sentence; "" where none does."""
         times = [time for (time,) in self.gather(round(1e6 * seconds))]
