@@ -44,7 +44,8 @@ def no_run(folder: Path) -> CheckpointError:
     hint = f"did you mean {runs[near[0]]}?" if near else f"there are: {', '.join(runs.values())}"
     hint = hint if runs else "train one: regard train translate --data tatoeba-en-fr --name demo"
     hint += "" if near else "; models by name: regard model list"
-    return CheckpointError(f"no run or model folder '{folder}'", hint)
+    what = ", which has no config.json" if folder.is_dir() else ""
+    return CheckpointError(f"no run or model folder '{folder}'{what}", hint)
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:

@@ -110,8 +110,9 @@ def test_published_sizes_have_the_published_number_of_parameters():
         ({"model_type": "gemma2"}, "nearest is gemma3_text (models/published/gemma.py)"),
         ({"model_type": "mbart"}, "nearest is bart (models/published/bart.py)"),
         ({"model_type": "x"}, "model_type 'x' is not one we read; there are: "),
+        ({"model_type": "llama", "quantization_config": {"quant_method": "gptq"}}, "quantised by 'gptq' are not read"),
     ],
-    ids=["by name", "by its class", "by its head", "gemma", "bart", "none"],
+    ids=["by name", "by its class", "by its head", "gemma", "bart", "none", "quantised"],
 )
 def test_an_unknown_layout_names_the_nearest(values, says):
     with pytest.raises(CheckpointError, match=re.escape(says)):

@@ -80,6 +80,9 @@ def test_we_open_what_peft_writes(case, tmp_path, monkeypatch):
     merged = resolve(folder)
     torch.testing.assert_close(logits(load_model(merged)), logits(theirs), rtol=1e-5, atol=1e-5)
     assert resolve(folder) == merged
+    (base / "config.json").unlink()
+    with pytest.raises(CheckpointError, match="which is not there"):
+        resolve(folder)
 
 
 def test_what_is_not_lora_is_refused(case):

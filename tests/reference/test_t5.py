@@ -109,3 +109,7 @@ def test_a_t5_is_fine_tuned_to_pairs(tmp_path, monkeypatch):
     theirs = transformers.T5ForConditionalGeneration.from_pretrained("runs/turned")
     ids = torch.tensor([tokenizer.encode("two five").ids])
     assert tokenizer.decode(theirs.generate(ids, num_beams=1, max_length=10)[0].tolist()) == "five two"
+    pairs = "".join(json.dumps({"text": line, "summary": line.split()[0]}) + "\n" for line in lines)
+    (tmp_path / "pairs.jsonl").write_text(pairs)
+    works("finetune", "t5", "summarise", "--data=pairs.jsonl", "--steps=1", "--name=short", "--device=cpu")
+    assert works("summarise", "runs/short", "two five", "--max-tokens=4").code == 0

@@ -14,6 +14,7 @@ from regard.data import hub
 from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.package_index import archive_file, read_bytes
+from regard.errors import CheckpointError
 
 CARD = """---
 library_name: regard
@@ -160,6 +161,8 @@ def _merged(folder: Path, say: Say) -> Path:
     from regard.models.published.weights import write_weights
 
     base = resolve(base_of(folder), say)
+    if not (base / "config.json").is_file():
+        raise CheckpointError(f"{folder} holds what LoRA adds to {base}, which is not there; put it back, or fetch it")
     digest = hashlib.sha256(str(base).encode())
     digest.update((folder / "adapter_config.json").read_bytes() + (folder / ADAPTER).read_bytes())
     merged = cache_folder() / "models" / f"adapter-{digest.hexdigest()[:16]}"

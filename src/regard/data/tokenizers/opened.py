@@ -40,6 +40,8 @@ SAFE: tuple[dict[str, Any], ...] = (
     {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
     {"type": "Strip", "content": " ", "start": 1, "stop": 0},
 )
+MODELS = ("BPE", "WordPiece", "WordLevel", "Unigram")
+OTHERS = ("sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "spm.model", "vocab.json", "tekken.json")
 INSIDE = ("normalizers", "pretokenizers", "processors", "decoders")  # the parts of a sequence
 PROBE = "The 3 cats' café — 東京 🙂\n\tdon't  stop: https://x.org/?a=1&b=2 </s> [MASK] <|endoftext|>"
 LONG, SIGNS = 2_000, 40  # characters in a row, of how many kinds, to try a pattern on
@@ -51,10 +53,14 @@ T = TypeVar("T")
 def open_tokenizer(path: Path) -> Tokenizer:
     """The tokenizer of a model's or prepared folder; `CheckpointError` for one that cannot or should not be read."""
     if not path.is_file():
-        if (path.parent / "config.json").is_file():
-            raise CheckpointError(f"{path.parent} is a model folder without its {path.name}; copy that too")
-        raise no_run(path.parent)
+        raise missing(path)
     settings = read_json(path)
+    model = settings.get("model")
+    if isinstance(model, dict) and "type" in model and model["type"] not in MODELS:
+        types = ", ".join(MODELS)
+        raise CheckpointError(
+            f"{path}: a tokenizer of type {model['type']!r:.80} is not one we read; there are: {types}"
+        )
     if not harmless(settings):
         size = path.stat().st_size
         try_out = Confined(f"{__name__}:attempt", 1.0 + size / 5_000_000, MEMORY + 16 * size)
@@ -68,6 +74,18 @@ def open_tokenizer(path: Path) -> Tokenizer:
     tokenizer.no_truncation()  # published files hold the lengths of a last batch
     tokenizer.no_padding()
     return tokenizer
+
+
+def missing(path: Path) -> RegardError:
+    """For a folder without tokenizer.json: which other tokenizer it has, and how that becomes one."""
+    folder = path.parent
+    if not (folder / "config.json").is_file():
+        return no_run(folder)
+    if others := [name for name in OTHERS if (folder / name).is_file()]:
+        way = f"AutoTokenizer.from_pretrained({str(folder)!r}).save_pretrained({str(folder)!r})"
+        what = f"{folder} has no {path.name}, and {', '.join(others)} cannot be read"
+        return CheckpointError(what, f"transformers writes it: {way}")
+    return CheckpointError(f"{folder} is a model folder without its {path.name}; copy that too")
 
 
 def opened(path: Path) -> Tokenizer:

@@ -88,8 +88,13 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     name = str(values.get("model_type", ""))
     ours = name.removeprefix(OURS)
     if name not in LAYOUTS and (ours == name or ours not in MODELS):
-        near, names = nearest_layout(values), ", ".join([*LAYOUTS, *(OURS + name for name in MODELS)])
+        near, names = nearest_layout(values), ", ".join(LAYOUTS)
         raise CheckpointError(f"{where}: model_type {name!r:.80} is not one we read; {near}there are: {names}")
+    if isinstance(packed := values.get("quantization_config"), dict):
+        how = f"{packed.get('quant_method', 'quantization_config')!r:.80}"
+        raise CheckpointError(
+            f"{where}: weights quantised by {how} are not read; take the original ones, or a GGUF file"
+        )
     try:
         if name in LAYOUTS:
             check_head(values, LAYOUTS[name], where)
@@ -116,7 +121,7 @@ def check_head(values: dict[str, Any], layout: Layout, where: str) -> None:
 
 def nearest_layout(values: dict[str, Any]) -> str:
     """The layout nearest to one that we do not read, and its file, for whoever adds it; "" where none is near."""
-    close = difflib.get_close_matches(str(values.get("model_type", "")), LAYOUTS, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(values.get("model_type", "")), LAYOUTS, n=1, cutoff=0.55)
     task = HEAD.search(str(next(iter(values.get("architectures") or []), "")))
     alike = [n for n, layout in LAYOUTS.items() if task and any(c.endswith(task[0]) for c in layout.classes())]
     if not (close or alike):

@@ -104,3 +104,13 @@ def test_a_panic_while_reading_a_text_is_an_error(tmp_path, monkeypatch, capfd):
 def test_a_template_of_the_wrong_form_is_not_harmless(single):
     part = {"type": "TemplateProcessing", "single": single, "pair": [], "special_tokens": {}}
     assert not opened.harmless(part)
+
+
+def test_a_tokenizer_that_is_not_read_is_named(tmp_path):
+    with pytest.raises(CheckpointError, match="of type 'Magic' is not one we read; there are: BPE"):
+        load(file(tmp_path, model={"type": "Magic", "vocab": {}}))
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match=r"no tokenizer.json, and sentencepiece.bpe.model cannot be read"):
+        load(tmp_path)
