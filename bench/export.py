@@ -33,7 +33,7 @@ def minilm(folder: Path, threads: int) -> None:
     source = resolve("minilm")
     FORMATS["onnx"].write(source, folder / "minilm", "")
     session, ours = open_session(folder / "minilm" / "model.onnx", threads), regard.load("minilm")
-    ids = [ours.tokenizer.encode(text) for text in SENTENCES]
+    ids = [ours.tokenizer.encode(text).ids for text in SENTENCES]
     longest = max(map(len, ids))
     feed = {
         "input_ids": np.array([row + [0] * (longest - len(row)) for row in ids]),
