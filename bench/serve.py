@@ -165,7 +165,9 @@ def many_texts(server: Any, model: str, seconds: float) -> tuple[float, float]:
     requests = [[run.request() for _ in range(100)] for _ in range(CLIENTS)]
     with server as address, ThreadPoolExecutor(CLIENTS) as pool:
         body = {"model": model, "max_tokens": 8, "temperature": 0}
-        list(pool.map(lambda own: post(address, "/v1/completions", body | {"prompt": own[-1][0]}).read(), requests))
+        list(
+            pool.map(lambda own: post(address, "/v1/completions", body | {"prompt": own[-1][0][:100]}).read(), requests)
+        )
         run.ends = time.perf_counter() + seconds
         clients(CLIENTS, lambda number: run.ask(address, *requests[number].pop()), run.ends)
     return run.result(seconds)
@@ -184,7 +186,7 @@ async def many_texts_without_http(seconds: float) -> tuple[float, float]:
             await run.ask_engine(engine, *own.pop())
 
     run.ends = time.perf_counter() + 60
-    await asyncio.gather(*(run.ask_engine(engine, own[-1][0], 8) for own in requests))
+    await asyncio.gather(*(run.ask_engine(engine, own[-1][0][:100], 8) for own in requests))
     run.waits, run.written, run.ends = [], [], time.perf_counter() + seconds
     await asyncio.gather(*map(client, requests))
     await engine.close()
@@ -207,9 +209,10 @@ def texts(seconds: float) -> None:
         "transformers_batching": (theirs(MODEL, *TUNED), folder),
         "transformers": (theirs(MODEL), folder),
     }
-    rates, waits = {}, {}
+    rates, waits, begin = {}, {}, time.perf_counter()
     rates["engine"], waits["engine"] = asyncio.run(many_texts_without_http(seconds))
     for name, (server, model) in sides.items():
+        print(f"{time.perf_counter() - begin:.0f} s: {name} …", flush=True)
         rates[name], waits[name] = many_texts(server, model, seconds)
     for name, rate in rates.items():
         print(f"{name}: {rate:.1f} tokens/s, first token within {waits[name]:.2f} s (95 %)", flush=True)
@@ -302,7 +305,7 @@ def embeddings(seconds: float) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("texts", "alone", "embeddings"))
-    parser.add_argument("--seconds", type=float, default=50.0)
+    parser.add_argument("--seconds", type=float, default=45.0)
     args = parser.parse_args()
     os.environ |= {"OMP_NUM_THREADS": str(os.cpu_count()), "HF_HUB_OFFLINE": "1"}  # of all processes that run models
     if args.only in (None, "texts"):
