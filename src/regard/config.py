@@ -43,7 +43,7 @@ def no_run(folder: Path) -> CheckpointError:
     near = difflib.get_close_matches(folder.name.lower(), runs, n=1)
     hint = f"did you mean {runs[near[0]]}?" if near else f"there are: {', '.join(runs.values())}"
     hint = hint if runs else "train one: regard train translate --data tatoeba-en-fr --name demo"
-    hint += "" if near else "; models by name: regard model list"
+    hint += "" if near else "; models by name: regard model list, or hf:OWNER/NAME"
     what = ", which has no config.json" if folder.is_dir() else ""
     return CheckpointError(f"no run or model folder '{folder}'{what}", hint)
 

@@ -135,5 +135,5 @@ def is_known(name: str) -> bool:
 def find_model(name: str) -> PublishedModel:
     """The model of this name, in any case; the error names the nearest one."""
     if name.lower() not in MODELS_CATALOG:
-        raise ConfigError(f"{unknown('model', name, MODELS_CATALOG)}; see: regard model list")
+        raise ConfigError(f"{unknown('model', name, MODELS_CATALOG)}; see: regard model list, or hf:OWNER/NAME")
     return MODELS_CATALOG[name.lower()]
