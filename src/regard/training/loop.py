@@ -236,8 +236,11 @@ class Training:
             self.log.warn(warning)
 
     def affordable(self) -> bool:
-        """Whether to save after this evaluation: of a run with minutes, saving takes at most a tenth of the time."""
-        short = self.pace.clocked and self.at.going(self.run)
+        """Whether to save after this evaluation: of a run with minutes, saving takes at most a tenth of the time.
+
+        Several processes save after each, since they save together and their clocks differ.
+        """
+        short = self.pace.clocked and self.world.size == 1 and self.at.going(self.run)
         return not short or self.pace.seconds() - self.at.seconds >= 10 * self.saving
 
     def save(self, wait: bool = True) -> None:
