@@ -1,6 +1,7 @@
 """Several processes train what one does: the same losses and weights, one model, one voice, one exit code."""
 
 import csv
+import fcntl
 import io
 import json
 import os
@@ -39,7 +40,13 @@ def scenarios(folder: Path, *words: str) -> Path:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory) -> Path:
-    return scenarios(tmp_path_factory.mktemp("ranks"))
+    """Made by the first worker of pytest-xdist that comes here; another one waits for it."""
+    shared = tmp_path_factory.getbasetemp()
+    shared = shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared
+    with (shared / "ranks.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = (shared / "ranks/ranks.json").exists()
+        return shared / "ranks" if made else scenarios(shared / "ranks")
 
 
 @pytest.fixture(scope="module")
