@@ -65,6 +65,15 @@ REGRESSIONS = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def houses(place, tmp_path_factory):
+    """A run on rows, for the tests that only use it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv("REGARD_CACHE", str(tmp_path_factory.getbasetemp() / "regard-cache"))
+        works("train", "regress", *REGRESSIONS["rows"], "--name=houses", *FAST)
+
+
 @pytest.mark.parametrize("medium", REGRESSIONS)
 def test_a_number_is_learned_from_every_medium(place, medium):
     run, words = f"runs/{medium}", REGRESSIONS[medium]
@@ -76,34 +85,34 @@ def test_a_number_is_learned_from_every_medium(place, medium):
     assert "(the training mean" in works("evaluate", run).out
 
 
-def test_evaluate_agrees_with_scikit_learn_on_what_predict_writes(place):
-    works("predict", "runs/rows", "houses.csv", "--out=priced.csv")
+def test_evaluate_agrees_with_scikit_learn_on_what_predict_writes(place, houses):
+    works("predict", "runs/houses", "houses.csv", "--out=priced.csv")
     rows = read(place / "priced.csv")
     true, predicted = ([float(row[name]) for row in rows] for name in ("price", "predicted_price"))
-    scores = json.loads(works("evaluate", "runs/rows", "--data=houses.csv", "--json").out)
+    scores = json.loads(works("evaluate", "runs/houses", "--data=houses.csv", "--json").out)
     assert scores["r2"] == pytest.approx(r2_score(true, predicted), abs=1e-6)
     assert 0 < scores["seen_in_training"] < len(rows)
     broken = (place / "houses.csv").read_text().replace("\n", "\n2,Oslo,NA\n2,Oslo,1,1\nmany,Oslo,9\n", 1)
     (place / "broken.csv").write_text(broken)
-    said = works("evaluate", "runs/rows", "--data=broken.csv", "--json")
+    said = works("evaluate", "runs/houses", "--data=broken.csv", "--json")
     assert json.loads(said.out)["r2"] == scores["r2"] and "skipped 3 of 203 rows: line 2: no number" in said.err
-    assert regard("evaluate", "runs/rows", "--data=broken.csv", "--strict").code == 2
-    said = works("predict", "runs/rows", "broken.csv", "--out=answered.csv")
+    assert regard("evaluate", "runs/houses", "--data=broken.csv", "--strict").code == 2
+    said = works("predict", "runs/houses", "broken.csv", "--out=answered.csv")
     (first, *marked), answered = read(place / "answered.csv")[:3], read(place / "answered.csv")
     assert first["predicted_price"] and [row["predicted_price"] for row in marked] == ["", ""]
     assert [row["price"] for row in answered[3:]] == [row["price"] for row in rows]
     assert all(row["predicted_price"] for row in answered[3:])
     assert "no answer for 1 of 203 rows: line 3: 4 columns" in said.err
     assert "line 4: 'many' is not a number (column 'rooms')" in said.err
-    value = json.loads(works("classify", "runs/rows", "rooms=3, city=Oslo", "--json").out)["value"]
+    value = json.loads(works("classify", "runs/houses", "rooms=3, city=Oslo", "--json").out)["value"]
     assert value == pytest.approx(3300, abs=500)
 
 
-def test_two_regressions_are_compared_by_their_error(place):
+def test_two_regressions_are_compared_by_their_error(place, houses):
     words = [word for word in REGRESSIONS["rows"] if not word.startswith("--steps")]
     works("train", "regress", *words, "--steps=3", "--name=short", *FAST)
-    said = works("compare", "runs/short", "runs/rows", "--data=houses.csv")
-    assert "runs/rows is better than runs/short" in said.out and "MAE" in said.out
+    said = works("compare", "runs/short", "runs/houses", "--data=houses.csv")
+    assert "runs/houses is better than runs/short" in said.out and "MAE" in said.out
 
 
 def test_a_word_among_the_numbers_is_refused_by_name(place):

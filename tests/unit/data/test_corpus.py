@@ -73,7 +73,7 @@ def test_a_killed_preparation_goes_on(tmp_path, monkeypatch, stop):
     whole = make(tmp_path / "t.txt", mix=mix)
     assert [ids(resumed.train), ids(resumed.valid)] == [ids(whole.train), ids(whole.valid)]
     assert resumed.manifest == whole.manifest
-    assert both - 1 == len(calls) - both  # only the group that was cut is encoded again
+    assert both - (len(calls) - both) in (1, 2)  # encoded again: the group that was cut, and one that was ahead
 
 
 def test_weights_are_epochs_of_each_source(tmp_path):
