@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from _common import Contender, report
 
-from regard.data.fetch import get_text
+from regard.data.fetch import get_files
 from regard.models.fetched import resolve
 
 BATCH, LONGEST, ROUNDS, ONE = 32, 256, 6, 50
@@ -28,7 +28,7 @@ Embed = Callable[[list[str]], np.ndarray]
 
 def sentences(count: int = 1000) -> list[str]:
     """Of the reviews held out for testing, in their order."""
-    files = get_text("movie-reviews")
+    files = get_files("movie-reviews", "text")
     assert files.test is not None
     texts: list[str] = []
     for line in files.test.open(encoding="utf-8"):

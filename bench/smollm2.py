@@ -21,12 +21,12 @@ import torch
 from tokenizers import Regex, pre_tokenizers
 
 import regard
-from regard.cli.common import table
 from regard.data.catalog import find_model
 from regard.data.fetch import archive_file, read_bytes
 from regard.data.folders import to_stderr
 from regard.models.published import read_weights
 from regard.predictors import Writer
+from regard.words import table
 
 MODEL, PROMPT = "smollm2-135m", "To date, the cleverest thinker of all time was"
 PIECES = [
