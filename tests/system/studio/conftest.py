@@ -21,8 +21,9 @@ def home(place):
         yield address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(home):
+    """Not for the session: Playwright's event loop runs until it ends, and tests elsewhere run loops of their own."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
