@@ -3,11 +3,14 @@
 import gzip
 import json
 from collections import Counter
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from tests.unit.data.test_text import answers, chat, shown
+from tests.unit.data.test_text import make as prepared
 
 from regard.data import corpus
 from regard.data import text as module
@@ -16,7 +19,7 @@ from regard.data.folders import cache_folder
 from regard.data.loader import Loader
 from regard.data.text import TextConfig, TokenFile, prepare_text
 from regard.data.tokenizers.pretrained import Pretrained
-from regard.errors import ConfigError
+from regard.errors import ConfigError, DataError
 from regard.tasks.plan import absolute_paths
 
 TEXT = "".join(f"line {n} of {n * n} words\n" for n in range(2000))
@@ -111,3 +114,76 @@ def test_sources_are_found_from_any_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     mixed = absolute_paths(TextConfig(path="a.txt", mix="b.txt:2,c/:0.5"))
     assert mixed.mix == f"{tmp_path}/b.txt:2,{tmp_path}/c:0.5"
+
+
+# Records
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "chars", "bpe"])
+def test_records_keep_their_borders_and_answers(tmp_path, tokens):
+    done, end = prepared(chat(tmp_path), tokens=tokens, vocab=300), "\n\n" if tokens == "chars" else "<|endoftext|>"
+    expected = [f"It is {i}." * (i + 1) + end for i in range(20)]
+    texts = [f"### Instruction:\nWhat is {i}?\n\n### Response:\n" + f"It is {i}." * (i + 1) + "\n\n" for i in range(20)]
+    held = sorted(range(20), key=lambda i: sha256(texts[i].encode()).digest())[:2]
+    train, valid = ([expected[i] for i in range(20) if (i in held) == side] for side in (False, True))
+    assert (answers(done, "train"), answers(done, "valid")) == (train, valid)
+    first = min(held)
+    assert shown(done, "valid").startswith(f"### Instruction:\nWhat is {first}?\n\n### Response:\nIt is {first}.")
+    assert done.valid_bytes == sum(map(len, valid)) - (0 if tokens == "chars" else 2 * len(end))
+    assert "18 records to train on, 2 for validation: 10 % chosen by a hash of the content" in done.report()
+
+
+def test_records_of_older_runs_are_held_out_at_the_end(tmp_path):
+    done = prepared(chat(tmp_path), tokens="bytes", split_rule="v1")
+    assert answers(done, "valid") == [f"It is {i}." * (i + 1) + "<|endoftext|>" for i in (18, 19)]
+
+
+def test_equal_records_are_on_one_side(tmp_path):
+    path = chat(tmp_path)
+    path.write_text(path.read_text() * 4)
+    done = prepared(path, tokens="bytes")
+    assert len(answers(done, "valid")) == 8 and len(set(answers(done, "valid"))) == 2
+    assert not {*answers(done, "train")} & {*answers(done, "valid")}
+
+
+def test_records_longer_than_allowed_are_cut_and_told(tmp_path):
+    done = prepared(chat(tmp_path), tokens="bytes", max_length=60, template="Please: {prompt}")
+    assert shown(done, "train").startswith("### Instruction:\nPlease: What is 0?\n\n### Response:\n")
+    assert max(np.diff(done.train.offsets)) <= 60
+    lengths = [
+        len(f"### Instruction:\nPlease: What is {i}?\n\n### Response:\n" + f"It is {i}." * (i + 1)) + 1
+        for i in range(20)
+    ]
+    assert done.manifest["report"]["cut"] == sum(n > 60 for n in lengths)
+    assert f"cut {sum(n > 60 for n in lengths)}: longer than 60 tokens" in done.report()
+    with pytest.raises(DataError, match="records were dropped"):
+        prepared(chat(tmp_path), tokens="bytes", max_length=20)  # no answer is left
+
+
+def test_a_record_of_exactly_the_limit_is_whole(tmp_path):
+    path = tmp_path / "two.jsonl"
+    path.write_text("".join(json.dumps({"prompt": f"Q{i}", "completion": "seven"}) + "\n" for i in range(4)))
+    whole = prepared(path, tokens="bytes")
+    size = int(whole.train.offsets[1])
+    fits, short = prepared(path, tokens="bytes", max_length=size), prepared(path, tokens="bytes", max_length=size - 1)
+    assert shown(fits, "train") == shown(whole, "train") and fits.manifest["report"]["cut"] == 0
+    assert int(short.train.offsets[1]) == size - 1 and short.manifest["report"]["cut"] == 4
+    assert answers(fits, "train")[0] == "seven<|endoftext|>" and answers(short, "train")[0] == "seven"
+
+
+def test_unanswered_records_are_dropped(tmp_path):
+    path = chat(tmp_path)
+    path.write_text(json.dumps({"prompt": "a", "completion": " "}) + "\n" + path.read_text())
+    assert "dropped 1: nothing of the answer" in prepared(path, tokens="bytes").report()
+
+
+def test_records_with_a_models_own_tokenizer_and_template(tmp_path, published):
+    done = prepared(chat(tmp_path), tokenizer=str(published("smollm2", tmp_path / "m")))
+    assert "It is 1.It is 1.<|im_end|>" in answers(done, "train")
+    assert "<|im_start|>user\nWhat is 2?<|im_end|>\n<|im_start|>assistant\nIt is 2." in shown(done, "train")
+    again = prepared(chat(tmp_path), tokenizer=str(tmp_path / "m"))
+    assert again.folder == done.folder
+    (tmp_path / "m" / "chat_template.jinja").write_text(
+        "{% for m in messages %}{{ m.content + eos_token }}{% endfor %}"
+    )
+    assert prepared(chat(tmp_path), tokenizer=str(tmp_path / "m")).folder != done.folder

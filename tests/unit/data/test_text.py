@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -41,6 +40,21 @@ def ids(done: PreparedText, part: str) -> list[int]:
 def shown(done: PreparedText, part: str) -> str:
     """The whole part as text, special tokens included."""
     return b"".join(map(done.tokenizer.token_bytes, ids(done, part))).decode()
+
+
+def chat(tmp_path: Path, count: int = 20) -> Path:
+    records = [{"prompt": f"What is {i}?", "completion": f"It is {i}." * (i + 1)} for i in range(count)]
+    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+    return tmp_path / "chat.jsonl"
+
+
+def answers(done: PreparedText, part: str) -> list[str]:
+    """What is learned of each record."""
+    tokens, out = getattr(done, part), []
+    for start, stop in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
+        learned = tokens.ids.read(start, stop)[tokens.answers.read(start, stop)]
+        out.append(b"".join(map(done.tokenizer.token_bytes, learned.tolist())).decode())
+    return out
 
 
 @pytest.fixture
@@ -159,94 +173,6 @@ def test_a_start_mark_opens_every_document(tmp_path, published):
     done = make(tmp_path, tokenizer=str(published("llama3", tmp_path / "m")), held_out=0.2)
     assert shown(done, "train") == "<|begin|>a.txt<|end|><|begin|>b.t"
     assert shown(done, "valid") == "<|begin|>xt"
-
-
-# Records
-
-
-def chat(tmp_path: Path, count: int = 20) -> Path:
-    records = [{"prompt": f"What is {i}?", "completion": f"It is {i}." * (i + 1)} for i in range(count)]
-    (tmp_path / "chat.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
-    return tmp_path / "chat.jsonl"
-
-
-def answers(done: PreparedText, part: str) -> list[str]:
-    """What is learned of each record."""
-    tokens, out = getattr(done, part), []
-    for start, stop in zip(tokens.offsets[:-1], tokens.offsets[1:], strict=True):
-        learned = tokens.ids.read(start, stop)[tokens.answers.read(start, stop)]
-        out.append(b"".join(map(done.tokenizer.token_bytes, learned.tolist())).decode())
-    return out
-
-
-@pytest.mark.parametrize("tokens", ["bytes", "chars", "bpe"])
-def test_records_keep_their_borders_and_answers(tmp_path, tokens):
-    done, end = make(chat(tmp_path), tokens=tokens, vocab=300), "\n\n" if tokens == "chars" else "<|endoftext|>"
-    expected = [f"It is {i}." * (i + 1) + end for i in range(20)]
-    texts = [f"### Instruction:\nWhat is {i}?\n\n### Response:\n" + f"It is {i}." * (i + 1) + "\n\n" for i in range(20)]
-    held = sorted(range(20), key=lambda i: sha256(texts[i].encode()).digest())[:2]
-    train, valid = ([expected[i] for i in range(20) if (i in held) == side] for side in (False, True))
-    assert (answers(done, "train"), answers(done, "valid")) == (train, valid)
-    first = min(held)
-    assert shown(done, "valid").startswith(f"### Instruction:\nWhat is {first}?\n\n### Response:\nIt is {first}.")
-    assert done.valid_bytes == sum(map(len, valid)) - (0 if tokens == "chars" else 2 * len(end))
-    assert "18 records to train on, 2 for validation: 10 % chosen by a hash of the content" in done.report()
-
-
-def test_records_of_older_runs_are_held_out_at_the_end(tmp_path):
-    done = make(chat(tmp_path), tokens="bytes", split_rule="v1")
-    assert answers(done, "valid") == [f"It is {i}." * (i + 1) + "<|endoftext|>" for i in (18, 19)]
-
-
-def test_equal_records_are_on_one_side(tmp_path):
-    path = chat(tmp_path)
-    path.write_text(path.read_text() * 4)
-    done = make(path, tokens="bytes")
-    assert len(answers(done, "valid")) == 8 and len(set(answers(done, "valid"))) == 2
-    assert not {*answers(done, "train")} & {*answers(done, "valid")}
-
-
-def test_records_longer_than_allowed_are_cut_and_told(tmp_path):
-    done = make(chat(tmp_path), tokens="bytes", max_length=60, template="Please: {prompt}")
-    assert shown(done, "train").startswith("### Instruction:\nPlease: What is 0?\n\n### Response:\n")
-    assert max(np.diff(done.train.offsets)) <= 60
-    lengths = [
-        len(f"### Instruction:\nPlease: What is {i}?\n\n### Response:\n" + f"It is {i}." * (i + 1)) + 1
-        for i in range(20)
-    ]
-    assert done.manifest["report"]["cut"] == sum(n > 60 for n in lengths)
-    assert f"cut {sum(n > 60 for n in lengths)}: longer than 60 tokens" in done.report()
-    with pytest.raises(DataError, match="records were dropped"):
-        make(chat(tmp_path), tokens="bytes", max_length=20)  # no answer is left
-
-
-def test_a_record_of_exactly_the_limit_is_whole(tmp_path):
-    path = tmp_path / "two.jsonl"
-    path.write_text("".join(json.dumps({"prompt": f"Q{i}", "completion": "seven"}) + "\n" for i in range(4)))
-    whole = make(path, tokens="bytes")
-    size = int(whole.train.offsets[1])
-    fits, short = make(path, tokens="bytes", max_length=size), make(path, tokens="bytes", max_length=size - 1)
-    assert shown(fits, "train") == shown(whole, "train") and fits.manifest["report"]["cut"] == 0
-    assert int(short.train.offsets[1]) == size - 1 and short.manifest["report"]["cut"] == 4
-    assert answers(fits, "train")[0] == "seven<|endoftext|>" and answers(short, "train")[0] == "seven"
-
-
-def test_unanswered_records_are_dropped(tmp_path):
-    path = chat(tmp_path)
-    path.write_text(json.dumps({"prompt": "a", "completion": " "}) + "\n" + path.read_text())
-    assert "dropped 1: nothing of the answer" in make(path, tokens="bytes").report()
-
-
-def test_records_with_a_models_own_tokenizer_and_template(tmp_path, published):
-    done = make(chat(tmp_path), tokenizer=str(published("smollm2", tmp_path / "m")))
-    assert "It is 1.It is 1.<|im_end|>" in answers(done, "train")
-    assert "<|im_start|>user\nWhat is 2?<|im_end|>\n<|im_start|>assistant\nIt is 2." in shown(done, "train")
-    again = make(chat(tmp_path), tokenizer=str(tmp_path / "m"))
-    assert again.folder == done.folder
-    (tmp_path / "m" / "chat_template.jinja").write_text(
-        "{% for m in messages %}{{ m.content + eos_token }}{% endfor %}"
-    )
-    assert make(chat(tmp_path), tokenizer=str(tmp_path / "m")).folder != done.folder
 
 
 # The folder
