@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from tests.system.ranks import CASES, CHAIN, SHARDED
+from tests.system.rank_cases import CASES, SHARDED
+from tests.system.ranks import CHAIN
 from tests.system.test_processes import codes, losses, same_run, scenarios
 
 from regard.run_folder import WEIGHTS

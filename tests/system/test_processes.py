@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 from tests.slow.test_kills import outcome
 from tests.system.cli_toy import regard as cli
 from tests.system.cli_toy import works
-from tests.system.ranks import BY_THREE, CASES, ROWS, SHARDED, STEPS
+from tests.system.rank_cases import BY_THREE, CASES, SHARDED, STEPS
+from tests.system.ranks import ROWS
 from tests.system.test_old_runs import FIXTURES
 
 import regard

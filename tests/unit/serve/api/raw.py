@@ -5,9 +5,9 @@ import json
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,16 +50,37 @@ def exchanged(address: str, parts: list[bytes], patience: float = 0.03) -> bytes
                 raw.sendall(part)
                 time.sleep(0.001)
             raw.settimeout(patience)
-            with suppress(TimeoutError):
-                while more := raw.recv(1 << 16):
+            begin = time.monotonic()
+            while time.monotonic() < begin + 40:
+                try:
+                    if not (more := raw.recv(1 << 16)):
+                        return answer
                     answer += more
-                return answer
+                except TimeoutError:
+                    if whole(
+                        answer, parts[0].split(b" ")[0]
+                    ):  # in the middle of one, the end would make the server drop the rest
+                        break
             raw.settimeout(40)
             with suppress(OSError):  # the other side may have closed it already
                 raw.shutdown(socket.SHUT_WR)
-            return answer + b"".join(iter(lambda: raw.recv(1 << 16), b""))
+            return answer + received(raw)
         except (ConnectionResetError, BrokenPipeError):  # it need not read to its end what it refuses
             return b""
+
+
+def whole(answer: bytes, method: bytes) -> bool:
+    """Whether these are responses, and not the beginning of one."""
+    try:
+        list(responses(answer, method))
+    except HTTPException:
+        return False
+    return True
+
+
+def received(raw: socket.socket) -> bytes:
+    """All that comes until the other side closes."""
+    return b"".join(iter(lambda: raw.recv(1 << 16), b""))
 
 
 class Received(io.BytesIO):
@@ -72,18 +93,24 @@ class Received(io.BytesIO):
         """A response closes it, and others follow."""
 
 
-def statuses(answer: bytes, method: bytes = b"POST") -> list[int]:
-    """Of each response; every error must have OpenAI's shape, and none be of the server's making."""
-    received, found = Received(answer), []
+def responses(answer: bytes, method: bytes = b"POST") -> Iterator[tuple[int, bytes]]:
+    """The status and the body of each."""
+    received = Received(answer)
     if answer.startswith(b"HTTP/1.1 400"):
         method = b"POST"  # what cannot be parsed gets a body, whatever it meant
     while received.tell() < len(answer):
         response = HTTPResponse(received, method=method.decode("latin-1"))  # type: ignore[arg-type]
         response.begin()
-        body = response.read()
-        found.append(response.status)
-        assert response.status < 500, answer
-        if response.status >= 400 and method != b"HEAD":
+        yield response.status, response.read()
+
+
+def statuses(answer: bytes, method: bytes = b"POST") -> list[int]:
+    """Of each response; every error must have OpenAI's shape, and none be of the server's making."""
+    found = []
+    for status, body in responses(answer, method):
+        found.append(status)
+        assert status < 500, answer
+        if status >= 400 and method != b"HEAD":
             assert set(json.loads(body)["error"]) == SHAPE, answer
     return found
 

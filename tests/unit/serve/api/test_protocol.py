@@ -66,4 +66,4 @@ def test_bodies_that_never_end_get_408(address, monkeypatch):
     monkeypatch.setattr(guard, "SLOWEST", 0.2)
     with connected(address) as slow:
         slow.sendall(WHOLE[:-5])
-        assert raw.statuses(slow.recv(1 << 16)) == [408]
+        assert raw.statuses(raw.received(slow)) == [408]
