@@ -1,1 +1,1 @@
-"""Tensors to tensors: the boxes of the lecture slides. Imports nothing of ours but `shapes` and `errors`."""
+"""Tensors to tensors: the boxes of the lecture slides. Of regard, imports `shapes` and `errors` only."""

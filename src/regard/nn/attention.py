@@ -1,4 +1,4 @@
-"""Attention: a soft look-up. The plain form next to the fast one; one meaning of a mask; nothing hidden.
+"""Attention: a soft look-up, in a plain form and a fast one.
 
 q · kᵀ / √d  →  softmax  →  weighted sum of v                      (Vaswani et al. 2017, section 3.2)
 """
@@ -21,8 +21,8 @@ from regard.nn.taps import Tap
 
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """How much each query looks at each key: B H T S, rows summing to 1 (or to 0 where nothing may be seen)."""
-    scores = q @ k.mT / math.sqrt(q.size(-1))  # section 3.2.1: q·k spreads with d and would saturate the softmax
+    """The weights of the keys for each query: B H T S. Rows sum to 1, or to 0 where everything is masked."""
+    scores = q @ k.mT / math.sqrt(q.size(-1))  # section 3.2.1: the spread of q·k grows with d
     if bias is not None:
         scores = scores + bias
     if mask is None:
@@ -32,29 +32,29 @@ def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | 
 
 
 def plain_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask) -> Tensor:
-    """The equation, line by line: B H T K. With fewer heads of keys than of queries, neighbours share one."""
+    """The equation, line by line: B H T K. With fewer key heads than query heads, neighbouring heads share one."""
     k, v = (shared.repeat_interleave(q.size(1) // k.size(1), 1) for shared in (k, v))
     return attention_weights(q, k, mask.dense(), mask.bias()) @ v
 
 
 def fast_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, dropout: float = 0.0) -> Tensor:
-    """The same numbers from torch's fused kernels, which never write the T x S table to memory.
+    """The same values from torch's fused kernels, which never write the T x S scores to memory.
 
-    `dropout` is the part of the weights that is forgotten, which is for training only.
+    `dropout` is the fraction of the weights that is dropped; for training only.
     """
     if isinstance(mask, Packed) and not dropout and mask.has_kernel(q):
         return packed_attention(q, k, v, mask)
     grouped = q.size(1) != k.size(1)
-    if grouped and q.is_cuda and q.size(2) == 1:  # heads that share keys become queries of one head: nothing is copied
+    if grouped and q.is_cuda and q.size(2) == 1:  # heads that share keys become queries of one head, without a copy
         few = q.view(q.size(0), k.size(1), -1, q.size(3))  # B G H/G K
         return F.scaled_dot_product_attention(few, k, v, **mask.sdpa(q.dtype)).view(*q.shape[:3], v.size(3))
     return F.scaled_dot_product_attention(q, k, v, **mask.sdpa(q.dtype), dropout_p=dropout, enable_gqa=grouped)
 
 
 def packed_attention(q: Tensor, k: Tensor, v: Tensor, mask: Packed) -> Tensor:
-    """The same for documents in one row, 1 H T K: each costs the square of its own length (Dao 2023, variable lengths).
+    """Attention within each document of a packed row, 1 H T K, at the square of its own length (Dao 2023).
 
-    Numbers of 16 bits on a GPU only, and no dropout.
+    Needs 16-bit tensors on a GPU; no dropout.
     """
     from torch.nn.attention.varlen import varlen_attn
 
@@ -64,18 +64,18 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, mask: Packed) -> Tensor:
 
 
 def packs(device: torch.device) -> bool:
-    """Whether `packed_attention` runs there."""
+    """Whether `packed_attention` runs on this device."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def has_kernel(q: Tensor) -> bool:
-    """Whether there is one of ours for so few queries of every row, B H T K, which is for decoding only."""
+    """Whether we have a decoding kernel for this few queries per row, B H T K."""
     few = TRITON and q.is_cuda and q.size(2) <= 16 and q.size(3) in (16, 32, 64, 128)
     return few and not torch.is_grad_enabled()
 
 
 def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention of new tokens to the past and to themselves, B H T K, and all keys and values so far, B H S K."""
+    """Attention of new tokens to the cache and to each other, B H T K, and all keys and values so far, B H S K."""
     slots = cache.slots
     if isinstance(slots, Tensor) and has_kernel(q) and not mask.restricts:
         from regard.nn.decoding import few_queries, look_back
@@ -91,10 +91,10 @@ def cached_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCa
 
 @dataclass(frozen=True)
 class Look:
-    """What a watched attention keeps: references to q, k, v and the mask. Weights are computed on demand."""
+    """What a watched attention records: references to q, k, v and the mask. Weights are computed on demand."""
 
     q: Tensor  # B H T K
-    k: Tensor  # B H S K, or fewer heads that are shared
+    k: Tensor  # B H S K, or fewer heads, shared
     v: Tensor  # as k
     mask: Mask
 
@@ -112,11 +112,10 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 class SelfAttention(nn.Module):
-    """Multi-head attention of a sequence to itself. Key and value widths are free; the usual ones are width/heads.
+    """Multi-head self-attention. Key and value widths are free; the usual choice is width/heads.
 
-    With `kv_heads` fewer than `heads`, neighbouring heads share keys and values (Ainslie et al. 2023). A `rotation`
-    turns queries and keys by where they stand (`positions.Rotary`). The last map has a bias as the others, unless
-    `out_bias` says otherwise.
+    With fewer `kv_heads` than `heads`, neighbouring heads share keys and values (Ainslie et al. 2023). A `rotation`
+    rotates queries and keys by their positions (`positions.Rotary`). `out_bias` defaults to `bias`.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class SelfAttention(nn.Module):
         return self.out(self.mix(self.qkv(x), mask, cache, rotation))  # B T D
 
     def mix(self, qkv: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
-        """What every head finds, side by side: queries, keys and values of B T -> B T H·K."""
+        """The heads' outputs, concatenated: queries, keys and values of B T -> B T H·K."""
         q, k, v = qkv.split(self.widths, -1)
         q, k, v = split_heads(q, self.heads), split_heads(k, self.kv_heads), split_heads(v, self.kv_heads)  # B H T K
         return self.attend(q, k, v, mask, cache, rotation)
@@ -156,7 +155,7 @@ class SelfAttention(nn.Module):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None
     ) -> Tensor:
-        """The same of B H T K each."""
+        """`mix` for q, k and v already split into heads, B H T K."""
         q, k = self.placed(q, k, rotation)
         if cache is None:
             y = fast_attention(q, k, v, mask, self.dropout if self.training else 0.0)
@@ -166,7 +165,7 @@ class SelfAttention(nn.Module):
         return merge_heads(y)
 
     def placed(self, q: Tensor, k: Tensor, rotation: Rotation | None) -> tuple[Tensor, Tensor]:
-        """Queries and keys, B H T K, turned by where they stand."""
+        """Queries and keys, B H T K, rotated by their positions."""
         return (q, k) if rotation is None else (rotate(q, rotation), rotate(k, rotation))
 
 
@@ -182,7 +181,7 @@ class CrossAttention(nn.Module):
         self.look = Tap()
 
     def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """B H S K and B H S K: worked out once per sentence, however many words are decoded from it."""
+        """B H S K each: computed once per source, however many tokens are decoded from it."""
         k, v = (split_heads(part, self.heads) for part in self.kv(memory).split(self.kv.parts, -1))
         return k, v
 
@@ -201,12 +200,12 @@ class CrossAttention(nn.Module):
 
 @dataclass(frozen=True)
 class AdditiveLook:
-    """The same of an additive attention, which has one head and scores of its own."""
+    """`Look` for additive attention, which has a single head and its own scores."""
 
     q: Tensor  # B T A: W s
     k: Tensor  # B S A: U h
     v: Tensor  # B S M: the memory
-    scores: Tensor  # B T S, the least number there is where nothing may be seen
+    scores: Tensor  # B T S; the dtype's minimum where masked
 
     def weights(self) -> Tensor:
         return self.scores.float().softmax(-1)[:, None]  # B 1 T S
@@ -226,7 +225,7 @@ class AdditiveAttention(nn.Module):
         return self.U(memory)  # B S A, once per sentence
 
     def forward(self, query: Tensor, keys: Tensor, memory: Tensor, mask: Tensor | None) -> Tensor:
-        """B T Q queries against B S A keys: the mix of the memory each query asks for, B T M. `mask` is B 1 S."""
+        """B T Q queries and B S A keys to the weighted sum of the memory for each query, B T M. `mask` is B 1 S."""
         q = self.W(query)  # B T A
         scores = self.v(torch.tanh(q[:, :, None] + keys[:, None])).squeeze(-1)  # B T S
         if mask is not None:

@@ -1,4 +1,4 @@
-"""From a picture of sound to a sequence: the convolutions before an audio encoder."""
+"""From a spectrogram to a sequence: the convolutions in front of an audio encoder."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class AudioStem(nn.Module):
-    """Radford et al. 2022, figure 1: two convolutions over three frames, the second at every other one, with GELU."""
+    """Radford et al. 2022, figure 1: two convolutions of width 3, the second with stride 2, with GELU."""
 
     def __init__(self, mels: int, width: int):
         super().__init__()
@@ -14,8 +14,8 @@ class AudioStem(nn.Module):
         self.conv2 = nn.Conv1d(width, width, 3, stride=2, padding=1)
 
     def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """B mels F -> B ⌈F/2⌉ D. Of padded clips the first `lengths[b]` frames are real; the others are zero."""
+        """B mels F -> B ⌈F/2⌉ D. Of a padded clip, the first `lengths[b]` frames are real; the rest are zero."""
         x = F.gelu(self.conv1(frames))  # B D F
-        if lengths is not None:  # the bias has moved the padding off zero
+        if lengths is not None:  # the bias made the padding non-zero
             x = x * (torch.arange(x.size(2), device=x.device) < lengths[:, None])[:, None]
         return F.gelu(self.conv2(x)).mT

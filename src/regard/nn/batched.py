@@ -1,6 +1,6 @@
-"""Triton kernels for decoding tens of rows: products by tensor cores that begin before the kernel in front has ended.
+"""Triton kernels for decoding tens of rows: tensor-core products that start before the previous kernel has finished.
 
-Imported only where there is a GPU, and Triton with it. Their plain counterparts are `residual + gelu(linear(x))` and
+Imported only where there is a GPU with Triton. Their plain counterparts are `residual + gelu(linear(x))` and
 `argmax`, which the tests compare them with.
 """
 
@@ -13,16 +13,16 @@ from regard.nn.decoding import early
 from regard.nn.kernels import _activated
 
 MOST_ROWS = 64
-SHARED_MEMORY = 160_000  # bytes that a program needs: GPUs of data centres have them, since Ampere
-N, BLOCK = 32, 256  # columns of a program, and inner numbers that it multiplies at a time
-PROGRAMS = 100  # of a product, at most: then they share the inner numbers
-PARTS, CHUNK = 8, 1024  # of the words, in which the best is looked for at the same time, and words of a step
+SHARED_MEMORY = 160_000  # bytes a program needs; data-centre GPUs have them since Ampere
+N, BLOCK = 32, 256  # columns per program, and elements of the inner dimension per iteration
+PROGRAMS = 100  # the inner dimension is split between programs only up to this many
+PARTS, CHUNK = 8, 1024  # parts of the vocabulary searched in parallel, and tokens per iteration
 COUNTERS = 8_192
 _counters: dict[torch.device, Tensor] = {}
 
 
 def counters(device: torch.device) -> Tensor:
-    """Zeros, in which programs count who of them has ended; the last one puts the zero back."""
+    """Zeroed counters of finished programs; the last program resets its counter."""
     if device not in _counters:
         _counters[device] = torch.zeros(COUNTERS, dtype=torch.int32, device=device)
     return _counters[device]
@@ -30,7 +30,7 @@ def counters(device: torch.device) -> Tensor:
 
 @triton.jit
 def _fetch(pointers):
-    """Have the lines at these addresses brought into the second cache."""
+    """Prefetch the lines at these addresses into the L2 cache."""
     tl.inline_asm_elementwise(
         "prefetch.global.L2 [$1]; mov.u32 $0, 0;", "=r,l", [pointers.to(tl.int64)], tl.int32, is_pure=False, pack=1
     )
@@ -42,13 +42,13 @@ def _rows_times(
     GELU: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr, M: tl.constexpr, N: tl.constexpr,
     SHARES: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """N columns: [residual +] [gelu] (x Wᵀ [+ b]), by SHARES programs that each take a `part` of the inner numbers;
-    the last of them adds the sums up, always in the same order. `part` is an argument: as a quotient nobody would know
-    that it is a multiple of 16, and loads would be narrow."""
+    """N columns: [residual +] [gelu] (x Wᵀ [+ b]), by SHARES programs that each take a `part` of the inner dimension;
+    the last of them adds the sums, always in the same order. `part` is an argument: if it were computed here, Triton
+    would not know that it is a multiple of 16, and loads would be narrow."""
     share, tile = tl.program_id(0), tl.program_id(1)
     n, m, k = tile * N + tl.arange(0, N), tl.arange(0, M), tl.arange(0, BLOCK)
     columnwise = W + n[None, :].to(tl.int64) * inner + share * part
-    if EARLY:  # weights are on their way before the kernel in front is over
+    if EARLY:  # start loading weights before the previous kernel has finished
         for start in range(0, part, BLOCK):
             _fetch(columnwise + start + 64 * tl.arange(0, BLOCK // 64)[:, None])
         tl.extra.cuda.gdc_wait()
@@ -110,7 +110,7 @@ def rows_times(
 def _best_word(
     LOGITS, TOPS, PLACES, COUNTS, OUT, words, stride, PARTS: tl.constexpr, CHUNK: tl.constexpr, EARLY: tl.constexpr
 ):  # fmt: skip
-    """The largest of one part of a row, the first of equals; the last program of the row compares the parts."""
+    """The argmax of one part of a row, ties to the first; the row's last program compares the parts."""
     row, part, lanes = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.arange(0, CHUNK)
     if EARLY:
         tl.extra.cuda.gdc_wait()
@@ -138,13 +138,13 @@ def _best_word(
 
 
 def takes_words(logits: Tensor) -> bool:
-    """Whether `best_word` finds the best of these."""
+    """Whether `best_word` supports these logits."""
     fits = logits.ndim == 2 and len(logits) <= COUNTERS and logits.stride(1) == 1
     return fits and logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
 
 
 def best_word(logits: Tensor) -> Tensor:
-    """The id of the largest of R V logits, the first of equals: R."""
+    """The argmax of R V logits, ties to the first: R."""
     rows, words = logits.shape
     out = torch.empty(rows, dtype=torch.long, device=logits.device)
     tops, places = logits.new_empty(rows, PARTS, dtype=torch.float), logits.new_empty(rows, PARTS, dtype=torch.int32)

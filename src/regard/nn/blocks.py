@@ -29,7 +29,7 @@ from regard.nn.taps import Tap
 
 
 class QuickGELU(nn.Module):
-    """Hendrycks and Gimpel 2016, section 2: the cheaper form that CLIP has."""
+    """Hendrycks and Gimpel 2016, section 2: the cheaper form, used by CLIP."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x * torch.sigmoid(1.702 * x)
@@ -58,21 +58,21 @@ class FeedForward(nn.Module):
 
 
 class Norm(nn.LayerNorm):
-    """Ba et al. 2016. Computed in fp32, handed on as it came: under bf16 the residual stream stays bf16."""
+    """Ba et al. 2016. Computed in fp32, returned in the input's dtype: under bf16 the residual stream stays bf16."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x).to(x.dtype)
 
 
 class RMSNorm(nn.RMSNorm):
-    """Zhang and Sennrich 2019: no mean taken off, no bias. Its precision as in `Norm`."""
+    """Zhang and Sennrich 2019: no mean subtracted, no bias. Precision as in `Norm`."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.to(self.weight.dtype)).to(x.dtype)
 
 
 class SwiGLU(nn.Module):
-    """Shazeer 2020: one map, through swish, says how much of the other passes."""
+    """Shazeer 2020: one projection, through swish, gates the other."""
 
     def __init__(self, width: int, ffn: int, bias: bool = False):
         super().__init__()
@@ -87,14 +87,14 @@ class SwiGLU(nn.Module):
 
 
 class GeGLU(SwiGLU):
-    """The same through gelu, in the approximation of T5 and Gemma."""
+    """The same with GELU, in T5's and Gemma's tanh approximation."""
 
     def act(self, gate: Tensor) -> Tensor:
         return F.gelu(gate, approximate="tanh")
 
 
 class ExactGeGLU(SwiGLU):
-    """The same through gelu itself, as in ModernBERT."""
+    """The same with exact GELU, as in ModernBERT."""
 
     def act(self, gate: Tensor) -> Tensor:
         return F.gelu(gate)
@@ -105,13 +105,13 @@ def dropout(p: float) -> nn.Module:
 
 
 def compute_dtype(x: Tensor) -> Tensor:
-    """The sum of embeddings in the precision of the layers that follow."""
-    kind = x.device.type
-    return x.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else x
+    """The sum of embeddings in the dtype of the layers that follow."""
+    device_type = x.device.type
+    return x.to(torch.get_autocast_dtype(device_type)) if torch.is_autocast_enabled(device_type) else x
 
 
 class Block(nn.Module):
-    """One layer of a decoder-only model, from its parts: a norm before each, and a stream that is never normed."""
+    """One pre-norm layer of a decoder-only model, from its parts; the residual stream itself is never normed."""
 
     def __init__(self, norm1: nn.Module, attention: SelfAttention, norm2: nn.Module, mlp: nn.Module, drop: float):
         super().__init__()
@@ -121,7 +121,7 @@ class Block(nn.Module):
         self.is_gpt2 = isinstance(norm1, nn.LayerNorm) and getattr(mlp, "activation", "") == "gelu-tanh"
 
     def few(self, x: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
-        """`forward` of few rows in five kernels instead of eleven: texts are written token by token."""
+        """`forward` for the few rows of decoding, in five kernels instead of eleven."""
         qkv = row_times(x, self.attention.qkv, self.norm1)
         x = row_times(self.attention.mix(qkv, mask, cache, rotation), self.attention.out, residual=x)
         hidden = row_times(x, self.mlp.up, self.norm2, gelu=True)
@@ -130,7 +130,7 @@ class Block(nn.Module):
         return x
 
     def many(self, x: Tensor, mask: Mask, cache: LayerCache | None, rotation: Rotation | None) -> Tensor:
-        """`forward` of more rows in seven kernels: products end in the residual sum, or in GELU."""
+        """`forward` for more rows, in seven kernels: the residual sum or GELU is the product's epilogue."""
         y, x = norm_moved(x, self.norm1, self.attention.out.bias)
         heads = self.attention.mix(times(y, self.attention.qkv), mask, cache, rotation)
         x = add_times_(x, heads, self.attention.out.weight)

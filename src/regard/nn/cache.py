@@ -1,4 +1,4 @@
-"""Keys and values of the tokens decoded so far. Owned by whoever decodes, passed as an argument, written in place."""
+"""Keys and values of the tokens decoded so far: owned by the caller, passed as an argument, written in place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from regard.nn.positions import restarting
 
 @dataclass
 class LayerCache:
-    """One layer's share. `slots` says where the tokens of this step are written, `stop` how far to look.
+    """One layer's cache. `slots` is where this step's tokens are written, `stop` the number of keys to attend to.
 
-    Slots as a tensor let a step be replayed on a GPU; a slice is quicker where the host keeps count.
+    Slots as a tensor let a GPU replay the step; a slice is faster where the host knows the positions.
     """
 
     keys: Tensor  # B H C K
@@ -24,7 +24,7 @@ class LayerCache:
     stop: int
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Write this step's keys and values, return all so far: B H S K each."""
+        """Write this step's keys and values and return all so far: B H S K each."""
         if isinstance(self.slots, slice):
             self.keys[:, :, self.slots], self.values[:, :, self.slots] = k, v
         elif self.slots.ndim == 2:  # compiled, this happens in place; `scatter_` would copy the cache
@@ -39,22 +39,22 @@ class LayerCache:
 
 
 class Cache:
-    """Room for `capacity` tokens of every layer, taken once."""
+    """Keys and values of every layer, allocated once for `capacity` tokens."""
 
     def __init__(self, layers: int, rows: int, heads: int, capacity: int, head_width: int, like: Tensor):
         shape = (rows, heads, capacity, head_width)
-        make = torch.zeros if like.is_cuda else torch.empty  # a GPU looks at the unwritten part too, with weight 0
+        make = torch.zeros if like.is_cuda else torch.empty  # a GPU reads unwritten slots too, with weight 0
         room = [make(shape, dtype=like.dtype, device=like.device) for _ in range(2 * layers)]
-        self.keys, self.values = room[:layers], room[layers:]  # one each: a compiled step writes them where they are
+        self.keys, self.values = room[:layers], room[layers:]  # separate tensors: a compiled step writes them in place
 
     def part(self, rows: slice) -> "Cache":
-        """The share of these rows, in the same memory."""
+        """A view of these rows."""
         part = object.__new__(Cache)
         part.keys, part.values = [x[rows] for x in self.keys], [x[rows] for x in self.values]
         return part
 
     def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
-        """The first `stop` slots of the rows `source` also in the rows `target`."""
+        """Copy the first `stop` slots of the rows `source` to the rows `target`."""
         for one in (*self.keys, *self.values):
             one[target, :, :stop] = one[source, :, :stop]
 
@@ -62,12 +62,12 @@ class Cache:
         return LayerCache(self.keys[index], self.values[index], slots, stop)
 
     def clear(self, slots: slice) -> None:
-        """Zeros where somebody may look before anything is written: weight 0 times whatever lay there may be NaN."""
+        """Zero slots that may be read before they are written: weight 0 times uninitialised memory may be NaN."""
         for one in (*self.keys, *self.values):
             one[:, :, slots] = 0.0
 
     def select(self, rows: Tensor, stop: int) -> None:
-        """Keep these rows, in this order, and what is written of them. In place, unless they have become more."""
+        """Keep these rows, in this order, up to slot `stop`. In place unless there are more rows than before."""
         for half in (self.keys, self.values):
             for i, whole in enumerate(half):
                 more = len(rows) > whole.size(0)
@@ -78,26 +78,26 @@ class Cache:
 
 @dataclass
 class Step:
-    """What the layers of a decoder need to know of the tokens that go through them now."""
+    """What a decoder's layers need to know about the tokens of this pass."""
 
-    where: Tensor  # T or B T: the place of each in its text
+    where: Tensor  # T or B T: the position of each token in its text
     mask: Mask
-    caches: Sequence[LayerCache | None]  # L; None: the tokens see each other and nothing else
-    stop: int = 0  # keys to look at when there are caches
+    caches: Sequence[LayerCache | None]  # L; None: tokens attend to this pass only
+    stop: int = 0  # keys to attend to when there are caches
 
     @property
     def keys(self) -> Tensor:
-        """The places of the keys, S or B S."""
+        """The positions of the keys, S or B S."""
         return torch.arange(self.stop, device=self.where.device) if self.stop else self.where
 
     def within(self, window: int) -> Mask:
-        """The mask, narrowed to the last `window` tokens; 0: to nothing less than all."""
+        """The mask, narrowed to the last `window` tokens; 0: no window."""
         keys = self.stop or self.where.size(-1)
         return Window(self.mask, self.where, self.keys, window) if 0 < window < keys else self.mask
 
 
 def at_once(ids: Tensor, documents: Tensor | None, layers: int) -> Step:
-    """All tokens of B T at the same time: training, and scoring. Places restart with every document."""
+    """All tokens of B T in one pass, for training and scoring. Positions restart with every document."""
     T, device = ids.size(1), ids.device
     if documents is None:
         return Step(torch.arange(T, device=device), Causal(T, device), [None] * layers)
@@ -105,22 +105,22 @@ def at_once(ids: Tensor, documents: Tensor | None, layers: int) -> Step:
 
 
 class Past:
-    """What B rows have read, each as far as its `places` says: row b's token at place p has its key in slot p.
+    """The cache of B rows, each at its own position `places[b]`: row b keeps the key of its token p in slot p.
 
-    A token at p sees slots 0…p. What lies beyond was left there by padding or by rows that are gone, and nobody sees
-    it, so rows of different lengths need nothing else. On a GPU a step looks at all slots and takes no decision
-    on the host: all steps are alike and can be replayed. On a CPU only what is written is looked at.
+    A token at p sees slots 0…p. Later slots hold leftovers of padding or of finished rows, which no query sees, so
+    rows of different lengths need no other mask. On a GPU a step attends over all slots and decides nothing on the
+    host, so every step is the same graph and can be replayed. A CPU reads only the slots that are written.
     """
 
     def __init__(self, cache: Cache, places: Tensor | None = None, fixed: bool = False):
         self.cache = cache
         keys = cache.keys[0]
-        self.capacity = keys.size(2) - 1  # the last slot is for padding that has no other
+        self.capacity = keys.size(2) - 1  # the last slot takes padding beyond the capacity
         self.fixed = fixed or keys.is_cuda
         self.reach = self.capacity
-        self.stop = 0  # no row has read more than this; when `fixed`, the capacity as soon as anything is read
-        self.level = True  # all rows have read equally many
-        self.clean = 0  # slots up to here hold numbers in every row, whoever has written them: see `reserve`
+        self.stop = 0  # no row is longer; when `fixed`, the capacity as soon as anything is read
+        self.level = True  # all rows have the same length
+        self.clean = 0  # slots up to here are initialised in every row: see `reserve`
         if places is None:
             self.places = torch.zeros(keys.size(0), dtype=torch.long, device=keys.device)  # B
         else:
@@ -128,10 +128,10 @@ class Past:
             self._look()
 
     def part(self, rows: slice, reach: int = 0, fresh: bool = False) -> "Past":
-        """These rows, in the same memory: what is read there is read here. `reserve` the slots first.
+        """A view of these rows: tokens read through it are read here. `reserve` the slots first.
 
-        Where the host knows that no row comes further than `reach`, a GPU need not look further either; and where it
-        knows that they are `fresh`, having read nothing, not at a table of who may look where.
+        `reach`: no row gets further than this, so a GPU need not attend further. `fresh`: the rows are empty, so it
+        needs no mask table.
         """
         part = Past(self.cache.part(rows), self.places[rows], self.fixed)
         part.reach = min(reach or self.capacity, self.capacity)
@@ -140,31 +140,31 @@ class Past:
         return part
 
     def reserve(self, stop: int) -> None:
-        """Slots up to `stop` may be looked at in every row, though not every row has written there."""
+        """Make slots up to `stop` safe to read in every row, written or not."""
         if stop > self.clean and not self.fixed:
             self.cache.clear(slice(self.clean, stop))
         self.clean = max(self.clean, stop)
 
     def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
-        """The rows `target` go on from where the rows `source` are, at most at `stop`."""
+        """Let the rows `target` continue from the state of the rows `source`, of at most `stop` tokens."""
         self.cache.copy(source, target, stop)
         self.places[target] = self.places[source].clamp(max=stop)
 
     def rewind(self, rows: slice) -> None:
-        """These rows have read nothing."""
+        """Empty these rows."""
         self.places[rows] = 0
 
-    shares = True  # whether what one row has read can be read by another, which `share` does
+    shares = True  # whether one row can reuse another's prefix, see `share`
 
     def share(self, source: int, target: int, length: int) -> None:
-        """The row `target` has read the first `length` tokens of the row `source`, and nothing else."""
+        """Make row `target` hold exactly the first `length` tokens of row `source`."""
         if source != target:
             for one in (*self.cache.keys, *self.cache.values):
                 one[target, :, :length] = one[source, :, :length]
         self.places[target] = length
 
     def grow(self, tokens: int, lengths: Tensor | None = None) -> Step:
-        """Room for `tokens` more of every row, of which the first `lengths[b]` are real: B, None for all."""
+        """Advance every row by `tokens`, of which the first `lengths[b]` are real: B, None for all."""
         self._check(tokens, lengths)
         straight = self.level and self.stop + tokens <= self.capacity
         step = self._straight(tokens) if straight else self._ragged(tokens)
@@ -175,7 +175,7 @@ class Past:
         return step
 
     def _straight(self, T: int) -> Step:
-        """All rows go on from the same place, which the host knows: slices, and the smallest mask that does."""
+        """All rows are at one position, which the host knows: slices, and the smallest mask that works."""
         start, stop, device = self.stop, self.stop + T, self.places.device
         where = torch.arange(start, stop, device=device)
         if T == 1:
@@ -187,7 +187,7 @@ class Past:
         return self._step(where, mask, slice(start, stop), stop)
 
     def _ragged(self, T: int) -> Step:
-        """Every row goes on from its own place, which the device knows."""
+        """Every row is at its own position, which only the device knows."""
         device = self.places.device
         where = self.places[:, None] if T == 1 else self.places[:, None] + torch.arange(T, device=device)  # B T
         slots = where.clamp(max=self.capacity)  # B T
@@ -208,12 +208,12 @@ class Past:
         self._look()
 
     def restart(self) -> None:
-        """Nothing is read yet, in the same memory."""
+        """Empty all rows, keeping the memory."""
         self.places.zero_()
         self.stop, self.level = 0, True
 
     def _look(self) -> None:
-        """How far the rows have come; a GPU is not asked, since it would have to be waited for."""
+        """Update `stop` and `level`; a GPU is not queried, which would synchronise."""
         if self.fixed:
             self.level = False
         else:
@@ -226,5 +226,5 @@ class Past:
         need = self.stop + tokens if lengths is None else int((self.places + lengths).max())
         if need > self.capacity:
             raise ConfigError(
-                f"{need} tokens do not fit into a cache for {self.capacity}; begin with a capacity of {need}"
+                f"{need} tokens do not fit into a cache for {self.capacity}; create it with a capacity of {need}"
             )

@@ -1,6 +1,6 @@
-"""Triton kernels for decoding, where few rows meet all weights of a model and kernels are over before the next begins.
+"""Triton kernels for decoding, where few rows meet all weights of a model and launching kernels dominates.
 
-Imported only where there is a GPU, and Triton with it. Their plain counterparts are `LayerCache.extend` and then
+Imported only where there is a GPU with Triton. Their plain counterparts are `LayerCache.extend` and then
 `attention.fast_attention`, `residual + gelu(linear(norm(x)))` and `norm(x), x + bias`, which the tests compare
 them with.
 """
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from regard.nn.kernels import _activated
 
-FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys looked at together, and by how many warps
-HEADS = dict(BLOCK=16, STAGES=4, num_warps=1)  # the same by tensor cores, and how many loads are under way
+FEW, MANY = dict(BLOCK=256, num_warps=8), dict(BLOCK=64, num_warps=1)  # keys per iteration, and warps
+HEADS = dict(BLOCK=16, STAGES=4, num_warps=1)  # the same with tensor cores; STAGES loads are in flight
 HOPPER = torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)
-PROGRAMS = 128  # up to here the GPU is not full, and one program had better be quick; beyond, cheap
+PROGRAMS = 128  # below this the GPU is not full and latency counts; above, throughput
 
 
 def early() -> dict[str, bool]:
-    """How to start a kernel before the one in front of it is over; it waits by itself for what that one writes."""
+    """Launch options that start a kernel before the previous one has finished; it waits for that one's output."""
     return dict(EARLY=True, launch_pdl=True) if HOPPER and not torch.compiler.is_compiling() else dict(EARLY=False)
 
 
@@ -28,9 +28,9 @@ def _look_back(
     Q, K, V, KEYS, VALUES, SLOTS, OUT, qb, qh, kb, kh, vb, vh, cb, ch, cs, shared,
     EARLY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One row and one head: write the new key and value, then a running softmax over all keys before them."""
+    """One row and one head: write the new key and value, then an online softmax over all earlier keys."""
     b, h = tl.program_id(0), tl.program_id(1)
-    group = h // shared  # the head of keys this head looks at
+    group = h // shared  # the key head of this query head
     d = tl.arange(0, WIDTH)
     if EARLY:
         tl.extra.cuda.gdc_wait()
@@ -44,7 +44,7 @@ def _look_back(
     if h % shared == 0:
         tl.store(KEYS + past + slot * cs + d, k)
         tl.store(VALUES + past + slot * cs + d, v)
-    top = tl.sum(q * k.to(tl.float32), 0)  # the token sees itself, from registers: its key may not be written yet
+    top = tl.sum(q * k.to(tl.float32), 0)  # the token's own key comes from registers: it may not be written yet
     total = tl.exp(top - top)
     mixed = v.to(tl.float32)
     for start in range(0, slot, BLOCK):
@@ -67,7 +67,7 @@ def _heads_look_back(
     Q, K, V, KEYS, VALUES, SLOTS, OUT, qb, qh, kb, kh, vb, vh, cb, ch, cs, shared,
     EARLY: tl.constexpr, WIDTH: tl.constexpr, BLOCK: tl.constexpr, STAGES: tl.constexpr, M: tl.constexpr,
 ):  # fmt: skip
-    """The same by tensor cores, for all heads that share keys: M of them, of which the first `shared` are real."""
+    """The same with tensor cores, for all heads that share keys: M of them, of which the first `shared` are real."""
     b, group = tl.program_id(0), tl.program_id(1)
     d, m = tl.arange(0, WIDTH), tl.arange(0, M)
     past, head = b * cb + group * ch, group * shared + m
@@ -87,10 +87,10 @@ def _heads_look_back(
     mixed = tl.zeros((M, WIDTH), tl.float32) + v.to(tl.float32)[None, :]
     for start in tl.range(0, slot, BLOCK, num_stages=STAGES):
         s = start + tl.arange(0, BLOCK)
-        there = s < slot
-        keys = tl.load(KEYS + past + s[None, :] * cs + d[:, None], mask=there[None, :], other=0.0)  # WIDTH BLOCK
-        values = tl.load(VALUES + past + s[:, None] * cs + d[None, :], mask=there[:, None], other=0.0)
-        scores = tl.where(there[None, :], tl.dot(q, keys) * scale, float("-inf"))  # M BLOCK
+        past_keys = s < slot
+        keys = tl.load(KEYS + past + s[None, :] * cs + d[:, None], mask=past_keys[None, :], other=0.0)  # WIDTH BLOCK
+        values = tl.load(VALUES + past + s[:, None] * cs + d[None, :], mask=past_keys[:, None], other=0.0)
+        scores = tl.where(past_keys[None, :], tl.dot(q, keys) * scale, float("-inf"))  # M BLOCK
         new = tl.maximum(top, tl.max(scores, 1))
         weights, old = tl.exp(scores - new[:, None]), tl.exp(top - new)
         mixed = mixed * old[:, None] + tl.dot(weights.to(values.dtype), values)
@@ -101,9 +101,9 @@ def _heads_look_back(
 
 
 def look_back(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> Tensor:
-    """B H 1 K queries over B G C K caches, to whose `slots` (B) their own k and v are written first: B H 1 K.
+    """Write k and v to `slots` (B) of B G C K caches, then attend with B H 1 K queries: B H 1 K.
 
-    Row b sees slots 0 to `slots[b]`, and no more of the cache is read than that.
+    Row b reads slots 0 to `slots[b]` and no others.
     """
     (B, H, _, width), groups = q.shape, keys.size(1)
     out = torch.empty(B, 1, H, width, dtype=q.dtype, device=q.device)
@@ -123,9 +123,9 @@ def _row_times(
     BIASED: tl.constexpr, GELU: tl.constexpr, ADD: tl.constexpr, EARLY: tl.constexpr, N: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """N outputs of one row: [x +] [gelu] ([norm](x) Wᵀ + b). Every program norms the row for itself.
+    """N outputs of one row: [x +] [gelu] ([norm](x) Wᵀ + b). Every program norms the row itself.
 
-    EARLY: the kernel starts before the one in front of it is over, and its weights are on their way by then.
+    EARLY: start, and load weights, before the previous kernel has finished.
     """
     row, n, at = tl.program_id(1), tl.program_id(0) * N + tl.arange(0, N), tl.arange(0, BLOCK)
     real = n < columns
@@ -151,7 +151,7 @@ def _row_times(
     tl.store(OUT + row * columns + n, total.to(OUT.dtype.element_ty), mask=real)
 
 
-WEIGHTS, LEAST_PROGRAMS = 8192, 192  # that one program multiplies together, unless there were too few programs
+WEIGHTS, LEAST_PROGRAMS = 8192, 192  # weights per program, unless that leaves too few programs
 
 
 def row_times(
@@ -181,19 +181,19 @@ def _norm_row(
 ):  # fmt: skip
     """One row: its norm, and the row with a bias added."""
     at = tl.arange(0, BLOCK)
-    there = at < columns
-    scale = tl.load(SCALE + at, mask=there, other=0.0).to(tl.float32)
-    shift = tl.load(SHIFT + at, mask=there, other=0.0).to(tl.float32)
-    bias = tl.load(BIAS + at, mask=there, other=0.0).to(tl.float32)
+    valid = at < columns
+    scale = tl.load(SCALE + at, mask=valid, other=0.0).to(tl.float32)
+    shift = tl.load(SHIFT + at, mask=valid, other=0.0).to(tl.float32)
+    bias = tl.load(BIAS + at, mask=valid, other=0.0).to(tl.float32)
     if EARLY:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    here = tl.program_id(0).to(tl.int64) * columns + at
-    x = tl.load(X + here, mask=there, other=0.0).to(tl.float32)
-    apart = tl.where(there, x - tl.sum(x, 0) / columns, 0.0)
+    offsets = tl.program_id(0).to(tl.int64) * columns + at
+    x = tl.load(X + offsets, mask=valid, other=0.0).to(tl.float32)
+    apart = tl.where(valid, x - tl.sum(x, 0) / columns, 0.0)
     y = apart * tl.rsqrt(tl.sum(apart * apart, 0) / columns + EPS) * scale + shift
-    tl.store(Y + here, y.to(Y.dtype.element_ty), mask=there)
-    tl.store(MOVED + here, (x + bias).to(MOVED.dtype.element_ty), mask=there)
+    tl.store(Y + offsets, y.to(Y.dtype.element_ty), mask=valid)
+    tl.store(MOVED + offsets, (x + bias).to(MOVED.dtype.element_ty), mask=valid)
 
 
 def norm_row(x: Tensor, scale: Tensor, shift: Tensor, eps: float, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,7 +210,7 @@ def _few_queries(
     tb, tq, WRITE: tl.constexpr, MASKED: tl.constexpr, EARLY: tl.constexpr, WIDTH: tl.constexpr, N: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One row and one head: write the new keys and values, then a running softmax over all keys up to them."""
+    """One row and one head: write the new keys and values, then an online softmax over all keys up to them."""
     b, h = tl.program_id(0).to(tl.int64), tl.program_id(1)
     n, d = tl.arange(0, N), tl.arange(0, WIDTH)
     real = (n < queries)[:, None]
@@ -231,9 +231,9 @@ def _few_queries(
     mixed = tl.zeros((N, WIDTH), tl.float32)
     for start in range(0, stop, BLOCK):
         s = start + tl.arange(0, BLOCK)
-        there = (s < stop)[:, None]
-        k = tl.load(KEYS + b * cb + h * ch + s[:, None] * cs + d[None, :], mask=there, other=0.0)
-        v = tl.load(VALUES + b * eb + h * eh + s[:, None] * es + d[None, :], mask=there, other=0.0)
+        valid = (s < stop)[:, None]
+        k = tl.load(KEYS + b * cb + h * ch + s[:, None] * cs + d[None, :], mask=valid, other=0.0)
+        v = tl.load(VALUES + b * eb + h * eh + s[:, None] * es + d[None, :], mask=valid, other=0.0)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (1.0 / tl.sqrt(tl.full((1,), WIDTH, tl.float32)))
         seen = (n < queries)[:, None] & (s < stop)[None, :]
         if MASKED:
@@ -245,8 +245,8 @@ def _few_queries(
         total = total * old + tl.sum(weights, 1)
         top = new_top
     mixed = mixed / tl.maximum(total, 1e-30)[:, None]
-    here = ((b * queries + n[:, None]) * tl.num_programs(1) + h) * WIDTH + d[None, :]
-    tl.store(OUT + here, mixed.to(OUT.dtype.element_ty), mask=real)
+    offsets = ((b * queries + n[:, None]) * tl.num_programs(1) + h) * WIDTH + d[None, :]
+    tl.store(OUT + offsets, mixed.to(OUT.dtype.element_ty), mask=real)
 
 
 MOST_QUERIES = 16
@@ -258,8 +258,8 @@ def few_queries(
 ) -> Tensor:  # fmt: skip
     """B H T K queries, at most 16 a row, over B H S K keys and values: B H T K.
 
-    `table`, B T S, says which keys may be seen; None: all. `new` are keys and values of these queries, B H T K, and the
-    slots, T and rising, where they are written first; nothing beyond the last of them is read.
+    `table`, B T S, is the mask; None: no mask. `new` holds these tokens' keys and values, B H T K, and the increasing
+    slots, T, they are written to first; no later slot is read.
     """
     B, H, T, width = q.shape
     out = torch.empty(B, T, H, width, dtype=q.dtype, device=q.device)
@@ -277,7 +277,7 @@ def few_queries(
 def _block_heads(
     LOGITS, SUMS, HEADS, words, eos, pad, blocks, WORDS: tl.constexpr, CHUNK: tl.constexpr, EARLY: tl.constexpr
 ):  # fmt: skip
-    """A row's log of its sum of powers, and the largest logit of every WORDS words, but for eos and pad."""
+    """A row's log-sum-exp, and the largest logit of every WORDS tokens, except eos and pad."""
     row, lanes = tl.program_id(0).to(tl.int64), tl.arange(0, CHUNK)
     if EARLY:
         tl.extra.cuda.gdc_wait()
@@ -294,7 +294,7 @@ def _block_heads(
         block = start // WORDS + tl.arange(0, CHUNK // WORDS)
         tl.store(HEADS + row * blocks + block, heads, mask=block < blocks)
     highest = tl.max(top, 0)
-    total = tl.where(top > -1e30, total, 0.0)  # lanes beyond the last word
+    total = tl.where(top > -1e30, total, 0.0)  # lanes beyond the vocabulary
     tl.store(SUMS + row, highest + tl.log(tl.sum(total * tl.exp(top - highest), 0)))
 
 
@@ -303,18 +303,18 @@ def _best_words(
     LOGITS, SUMS, HEADS, SCORES, BEST, FLAT, words, eos, pad, blocks, N: tl.constexpr, TOP: tl.constexpr,
     LANES: tl.constexpr, WORDS: tl.constexpr, EARLY: tl.constexpr,
 ):  # fmt: skip
-    """One sentence: the TOP best of its N hypotheses with any word but eos and pad; they lie in the TOP blocks with
-    the best heads."""
+    """One sentence: the TOP best continuations of its N hypotheses, except by eos and pad. They lie in the TOP blocks
+    with the largest maxima."""
     NEVER: tl.constexpr = -1e30
     b, lanes, k = tl.program_id(0).to(tl.int64), tl.arange(0, LANES), tl.arange(0, TOP)
     if EARLY:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()
-    there = lanes < N * blocks
+    valid = lanes < N * blocks
     row = b * N + lanes // blocks
-    base = tl.load(SCORES + row, mask=there, other=0.0) - tl.load(SUMS + row, mask=there, other=0.0)
-    heads = tl.maximum(tl.load(HEADS + b * N * blocks + lanes, mask=there, other=0.0) + base, NEVER)
-    heads = tl.where(there, heads, float("-inf"))  # as are those that are chosen
+    base = tl.load(SCORES + row, mask=valid, other=0.0) - tl.load(SUMS + row, mask=valid, other=0.0)
+    heads = tl.maximum(tl.load(HEADS + b * N * blocks + lanes, mask=valid, other=0.0) + base, NEVER)
+    heads = tl.where(valid, heads, float("-inf"))  # so are blocks already chosen
     chosen = tl.zeros((TOP,), tl.int32)
     for i in tl.static_range(TOP):
         best = tl.argmax(heads, 0)
@@ -337,9 +337,9 @@ def _best_words(
 
 
 def best_words(logits: Tensor, scores: Tensor, eos: int, pad: int) -> tuple[Tensor, Tensor, Tensor]:
-    """B N V logits of the words after N hypotheses, and these hypotheses' scores, B N: the 2N best sums of a score
-    and a word's log-probability, B 2N, but for `eos` and `pad`; which they are, n V + word; and the log-probabilities
-    of `eos`, B N. 2N must be a power of two."""
+    """One step of beam search, from B N V logits and the N hypotheses' scores, B N. Returns the 2N best sums of a score
+    and a token's log-probability, except of `eos` and `pad`, B 2N; their indices, n V + token; and the
+    log-probabilities of `eos`, B N. 2N must be a power of two."""
     B, N, words = logits.shape
     logits, blocks = logits.contiguous(), triton.cdiv(words, 64)
     sums, heads = torch.empty(B * N, device=logits.device), torch.empty(B * N, blocks, device=logits.device)

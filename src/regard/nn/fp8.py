@@ -1,9 +1,9 @@
-"""Matrix products of eight-bit floats for training (Micikevicius et al. 2022): e4m3 forward, e5m2 for gradients, one
-scale a tensor, chosen anew in every step. Weights and optimiser stay fp32; norms, attention and softmax bf16.
+"""FP8 matrix products for training (Micikevicius et al. 2022): e4m3 forward, e5m2 for gradients, one scale per tensor,
+recomputed in every step. Weights and optimiser stay fp32; norms, attention and softmax bf16.
 
-On an H200 GPT-2's products take 45 instead of 73 ms of a step of 64 x 1,024 tokens. Scales are powers of two, so
-that scaling rounds nothing, and come from the largest number, or from a bound of it that is known beforehand: eight
-bits of floating point have room to spare.
+On an H200 GPT-2's products take 45 instead of 73 ms of a step of 64 x 1,024 tokens. Scales are powers of two, so that
+scaling rounds nothing, and come from the largest magnitude or from an upper bound on it: FP8's exponent has range to
+spare.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -16,15 +16,15 @@ from regard.errors import ConfigError
 from regard.nn.gpu import TRITON
 
 FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
-TINY = 1e-30  # zeros are not divided by zero
-ROUNDED = 1.2  # more than two factors in eight bits can exceed their product
-STEEPEST = 1.13  # the largest slope of a GELU
-SIXTEEN = 16  # what the sizes of matrices must be multiples of
-HEAD = 64  # and those of queries, keys and values, to be read side by side
+TINY = 1e-30  # avoids 0/0
+ROUNDED = 1.2  # bounds how much rounding two factors to FP8 can enlarge their product
+STEEPEST = 1.13  # the largest slope of GELU
+SIXTEEN = 16  # matrix sizes must be multiples of this
+HEAD = 64  # and q, k and v widths of this, to be read as one matrix
 
 
 class Fp8:
-    """`with Fp8(device):` linear maps that are trained multiply eight-bit floats, all else is bf16."""
+    """`with Fp8(device):` trained linear layers multiply in FP8, all else is bf16."""
 
     active: ClassVar[bool] = False
 
@@ -47,15 +47,15 @@ class Fp8:
 
 
 def takes8(*weights: Tensor) -> bool:
-    """Whether products by these matrices, N K, are of eight-bit floats now."""
+    """Whether products with these matrices, N K, currently run in FP8."""
     if not Fp8.active or not torch.is_grad_enabled():
         return False
     return all(w.is_cuda and w.size(0) % SIXTEEN == 0 and w.size(1) % SIXTEEN == 0 for w in weights)
 
 
 class Eight(NamedTuple):
-    """A matrix in eight bits: R C, and for products over its rows C R (R rounded up to 16), both to be multiplied by
-    `scale`. A gradient's `sums`, C, are those of its columns before they were rounded."""
+    """A matrix in FP8: R C, and its transpose C R (R padded to a multiple of 16) for products over rows, both to be
+    multiplied by `scale`. A gradient's `sums`, C, are its column sums before rounding."""
 
     rows: Tensor
     columns: Tensor
@@ -73,7 +73,7 @@ def longest(x: Tensor, dim: int) -> Tensor:
 
 
 def plain_eight(x: Tensor, top: Tensor, dtype: torch.dtype) -> Eight:
-    """R C, of which no number is beyond `top`."""
+    """x, R C, in FP8; `top` bounds its magnitudes."""
     most = torch.finfo(dtype).max
     factor = torch.exp2(torch.floor(torch.log2(most / top.clamp(min=TINY))))
     rows = (x.float() * factor).clamp(-most, most).to(torch.bfloat16).to(dtype)
@@ -91,7 +91,7 @@ def eight(x: Tensor, top: Tensor, dtype: torch.dtype) -> Eight:
 
 
 def eight_heads(parts: tuple[Tensor, ...]) -> Eight:
-    """Gradients by queries, keys and values, B H T K, side by side as B·T C."""
+    """Gradients of queries, keys and values, B H T K, concatenated as B·T C."""
     top = torch.stack([largest(x) for x in parts]).amax()
     if not (parts[0].is_cuda and TRITON):
         return plain_eight(torch.cat([x.transpose(1, 2).flatten(2) for x in parts], -1).flatten(0, 1), top, BACKWARD)
@@ -101,7 +101,7 @@ def eight_heads(parts: tuple[Tensor, ...]) -> Eight:
 
 
 def activated(h: Tensor, bias: Tensor, activation: str, top: Tensor) -> Eight:
-    """The activation of h + b, R C, forward."""
+    """The activation of h + b, R C, in FP8."""
     if not (h.is_cuda and TRITON):
         return plain_eight(ACTIVATIONS[activation](h.float() + bias), top, FORWARD)
     from regard.nn.kernels8 import eight
@@ -110,7 +110,7 @@ def activated(h: Tensor, bias: Tensor, activation: str, top: Tensor) -> Eight:
 
 
 def activated_grad(da: Tensor, h: Tensor, bias: Tensor, activation: str, top: Tensor) -> Eight:
-    """The gradient of `activated` by h, from the one by the activations."""
+    """The gradient with respect to h, from that of the activations."""
     if not (h.is_cuda and TRITON):
         with torch.enable_grad():
             x = (h.float() + bias).detach().requires_grad_()
@@ -128,7 +128,7 @@ def product(
     a: Tensor, a_scale: Tensor, b: Tensor, b_scale: Tensor, bias: Tensor | None = None, *,
     dtype: torch.dtype = torch.bfloat16, fast: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A Bᵀ + bias of R K and C K: R C. `fast`: sums of few terms, which keep fewer digits."""
+    """A Bᵀ + bias of R K and C K: R C. `fast` accumulates with fewer bits."""
     if not a.is_cuda:
         y = (a.float() * a_scale) @ (b.float() * b_scale).T
         return (y if bias is None else y + bias).to(dtype)
@@ -165,7 +165,7 @@ def linear8(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 
 class _Heads8(torch.autograd.Function):
-    """A linear map whose gradient comes in parts, which are read where they lie."""
+    """A linear layer whose gradient arrives in parts, read in place."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor, parts: list[int], width: int) -> tuple[Tensor, ...]:
@@ -183,7 +183,7 @@ class _Heads8(torch.autograd.Function):
 
 
 def takes_heads8(map: Any, width: int) -> bool:
-    """Whether queries, keys and values of heads so wide are one product of eight-bit floats now."""
+    """Whether queries, keys and values with heads of this width are currently one FP8 product."""
     trained = map.weight.requires_grad and map.bias is not None
     return trained and takes8(map.weight) and len(map.parts) == 3 and all(p % HEAD == p % width == 0 for p in map.parts)
 
@@ -194,8 +194,8 @@ def heads8(x: Tensor, map: Any, width: int) -> tuple[Tensor, ...]:
 
 
 class _FeedForward8(torch.autograd.Function):
-    """Up, activation and down; what lies between them exists in eight bits only, and is bounded by Cauchy and
-    Schwarz before it is computed."""
+    """Up, activation and down; the hidden layer exists in FP8 only, scaled by its Cauchy-Schwarz bound before it is
+    computed."""
 
     @staticmethod
     def forward(
@@ -230,7 +230,7 @@ class _FeedForward8(torch.autograd.Function):
 
 
 def feed_forward8(x: Tensor, up: Any, down: Any, activation: str) -> Tensor:
-    """Two linear maps with biases and an activation between them, … K -> … N."""
+    """Two linear layers with biases and an activation between them, … K -> … N."""
     flat = x.to(torch.bfloat16).flatten(0, -2)
     y = _FeedForward8.apply(flat, up.weight, up.bias, down.weight, down.bias, activation)
     return y.view(*x.shape[:-1], -1)

@@ -1,10 +1,10 @@
-"""What a GPU does in one kernel instead of several, next to its plain form, and what that buys on an H200:
+"""Fused GPU kernels next to their plain forms, and what each gains on an H200:
 
 - residual sum, dropout and norm: 9 % of a step of Transformer-base
 - bias and GELU: 2 % of GPT-2's step, 3 % of BERT's and ViT's
-- norm, linear map, GELU and residual sum of a single row: GPT-2 writes 4,158 tokens/s instead of 2,053
-- residual sums and GELU at the end of the products of more rows: 64 texts by GPT-2 in 0.54 instead of 0.67 ms a token
-- products of up to 64 rows that fetch their weights while the kernel before them runs: in 0.48 instead of 0.53 ms
+- norm, linear, GELU and residual sum of a single row: GPT-2 writes 4,158 tokens/s instead of 2,053
+- residual sum or GELU as the epilogue of products of more rows: 64 texts by GPT-2 in 0.54 instead of 0.67 ms a token
+- products of up to 64 rows that load their weights while the previous kernel runs: 0.48 instead of 0.53 ms
 """
 
 from typing import Any
@@ -16,12 +16,12 @@ from regard.nn.fp8 import feed_forward8, takes8
 from regard.nn.gpu import TRITON
 from regard.nn.linear import FusedLinear, Linear, linear
 
-ACTIVATIONS = ("gelu", "gelu-tanh")  # those with a kernel: relu would gain nothing
-EPILOGUES = ("relu", "gelu-tanh")  # those that a product may end in, where no gradient asks for what was before
+ACTIVATIONS = ("gelu", "gelu-tanh")  # activations with a kernel: relu would gain nothing
+EPILOGUES = ("relu", "gelu-tanh")  # activations a product may end in, where no gradient needs their input
 
 
 def fuses(x: Tensor) -> bool:
-    """Whether there are kernels for what is done to `x`: on a GPU, in training; without gradients they buy nothing."""
+    """Whether the training kernels apply to `x`: on a GPU, with gradients; without, they gain nothing."""
     return TRITON and x.is_cuda and torch.is_grad_enabled()
 
 
@@ -45,7 +45,7 @@ class _AddNorm(torch.autograd.Function):
 
 
 class _AddThenNorm(torch.autograd.Function):
-    """The same; the sum is handed on too."""
+    """`_AddNorm` that also returns the sum."""
 
     @staticmethod
     def forward(ctx, x: Tensor, y: Tensor, scale: Tensor, bias: Tensor, eps: float, drop: float, seed: Tensor):
@@ -126,16 +126,16 @@ def feed_forward(x: Tensor, up: nn.Linear, act: nn.Module, down: nn.Linear, acti
     return down(_BiasAct.apply(y.flatten(0, -2), up.bias, activation).view_as(y))
 
 
-FEW = 4  # rows: more are better multiplied by tensor cores
+FEW = 4  # rows; with more, tensor cores are faster
 
 
 def few(x: Tensor) -> bool:
-    """Whether B T D are so few rows that reading weights is all there is to multiplying by them."""
+    """Whether B T D has so few rows that reading the weights dominates a product."""
     return x.size(0) * x.size(1) <= FEW
 
 
 def decodes(x: Tensor, *maps: nn.Module) -> bool:
-    """Whether there are kernels for these linear maps of x without gradients; all are of one precision."""
+    """Whether the decoding kernels apply to x and these linear layers: no gradients, one dtype."""
     if not (TRITON and x.is_cuda) or torch.is_grad_enabled() or torch.is_autocast_enabled("cuda"):
         return False
     return all(
@@ -157,7 +157,7 @@ def row_times(
 
 
 def norm_moved(x: Tensor, norm: Any, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """norm(x), and x + bias, to which the product that has this bias is added in place: B T D twice."""
+    """norm(x) and x + bias, B T D each; the product that `bias` belongs to is then added to the latter in place."""
     from regard.nn.decoding import norm_row
 
     y, moved = norm_row(x.flatten(0, 1), norm.weight, norm.bias, norm.eps, bias)
@@ -165,7 +165,7 @@ def norm_moved(x: Tensor, norm: Any, bias: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def tens(x: Tensor, weight: Tensor) -> bool:
-    """Whether R K are so few rows that our kernels multiply them by N K sooner than cuBLAS does."""
+    """Whether our kernel multiplies R K by N K faster than cuBLAS."""
     if torch.compiler.is_compiling():
         return False
     from regard.nn.batched import takes_rows
@@ -184,7 +184,7 @@ def times(x: Tensor, map: nn.Linear) -> Tensor:
 
 
 def add_times_(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    """x + y Wᵀ, B T D, where x may be overwritten."""
+    """x + y Wᵀ, B T D; x may be overwritten."""
     total, flat = x.flatten(0, 1), y.flatten(0, 1)
     if not tens(flat, weight):
         return total.addmm_(flat, weight.T).view_as(x)
@@ -194,7 +194,7 @@ def add_times_(x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
 
 
 def linear_act(x: Tensor, map: nn.Linear, activation: str) -> Tensor:
-    """The activation of map(x), … N, which the product ends in."""
+    """The activation of map(x), … N, as the product's epilogue."""
     flat, gelu = x.flatten(0, -2), activation == "gelu-tanh"
     if gelu and tens(flat, map.weight):
         from regard.nn.batched import rows_times

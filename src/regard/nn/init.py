@@ -1,4 +1,4 @@
-"""One function per published scheme."""
+"""Weight initialisation: one function per published scheme."""
 
 import math
 from typing import Any
@@ -13,8 +13,8 @@ from regard.nn.recurrent import SlideCell
 def glorot_(model: nn.Module) -> None:
     """Glorot and Bengio 2010 for matrices, zero biases, embeddings with spread D^-1/2: what the 2017 code used.
 
-    Fused maps (`qkv`, `kv`) are drawn part by part, so that fusing does not change the spread. A map that shall begin
-    low or high says its `gain`.
+    Fused layers (`qkv`, `kv`) are initialised part by part, so that fusing does not change the spread. A layer's `gain`
+    scales its weights.
     """
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -30,7 +30,7 @@ def glorot_(model: nn.Module) -> None:
 
 
 def gpt2_(model: nn.Module, layers: int) -> None:
-    """Radford et al. 2019: a spread of 0.02; what adds to the stream 2·layers times is drawn √(2·layers) smaller."""
+    """Radford et al. 2019: a spread of 0.02, divided by √(2·layers) for what adds to the residual stream."""
     for name, p in model.named_parameters():
         if p.ndim == 2:
             adds = name.endswith((".attention.out.weight", ".mlp.down.weight"))
@@ -49,8 +49,8 @@ def bert_(model: nn.Module) -> None:
 
 
 def recurrent_(model: nn.Module) -> None:
-    """Torch's own: uniform within ±D^-1/2, so that sums of D have a spread below one. Biases zero, but for the gate
-    that forgets, which starts open (Jozefowicz et al. 2015); embeddings with a spread of 1."""
+    """Torch's own: uniform within ±D^-1/2, so that sums of D have a spread below one. Biases are zero, except that the
+    forget gate starts open (Jozefowicz et al. 2015); embeddings have a spread of 1."""
     for name, p in model.named_parameters():
         if name == "token.weight":
             nn.init.normal_(p)
@@ -66,7 +66,7 @@ def recurrent_(model: nn.Module) -> None:
 
 
 class skip_init(TorchFunctionMode):
-    """No numbers are drawn for what is built inside: they come from a file, and drawing a large model takes seconds."""
+    """Skip random initialisation, for weights that come from a file: for a large model it takes seconds."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}

@@ -1,5 +1,5 @@
-"""Triton kernels of `nn.fp8`, which holds their plain counterparts, and of its loss: numbers become eight bits where
-they are computed, as they stand and transposed, since Hopper multiplies rows by rows only."""
+"""Triton kernels for `nn.fp8`, which holds their plain counterparts, and for its loss. Values are rounded to FP8 where
+they are computed, straight and transposed, since Hopper multiplies rows by rows only."""
 
 import torch
 import triton  # pyrefly: ignore[missing-import]
@@ -8,22 +8,22 @@ from torch import Tensor
 
 from regard.nn.kernels import _activated, _summed
 
-FORWARD_TILE, GRAD_TILE = dict(R=64, C=128, num_warps=4), dict(R=64, C=64, num_warps=2)  # the fastest on an H200
+FORWARD_TILE, GRAD_TILE = dict(R=64, C=128, num_warps=4), dict(R=64, C=64, num_warps=2)  # the fastest tried on an H200
 ERROR = dict(R=64, C=128, num_warps=8)
 
 
 @triton.jit
 def _store8(x, TOP, ROWS, COLUMNS, SCALE, row, at, rows, columns, padded, MOST: tl.constexpr):
-    """A tile in eight bits, straight and transposed: 16 bits are transposed faster than 8."""
+    """Store a tile in FP8, straight and transposed; it is transposed in 16 bits, which is faster than in 8."""
     factor = tl.exp2(tl.floor(tl.log2(MOST / tl.maximum(tl.load(TOP), 1e-30))))
     x = (x * factor).to(tl.bfloat16)
-    here = row.to(tl.int64)[:, None] * columns + at[None, :]
+    offsets = row.to(tl.int64)[:, None] * columns + at[None, :]
     tl.store(
-        ROWS + here, x.to(tl.float32).to(ROWS.dtype.element_ty), mask=(row < rows)[:, None] & (at < columns)[None, :]
+        ROWS + offsets, x.to(tl.float32).to(ROWS.dtype.element_ty), mask=(row < rows)[:, None] & (at < columns)[None, :]
     )
-    there = at.to(tl.int64)[:, None] * padded + row[None, :]
+    transposed = at.to(tl.int64)[:, None] * padded + row[None, :]
     turned = tl.trans(x).to(tl.float32).to(COLUMNS.dtype.element_ty)
-    tl.store(COLUMNS + there, turned, mask=(at < columns)[:, None] & (row < padded)[None, :])
+    tl.store(COLUMNS + transposed, turned, mask=(at < columns)[:, None] & (row < padded)[None, :])
     if (tl.program_id(0) == 0) & (tl.program_id(1) == 0):
         tl.store(SCALE, 1.0 / factor)
 
@@ -36,12 +36,12 @@ def _eight(
     """A tile of X, of its activation, or of the activation's gradient at H."""
     row, at = tl.program_id(0) * R + tl.arange(0, R), tl.program_id(1) * C + tl.arange(0, C)
     real = (row < rows)[:, None] & (at < columns)[None, :]
-    here = row.to(tl.int64)[:, None] * columns + at[None, :]
-    x = tl.load(X + here, mask=real, other=0.0).to(tl.float32)
+    offsets = row.to(tl.int64)[:, None] * columns + at[None, :]
+    x = tl.load(X + offsets, mask=real, other=0.0).to(tl.float32)
     if ACTIVATION != "":
         bias = tl.load(BIAS + at, mask=at < columns, other=0.0).to(tl.float32)
         if GRAD:
-            _, slope = _activated(tl.load(H + here, mask=real, other=0.0).to(tl.float32) + bias[None, :], ACTIVATION)
+            _, slope = _activated(tl.load(H + offsets, mask=real, other=0.0).to(tl.float32) + bias[None, :], ACTIVATION)
             x = x * slope
         else:
             x, _ = _activated(x + bias[None, :], ACTIVATION)
@@ -59,8 +59,8 @@ def eight(
     activation: str = "",
     h: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """What `fp8.Eight` holds of x, R C, none of which is beyond `top`; of its activation with `bias`; or, with `h`, of
-    x as the gradient by the activation of h + bias."""
+    """The fields of `fp8.Eight` for x, R C, with magnitudes up to `top`. With `activation`: for the activation of
+    x + bias; with `h` too: for the gradient by h, where x is the gradient by the activation of h + bias."""
     (rows, columns), padded = x.shape, triton.cdiv(x.size(0), 16) * 16
     straight = torch.empty(rows, columns, device=x.device, dtype=dtype)
     turned = torch.empty(columns, padded, device=x.device, dtype=dtype)
@@ -88,7 +88,7 @@ def _of_heads(X, row, at, length, batch, head, step, WIDTH: tl.constexpr, real):
 def _joined(
     Q, K, V, row, at, first, rows, length, q_end, k_end, qb, qh, qt, kb, kh, kt, vb, vh, vt, WIDTH: tl.constexpr
 ):  # fmt: skip
-    """A tile of three such tensors side by side, from column `first` on; it lies in one of them."""
+    """A tile of three such tensors concatenated, from column `first` on; it lies within one of them."""
     real = (row < rows)[:, None] & (at >= 0)[None, :]
     if first < q_end:
         x = _of_heads(Q, row, at, length, qb, qh, qt, WIDTH, real)
@@ -113,13 +113,13 @@ def _eight_heads(
 
 
 def of_heads(parts: tuple[Tensor, ...]) -> tuple[int, ...]:
-    """What `_joined` has to know of three of B H T K."""
+    """The sizes and strides `_joined` needs for three of B H T K."""
     queries, keys = (x.size(1) * x.size(3) for x in parts[:2])
     return parts[0].size(2), queries, queries + keys, *(x.stride(i) for x in parts for i in range(3))
 
 
 def eight_heads(parts: tuple[Tensor, ...], top: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`eight` of three gradients of B H T K side by side, their H·K a multiple of 64."""
+    """`eight` for three gradients, B H T K, concatenated; H·K must be a multiple of 64."""
     q = parts[0]
     rows, columns = q.size(0) * q.size(2), sum(x.size(1) * x.size(3) for x in parts)
     padded = triton.cdiv(rows, 16) * 16
@@ -137,7 +137,7 @@ def eight_heads(parts: tuple[Tensor, ...], top: Tensor, dtype: torch.dtype) -> t
 
 @triton.jit
 def _log_sums(LOGITS, TARGETS, SUMS, LOSS, first, vocab, columns, SMOOTHING: tl.constexpr, BLOCK: tl.constexpr):
-    """One row: log2 of its sum of powers, and its loss."""
+    """One row: the log2 of its sum of exponentials, and its loss."""
     LOG2E: tl.constexpr = 1.4426950408889634
     row, lanes, whole = tl.program_id(0).to(tl.int64), tl.arange(0, BLOCK), vocab // BLOCK * BLOCK
     logits, target = LOGITS + row * columns, tl.load(TARGETS + first + row)
@@ -169,27 +169,28 @@ def _error(
     LOGITS, TARGETS, SUMS, ROWS, COLUMNS, first, rows, vocab, columns, padded, FACTOR: tl.constexpr,
     SMOOTHING: tl.constexpr, R: tl.constexpr, C: tl.constexpr,
 ):  # fmt: skip
-    """A tile of softmax minus target, FACTOR times, in eight bits."""
+    """A tile of FACTOR · (softmax - target) in FP8."""
     LOG2E: tl.constexpr = 1.4426950408889634
     row, at = tl.program_id(1) * R + tl.arange(0, R), tl.program_id(0) * C + tl.arange(0, C)
     real = (row < rows)[:, None] & (at < columns)[None, :]
-    here = row.to(tl.int64)[:, None] * columns + at[None, :]
+    offsets = row.to(tl.int64)[:, None] * columns + at[None, :]
     target = tl.load(TARGETS + first + row, mask=row < rows, other=-1)
     log_sum = tl.load(SUMS + row, mask=row < rows, other=0.0)
-    x = tl.exp2(tl.load(LOGITS + here, mask=real, other=0.0).to(tl.float32) * LOG2E - log_sum[:, None])
+    x = tl.exp2(tl.load(LOGITS + offsets, mask=real, other=0.0).to(tl.float32) * LOG2E - log_sum[:, None])
     x = x - tl.where(at[None, :] == target[:, None], 1.0 - SMOOTHING, 0.0) - SMOOTHING / vocab
     x = tl.where((at < vocab)[None, :] & (target >= 0)[:, None], x * FACTOR, 0.0).to(tl.bfloat16)
-    tl.store(ROWS + here, x.to(tl.float32).to(ROWS.dtype.element_ty), mask=real)
-    there = at.to(tl.int64)[:, None] * padded + row[None, :]
+    tl.store(ROWS + offsets, x.to(tl.float32).to(ROWS.dtype.element_ty), mask=real)
+    transposed = at.to(tl.int64)[:, None] * padded + row[None, :]
     turned = tl.trans(x).to(tl.float32).to(COLUMNS.dtype.element_ty)
-    tl.store(COLUMNS + there, turned, mask=(at < columns)[:, None] & (row < padded)[None, :])
+    tl.store(COLUMNS + transposed, turned, mask=(at < columns)[:, None] & (row < padded)[None, :])
 
 
 def softmax_error8(
     logits: Tensor, targets: Tensor, smoothing: float, vocab: int, first: int, factor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """R V logits, of which the first `vocab` are words, and their targets from `first` on (below 0: does not count):
-    R losses, and `factor` times their gradient in eight bits (e5m2), R V and V R, R rounded up to 16."""
+    """R losses, and `factor` times their gradient by the R V logits in e5m2, R V and V R, R padded to a multiple of 16.
+
+    The first `vocab` columns are tokens. Targets start at `first` of `targets`; negative ones do not count."""
     (rows, columns), padded = logits.shape, triton.cdiv(logits.size(0), 16) * 16
     loss, sums = torch.empty(rows, device=logits.device), torch.empty(rows, device=logits.device)
     error = torch.empty(rows, columns, device=logits.device, dtype=torch.float8_e5m2)

@@ -1,5 +1,5 @@
-"""Linear maps: torch's own; in training with fp8 those of `nn.fp8`; without gradients on a CPU oneDNN's, which is
-faster where W is large."""
+"""Linear layers by the fastest product: torch's; `nn.fp8`'s when training in fp8; oneDNN's on a CPU without gradients,
+where W is large."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.nn.fp8 import linear8, takes8
 
-LARGE = 1 << 18  # numbers in W: a smaller one is multiplied before oneDNN has found its kernel
+LARGE = 1 << 18  # elements of W; below this, looking up oneDNN's kernel costs more than the product
 OPS = torch.ops.mkldnn
 ONEDNN = torch.backends.mkldnn.is_available() and all(
     hasattr(OPS, name) for name in ("_linear_pointwise", "_reorder_linear_weight")
@@ -15,15 +15,15 @@ ONEDNN = torch.backends.mkldnn.is_available() and all(
 
 
 def takes(weight: Tensor) -> bool:
-    """Whether oneDNN is here, and multiplies by a matrix like this one."""
+    """Whether oneDNN is available and supports this matrix."""
     return ONEDNN and weight.device.type == "cpu" and weight.dtype == torch.float
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x Wᵀ + b, … K -> … N.
 
-    A text is written with one row, or a few, times every matrix of the model: oneDNN then reads W about twice as fast
-    as MKL, which torch takes.
+    Decoding multiplies one row, or a few, by every matrix of the model; there oneDNN reads W about twice as fast as
+    MKL, torch's default.
     """
     if takes8(weight):
         return linear8(x, weight, bias)
@@ -42,11 +42,11 @@ class Linear(nn.Linear):
 
 
 class FusedLinear(Linear):
-    """Several maps of one input as one product (one wide matmul beats three); `parts` are their output widths."""
+    """Several projections of one input as one product, which is faster; `parts` are their output widths."""
 
     def __init__(self, width: int, parts: list[int], bias: bool = True):
         super().__init__(width, sum(parts), bias)
         self.parts = parts
 
 
-PLAIN = (nn.Linear.forward, Linear.forward)  # of a map that is its weight and bias, and nothing else
+PLAIN = (nn.Linear.forward, Linear.forward)  # forwards that compute x Wᵀ + b and nothing else

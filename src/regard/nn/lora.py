@@ -1,7 +1,7 @@
-"""LoRA (Hu et al. 2021): W stays as it is, and the update that is learned has low rank: y = W x + (α/r) B A x.
+"""LoRA (Hu et al. 2021): W is frozen, and the learned update has low rank: y = W x + (α/r) B A x.
 
-A is r x in and random, B is out x r and zero, so a model computes at first what it did before. Afterwards the product
-is added to W and nothing is left of it: a merged model is a plain one, no slower and no larger.
+A is r x in and random, B is out x r and zero, so training starts from the model's own outputs. `merge_` adds the
+product to W: a merged model is a plain one, no slower and no larger.
 """
 
 import fnmatch
@@ -15,10 +15,10 @@ from regard.errors import ConfigError
 
 
 class LoraLinear(nn.Linear):
-    """A linear map plus a low-rank one. `weight` and `bias` are those of `base`, under their old names.
+    """A linear layer plus a low-rank one. `weight` and `bias` are those of `base`, under their old names.
 
-    Of a fused map every part has an A and a B of its own, stacked as the parts are: for q, k and v in one product this
-    is LoRA on q, on k and on v. They share the dropout of their input.
+    Each part of a fused layer has its own A and B, stacked like the parts: for q, k and v in one product this is LoRA
+    on q, on k and on v. They share the dropout of their input.
     """
 
     def __init__(self, base: nn.Linear, rank: int, alpha: float, dropout: float = 0.0):
@@ -31,7 +31,7 @@ class LoraLinear(nn.Linear):
         self.drop = nn.Dropout(dropout)
         self.A = nn.Parameter(base.weight.new_empty(len(self.parts) * rank, base.in_features))
         self.B = nn.Parameter(base.weight.new_zeros(base.out_features, rank))
-        nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))  # as torch draws a Linear; depends on `in` alone
+        nn.init.kaiming_uniform_(self.A, a=math.sqrt(5))  # torch's init of a Linear; depends on `in` alone
         self.train(base.training)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class LoraLinear(nn.Linear):
 
     @torch.no_grad()
     def merged(self) -> Tensor:
-        """W + (α/r) B A, worked out in float64 and rounded once: out in."""
+        """W + (α/r) B A, computed in float64 and rounded once: out in."""
         A, B = self.A.double().split(self.rank), self.B.double().split(self.parts)
         low = torch.cat([b @ a for a, b in zip(A, B, strict=True)])
         return (self.weight.double() + self.scale * low).to(self.weight.dtype)
@@ -50,9 +50,9 @@ class LoraLinear(nn.Linear):
 def add_lora_(
     model: nn.Module, rank: int, alpha: float, dropout: float = 0.0, targets: tuple[str, ...] = ("*",)
 ) -> list[str]:
-    """Freeze the model and add a trainable low-rank map to its linear ones; returns the names of these.
+    """Freeze the model and add trainable low-rank updates to its linear layers; returns the names of these layers.
 
-    `targets` are patterns of dotted names, as `*.attention.*`. Embeddings, and heads tied to them, stay frozen.
+    `targets` are patterns of dotted names, such as `*.attention.*`. Embeddings, and heads tied to them, stay frozen.
     """
     if rank < 1 or not alpha > 0 or not 0 <= dropout < 1:
         raise ConfigError(
@@ -78,17 +78,17 @@ def add_lora_(
 
 
 def merge_(model: nn.Module) -> None:
-    """Add the low-rank maps to the weights and take them away: the layers and names of before, all trainable again."""
+    """Merge the low-rank updates into the weights: the original layers and names, all trainable again."""
     for name, lora in adapters(model).items():
         (base,) = lora.base
         lora.weight.data.copy_(lora.merged())
-        base.weight, base.bias = lora.weight, lora.bias  # they may have moved to another device meanwhile
+        base.weight, base.bias = lora.weight, lora.bias  # they may have moved to another device since
         model.set_submodule(name, base.train(lora.training))
     model.requires_grad_(True)
 
 
 def merged_state(model: nn.Module) -> dict[str, Tensor]:
-    """The `state_dict` that `merge_` would leave; the model goes on as it is. Tensors that do not change are live."""
+    """The `state_dict` after `merge_`, without changing the model. Tensors that merging does not change are shared."""
     state, lora_maps = model.state_dict(), adapters(model)
     merged = {f"{name}.weight": lora.merged() for name, lora in lora_maps.items()}
     own = {f"{name}.{letter}" for name in lora_maps for letter in "AB"}

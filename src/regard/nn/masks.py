@@ -1,7 +1,7 @@
-"""Who may look at whom. `True` means "may look", everywhere.
+"""Attention masks. `True` means "may look", everywhere.
 
-A mask is a small object, so that the fast kernels get what they are fast with; `dense()` is the boolean table,
-broadcastable to B H T S. A mask may also lean: `bias()` is added to the scores of those that may be looked at.
+A mask is a small object, so that each kernel gets the form it is fast with; `dense()` is the boolean table,
+broadcastable to B H T S. `bias()`, if any, is added to the scores that are not masked.
 """
 
 import torch
@@ -9,23 +9,23 @@ from torch import Tensor
 
 
 class Mask:
-    restricts = False  # whether some of the past is hidden, or has a bias: a kernel that sees all of it will not do
+    restricts = False  # whether part of the past is masked or biased: a kernel that attends to all of it will not do
 
     def dense(self) -> Tensor | None:
-        """The boolean table, or None when everybody may look at everything."""
+        """The boolean table, or None when nothing is masked."""
         raise NotImplementedError
 
     def bias(self) -> Tensor | None:
-        """What is added to the scores, broadcastable to B H T S; None: nothing."""
+        """Added to the scores, broadcastable to B H T S; None: nothing."""
         return None
 
     def sdpa(self, dtype: torch.dtype) -> dict:
-        """The same as arguments of torch's `scaled_dot_product_attention` for queries of this dtype."""
+        """The mask as arguments of torch's `scaled_dot_product_attention`, for queries of this dtype."""
         table = self.dense()
         return {"attn_mask": None if table is None else additive(table, dtype)}
 
     def select(self, rows: Tensor) -> "Mask":
-        """The mask of some of the batch's rows."""
+        """The mask for these rows of the batch."""
         return self
 
 
@@ -35,7 +35,7 @@ class Everything(Mask):
 
 
 class Causal(Mask):
-    """Position t may look at itself and at the past: the decoder's mask while training."""
+    """Position t sees itself and the past: the decoder's mask in training."""
 
     def __init__(self, size: int, device: torch.device | str = "cpu"):
         self.size, self.device = size, device
@@ -44,11 +44,11 @@ class Causal(Mask):
         return torch.ones(self.size, self.size, dtype=torch.bool, device=self.device).tril()
 
     def sdpa(self, dtype: torch.dtype) -> dict:
-        return {"is_causal": bool(self.size > 1)}  # one word alone sees itself; a traced size has no truth value
+        return {"is_causal": bool(self.size > 1)}  # a single token sees itself; a traced size has no truth value
 
 
 class TableMask(Mask):
-    """Any boolean table, B H T S or smaller. What the kernels take is worked out once, for all layers."""
+    """Any boolean table, broadcastable to B H T S. Converted for the kernels once, for all layers."""
 
     def __init__(self, table: Tensor):
         self.table = table
@@ -63,7 +63,7 @@ class TableMask(Mask):
         return {"attn_mask": self.summand}
 
     def rows(self, q: Tensor) -> Tensor:
-        """The table for queries, B H T K, of all heads alike: B T S."""
+        """The table for queries B H T K, the same for all heads: B T S."""
         return self.dense()[:, 0].expand(q.size(0), q.size(2), -1)
 
     def select(self, rows: Tensor) -> "TableMask":
@@ -71,7 +71,7 @@ class TableMask(Mask):
 
 
 class UpTo(TableMask):
-    """The keys up to each query's own place, B T, of `size` keys. Kernels that count themselves need no table."""
+    """Of `size` keys, those up to each query's position, B T. Our kernels use the positions and build no table."""
 
     def __init__(self, places: Tensor, size: int):
         self.places, self.size = places, size
@@ -86,7 +86,7 @@ class UpTo(TableMask):
 
 
 class Lengths(TableMask):
-    """The first `lengths[b]` of `size` keys are real, the rest is padding."""
+    """The first `lengths[b]` of `size` keys are real, the rest padding."""
 
     def __init__(self, lengths: Tensor, size: int):
         self.lengths, self.size = lengths, size
@@ -98,7 +98,7 @@ class Lengths(TableMask):
 
 
 class Documents(TableMask):
-    """The past of one's own document: a row holds several, distinguished by their numbers, B T."""
+    """Causal within each document: a row holds several, numbered by `documents`, B T."""
 
     def __init__(self, documents: Tensor):
         own = documents[:, :, None] == documents[:, None, :]
@@ -106,10 +106,10 @@ class Documents(TableMask):
 
 
 class Packed(Mask):
-    """All of one's own document, past and future: several stand in a row, one after the other, without padding.
+    """Bidirectional within each document: a row holds several, one after the other, without padding.
 
-    `starts`, R+1 whole numbers of 32 bits, say where each of them begins and the last one ends, at `size`; a document
-    may be empty. None has more than `longest` tokens.
+    `starts`, R+1 of int32, are the offsets of the documents and, last, `size`; a document may be empty. None has more
+    than `longest` tokens.
     """
 
     def __init__(self, starts: Tensor, size: int, longest: int):
@@ -126,20 +126,20 @@ class Packed(Mask):
         return {"attn_mask": self.summand}
 
     def has_kernel(self, q: Tensor) -> bool:
-        """Whether there is one for such queries that reads `starts`, and never writes a table."""
+        """Whether a kernel that reads `starts` instead of a table supports these queries."""
         return q.is_cuda and q.dtype in (torch.bfloat16, torch.float16) and q.size(-1) % 8 == 0
 
 
 def owners(starts: Tensor, size: int) -> Tensor:
     """Which of the documents that begin at `starts` each of `size` tokens belongs to: T."""
     where = torch.arange(size, device=starts.device, dtype=starts.dtype)
-    return torch.searchsorted(starts, where, right=True) - 1  # not starts[1:]: compiled, its offset would be forgotten
+    return torch.searchsorted(starts, where, right=True) - 1  # not starts[1:]: the compiler loses its offset
 
 
 class Window(TableMask):
-    """Another mask, of which only keys less than `size` places away are left (Beltagy et al. 2020).
+    """A mask restricted to keys less than `size` positions away (Beltagy et al. 2020).
 
-    Queries and keys are places: T or B T, and S or B S.
+    Queries and keys are positions: T or B T, and S or B S.
     """
 
     restricts = True
@@ -152,7 +152,7 @@ class Window(TableMask):
 
 
 class Leaning(TableMask):
-    """Another mask, and a `lean` added to the scores: 1 H T S or B H T S."""
+    """A mask with a bias, `lean`, added to the scores: 1 H T S or B H T S."""
 
     restricts = True
 
@@ -171,7 +171,7 @@ class Leaning(TableMask):
 
 
 def additive(table: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where one may look, minus infinity elsewhere: what the kernels make of a boolean table at every call."""
+    """0 where the table is True, -inf elsewhere: torch's kernels would convert a boolean table at every call."""
     return torch.zeros(table.shape, dtype=dtype, device=table.device).masked_fill_(~table, -torch.inf)
 
 

@@ -1,4 +1,4 @@
-"""Linear maps laid out for a CPU's kernels once, not anew at every call: the same numbers, somewhat sooner."""
+"""Linear layers with weights packed once for a CPU's kernels, not at every call: the same values, slightly faster."""
 
 import copy
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ M = TypeVar("M", bound=nn.Module)
 
 
 class PackedLinear(nn.Module):
-    """x Wᵀ + b, for inference; with `then="gelu"` that comes in the same pass. Holds no parameters."""
+    """x Wᵀ + b, for inference; `then="gelu"` fuses GELU. Holds no parameters."""
 
     def __init__(self, linear: nn.Linear, then: str = "none"):
         super().__init__()
@@ -24,7 +24,7 @@ class PackedLinear(nn.Module):
 
 
 def packed(model: M) -> M:
-    """A copy of `model` for inference. All but the linear maps is shared; later changes of the maps are not seen."""
+    """A copy of `model` for inference. It shares all but the linear layers, and does not see later changes to those."""
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
     for part in twin.modules():

@@ -1,5 +1,5 @@
-"""Where a token stands: a vector added to its embedding, a rotation of queries and keys, a lean of the scores, or a
-time that is a real number."""
+"""Positional encodings: a vector added to the embedding, a rotation of queries and keys, a bias of the scores, or
+real-valued time."""
 
 import math
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from regard.nn.masks import Leaning, Mask
 
 Rotation = tuple[Tensor, Tensor]  # cosines and signed sines, T K or B 1 T K
-FIRST = 1 << 14  # places a table of waves begins with, and is extended by at a time
+FIRST = 1 << 14  # positions of a new table, and the step it is extended by
 
 
 class Waves(nn.Module):
-    """Tables of sines and cosines, which `reach` extends up to `places` places.
+    """Tables of sines and cosines for up to `places` positions, extended on demand by `reach`.
 
-    A file can claim any context for free; only a text that long is worth the memory.
+    A config may declare any context; only a text that long is worth the memory.
     """
 
     def __init__(self, places: int):
@@ -25,32 +25,32 @@ class Waves(nn.Module):
         self.places, self.size = places, 0
 
     def widths(self) -> dict[str, int]:
-        """The tables by name, and how many columns they have."""
+        """The number of columns of each table, by name."""
         raise NotImplementedError
 
     def rows(self, start: int, stop: int) -> dict[str, Tensor]:
-        """The tables by name, for the places from `start` to `stop`."""
+        """The rows of each table for the positions from `start` to `stop`, by name."""
         raise NotImplementedError
 
     def reach(self, places: int) -> None:
-        """Extend the tables to at least `places` places; called where the host knows how long a text is."""
+        """Extend the tables to at least `places` positions; called where the host knows the length of a text."""
         if places <= self.size:
             return
         self.size = size = min(self.places, max(FIRST, 1 << (places - 1).bit_length()))
-        with torch.inference_mode(False):  # a table made while decoding must serve in training too
-            if torch.get_default_device().type == "meta":  # where `arange` would load torch's compiler: seconds
+        with torch.inference_mode(False):  # a table built while decoding must also work in training
+            if torch.get_default_device().type == "meta":  # its `arange` imports torch's compiler: seconds
                 tables = {name: torch.empty(size, width) for name, width in self.widths().items()}
             else:
                 pieces = [self.rows(start, min(start + FIRST, size)) for start in range(0, size, FIRST)]
                 tables = {name: torch.cat([piece[name] for piece in pieces]).float() for name in pieces[0]}
             for name, table in tables.items():
                 if name in self._buffers:
-                    table = table.to(self.get_buffer(name))  # where the model is now, and as precise
+                    table = table.to(self.get_buffer(name))  # to the model's device and dtype
                 self.register_buffer(name, table, persistent=False)
 
 
 def reach_(model: nn.Module, places: int) -> None:
-    """Let a model's own tables of waves cover `places` places."""
+    """Extend all position tables of a model to `places` positions."""
     if places > FIRST:
         for part in model.children():
             if isinstance(part, Waves):
@@ -71,7 +71,7 @@ class NoPositions(nn.Module):
 class Sinusoidal(Waves):
     """Vaswani et al. 2017, section 3.5, all sines first and then all cosines: the layout of Marian's files.
 
-    The same numbers as `Interleaved` in another order of columns, which the layers above cannot tell apart.
+    The same values as `Interleaved` with the columns permuted, which makes no difference to a trained model.
     """
 
     table: Tensor
@@ -118,9 +118,9 @@ class Learned(nn.Module):
 
 
 class Sine2d(nn.Module):
-    """Places in a square of patches: its row in the first half of the vector, its column in the second.
+    """Positions in a square of patches: the row in the first half of the vector, the column in the second.
 
-    A place more than the square has comes first: that of a token which stands nowhere, and gets zeros.
+    One position more than the square has comes first, for a token without a place, and is all zeros.
     """
 
     line: Tensor
@@ -139,7 +139,7 @@ class Sine2d(nn.Module):
 
 
 class Rotary(Waves):
-    """Su et al. 2021: pairs of numbers turned by an angle that grows with the place, so that q·k knows distances only.
+    """Su et al. 2021: pairs rotated by an angle that grows with the position, so that q·k depends on distance only.
 
     Column i is paired with column i + K/2, the layout of published llama files; the paper pairs neighbours.
     """
@@ -153,7 +153,7 @@ class Rotary(Waves):
         self.reach(1)
 
     def rates(self) -> Tensor:
-        """How far each pair turns from one place to the next, in float64: K/2."""
+        """The angle of each pair from one position to the next, in float64: K/2."""
         return rates(self.head_width, self.theta)
 
     def widths(self) -> dict[str, int]:
@@ -171,16 +171,16 @@ class Rotary(Waves):
 
 @dataclass(frozen=True, kw_only=True)
 class Stretch:
-    """How slow waves are slowed down further, so that a model reads longer texts than it was trained on at first."""
+    """How low frequencies are lowered further, so that a model reads longer texts than it was first trained on."""
 
-    factor: float = 1.0  # by which waves of fewer than `low` turns are slowed; 1: no wave is
+    factor: float = 1.0  # divides the frequency of waves with fewer than `low` turns; 1: changes nothing
     low: float = 1.0
-    high: float = 4.0  # waves of more turns than this are left alone; those in between change gradually
-    context: int = 8192  # tokens of the first training, in which the turns are counted
+    high: float = 4.0  # waves with more turns are unchanged; those in between change gradually
+    context: int = 8192  # tokens of the original context, over which turns are counted
 
 
 class StretchedRotary(Rotary):
-    """Llama 3.1 (Grattafiori et al. 2024): near places differ as before, far ones are drawn together."""
+    """Llama 3.1 (Grattafiori et al. 2024): near positions differ as before, far ones less."""
 
     def __init__(self, places: int, head_width: int, theta: float, stretch: Stretch):
         self.stretch = stretch
@@ -194,13 +194,13 @@ class StretchedRotary(Rotary):
 
 
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Turn the pairs (x_i, x_{i+K/2}) of B H T K."""
+    """Rotate the pairs (x_i, x_{i+K/2}) of B H T K."""
     cosines, sines = rotation
     return torch.addcmul(x * cosines, x.roll(x.size(-1) // 2, -1), sines).to(x.dtype)
 
 
 class Alibi(nn.Module):
-    """Press et al. 2022: a head prefers what is near, each with its own slope; no table, so no longest text."""
+    """Press et al. 2022: each head penalises distance by its own slope; no table, so no maximum length."""
 
     slopes: Tensor
 
@@ -209,16 +209,16 @@ class Alibi(nn.Module):
         self.register_buffer("slopes", slopes(heads).float(), persistent=False)
 
     def forward(self, mask: Mask, queries: Tensor, keys: Tensor) -> Mask:
-        """`mask`, leaning by the distance of queries (T or B T places) to keys (S or B S)."""
+        """`mask`, biased by the distance of queries (positions, T or B T) to keys (S or B S)."""
         distance = (queries[..., :, None] - keys[..., None, :]).abs()  # T S or B T S
         distance = distance[None, None] if distance.ndim == 2 else distance[:, None]
         return Leaning(mask, -self.slopes[:, None, None] * distance)  # B H T S
 
 
 class RelativeBias(nn.Module):
-    """Raffel et al. 2020, section 2.1: a learned number for each head and distance is added to the scores.
+    """Raffel et al. 2020, section 2.1: a learned bias for each head and distance is added to the scores.
 
-    Near distances have a number each, further ones share: the wider apart, the more, and from `furthest` on all.
+    Short distances have a bias each; longer ones share logarithmic buckets, and all from `furthest` on share one.
     """
 
     def __init__(self, heads: int, buckets: int, furthest: int, both_ways: bool):
@@ -227,12 +227,12 @@ class RelativeBias(nn.Module):
         self.furthest, self.both_ways = furthest, both_ways
 
     def forward(self, mask: Mask, queries: Tensor, keys: Tensor) -> Mask:
-        """`mask`, leaning by how far the keys, S places, are from the queries, T."""
+        """`mask`, biased by the distance of the keys, S positions, to the queries, T."""
         bias = self.table(self.bucket(keys[None, :] - queries[:, None]))  # T S H
         return Leaning(mask, bias.permute(2, 0, 1)[None])  # 1 H T S
 
     def bucket(self, ahead: Tensor) -> Tensor:
-        """The number of the bucket for keys that are so many places ahead."""
+        """The bucket of keys that are `ahead` positions ahead."""
         buckets = self.table.num_embeddings // 2 if self.both_ways else self.table.num_embeddings
         far = ahead.abs() if self.both_ways else -ahead.clamp(max=0)
         exact = buckets // 2
@@ -242,17 +242,17 @@ class RelativeBias(nn.Module):
 
 
 def slopes(heads: int) -> Tensor:
-    """2^-8/H, 2^-16/H, … 2^-8; for other numbers than powers of two, every second of twice as many fills up."""
+    """2^-8/H, 2^-16/H, … 2^-8 for a power of two; otherwise the rest are every second slope of the next power."""
     power = 1 << heads.bit_length() - 1
     first = torch.exp2(-8 * torch.arange(1, power + 1, dtype=torch.float64) / power)
     return first if power == heads else torch.cat((first, slopes(2 * power)[0::2][: heads - power]))
 
 
 def restarting(documents: Tensor) -> Tensor:
-    """Positions in a row of several documents, distinguished by their numbers: B T, from 0 in each of them."""
+    """Positions that restart at 0 with each document of a row; `documents`, B T, numbers them."""
     where = torch.arange(documents.size(1), device=documents.device)
     new = F.pad(documents[:, 1:] != documents[:, :-1], (1, 0), value=True)
-    first = torch.where(new, where, 0).cummax(1).values  # B T: where the own document begins
+    first = torch.where(new, where, 0).cummax(1).values  # B T: the start of each token's document
     return where - first
 
 
@@ -270,7 +270,7 @@ def rates(width: int, theta: float) -> Tensor:
 class TimeWaves(nn.Module):
     """Real time as sines and cosines, added: section 3.5 of Vaswani et al. 2017 with periods from `tick` to `span`.
 
-    Each column has a learned gain, which starts low: a measurement should be heard through its time.
+    Each column has a learned gain, which starts low, so that time does not drown out the measurement.
     """
 
     rates: Tensor
@@ -289,7 +289,7 @@ class TimeWaves(nn.Module):
 
 
 class Low(nn.Linear):
-    """A linear map that begins low (`init.glorot_`)."""
+    """A linear layer with a low `gain` (`init.glorot_`)."""
 
     gain = 0.1
 
@@ -297,7 +297,7 @@ class Low(nn.Linear):
 class TimeModulation(nn.Module):
     """Learned time modulation (Moreno-Cartagena et al. 2023): x · (1 + a(t)) + b(t), each a Fourier series over `span`.
 
-    Every column of x has coefficients of its own, which a Transformer starts low; `tick` bounds how fine the waves are.
+    Every column of x has its own coefficients, which start low in a Transformer; `tick` bounds the frequencies.
     """
 
     rates: Tensor

@@ -1,9 +1,9 @@
-"""Linear maps in 8 bits, for CPUs: a quarter of the bytes to read, which is what writing a text there waits for.
+"""Int8 linear layers for CPUs, where decoding is bound by reading weights: a quarter of the bytes.
 
-Every output has a scale of its own, and so has every row of the input: what a row becomes never depends, not by one
-bit, on the rows beside it. Before x and W are rounded both are turned by the same Hadamard matrix, block by block:
-(x H)(W H)ᵀ = x H Hᵀ Wᵀ. The product stays what it was, and a number that stands out in its row is shared by its block,
-so that a scale fits all of the row (QuaRot, Ashkboos et al. 2024).
+Every output has its own scale, and so has every row of the input: a row's result is bit-for-bit independent of the
+other rows. Before x and W are rounded, both are rotated by the same Hadamard matrix, block by block:
+(x H)(W H)ᵀ = x H Hᵀ Wᵀ. The product is unchanged, and an outlier is spread over its block, so that one scale fits the
+whole row (QuaRot, Ashkboos et al. 2024).
 """
 
 import math
@@ -18,10 +18,10 @@ from regard.errors import ConfigError
 from regard.nn.linear import PLAIN
 
 # AVX2 adds products in pairs, in 16 bits: unsigned x, up to 2 · 90, times w, up to 91, twice, is 32,760 of 32,767.
-# With all 255 · 127 sums overflow silently; bits taken from w alone, or from x alone, cost more than some of both.
+# With the full 255 · 127, sums overflow silently; taking bits from w or x alone loses more accuracy than from both.
 X_LEVELS, W_LEVELS = 90, 91
-BLOCK = 32  # the largest Hadamard matrix: 64 is 4 % slower and hardly closer, 16 is faster by 3 % and less close
-GRID = 256  # how many row maxima `turn` adds
+BLOCK = 32  # the largest Hadamard matrix: 64 is 4 % slower and hardly more accurate, 16 is 3 % faster and less so
+GRID = 256  # `turn` adds this many row maxima
 
 
 def hadamard(size: int) -> Tensor:
@@ -35,8 +35,8 @@ def hadamard(size: int) -> Tensor:
 def turn(x: Tensor, H: Tensor) -> Tensor:
     """x H for every block of the last dimension, to 15 bits of a row's maximum.
 
-    Adding a large number and taking it away rounds a row to multiples of one step. Sums of those are exact in float32,
-    so the order of adding, which a matrix product chooses by the number of rows, cannot matter.
+    Adding a large number and subtracting it rounds a row to multiples of one step. Sums of those are exact in float32,
+    so the order of summation, which a matrix product chooses by the number of rows, cannot matter.
     """
     most = x.abs().amax(-1, keepdim=True)
     steps = torch.add(x, most, alpha=GRID).sub_(most, alpha=GRID)
@@ -44,7 +44,7 @@ def turn(x: Tensor, H: Tensor) -> Tensor:
 
 
 class Product:
-    """x Wᵀ of x from -1 to 1, rounded to `X_LEVELS` either way, and whole W with scales; sums are exact (FBGEMM)."""
+    """x Wᵀ for x in [-1, 1], rounded to ±`X_LEVELS`, and integer W with scales; sums are exact (FBGEMM)."""
 
     kernel = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
 
@@ -53,29 +53,29 @@ class Product:
             raise ConfigError("int8 needs an x86 CPU with AVX2, which this is not; leave out --int8")
         zero = torch.zeros(len(scale), dtype=torch.long)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # tensors of this kind will leave torch one day
+            warnings.simplefilter("ignore", UserWarning)  # torch deprecates quantised tensors
             weight = torch._make_per_channel_quantized_tensor(whole, scale.double(), zero, 0)
             self.packed: Any = torch.ops.quantized.linear_prepack(weight, None)
 
     def __call__(self, x: Tensor) -> Tensor:
-        if x.ndim == 1:  # one vector alone, which the kernel refuses
+        if x.ndim == 1:  # the kernel refuses a single vector
             return self(x[None])[0]
         return Product.kernel(x, 1 / X_LEVELS, X_LEVELS, self.packed)  # … K -> … N
 
 
 class Int8Linear(nn.Module):
-    """x Wᵀ + b, for inference. Holds no parameters: W is in 8 bits, and b goes with it."""
+    """x Wᵀ + b, for inference. Holds no parameters: W is int8, and b is stored with it."""
 
     def __init__(self, product: Product, bias: Tensor | None, H: Tensor, shape: torch.Size):
         super().__init__()
         self.product, self.bias, self.H = product, bias, H
         self.out_features, self.in_features = shape
-        self.parts = [self.out_features]  # as of a FusedLinear
+        self.parts = [self.out_features]  # as a FusedLinear has
 
     @classmethod
     @torch.no_grad()
     def from_linear(cls, weight: Tensor, bias: Tensor | None = None) -> "Int8Linear":
-        """The map of an `nn.Linear`: weight N K, bias N."""
+        """From the weight, N K, and bias, N, of an `nn.Linear`."""
         if weight.device.type != "cpu":
             raise ConfigError(f"int8 is for CPUs, and these weights are on {weight.device}; type --device cpu")
         H = hadamard(math.gcd(weight.size(1), BLOCK))
@@ -89,13 +89,13 @@ class Int8Linear(nn.Module):
             raise ConfigError("a model in int8 has no gradients; leave out --int8")
         turned = turn(x.float(), self.H)
         scale = turned.abs().amax(-1, keepdim=True)
-        y = self.product(turned.div_(scale))  # 0/0 in a row of zeros becomes some whole number, then times 0
+        y = self.product(turned.div_(scale))  # 0/0 in a row of zeros becomes some integer, then times 0
         y = y.mul_(scale) if self.bias is None else torch.addcmul(self.bias, y, scale)
         return y.to(x.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Of W, a scale per output and b."""
+        """Bytes of W, a scale per output, and b."""
         return self.out_features * (self.in_features + 4 + (0 if self.bias is None else 4))
 
     def extra_repr(self) -> str:
@@ -104,7 +104,7 @@ class Int8Linear(nn.Module):
 
 @dataclass(frozen=True)
 class Report:
-    """The names of the maps that are in int8 now, and the bytes of the whole model before and after."""
+    """The names of the layers quantised to int8, and the bytes of the whole model before and after."""
 
     names: list[str]
     before: int
@@ -112,12 +112,12 @@ class Report:
 
 
 def quantise_(model: nn.Module) -> Report:
-    """Put every linear map of `model`, and the head of a language model, into int8. Embeddings and norms stay."""
+    """Quantise every linear layer of `model`, and the head of a language model, to int8. Embeddings and norms stay."""
     before = sum(p.nbytes for p in model.parameters())
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     for name, linear in linears.items():
         if type(linear).forward not in PLAIN:
-            raise ConfigError(f"{name} is a {type(linear).__name__}, more than a linear map; merge_(model) first")
+            raise ConfigError(f"{name} is a {type(linear).__name__}, not a plain linear layer; merge_(model) first")
     small = {}
     for name, linear in linears.items():
         small[name] = Int8Linear.from_linear(linear.weight, linear.bias)

@@ -1,7 +1,7 @@
 """Recurrent cells written out from their equations, next to torch's fast ones.
 
-Each plain cell takes and returns what torch's takes and returns and keeps torch's parameter names, so weights move
-both ways. A sequence is `unroll`ed by applying one cell at every step: the same weights at every time.
+Each plain cell has the signature and parameter names of torch's, so weights load both ways. `unroll` applies one cell,
+with the same weights, at every step of a sequence.
 """
 
 import warnings
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 State = tuple[Tensor, ...]  # (h,) for RNN and GRU, (h, c) for the LSTM; each B D
-Maps = tuple[Tensor, ...]  # what the gates get of the input, or of the state before; each B D
+Maps = tuple[Tensor, ...]  # the gates' inputs from x, or from the previous state; each B D
 
 
 def rnn_step(a: Maps, b: Maps, _: State) -> State:
@@ -31,7 +31,7 @@ def lstm_step(a: Maps, b: Maps, state: State) -> State:
 
 
 def gru_step(a: Maps, b: Maps, state: State) -> State:
-    """Cho et al. 2014, in the variant torch and cuDNN compute (the reset gate acts after the map)."""
+    """Cho et al. 2014, in the variant of torch and cuDNN (the reset gate acts after the matrix product)."""
     (h,) = state
     (ar, az, an), (br, bz, bn) = a, b
     r, z = torch.sigmoid(ar + br), torch.sigmoid(az + bz)
@@ -122,7 +122,7 @@ def unroll(cell: nn.Module, x: Tensor, state: State) -> tuple[Tensor, State]:
 
 
 def stack(kind: str, inputs: int, width: int, layers: int) -> list[SlideCell]:
-    """Cells above each other: each reads the hidden states of the one below."""
+    """Stacked cells: each reads the hidden states of the one below."""
     widths = [inputs] + [width] * (layers - 1)
     return cast("list[SlideCell]", nn.ModuleList(SlideCell(kind, w, width) for w in widths))
 
@@ -140,10 +140,10 @@ def run_stack(
     drop: float = 0.0,
     lengths: Tensor | None = None,
 ) -> tuple[Tensor, State]:
-    """Cells above each other along B T I, by torch's kernels: B T D of the last, and the last states, each L B D.
+    """Run stacked cells over B T I with torch's kernels: hidden states of the top, B T D, and last states, each L B D.
 
-    Without a `state` it begins with zeros. With `lengths` (B, at least 1) the states are those after so many steps.
-    `drop` acts between the cells.
+    `state` defaults to zeros. With `lengths` (B, at least 1) the states are those after that many steps. `drop` acts
+    between the cells.
     """
     state = blank_state(cells, x.size(0), x) if state is None else state
     drop = drop if len(cells) > 1 else 0.0
@@ -153,7 +153,7 @@ def run_stack(
     train = torch.is_grad_enabled()  # cuDNN keeps what backward needs only then, dropout or not
     how = (weights, True, len(cells), drop, train, False)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*contiguous chunk of memory.*")  # they have names instead
+        warnings.filterwarnings("ignore", message=".*contiguous chunk of memory.*")  # ours are separate parameters
         if lengths is None:
             hidden, *after = kernel(x, before, *how, True)
             return hidden, tuple(after)

@@ -1,4 +1,4 @@
-"""Looking inside: a `Tap` is a named place in a model, free when nobody watches."""
+"""Look inside a model: a `Tap` is a named place in it, free when not watched."""
 
 import fnmatch
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Tap(nn.Module):
-    """No parameters, no key in the checkpoint. Keeps references only while somebody watches."""
+    """No parameters, no key in the checkpoint. Keeps references only while watched."""
 
     def __init__(self):
         super().__init__()
@@ -22,7 +22,7 @@ class Tap(nn.Module):
 
 @contextmanager
 def watch(model: nn.Module, pattern: str = "*") -> Iterator[dict[str, list[Any]]]:
-    """Collect what passes the taps whose dotted name matches `pattern`, one list entry per call of the model."""
+    """Record what the taps whose dotted name matches `pattern` see, one list entry per call of the model."""
     taps = {name: m for name, m in model.named_modules() if isinstance(m, Tap) and fnmatch.fnmatch(name, pattern)}
     for tap in taps.values():
         tap.seen = []
