@@ -158,6 +158,6 @@ ENCODER = [
     ),
     *bugs(
         "nn.packed",
-        ("gelu is taken twice", "packed", 'part.set_submodule("act", nn.Identity())', "pass", "unit/nn/test_packed.py"),
+        ("gelu is taken twice", "pack_", 'part.set_submodule("act", nn.Identity())', "pass", "unit/nn/test_packed.py"),
     ),
 ]

@@ -56,6 +56,13 @@ LANGUAGE = [
             "pass",
             "unit/nn/test_cache.py",
         ),
+        (
+            "all heads are written into the first one's slots",
+            "Cache.ragged",
+            "torch.arange(rows * heads).view(rows, heads, 1)",
+            "(torch.arange(rows) * heads).view(rows, 1, 1).expand(rows, heads, 1)",
+            "unit/nn/test_cache.py",
+        ),
     ),
     *bugs(
         "nn.positions",

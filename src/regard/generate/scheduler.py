@@ -26,8 +26,9 @@ from regard.words import count as number
 
 SHARED = 16  # ids that two prompts must begin with alike, for the second not to be read from its start
 UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
-# Prompts read together, their ids in a step, and ids decoded per step: a GPU reads a few prompts in the time of one.
-ON_GPU, ON_CPU = (64, 16_384, 16), (1, 128, 1)
+# Prompts read together (a GPU reads a few in the time of one), their ids in a step, the same while fewer rows decode
+# than have a prompt to read (decoding few costs nearly as much as decoding all), and ids decoded per step.
+ON_GPU, ON_CPU = (64, 16_384, 16_384, 16), (1, 128, 512, 1)
 
 
 class FairQueue:
@@ -100,7 +101,7 @@ class Scheduler:
         self.model, self.ends, self.size = model, tuple(ends), slots
         self.capacity = min(capacity or context, context)
         cuda = model.token.weight.is_cuda
-        self.together, self.budget, self.steps = ON_GPU if cuda else ON_CPU
+        self.together, self.budget, self.burst, self.steps = ON_GPU if cuda else ON_CPU
         self.static = cuda and bool(model.config.context)  # recurrent nets wait for the lengths
         with torch.inference_mode():
             self.slots = Slots(model, slots, self.capacity, self.steps, logprobs)
@@ -217,8 +218,9 @@ class Scheduler:
         self.slots.active[self.decoding :] = 0
 
     def read_prompts(self, admits: bool) -> int:
-        """Read up to `budget` ids of prompts; how many rows came to the end of theirs, and chose a first id."""
-        left, fresh = self.budget, 0
+        """Read a part of the prompts; how many rows came to the end of theirs, and chose a first id."""
+        to_read = min(len(self.waiting), self.free) + len(self.rows) - self.decoding
+        left, fresh = self.burst if to_read > self.decoding else self.budget, 0
         while left > 0 and (len(self.rows) > self.decoding or (admits and len(self.waiting) and self.free)):
             if len(self.rows) == self.decoding:
                 self.admit()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -38,6 +39,16 @@ class LayerCache:
         return self.keys[:, :, : self.stop], self.values[:, :, : self.stop]
 
 
+class RaggedCache(LayerCache):
+    """Every row goes on from its own place, on a CPU: `slots`, B·H·T, count through the slots of all rows and heads."""
+
+    def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        slots = cast("Tensor", self.slots)
+        for whole, new in ((self.keys, k), (self.values, v)):
+            whole.view(-1, whole.size(3)).index_copy_(0, slots, new.flatten(0, 2))
+        return self.keys[:, :, : self.stop], self.values[:, :, : self.stop]
+
+
 class Cache:
     """Keys and values of every layer, allocated once for `capacity` tokens."""
 
@@ -60,6 +71,13 @@ class Cache:
 
     def layer(self, index: int, slots: Tensor | slice, stop: int) -> LayerCache:
         return LayerCache(self.keys[index], self.values[index], slots, stop)
+
+    def ragged(self, slots: Tensor, stop: int) -> list[LayerCache]:
+        """All layers, for slots B T, on a CPU: one index into all keys is faster than an index of three dimensions."""
+        rows, heads, capacity, _ = self.keys[0].shape
+        starts = torch.arange(rows * heads).view(rows, heads, 1) * capacity
+        flat = (starts + slots[:, None]).flatten()
+        return [RaggedCache(keys, values, flat, stop) for keys, values in zip(self.keys, self.values, strict=True)]
 
     def clear(self, slots: slice) -> None:
         """Zero slots that may be read before they are written: weight 0 times uninitialised memory may be NaN."""
@@ -193,9 +211,11 @@ class Past:
         slots = where.clamp(max=self.capacity)  # B T
         where = where.clamp(max=self.capacity - 1)
         stop = min(self.reach if self.fixed else self.stop + T, self.capacity)
-        if not self.fixed:
-            self.cache.clear(slice(self.stop, stop))
-        return self._step(where, UpTo(where, stop), slots, stop)
+        mask = UpTo(where, stop)
+        if self.fixed:
+            return self._step(where, mask, slots, stop)
+        self.cache.clear(slice(self.stop, stop))
+        return Step(where, mask, self.cache.ragged(slots, stop), stop)
 
     def _step(self, where: Tensor, mask: Mask, slots: Tensor | slice, stop: int) -> Step:
         layers = range(len(self.cache.keys))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from regard.nn.fp8 import linear8, takes8
 
 LARGE = 1 << 18  # elements of W; below this, looking up oneDNN's kernel costs more than the product
+MANY = 192  # rows of x from which torch's own product, MKL's, is faster again
 OPS = torch.ops.mkldnn
 ONEDNN = torch.backends.mkldnn.is_available() and all(
     hasattr(OPS, name) for name in ("_linear_pointwise", "_reorder_linear_weight")
@@ -29,7 +30,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return linear8(x, weight, bias)
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.numel() < LARGE or not takes(weight):
         return F.linear(x, weight, bias)
-    if x.dtype != torch.float or x.ndim < 2 or not x.numel():
+    if x.dtype != torch.float or x.ndim < 2 or not 0 < x.numel() < MANY * weight.size(1):
         return F.linear(x, weight, bias)
     return OPS._linear_pointwise(x, weight, bias, "none", [], "none")
 

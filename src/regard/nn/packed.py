@@ -17,6 +17,7 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, then: str = "none"):
         super().__init__()
         self.then, self.bias = then, None if linear.bias is None else linear.bias.detach()
+        self.parts = getattr(linear, "parts", [linear.out_features])  # as of a FusedLinear
         self.weight: Any = OPS._reorder_linear_weight(linear.weight.detach().contiguous())
 
     def forward(self, x: Tensor) -> Tensor:
@@ -27,12 +28,18 @@ def packed(model: M) -> M:
     """A copy of `model` for inference. It shares all but the linear layers, and does not see later changes to those."""
     shared = {id(t): t for t in (*model.parameters(), *model.buffers())}
     twin = copy.deepcopy(model, shared)
-    for part in twin.modules():
-        if isinstance(part, FeedForward) and isinstance(part.act, nn.GELU) and part.act.approximate == "none":
+    pack_(twin)
+    return twin
+
+
+def pack_(model: nn.Module) -> None:
+    """Pack the linear layers of `model` in place, for inference only: it can no longer be trained or saved."""
+    for part in list(model.modules()):
+        exact = isinstance(part, FeedForward) and isinstance(part.act, nn.GELU) and part.act.approximate == "none"
+        if exact and isinstance(part.up, nn.Linear):
             part.set_submodule("up", PackedLinear(part.up, "gelu"))
             part.set_submodule("act", nn.Identity())
-    linears = {name: m for name, m in twin.named_modules() if isinstance(m, nn.Linear)}
+    linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     for name, linear in linears.items():
         if type(linear).forward in PLAIN:
-            twin.set_submodule(name, PackedLinear(linear))
-    return twin
+            model.set_submodule(name, PackedLinear(linear))

@@ -195,3 +195,15 @@ def test_owners_take_turns_in_the_queue():
     for owner, name in ((1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (2, "b2")):
         queue.push(owner, name)
     assert [queue.pop() for _ in range(len(queue))] == ["a1", "b1", "c1", "a2", "b2", "a3"]
+
+
+def test_prompts_come_first_until_half_of_the_rows_decode(real_lm):
+    scheduler = Scheduler(real_lm, slots=4)
+    scheduler.budget, scheduler.burst = 2, 8
+    for first in range(4):
+        scheduler.add(range(first, first + 8), Sampling(max_tokens=12, temperature=0.0))
+    decoding = []
+    while scheduler.decoding < 4:
+        scheduler.step()
+        decoding.append(scheduler.decoding)
+    assert decoding == [1, 2, 2, 2, 2, 3, 3, 3, 3, 4]

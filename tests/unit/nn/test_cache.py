@@ -126,3 +126,14 @@ def test_places_restart_with_every_document():
     step = at_once(torch.zeros(2, 5, dtype=torch.long), documents, layers=2)
     assert step.where.tolist() == [[0, 1, 0, 1, 2], [0, 1, 2, 3, 4]]
     assert step.keys is step.where and step.caches == [None, None]
+
+
+def test_one_index_into_all_rows_writes_what_three_do():
+    whole, flat = (Cache(2, 3, 2, 5, 4, torch.empty(0)) for _ in range(2))
+    for one, other in zip((*whole.keys, *whole.values), (*flat.keys, *flat.values), strict=True):
+        other.copy_(one.normal_())
+    slots = torch.tensor([[4, 0], [1, 2], [3, 4]])
+    k, v = torch.randn(2, 3, 2, 2, 4)
+    wants, gots = whole.layer(1, slots, 4).extend(k, v), flat.ragged(slots, 4)[1].extend(k, v)
+    for want, got in zip((*wants, *whole.keys, *whole.values), (*gots, *flat.keys, *flat.values), strict=True):
+        assert torch.equal(want, got)

@@ -4,10 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from regard.nn.attention import CrossAttention
 from regard.nn.blocks import FeedForward, PostNormEncoderLayer
 from regard.nn.linear import Linear, takes
-from regard.nn.masks import Lengths
-from regard.nn.packed import PackedLinear, packed
+from regard.nn.masks import Everything, Lengths
+from regard.nn.packed import PackedLinear, pack_, packed
+from regard.nn.quantised import quantise_
 
 close = torch.testing.assert_close
 pytestmark = pytest.mark.skipif(not takes(torch.ones(1, 1)), reason="this torch has no oneDNN")
@@ -34,6 +36,24 @@ def test_a_packed_layer_is_the_plain_one(shake, activation):
     assert twin.norm1.weight is layer.norm1.weight  # shared, not copied
     assert before.keys() == dict(layer.named_parameters()).keys() and isinstance(layer.mlp, FeedForward)
     assert all(torch.equal(p, before[name]) for name, p in layer.named_parameters())
+
+
+def test_a_model_in_int8_stays_as_it_is(shake):
+    layer = shake(PostNormEncoderLayer(24, 4, 40, 0.1, "gelu"), 2.0).eval()
+    quantise_(layer)
+    x, mask = torch.randn(3, 7, 24), Lengths(torch.tensor([7, 2, 5]), 7)
+    with torch.inference_mode():
+        before = layer(x, mask)
+        pack_(layer)
+        assert torch.equal(layer(x, mask), before)
+
+
+def test_a_decoder_of_a_translator_packs_too(shake):
+    cross = shake(CrossAttention(24, 4, 6, 6), 2.0).eval()
+    x, memory = torch.randn(2, 3, 24), torch.randn(2, 5, 24)
+    with torch.inference_mode():
+        want, twin = cross(x, cross.keys_values(memory), Everything()), packed(cross)
+        close(twin(x, twin.keys_values(memory), Everything()), want, rtol=1e-4, atol=1e-5)
 
 
 def test_other_kinds_of_numbers_are_left_alone():

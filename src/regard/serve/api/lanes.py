@@ -220,8 +220,12 @@ class WritingLane(Lane):
     def __init__(self, task: "Task", predictor: Any, send: Send, settings: LaneSettings):
         super().__init__(task, predictor, send, settings.most)
         from regard.generate.scheduler import Scheduler
+        from regard.nn.linear import takes
+        from regard.nn.packed import pack_
 
         engine = predictor.engine
+        if takes(engine.model.token.weight):
+            pack_(engine.model)
         self.scheduler = Scheduler(engine.model, engine.ends, slots=settings.slots, capacity=settings.context)
         self.requests: dict[int, Writing] = {}
         self.owners: dict[int, Writing] = {}  # by the scheduler's keys
