@@ -5,7 +5,7 @@
     model = regard.load(trained.best["folder"])
     model("A stirring, funny film.").label
 
-Names arrive when they are first used, so `import regard` does not import torch.
+Names are imported on first use, so `import regard` does not import torch.
 """
 
 from importlib import import_module

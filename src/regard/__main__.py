@@ -1,4 +1,4 @@
-"""`python -m regard`, which torchrun and `--processes` start as well."""
+"""`python -m regard`; torchrun and `--processes` start it too."""
 
 import sys
 
@@ -6,7 +6,7 @@ import sys
 def main() -> None:
     try:
         from regard.cli.main import main as run
-    except KeyboardInterrupt:  # while modules load: nothing has begun, so there is nothing to save
+    except KeyboardInterrupt:  # while modules load: there is nothing to save yet
         sys.exit(130)
     run()
 

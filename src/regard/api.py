@@ -1,6 +1,6 @@
-"""What the command line does, as functions: `regard.train`, `finetune`, `resume`, `evaluate`, `look` and `compare`.
+"""The command line as functions: `regard.train`, `finetune`, `resume`, `evaluate`, `look` and `compare`.
 
-The verbs of the command line call these and print what they return. `docs/python.md` shows them at work.
+The command line calls these and prints what they return. `docs/python.md` has examples.
 """
 
 import dataclasses
@@ -29,14 +29,14 @@ from regard.training.run import Run
 if TYPE_CHECKING:
     from regard.inside.looked import Looked
 
-TABLES = "tables"  # next to the runs: tables that were passed in memory, named after their content
-TABLE = "a table in memory"  # what a score is noted to be on
-FILES = ("source", "target", "labels")  # options of a score that name files
+TABLES = "tables"  # folder next to the runs: tables passed in memory, named by their content
+TABLE = "a table in memory"  # what a score on one is recorded as being on
+FILES = ("source", "target", "labels")  # options of `evaluate` and `compare` that name files
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What training produced: the folder, and of each run in it label, folder, seed, steps, seconds and metrics."""
+    """The result of training: the folder, and for each run its label, folder, seed, steps, seconds and metrics."""
 
     folder: Path
     runs: list[dict[str, Any]]
@@ -50,7 +50,7 @@ class Trained:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the best run, on the validation set."""
+        """The validation metrics of the best run."""
         return self.best["metrics"]
 
     def load(self, device: str = "auto") -> Any:
@@ -85,12 +85,11 @@ def train(
 ) -> Trained:
     """Train a model, as `regard train TASK` does, or with `start` fine-tune one, as `regard finetune` does.
 
-    `data` is the name of a data set, a file, a folder or a table: of pandas, polars or pyarrow, a dict of columns or a
-    list of dicts. `options` are those of the task on the command line (`text`, `label`, `valid`, …), `settings` any
+    `data` is the name of a data set, a file, a folder, or a table: pandas, polars, pyarrow, a dict of columns or a list
+    of dicts. `options` are the task's options on the command line (`text`, `label`, `valid`, …); `settings` are all
     others by their dotted names, such as {"model.width": 256}. `search` trains that many variants of the settings.
 
-    A table in memory is stored next to the run, in `runs/tables/`, under a name made of its content: the run can be
-    resumed and evaluated on its own validation set later.
+    A table in memory is saved in `runs/tables/`, so that the run can be resumed and evaluated later.
     """
     chosen, console = pick_device(device), Console(quiet=quiet)
     planned = plan(
@@ -121,11 +120,11 @@ def resume(
     device: str = "auto",
     quiet: bool = False,
 ) -> Trained:
-    """Continue an interrupted run, or all that is left of several, as `regard train --resume` does; with `minutes`,
-    `steps` or `epochs` extend a finished one."""
+    """Continue an interrupted run, or a folder of several, as `regard train --resume` does; `minutes`, `steps` or
+    `epochs` extend a finished one."""
     longer = {name: value for name, value in dict(minutes=minutes, steps=steps, epochs=epochs).items() if value}
     if len(longer) > 1:
-        raise ConfigError("--minutes, --steps or --epochs, one of them")
+        raise ConfigError("use only one of --minutes, --steps and --epochs")
     return Trained(Path(folder), resume_all(Path(folder), pick_device(device), Console(quiet=quiet), longer))
 
 
@@ -194,7 +193,7 @@ def _finetuned(
 
 
 def as_files(task: Task, data: Any, options: Mapping[str, Any], tables: Path) -> tuple[str, dict[str, str]]:
-    """`data` and the options of a task as the command line passes them: tables in memory are written to `tables`."""
+    """`data` and `options` as typed on the command line; tables in memory are written to the folder `tables`."""
     fields = dataclasses.fields(task.settings) if dataclasses.is_dataclass(task.settings) else ()
     files = {field.name for field in fields if field.metadata.get("file")} | set(FILES)
 
@@ -207,7 +206,7 @@ def as_files(task: Task, data: Any, options: Mapping[str, Any], tables: Path) ->
 
 
 def _as_word(value: Any) -> str:
-    """A value as it is typed: several by comma."""
+    """A value as typed on the command line: lists joined by commas."""
     if value is None:
         return ""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
@@ -226,13 +225,13 @@ def train_planned(
     console: Console,
     on_folder: Callable[[Path], object] | None = None,
 ) -> Trained:
-    """Train the runs of `plan` into a folder of their own; `on_folder` is called with it before they start."""
+    """Train the runs of `plan` into a new folder; `on_folder` is called with it before they start."""
     if search and (seeds > 1 or len(runs) > 1):
         raise ConfigError("--search varies one run; leave out --seeds, and name one --arch")
     folder, resume = pick_folder(name, what, data, list(runs), force, device)
     for run in runs.values():
         if run.start and os.path.realpath(folder) == os.path.realpath(run.start):
-            raise ConfigError(f"{folder} is the model that is fine-tuned; choose another --name")
+            raise ConfigError(f"{folder} is the model being fine-tuned; choose another --name")
     if on_folder is not None:
         on_folder(folder)
     if resume:
@@ -251,8 +250,8 @@ def train_planned(
 def evaluate(model: Any, data: Any = "", *, device: str = "auto", quiet: bool = False, **options: Any) -> Verdict:
     """Score a model, as `regard evaluate` does: on `data`, a file or a table, else on its own test or validation set.
 
-    `model` is what `regard.load` takes or returns, `options` are those of the command line. The score is also noted in
-    the run's scores.jsonl.
+    `model` is what `regard.load` takes or returns; `options` are those of the command line. The score is also recorded
+    in the run's scores.jsonl.
     """
     predictor, console = _opened(model, device), Console(quiet=quiet)
     task, folder = predictor.task, predictor.folder
@@ -271,8 +270,8 @@ def evaluate(model: Any, data: Any = "", *, device: str = "auto", quiet: bool = 
 def look(model: Any, text: str = "", *, device: str = "auto", **question: Any) -> "Looked":
     """Run a model once and keep what it computed, as `regard look` and the studio do.
 
-    `look(model, "A text.").attention["self"].weights` are the weights of all layers and heads, L H T S. `question` is
-    what `regard.inside.looked.Question` takes: a second text, a given translation, a file for images and audio.
+    `look(model, "A text.").attention["self"].weights` are the weights of all layers and heads, L H T S. `question` are
+    the fields of `regard.inside.looked.Question`: a second text, a given translation, a file for images and audio.
     """
     from regard.inside.look import look as watched
     from regard.inside.looked import Question
@@ -290,7 +289,7 @@ def compare(
     quiet: bool = False,
     **options: Any,
 ) -> Comparison:
-    """Whether one model is better than another, as `regard compare` does, with the p-value of each difference."""
+    """Compare two models on the same examples, as `regard compare` does, with the p-value of each difference."""
     predictors, console = [_opened(model, device) for model in (first, second)], Console(quiet=quiet)
     task, other = (predictor.task for predictor in predictors)
     if not isinstance(other, type(task)) and not isinstance(task, type(other)):
@@ -315,7 +314,7 @@ def _opened(model: Any, device: str) -> Any:
 
 @contextmanager
 def _scored_on(task: Task, data: Any, options: Mapping[str, Any]) -> Iterator[Options]:
-    """The options of a score, with tables in memory as files that last as long as the block."""
+    """The options for scoring; tables in memory are written to files that last as long as the block."""
     with tempfile.TemporaryDirectory() as folder:
         words, files = as_files(task, data, {n: options[n] for n in FILES if n in options}, Path(folder))
         yield Options.of({**options, **files, "data": data_file(words)})

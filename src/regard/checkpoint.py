@@ -1,4 +1,4 @@
-"""Files that survive a crash: written next to their place, flushed to the disk, then moved into it in one go."""
+"""Crash-safe files: written under a temporary name, flushed to disk, then renamed into place."""
 
 import errno
 import fcntl
@@ -22,14 +22,14 @@ from regard.errors import CheckpointError, ConfigError, WorkFailed, reason
 from regard.jsonfile import parse
 
 FORMAT_VERSION = 1  # of state.safetensors, checkpoints/ and run.json; raise it when an older regard could not read them
-UNFINISHED = ".tmp"  # what a file is called until it is whole
+UNFINISHED = ".tmp"  # the suffix of a file until it is complete
 
 
 # -- files --------------------------------------------------------------------------------------------------------
 
 
 def write_atomic(path: str | Path, data: bytes) -> None:
-    """Afterwards `path` holds `data`, on the disk and not only in memory; on any failure, what it held before."""
+    """Replace the contents of `path` by `data`, durably; on any failure it holds what it held before."""
     path = Path(path)
     draft = path.with_name(f".{path.name}{UNFINISHED}")
     try:
@@ -47,17 +47,17 @@ def write_atomic(path: str | Path, data: bytes) -> None:
     except OSError as e:
         raise write_failed(path, e) from e
     finally:
-        draft.unlink(missing_ok=True)  # not there any more when all went well
+        draft.unlink(missing_ok=True)  # gone already if all went well
 
 
 def write_new_folder(folder: str | Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a folder that appears under its name when it is complete. One that holds files is refused."""
+    """Let `write` fill a folder that appears under its name when complete. A folder that holds files is refused."""
     folder = Path(folder)
     place = Path(os.path.realpath(folder))  # a link to an empty folder stays one; a loop of links is an OSError below
     draft = place.with_name(f".{place.name}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise ConfigError(f"{folder} is there already and is not empty; choose another folder, or remove it first")
+            raise ConfigError(f"{folder} already exists and is not empty; choose another folder, or remove it first")
         draft.mkdir(parents=True)
         write(draft)
         for path in sorted(draft.rglob("*")):
@@ -66,12 +66,12 @@ def write_new_folder(folder: str | Path, write: Callable[[Path], None]) -> None:
     except OSError as e:
         raise write_failed(folder, e) from e
     finally:
-        shutil.rmtree(draft, ignore_errors=True)  # not there any more when all went well
+        shutil.rmtree(draft, ignore_errors=True)  # gone already if all went well
 
 
 @contextmanager
 def alone(folder: str | Path) -> Iterator[None]:
-    """Nobody else trains in `folder` meanwhile. The lock goes with the process, however that ends."""
+    """Hold the lock on training in `folder`. It is released when the process ends, however it ends."""
     try:
         file = os.open(folder, os.O_RDONLY)
     except OSError as e:
@@ -88,7 +88,7 @@ def alone(folder: str | Path) -> Iterator[None]:
 
 def move(draft: Path, path: Path) -> None:
     os.replace(draft, path)
-    sync(path.parent)  # the new name is safe only once the folder itself is on the disk
+    sync(path.parent)  # the new name is durable only once the folder itself is on disk
 
 
 def sync(path: Path) -> None:
@@ -101,7 +101,7 @@ def sync(path: Path) -> None:
 
 def write_failed(path: Path, error: OSError) -> WorkFailed:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return WorkFailed(f"{path}: no room left on the disk; what was there before is untouched; free some and go on")
+        return WorkFailed(f"{path}: no space left on the disk; what was there before is untouched; free some and go on")
     return WorkFailed(f"{path}: could not be written ({error.strerror or error}); what was there before is untouched")
 
 
@@ -109,7 +109,7 @@ def write_failed(path: Path, error: OSError) -> WorkFailed:
 
 
 def save_state(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Tensors and metadata (anything JSON can hold) as one safetensors file."""
+    """Write tensors and metadata (anything JSON can hold) to one safetensors file."""
     host = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {
         "format_version": FORMAT_VERSION,
@@ -122,7 +122,7 @@ def save_state(path: str | Path, tensors: dict[str, Tensor], meta: dict[str, Any
 
 
 def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What `save_state` saved. Refuses a file that is damaged, of another kind, or from a newer regard."""
+    """What `save_state` wrote. Refuses a file that is damaged, not regard's, or from a newer regard."""
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"{path}: no such file")
@@ -144,7 +144,7 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def tensor_names(path: Path) -> list[str]:
-    """Of a file that `save_state` wrote; none of one that cannot be read."""
+    """The names of the tensors in a file; [] if it cannot be read."""
     try:
         with safe_open(path, "pt") as file:
             return list(file.keys())
@@ -152,8 +152,8 @@ def tensor_names(path: Path) -> list[str]:
         return []
 
 
-def check_format(path: Path, known: dict[str, Any]) -> None:
-    got = known.get("format_version")
+def check_format(path: Path, header: dict[str, Any]) -> None:
+    got = header.get("format_version")
     if not isinstance(got, int) or got > FORMAT_VERSION:
         raise CheckpointError(
             f"{path}: written by a newer regard (format {got}, this one reads up to {FORMAT_VERSION}); "
@@ -185,9 +185,9 @@ def _checksum(tensors: dict[str, Tensor]) -> int:
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's parameters and buffers by name; what is tied is named once. These are the live tensors.
+    """The model's parameters and buffers by name, tied ones once. These are the live tensors.
 
-    Of a model with LoRA's maps only what is trained: the rest is that of the model it starts from.
+    With LoRA, only those that are trained: the rest are the base model's.
     """
     seen: set[int] = set()
     tensors = {}
@@ -200,7 +200,7 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -> None:
-    """Copy `saved` into the model, which must have these very names and shapes; `path` is for the message."""
+    """Copy `saved` into the model; names and shapes must match. `path` is for the error message."""
     own = weights(model)
     if differing := sorted(own.keys() ^ saved.keys()):
         raise CheckpointError(f"{path}: another model, it differs in {differing[0]!r} and {len(differing) - 1} more")
@@ -214,17 +214,17 @@ def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -
 
 
 def fill(tensor: Any, whole: Tensor) -> None:
-    """Copy `whole` into `tensor`; where that is sharded, the rows that are here."""
+    """Copy `whole` into `tensor`; if that is sharded, only this process's rows."""
     if hasattr(tensor, "placements"):
         from torch.distributed.tensor import distribute_tensor
 
-        how: Any = dict(src_data_rank=None)  # every process has the whole
+        how: Any = dict(src_data_rank=None)  # every process holds the whole tensor
         whole = distribute_tensor(whole.to(tensor.device), tensor.device_mesh, tensor.placements, **how)
     tensor.copy_(whole)
 
 
 def average(paths: list[Path]) -> dict[str, Tensor]:
-    """The mean of several saved models (Vaswani et al. 2017, section 6.1); whole numbers are taken from the first."""
+    """The mean of several saved models (Vaswani et al. 2017, section 6.1); integer tensors are those of the first."""
     first, _ = load_state(paths[0])
     total = {name: t.double() for name, t in first.items() if t.is_floating_point()}
     for path in paths[1:]:

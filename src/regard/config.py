@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from regard.errors import CheckpointError, ConfigError
 
 T = TypeVar("T")
-ADAPTER = "adapter_model.safetensors"  # of a model folder that holds only what LoRA adds to another model
-MAX_SEED = 2**32 - 1  # what every generator of random numbers we use accepts
+ADAPTER = "adapter_model.safetensors"  # of a model folder that holds a LoRA adapter only
+MAX_SEED = 2**32 - 1  # the largest that every RNG we use accepts
 
 
 def unknown(what: str, key: str, names: Iterable[str]) -> ConfigError:
@@ -26,14 +26,14 @@ def unknown(what: str, key: str, names: Iterable[str]) -> ConfigError:
 
 
 def model_file(folder: Path) -> Path:
-    """What a folder has once its model is complete: model.safetensors, the index of its shards, or what LoRA adds."""
+    """The file that marks a complete model: model.safetensors, the index of its shards, or a LoRA adapter."""
     whole = folder / "model.safetensors"
     others = [folder / f"{whole.name}.index.json", folder / ADAPTER]
     return next((path for path in (whole, *others) if path.is_file()), whole)
 
 
 def no_run(folder: Path) -> CheckpointError:
-    """The error for a folder that holds no model, with the runs it holds or the nearest one that exists."""
+    """The error for a folder without a model; it names the runs inside, or the nearest run that exists."""
     if (folder / "run.json").is_file():
         return CheckpointError(f"{folder} has no model yet", f"continue it: regard train --resume {folder}")
     inside = sorted(str(p.parent) for p in folder.glob("*/config.json"))
@@ -49,7 +49,7 @@ def no_run(folder: Path) -> CheckpointError:
 
 
 def inside(folder: Path, name: str, source: Path) -> Path:
-    """`folder / name`, for a name that the file `source` holds; `CheckpointError` if it leads out of the folder."""
+    """`folder / name`, for a name read from the file `source`; `CheckpointError` if it leads out of the folder."""
     path = folder / name
     try:
         stays = not Path(name).is_absolute() and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
@@ -61,20 +61,20 @@ def inside(folder: Path, name: str, source: Path) -> Path:
 
 
 def at_least(config: Any, group: str = "", **least: float) -> None:
-    """Raise `ConfigError` for the first field that is infinite, not a number or below its least value."""
+    """Raise `ConfigError` for the first field that is infinite, NaN or below its minimum."""
     for name, low in least.items():
         if not low <= getattr(config, name) < math.inf:
             raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be at least {low}")
 
 
 def fraction(config: Any, name: str, group: str = "") -> None:
-    """Raise `ConfigError` unless the field is a share that leaves something over."""
+    """Raise `ConfigError` unless the field is in [0, 1)."""
     if not 0 <= getattr(config, name) < 1:
         raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be at least 0 and less than 1")
 
 
 def check_types(config: Any) -> None:
-    """Raise `ConfigError` for the first number, text or flag that is something else: files do not know annotations."""
+    """Raise `ConfigError` for the first field, as read from a file, that does not have its annotated type."""
     for name, hint in typing.get_type_hints(type(config)).items():
         several = typing.get_origin(hint) is tuple
         value, hint = getattr(config, name), typing.get_args(hint)[0] if several else hint
@@ -83,7 +83,7 @@ def check_types(config: Any) -> None:
             if not isinstance(one, expected) or (isinstance(one, bool) and hint is not bool):
                 raise ConfigError(f"{name} is {one!r:.80}; expected {hint.__name__}")
             if isinstance(one, int) and one >= 1 << 63:
-                raise ConfigError(f"{name} is {one!r:.80}; that is more than can be counted")
+                raise ConfigError(f"{name} is {one!r:.80}; too large for a 64-bit integer")
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def override(config: T, settings: Iterable[str]) -> T:
 
 
 def _replace(config: Any, settings: list[tuple[list[str], str]], path: str) -> Any:
-    """All settings of a group at once: what is checked together must be allowed to change together."""
+    """Apply all settings of a group at once, because its fields are validated together."""
     fields = {f.name: f for f in dataclasses.fields(config)}
     changes: dict[str, Any] = {}
     deeper: dict[str, list[tuple[list[str], str]]] = {}
@@ -142,7 +142,7 @@ def _replace(config: Any, settings: list[tuple[list[str], str]], path: str) -> A
 
 
 def _convert(hint: Any, value: Any, name: str) -> Any:
-    """`value` as the annotated type; text from the command line is read, JSON values are checked."""
+    """`value` as the annotated type: text from the command line is parsed, JSON values are checked."""
     if dataclasses.is_dataclass(hint):
         return (
             value

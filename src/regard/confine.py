@@ -1,9 +1,9 @@
-"""What comes with a model and runs like a program (a chat template, a regular expression), in a child process.
+"""A child process for what comes with a model and runs like a program: a chat template, a regular expression.
 
     fill = Confined("regard.data.chat:fill")
-    text = fill(template=..., messages=...)  # LimitError where it takes too long, or too much memory
+    text = fill(template=..., messages=...)  # LimitError if it takes too long, or too much memory
 
-The child can be stopped at any moment, whatever it is busy with; its crash is an error here, not a crash.
+The child can be stopped at any moment, and its crash is an error here, not a crash.
 """
 
 import atexit
@@ -21,22 +21,22 @@ from typing import Any
 from regard.errors import CheckpointError, LimitError, RegardError
 from regard.limits import show_size
 
-PATIENCE = 30.0  # seconds by the clock, on a machine that is busy with other things
+PATIENCE = 30.0  # wall-clock seconds: the machine may be busy
 MEMORY = 384 << 20
 ANSWER = 32 << 20  # bytes of one answer
 
 
 class Confined:
-    """A function of ours, by module and name, that runs in a child. Arguments and result are what JSON can say.
+    """One of our functions ("module:name"), called in a child process with JSON arguments and a JSON result.
 
-    One question may take `seconds` of the processor's time, and all of them `memory` bytes.
+    A call may take `seconds` of CPU time, and the child `memory` bytes.
     """
 
     def __init__(self, function: str, seconds: float = 1.0, memory: int = MEMORY):
         self.function, self.seconds, self.memory = function, seconds, memory
         self.lock = threading.Lock()
         self.child: subprocess.Popen[bytes] | None = None
-        self.owner = 0  # the process whose child it is: a fork must not talk into its parent's pipe
+        self.owner = 0  # the process whose child it is: a fork must not write to its parent's pipe
 
     def __call__(self, **question: Any) -> Any:
         with self.lock:
@@ -44,7 +44,7 @@ class Confined:
             try:
                 answer = json.loads(self.ask(child, json.dumps(question).encode() + b"\n"))
             except BaseException:
-                self.stop()  # it may still be writing, so the next question needs a new one
+                self.stop()  # it may still be writing, so the next call needs a new child
                 raise
         if "error" in answer:
             raise (LimitError if answer["error"] == "LimitError" else CheckpointError)(answer["text"])
@@ -71,7 +71,7 @@ class Confined:
             child.stdin.write(question)
             child.stdin.flush()
         except OSError:
-            pass  # it is gone, as the empty answer will tell
+            pass  # the child is gone; the empty answer below reports it
         with selectors.DefaultSelector() as ready:
             ready.register(child.stdout, selectors.EVENT_READ)
             while not answer.endswith(b"\n"):
@@ -87,7 +87,7 @@ class Confined:
     def ended(self, code: int) -> RegardError:
         if code == -signal.SIGPROF:
             return LimitError(f"it takes longer than {self.seconds:g} s")
-        if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):  # how libraries end without memory, or a bug
+        if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):  # out of memory, or a library's bug
             return LimitError(
                 f"it breaks the program that reads it, or needs more than {show_size(self.memory)} of memory"
             )
@@ -102,7 +102,7 @@ class Confined:
 
 
 def answer_questions(function: str, seconds: float, memory: int) -> None:
-    """The child: a question a line on stdin, an answer a line on stdout."""
+    """The child's loop: one question per line on stdin, one answer per line on stdout."""
     import resource
 
     module, _, name = function.partition(":")
@@ -111,7 +111,7 @@ def answer_questions(function: str, seconds: float, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin.buffer:
         question = json.loads(line)
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # nobody handles its signal, so it ends the process
+        signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal has no handler, so it ends the process
         try:
             answer = json.dumps({"result": work(**question)})
         except (MemoryError, RecursionError) as e:

@@ -1,8 +1,8 @@
-"""What a user did, in words a user understands: what, got, expected, what to type next."""
+"""Errors in words a user understands: what, got, expected, what to type next."""
 
 
 class RegardError(Exception):
-    """An error that a person reads in one sentence; `exit_code` is what the command line returns."""
+    """An error shown as one sentence; `exit_code` is what the command line returns."""
 
     exit_code = 2
 
@@ -13,15 +13,15 @@ class RegardError(Exception):
 
 
 class ConfigError(RegardError):
-    """A setting, a name or a flag."""
+    """A wrong setting, name or flag."""
 
 
 class DataError(RegardError):
-    """A file or a download."""
+    """A file that cannot be used, or a failed download."""
 
 
 class ShapeError(RegardError):
-    """A tensor at a public door."""
+    """A tensor of the wrong shape."""
 
 
 class CheckpointError(RegardError):
@@ -29,11 +29,11 @@ class CheckpointError(RegardError):
 
 
 class LimitError(RegardError):
-    """Something that needs more memory or time than it may take."""
+    """Something that needs more memory or time than it is allowed."""
 
 
 class PromptTooLong(LimitError):
-    """A prompt that the model cannot read, or not with so many tokens after it."""
+    """A prompt that does not fit the model, alone or with the tokens requested after it."""
 
 
 class MissingExtra(RegardError):
@@ -46,11 +46,11 @@ class MissingExtra(RegardError):
 
 
 class WorkFailed(RegardError):
-    """The input was fine and the work itself failed: a diverged run, a full disk."""
+    """The input was fine but the work failed: a diverged run, a full disk."""
 
     exit_code = 1
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, in the words of the system if it has any: without number and path."""
+    """Why something failed: the system's own message, without errno and path, if there is one."""
     return getattr(error, "strerror", None) or str(error)

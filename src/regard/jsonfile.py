@@ -1,4 +1,4 @@
-"""JSON files of a run or model folder. Anybody may have written them, so every way to be wrong is one sentence."""
+"""JSON files of run and model folders. They are not trusted: whatever is wrong with one is an error in one sentence."""
 
 import json
 import stat
@@ -9,15 +9,15 @@ from typing import Any
 from regard import limits
 from regard.errors import CheckpointError
 
-GROWTH = 12  # bytes of memory for a byte of JSON, about
+GROWTH = 12  # bytes of memory per byte of JSON, about
 KINDS = {dict: "a JSON object", list: "a JSON list"}
 
 
 def read_json(path: Path, kind: type = dict) -> Any:
-    """The value of a file, which must be of this `kind`. A file that is missing is a `FileNotFoundError`."""
+    """The value in a file, which must be of type `kind`; `FileNotFoundError` if there is no file."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
-        raise CheckpointError(f"{path} is not a file that can be read")  # a pipe would be waited for
+        raise CheckpointError(f"{path} is not a file that can be read")  # reading a pipe would block
     limits.require(GROWTH * about.st_size, f"reading {path}")
     try:
         return expect(parse(path.read_bytes()), kind)
@@ -26,18 +26,18 @@ def read_json(path: Path, kind: type = dict) -> Any:
 
 
 def read_json_if_any(path: Path) -> dict[str, Any]:
-    """The object of a file; {} where there is none."""
+    """The object in a file; {} if there is no file."""
     return read_json(path) if path.is_file() else {}
 
 
 def group(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object of this name inside another; {} where it is missing or something else."""
+    """The object under `name`; {} if it is missing or not an object."""
     value = values.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file with one a line, up to the first line that is not one: a crash may cut the last short."""
+    """The objects of a JSONL file, up to the first broken line: a crash may cut the last one short."""
     with path.open("rb") as lines:
         for line in lines:
             try:
@@ -47,7 +47,7 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def parse(text: bytes) -> Any:
-    """The value; `ValueError` for what is not JSON, or nested deeper than anybody means."""
+    """The value; `ValueError` if `text` is not JSON or is nested too deeply."""
     try:
         return json.loads(text)
     except RecursionError:

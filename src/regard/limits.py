@@ -1,6 +1,6 @@
-"""How much memory a piece of work may take, and the refusal of what needs more.
+"""How much memory an operation may take, and the error for what needs more.
 
-Sizes read from a file are a claim until something of that size exists. Check them before allocating:
+Sizes read from a file are not trusted. Check them before allocating:
 
     limits.require(rows * columns * 4, f"{path}: {rows:,} x {columns:,} numbers", hint="forecast fewer columns")
     text = limits.read_limited(stream, limits.budget(), str(path))
@@ -15,15 +15,13 @@ from typing import BinaryIO
 from regard.errors import ConfigError, LimitError
 
 VARIABLE = "REGARD_MEMORY"
-FRACTION = (
-    0.5  # of the free memory; the rest is for what a size in a file does not tell: copies, activations, libraries
-)
-UNKNOWN = 4 << 30  # where the system does not report what is free
-CHUNK = 1 << 20  # bytes at once: nothing larger is allocated before it was read
+FRACTION = 0.5  # of the free memory; the rest is for copies, activations and libraries
+UNKNOWN = 4 << 30  # if the system does not report what is free
+CHUNK = 1 << 20  # bytes per read: nothing larger is allocated before its data has arrived
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
-# folder below CGROUP, limit, usage, and the part of memory.stat that the kernel gives back when asked
+# folder below CGROUP, limit, usage, and the field of memory.stat that the kernel can reclaim
 CGROUPS = {
     "": ("", "memory.max", "memory.current", "inactive_file"),  # version 2
     "memory": ("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),  # version 1
@@ -31,20 +29,20 @@ CGROUPS = {
 
 
 def budget() -> int:
-    """Bytes one piece of work may take: $REGARD_MEMORY (such as 8G), or most of what is free."""
+    """Bytes one operation may take: $REGARD_MEMORY (such as 8G), or half of what is free."""
     setting = os.environ.get(VARIABLE, "").strip()
     return parse_size(setting) if setting else int(FRACTION * free())
 
 
 def require(size: float, what: str, hint: str = "") -> None:
-    """Raise `LimitError` unless `size` bytes fit the budget. `hint`: what to type instead, before the variable."""
+    """Raise `LimitError` unless `size` bytes fit the budget. `hint` is what to type other than the variable."""
     if not size <= (allowed := budget()):
         remedy = raise_hint(allowed, hint, size)
         raise LimitError(f"{what} would need {show_size(size)} of memory, and the limit is {remedy}")
 
 
 def read_limited(stream: BinaryIO, limit: int, what: str, hint: str = "") -> bytes:
-    """All of `stream`, which may be a decompressor; `LimitError` as soon as it proves longer than `limit` bytes."""
+    """All of `stream`, which may be a decompressor; `LimitError` as soon as it exceeds `limit` bytes."""
     chunks, size = [], 0
     while chunk := stream.read(min(CHUNK, limit + 1 - size)):
         chunks.append(chunk)
@@ -55,19 +53,19 @@ def read_limited(stream: BinaryIO, limit: int, what: str, hint: str = "") -> byt
 
 
 def exhausted_memory(e: BaseException) -> str:
-    """Whose memory ran out: "machine", "GPU", or "" where `e` is another error."""
-    torch = sys.modules.get("torch")  # what has not been imported did not raise
+    """Whose memory ran out: "machine", "GPU", or "" if `e` is another error."""
+    torch = sys.modules.get("torch")  # if it is not imported, it did not raise `e`
     if isinstance(e, MemoryError):
         return "machine"
     if torch is not None and isinstance(e, torch.OutOfMemoryError):
         return "GPU"
-    # torch's CPU allocator, and CUDA outside of torch's allocator, raise RuntimeErrors that differ in their text alone
+    # torch's CPU allocator, and CUDA outside torch's allocator, raise RuntimeErrors that differ only in their text
     signs = {"DefaultCPUAllocator: can't allocate memory": "machine", "CUDA error: out of memory": "GPU"}
     return next((whose for sign, whose in signs.items() if isinstance(e, RuntimeError) and sign in str(e)), "")
 
 
 def raise_hint(limit: float, hint: str = "", enough: float = 0) -> str:
-    """The end of a refusal: the limit, then how to get by with it or to raise it, to `enough` or else twice as much."""
+    """The end of an error: the limit, then how to stay within it or raise it to `enough` (else to twice as much)."""
     raised = show_size(enough or 2 * limit, "")
     return f"{show_size(limit)}; {hint + ', or ' if hint else ''}raise it with {VARIABLE}={raised}"
 
@@ -90,7 +88,7 @@ def show_size(size: float, suffix: str = "B") -> str:
 
 
 def free() -> int:
-    """Bytes this process can still take: of the machine, of each control group it is in, of its own limit."""
+    """Bytes this process can still take: the least left by the machine, its control groups and its own limit."""
     left = [value for value in (machine_free(), *cgroups_free(), process_free()) if value is not None]
     return max(0, min(left, default=UNKNOWN))
 
@@ -107,7 +105,7 @@ def machine_free() -> int | None:
 
 
 def cgroups_free() -> list[int]:
-    """What each control group from the process's own up to the root leaves; those without a limit are left out."""
+    """Bytes left in each control group with a limit, from the process's own up to the root."""
     try:
         memberships = [line.split(":", 2) for line in (PROC / "self/cgroup").read_text().splitlines()]
     except OSError:
@@ -126,12 +124,12 @@ def cgroup_free(folder: Path, limit: str, usage: str, spare: str) -> list[int]:
     try:
         allowed, used = int((folder / limit).read_text()), int((folder / usage).read_text())
         return [allowed - used + int(fields(folder / "memory.stat").get(spare, 0))]
-    except (OSError, ValueError):  # a group that is not visible from inside its container; "max"
+    except (OSError, ValueError):  # a group invisible from inside its container; "max"
         return []
 
 
 def process_free() -> int | None:
-    """What `ulimit -v` leaves."""
+    """Bytes left under `ulimit -v`."""
     try:
         import resource
 

@@ -1,6 +1,6 @@
-"""Where a command writes its results: one way for every file a user names.
+"""Output files: every file that a user names is written here.
 
-A regular file appears under its name when it is complete, and replaces an older one in one step. Symbolic links are
+A regular file appears under its name when it is complete, and replaces an older one atomically. Symbolic links are
 followed and kept. A FIFO, a device or an open descriptor (`/dev/stdout`, `>(gzip)`) receives the bytes as they come.
 """
 
@@ -17,7 +17,7 @@ from regard.errors import DataError
 
 STDOUT = "-"
 MAX_LINKS = 40  # symbolic links in a row before it is a loop, as in Linux
-DESCRIPTOR = re.compile(r"/proc/(\d+)(/task/\d+)?/fd/\d+")  # these links are open files, and not always names
+DESCRIPTOR = re.compile(r"/proc/(\d+)(/task/\d+)?/fd/\d+")  # links to open files, which may have no name
 
 
 def is_stdout(path: str | Path) -> bool:
@@ -25,14 +25,14 @@ def is_stdout(path: str | Path) -> bool:
 
 
 def check_output(path: str | Path, *inputs: str | Path) -> None:
-    """Refuse a `path` that cannot be written, or that is one of the `inputs`; before the work and not after it."""
+    """Raise `DataError` if `path` cannot be written or is one of the `inputs`; call it before the work starts."""
     if is_stdout(path):
         return
     try:
         place = _follow_links(Path(path))
         if place.is_dir():
             raise DataError(f"{path} is a folder; name a file")
-        for folder in (Path(path).parent, place.parent):  # as it was typed, and where a link leads
+        for folder in (Path(path).parent, place.parent):  # as typed, and where a link leads
             if not folder.is_dir():
                 raise DataError(f"{folder} is not a folder; make it first: mkdir -p {folder}")
         if place.exists() and not os.access(place, os.W_OK, effective_ids=True):
@@ -42,7 +42,7 @@ def check_output(path: str | Path, *inputs: str | Path) -> None:
         if not os.access(place.parent, os.W_OK | os.X_OK, effective_ids=True):
             raise DataError(f"{path}: {place.parent} is write-protected; name a file in another folder")
         if place.exists() and any(Path(name).exists() and place.samefile(name) for name in inputs):
-            raise DataError(f"{path} is the file that is read; name another one")
+            raise DataError(f"{path} is the input file; name another one")
     except OSError as e:
         raise DataError(f"{path} cannot be written ({e.strerror}); name another file") from None
 
@@ -87,13 +87,13 @@ def _follow_links(path: Path) -> Path:
 
 
 def _is_regular(place: Path) -> bool:
-    """A regular file, or one that is not there yet."""
+    """Whether it is a regular file, or does not exist yet."""
     return not DESCRIPTOR.fullmatch(str(place)) and (place.is_file() or not place.exists())
 
 
 @contextmanager
 def _replace(place: Path) -> Iterator[BinaryIO]:
-    """Written next to its place and moved there when it is complete and on the disk; on any failure, not at all."""
+    """A temporary file that is renamed to `place` once it is complete and on disk, and removed on any failure."""
     draft = place.with_name(f".regard-{os.urandom(8).hex()}.part")
     try:
         with open(draft, "xb") as file:
@@ -116,7 +116,7 @@ def _copy_permissions(place: Path, file: int) -> None:
 
 @contextmanager
 def _stream(place: Path) -> Iterator[BinaryIO]:
-    """Bytes go straight to a FIFO, a device or a descriptor; one of our own keeps its position."""
+    """A FIFO, a device or a descriptor; one of our own descriptors keeps its position."""
     own = DESCRIPTOR.fullmatch(str(place))
     if own and int(own[1]) == os.getpid():
         sys.stdout.flush()

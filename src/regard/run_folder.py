@@ -1,9 +1,9 @@
-"""The folder of a run, and which of the files in it are regard's.
+"""The folder of a run, and which of its files are regard's.
 
 It is also the model folder: `state.safetensors` holds all that a resume needs, `checkpoints/` the weights of the best
 evaluations, and the rest is the best model so far, in the layout other tools read. A manifest lists every file before
-it is written. Whatever it does not list belongs to the user: it is neither replaced nor removed, and clean-up never
-goes by pattern.
+it is written. Whatever it does not list belongs to the user, and is neither replaced nor removed: clean-up never goes
+by pattern.
 """
 
 import json
@@ -21,9 +21,9 @@ from regard.jsonfile import parse
 
 MANIFEST = ".regard-manifest.json"
 MANIFEST_VERSION = 1
-DRAFT = ".draft"  # a model in the making
+DRAFT = ".draft"  # a model being written
 WEIGHTS = "model.safetensors"  # published last: without it there is no model yet
-INDEX = f"{WEIGHTS}.index.json"  # the same of a model whose weights are in shards
+INDEX = f"{WEIGHTS}.index.json"  # the same for a model in shards
 WEIGHT_FILE = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 OF_A_RUN = ("run.json", "state.safetensors", "metrics.jsonl", "scores.jsonl", DRAFT)
 OF_SEVERAL = ("plan.json", "curves.png", "search.json")
@@ -38,7 +38,7 @@ OLD_DRAFT = ".new"  # before there was a manifest
 
 
 def owned(folder: Path) -> list[str] | None:
-    """The files in `folder` that are regard's, as paths below it; None where regard wrote nothing."""
+    """The files that regard wrote, as paths relative to `folder`; None if it wrote nothing there."""
     path = folder / MANIFEST
     try:
         names = parse(path.read_bytes())["files"]
@@ -56,7 +56,7 @@ def owned(folder: Path) -> list[str] | None:
 
 
 def claim(folder: Path, names: Iterable[str]) -> None:
-    """List `names`, which are about to be written. A file of the user's that has one of them is an error."""
+    """List `names` before they are written. `CheckpointError` if the user has a file of one of these names."""
     listed = owned(folder) or []
     new = [name for name in names if name not in listed]
     _stay_inside(folder, new)
@@ -70,24 +70,23 @@ def claim(folder: Path, names: Iterable[str]) -> None:
 
 
 def _stay_inside(folder: Path, names: Iterable[str]) -> None:
-    """No link among their folders leads out of `folder`. A file may be one: it is replaced or removed as a link."""
+    """`CheckpointError` if a link among the parents leads out of `folder`. A file itself may be a link: that is what
+    is replaced or removed."""
     for parent in {str(PurePosixPath(name).parent) for name in names}:
         inside(folder, parent, folder / MANIFEST)
 
 
 def claim_written(folder: Path, names: Iterable[str]) -> None:
-    """List files that another library chose the names of, and has just created."""
+    """List files that another library has named and created."""
     _write(folder, [*(owned(folder) or []), *names])
 
 
 def release(folder: Path, names: Iterable[str]) -> None:
-    """Remove those of regard's files, and the folders that this leaves empty."""
+    """Remove those `names` that are regard's, and the folders this leaves empty."""
     before, gone = owned(folder) or [], set(names)
     chosen = [name for name in before if name in gone]
     try:
-        for name in sorted(
-            chosen, key=lambda name: name not in (WEIGHTS, INDEX, ADAPTER)
-        ):  # first of all it is a model no more
+        for name in sorted(chosen, key=lambda name: name not in (WEIGHTS, INDEX, ADAPTER)):  # no model from here on
             _remove(folder / name)
             _remove(unfinished(folder / name))
         for parent in {(folder / name).parent for name in chosen} - {folder}:
@@ -107,7 +106,7 @@ def sweep(folder: Path) -> None:
 
 
 def unfinished(path: Path) -> Path:
-    """What `write_atomic` calls a file until it is whole."""
+    """The name that `write_atomic` gives a file until it is complete."""
     return path.with_name(f".{path.name}{UNFINISHED}")
 
 
@@ -117,7 +116,7 @@ def _write(folder: Path, names: list[str]) -> None:
 
 
 def _remove(path: Path) -> None:
-    """A file or a link; of folders only a draft, which is made and filled by regard alone."""
+    """Remove a file or a link; a folder only if it is a draft, which only regard fills."""
     if path.is_dir() and not path.is_symlink():
         if path.name in (DRAFT, OLD_DRAFT):
             shutil.rmtree(path, ignore_errors=True)
@@ -126,7 +125,7 @@ def _remove(path: Path) -> None:
 
 
 def _before_manifests(folder: Path) -> list[str] | None:
-    """What a regard that kept no manifest wrote, by the names it used; None where its settings are not there."""
+    """The files of a regard that kept no manifest, by the names it used; None if its settings are missing."""
     if _is_plan(folder / "plan.json"):
         return [name for name in OF_SEVERAL if (folder / name).is_file()]
     if not _is_run(folder / "run.json"):
@@ -176,8 +175,8 @@ def _contents(folder: Path) -> list[str]:
 
 
 def check_free(folder: str | Path, force: bool = False, names: Sequence[str] = OF_A_RUN) -> None:
-    """Raise `ConfigError` unless a run of files with these `names` may begin in `folder`: one that is empty or not
-    there, or with `force` one that regard wrote."""
+    """Raise `ConfigError` unless a run that writes `names` may start in `folder`: it is empty or missing, or regard
+    wrote it and `force` is set."""
     folder = Path(folder)
     contents, ours = _contents(folder), owned(folder)
     passing = {MANIFEST, unfinished(Path(MANIFEST)).name, *(unfinished(Path(name)).name for name in ours or [])}
@@ -197,34 +196,31 @@ def check_free(folder: str | Path, force: bool = False, names: Sequence[str] = O
         return
     if any((folder / name).exists() for name in ours):
         raise ConfigError(
-            f"{folder} holds a run already; go on with it (regard train --resume {folder}), "
+            f"{folder} already holds a run; continue it (regard train --resume {folder}), "
             "choose another --name, or replace it with --force"
         )
     raise ConfigError(f"{folder} is not empty: {_some(there)}; choose another --name, or leave them there with --force")
 
 
 def new_run(folder: str | Path, force: bool = False, names: Sequence[str] = OF_A_RUN) -> None:
-    """Make room for a run, whose files have these `names` at least.
-
-    One that is there already is not touched, unless `force`: then its files are removed.
-    """
+    """Prepare `folder` for a run that writes at least `names`; `force` removes the files of a run already there."""
     folder = Path(folder)
     check_free(folder, force, names)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise write_failed(folder, e) from e
-    with alone(folder):  # a run in training keeps it
+    with alone(folder):  # held by a run in training
         check_free(folder, force, names)  # again: another process may have been faster
         if owned(folder) is not None:
-            adopt(folder)  # if the removal is cut short, the rest is still known as regard's
+            adopt(folder)  # if removal is interrupted, the rest is still listed as regard's
         sweep(folder)
         release(folder, owned(folder) or [])
         claim(folder, names)
 
 
 def adopt(folder: str | Path) -> None:
-    """Give a run folder of a regard that kept no manifest, or one that was killed before it wrote any, its manifest."""
+    """Write the manifest of a run folder that has none: from an older regard, or one killed before it wrote any."""
     folder = Path(folder)
     names = owned(folder)
     if names is None:
@@ -241,11 +237,11 @@ def _some(names: list[str]) -> str:
 
 
 def publish(folder: str | Path, write: Callable[[Path], None]) -> None:
-    """Let `write` fill a draft, then move its files into the run's `folder`, each of them whole and the weights last.
+    """Let `write` fill a draft, then move its files into the run's `folder`, each complete and the weights last.
 
-    Only the weights differ from one publication of a run to the next. So a reader finds no model yet, the old one or
-    the new one, whenever this is cut short. Of shards the index goes first and comes last: there is no model
-    while some of them are old and others new.
+    Only the weights differ from one publication of a run to the next, so whenever this is interrupted a reader finds
+    no model, the old one or the new one. With shards, the index is removed first and written last: there is no model
+    while old and new shards are mixed.
     """
     folder = Path(folder)
     draft = folder / DRAFT

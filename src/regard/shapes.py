@@ -1,4 +1,4 @@
-"""One legend of letters, and a check for public doors.
+"""The letters of tensor shapes, and a check for public entry points.
 
 B batch · T queries or target positions · S keys or source positions · D width · H heads · K head width ·
 V vocabulary · L layers · N hypotheses · M chosen positions · C capacity of a cache · E embedding width ·
@@ -12,14 +12,14 @@ from regard.errors import ShapeError
 
 
 def check(tensor: Tensor, shape: str, **sizes: int) -> None:
-    """Raise `ShapeError` unless `tensor` has the named axes, with the given sizes and equal letters equal."""
+    """Raise `ShapeError` unless `tensor` has the named axes: equal letters have equal sizes, those of `sizes` these."""
     letters = shape.split()
     got = tuple(tensor.shape)
     if len(got) == len(letters):
-        known = dict(sizes)
-        if all(known.setdefault(letter, size) == size for letter, size in zip(letters, got, strict=True)):
+        bound = dict(sizes)
+        if all(bound.setdefault(letter, size) == size for letter, size in zip(letters, got, strict=True)):
             return
-    asked = ", ".join(f"{k}={v}" for k, v in sizes.items())
+    fixed = ", ".join(f"{k}={v}" for k, v in sizes.items())
     raise ShapeError(
-        f"got a tensor of shape {' '.join(map(str, got))}, expected {shape}" + (f" with {asked}" if asked else "")
+        f"got a tensor of shape {' '.join(map(str, got))}, expected {shape}" + (f" with {fixed}" if fixed else "")
     )

@@ -1,4 +1,4 @@
-"""What a person at the terminal hears: remarks, passing lines, and how far long work has come."""
+"""Messages on the terminal: remarks, passing lines, and the progress of long work."""
 
 import contextlib
 import sys
@@ -12,19 +12,19 @@ from regard.words import duration
 
 WIPE = "\r\x1b[K"
 MOMENT = 2.0  # seconds before progress is shown
-PATIENT = 10.0  # seconds between passing lines where they cannot be written over
+PATIENT = 10.0  # seconds between progress lines that cannot be overwritten
 _hear: ContextVar[Callable[[int], None] | None] = ContextVar("hear", default=None)
 
 
 def tick(done: int) -> None:
-    """So many more are dealt with: texts, images, or whatever the watcher counts."""
+    """Report `done` more items: texts, images, or whatever is counted."""
     if (hear := _hear.get()) is not None:
         hear(done)
 
 
 @contextmanager
 def hearing(hear: Callable[[int], None]) -> Iterator[None]:
-    """`hear` is called for every `tick` inside."""
+    """Call `hear` for every `tick` inside the block."""
     before = _hear.set(hear)
     try:
         yield
@@ -32,18 +32,18 @@ def hearing(hear: Callable[[int], None]) -> Iterator[None]:
         _hear.reset(before)
 
 
-_open = ""  # the last line, if it may be written over
+_open = ""  # the last line, if it may be overwritten
 
 
 def say(text: str, passing: bool = False) -> None:
-    """A line on stderr, out of the way of results. A `passing` one is written over by what is said next."""
+    """Print a line to stderr. A `passing` one is overwritten by the next."""
     global _open
     start, _open = _wipe() if _open else "", text if passing else ""
     _print(start + text + ("" if passing else "\n"))
 
 
 def settle(wipe: bool = False) -> None:
-    """A passing line passes no more: it stays, or is wiped out."""
+    """Keep the passing line, or wipe it out."""
     global _open
     if _open:
         _print(_wipe() if wipe else "\n")
@@ -51,7 +51,7 @@ def settle(wipe: bool = False) -> None:
 
 
 def can_overwrite() -> bool:
-    """Whether lines on stderr can be written over: on a terminal, and in a notebook."""
+    """Whether lines on stderr can be overwritten: on a terminal, and in a notebook."""
     return sys.stderr.isatty() or _in_notebook()
 
 
@@ -60,28 +60,27 @@ def _in_notebook() -> bool:
 
 
 def _wipe() -> str:
-    return f"\r{' ' * len(_open)}\r" if _in_notebook() else WIPE  # which ignores escape codes other than colours
+    return f"\r{' ' * len(_open)}\r" if _in_notebook() else WIPE  # notebooks ignore escape codes but colours
 
 
 def _print(text: str) -> None:
-    with contextlib.suppress(OSError):  # a terminal that was closed must not end the work, which may have to be saved
+    with contextlib.suppress(OSError):  # a closed terminal must not end work that may have to be saved
         print(text, end="", file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Console:
-    """The person at the terminal: remarks and progress on stderr, or nothing if they want quiet."""
+    """Remarks and progress on stderr, or nothing if `quiet`."""
 
     quiet: bool = False
 
     def say(self, text: str) -> None:
-        """A remark for the person watching: on stderr, so that results can be piped."""
         if not self.quiet:
             say(text)
 
     @contextmanager
     def progress(self, what: str, total: int = 0) -> Iterator[None]:
-        """How far the work inside has come, how fast, and the time left, once it takes longer than a moment."""
+        """Show the progress of the work inside, its rate and the time left, once it takes longer than a moment."""
         line = Line(what, total)
         with nullcontext() if self.quiet else hearing(line.hear):
             try:
@@ -91,7 +90,7 @@ class Console:
 
 
 class Line:
-    """One line of progress, written over itself; where that cannot be, a new one now and then."""
+    """A line of progress that overwrites itself; where that is not possible, a new line now and then."""
 
     def __init__(self, what: str, total: int):
         self.what, self.total, self.done = what, total, 0

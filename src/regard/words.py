@@ -1,4 +1,4 @@
-"""How numbers, durations and tables are written for people, and what counts as text when they type it."""
+"""Formatting of numbers, durations and tables for people, and checks of what they type."""
 
 import os
 import re
@@ -16,13 +16,13 @@ def count(number: float, what: str, plural: str = "") -> str:
 
 
 def some(items: Iterable[str], most: int = 24, between: str = " ") -> str:
-    """The first of many words; how many there are where some are left out."""
+    """The first `most` items, then their number if some are left out."""
     items = list(items)
     return between.join(items[:most]) + (f" … ({len(items):,})" if len(items) > most else "")
 
 
 def metric_name(key: str) -> str:
-    """A metric as people read it; files keep the key."""
+    """A metric's name as shown to people; files keep the key."""
     return "validation loss" if key == "held_out_loss" else key.replace("_", " ")
 
 
@@ -33,7 +33,7 @@ def duration(seconds: float) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
-    """Columns side by side; those numbered in `right` are set flush right."""
+    """Rows as aligned columns; those numbered in `right` are right-aligned."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -42,16 +42,16 @@ def table(rows: Sequence[Sequence[str]], right: Sequence[int] = ()) -> str:
     return "\n".join(lines)
 
 
-SURROGATES = re.compile("[\ud800-\udfff]")  # what Python makes of bytes that are not UTF-8
+SURROGATES = re.compile("[\ud800-\udfff]")  # how Python represents bytes that are not UTF-8
 
 
 def names_file(text: str) -> bool:
-    """Whether what somebody typed is the name of a file, and not words."""
+    """Whether the text is the name of an existing file."""
     return os.path.isfile(text)  # noqa: PTH113 - pathlib's raises where a text is too long for a name
 
 
 def check_text(name: str, value: Any) -> None:
-    """Refuse words that are not UTF-8; the name of a file may be anything."""
+    """Raise `ConfigError` for text that is not UTF-8; the name of a file may be anything."""
     for text in [value] if isinstance(value, str) else value or []:
         if SURROGATES.search(text) and not names_file(text):
             raise ConfigError(f"{name} is not UTF-8: {text[:60]}; check the encoding of the terminal or the script")

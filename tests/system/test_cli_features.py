@@ -104,7 +104,7 @@ def test_vectors_and_pictures_go_through_a_link_and_into_a_pipe(models, tmp_path
 def test_what_is_read_is_not_written_over(models, tmp_path):
     (text := tmp_path / "lines.txt").write_text("a cat sits\n")
     result = regard("embed", models / "plain", text, "--out", text)
-    assert result.code == 2 and "is the file that is read; name another one" in result.err
+    assert result.code == 2 and "is the input file; name another one" in result.err
     assert text.read_text() == "a cat sits\n"
 
 

@@ -92,7 +92,7 @@ def test_finetune_refuses_to_overwrite_its_base_by_any_path(place):
     for name in ("first", "./runs/../runs/first", "link/first"):
         words = ["finetune", "runs/first", "lm", "--data=my.txt", "--steps=2", "--device=cpu"]
         result = regard(*words, f"--name={name}", "--force")
-        assert result.code == 2 and "is the model that is fine-tuned" in result.err
+        assert result.code == 2 and "is the model being fine-tuned" in result.err
     assert digest(place) == before
 
 

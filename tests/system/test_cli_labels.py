@@ -275,7 +275,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("classify runs/sent", "Missing argument"),
         ("tag runs/sent hello", "regard tag is not for runs/sent"),
         ("predict runs/sent new2.csv --text=body", "no column 'body'"),
-        ("predict runs/sent new2.csv --out=new2.csv", "new2.csv is the file that is read; name another one"),
+        ("predict runs/sent new2.csv --out=new2.csv", "new2.csv is the input file; name another one"),
         ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is that the column?"),
     ],
 )

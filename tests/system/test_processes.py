@@ -172,7 +172,7 @@ def test_pieces_that_are_there_are_not_computed_again(ranks, place, monkeypatch,
 ENDS = {
     "different": (2, "process 1 has different settings and data from process 0"),
     "unfit": (2, "hsdp: 3 processes cannot hold copies of 2 shards each; type --set parallel.shard=N"),
-    "full": (1, "no room left on the disk; what was there before is untouched; free some and go on"),
+    "full": (1, "no space left on the disk; what was there before is untouched; free some and go on"),
     "changed-2": (2, "another model or optimiser, it differs in"),
     "missing": (2, "process 1: --data absent.txt: no such file"),
     "broken": (1, "process 1, step 4: OSError: [Errno 5] Input/output error"),

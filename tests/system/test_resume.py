@@ -111,7 +111,7 @@ def test_a_disk_that_fails_at_any_moment_costs_nothing(tmp_path: Path, moment: s
             said = str(e)
         else:
             said = ""
-        assert ("no room left" in said) == failed, "a write that failed went unnoticed"
+        assert ("no space left" in said) == failed, "a write that failed went unnoticed"
         monkeypatch.setattr(os, moment, real)
         assert not list(folder.rglob("*.tmp")) and not (folder / ".new").exists(), "something half-written is left"
         toy_train(folder, run, resume=True)

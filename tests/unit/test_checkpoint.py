@@ -60,7 +60,7 @@ def test_a_file_is_old_or_new_but_never_between(tmp_path, monkeypatch, name, cal
 
 def test_a_full_disk_is_said_in_words(tmp_path, monkeypatch):
     fail_at(monkeypatch, "write", 1, OSError(28, "No space left on device"))
-    with pytest.raises(WorkFailed, match="no room left on the disk") as e:
+    with pytest.raises(WorkFailed, match="no space left on the disk") as e:
         checkpoint.write_atomic(tmp_path / "state", b"x")
     assert e.value.exit_code == 1
 

@@ -175,7 +175,7 @@ def test_a_file_that_is_read_is_refused_under_any_name(tmp_path: Path) -> None:
     path.write_text("old\n")
     link.symlink_to("in.txt")
     for out in (path, link, tmp_path / ".." / tmp_path.name / "in.txt"):
-        with pytest.raises(DataError, match="is the file that is read; name another one"):
+        with pytest.raises(DataError, match="is the input file; name another one"):
             check_output(out, "", path)
     check_output(tmp_path / "other.txt", path)
     check_output("/dev/null", "/dev/null")

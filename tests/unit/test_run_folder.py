@@ -68,7 +68,7 @@ def test_force_removes_what_regard_wrote_and_nothing_else(tmp_path):
     toy_train(tmp_path / "run", toy_run())
     put(tmp_path / "run", {"scores.jsonl": "{}"})  # as an evaluation does
     put(tmp_path / "run", THEIRS)
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         toy_train(tmp_path / "run", short())
     run_folder.new_run(tmp_path / "run", force=True)
     assert {k: v for k, v in files(tmp_path / "run").items() if k != run_folder.MANIFEST} == {
@@ -120,7 +120,7 @@ def test_a_run_from_before_manifests_is_resumed_and_replaced(tmp_path, force):
     put(folder, {"regard.json": "{}", ".state.safetensors.tmp": "half", ".new/config.json": "half", "mine": "x"})
     put(folder, {"checkpoints/.step-0000020.safetensors.tmp": "half", "checkpoints/best": "mine", ".mine.tmp": "x"})
     (folder / run_folder.MANIFEST).unlink()
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         toy_train(folder, toy_run())
     toy_train(folder, toy_run(), force=force, resume=not force)
     left = files(folder)

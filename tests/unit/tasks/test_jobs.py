@@ -15,7 +15,7 @@ def test_a_plan_comes_back(tmp_path):
     jobs = [("gpt", tmp_path / "several" / f"gpt-seed{seed}", toy_run(seed=seed)) for seed in (0, 1)]
     write_plan(tmp_path / "several", jobs, force=False)
     assert read_plan(tmp_path / "several") == jobs
-    with pytest.raises(ConfigError, match="holds a run already"):
+    with pytest.raises(ConfigError, match="already holds a run"):
         write_plan(tmp_path / "several", jobs, force=False)
     (tmp_path / "several/notes").write_text("mine")
     write_plan(tmp_path / "several", jobs[:1], force=True)
