@@ -1,4 +1,4 @@
-"""`regard classify`, `tag`, `fill`, `caption`, `transcribe`, `forecast`: answers to what is typed."""
+"""`regard classify`, `tag`, `fill`, `caption`, `transcribe`, `forecast`: answers to inputs on the command line."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,13 +26,13 @@ from regard.tasks.use import Predictions
 from regard.ticks import Console
 from regard.words import names_file, table
 
-SHOWN = 12  # answers that are printed
+SHOWN = 12  # answers printed at most
 
 
 def ask(
     console: Console, verb: str, run: str, words: Sequence[str], device: str, attention: str = "", **options: Any
 ) -> tuple[Any, Any, list[Any]]:
-    """The task of a run, the inputs that were typed, and the answers to them; `attention` is drawn for the first."""
+    """The task of a run, the typed inputs and their answers; the first's attention is drawn to the file `attention`."""
     task, model = open_for(verb, run, device)
     if attention:
         from regard.explain.picture import check_picture
@@ -58,8 +58,8 @@ def classify(
         list[str],
         argument(
             "INPUT",
-            "A text, or two for pairs; files of images or audio; a file of series, and the table of what else is known "
-            "of each; or rows: column=value, …",
+            "A text, or two for a pair; image or audio files; a file of series, and the table of their metadata; or "
+            "rows: column=value, …",
         ),
     ],
     labels: Annotated[str, option("A,B", "For CLIP: the names of the classes to choose from.")] = "",
@@ -67,7 +67,7 @@ def classify(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The label of a text, a pair of texts, an image, a clip, series or a row, with all probabilities.
+    """Label a text, a pair of texts, an image, a clip, series or a row, with all probabilities.
 
     A model trained by `regress` answers with a number, one trained by `multilabel` with all labels that apply.
 
@@ -103,7 +103,7 @@ def tag(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The label of each word of a text.
+    """Label each word of a text.
 
     \b
     Examples:
@@ -122,7 +122,7 @@ def fill(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The likeliest words for the gaps of a text, from a BERT that kept its masked-word head.
+    """Fill the gaps of a text with the likeliest words, by a BERT that kept its masked-word head.
 
     \b
     Examples:
@@ -143,7 +143,7 @@ def caption(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Say what is in an image.
+    """Describe an image.
 
     \b
     Examples:
@@ -164,14 +164,14 @@ def transcribe(
     files: Annotated[list[Path], argument("FILE…", "Recordings, of any rate and length.")],
     beam: Beam = 5,
     language: Annotated[
-        str, option("CODE", "What is spoken, for a model of many languages: en, de, …", default="detected")
+        str, option("CODE", "The language spoken, for a multilingual model: en, de, …", default="detected")
     ] = "",
-    translate: Annotated[bool, flag("--translate", "Write English, whatever is spoken.")] = False,
+    translate: Annotated[bool, flag("--translate", "Translate into English.")] = False,
     timestamps: Annotated[bool, flag("--timestamps", "A line for each passage, with its start and end.")] = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Write down what is said in a recording.
+    """Transcribe recordings.
 
     One of more than 30 seconds is cut where it is quiet; with --timestamps the model divides it into sentences.
 
@@ -213,7 +213,7 @@ def forecast(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The next rows of a table over time, with quantiles.
+    """Forecast the next rows of a table over time, with quantiles.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`regard clean`: what finished runs can do without."""
+"""`regard clean`: remove what finished runs no longer need."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,10 +19,10 @@ def clean(
     yes: Annotated[bool, flag("--yes", "Remove what is listed.")] = False,
     json: Json = False,
 ) -> None:
-    """List what finished runs can do without, and with --yes remove it.
+    """List what finished runs no longer need, and with --yes remove it.
 
-    That is the state of the optimiser and the weights of evaluations. The model stays, and the run can be extended,
-    with a new optimiser. Unfinished runs, and those trained with --set keep_state=true, are left alone.
+    That is the optimiser's state and the weights of evaluations. The model stays, and the run can be extended with a
+    new optimiser. Unfinished runs, and those trained with --set keep_state=true, are left alone.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def clean(
 
 
 def finished_runs(folders: list[Path]) -> list[Path]:
-    """The finished runs that are these folders or lie in them, except those that keep their state."""
+    """The finished runs at or below these folders, except those that keep their state."""
     from regard.explain.curves import outcome, read_metrics
     from regard.jsonfile import read_json_if_any
 

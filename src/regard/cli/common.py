@@ -1,4 +1,4 @@
-"""What the verbs share: flags that stand anywhere, help in groups, options with one meaning, results and remarks."""
+"""What the verbs share: global flags, help in groups, common options, printing of results."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def flags_first(args: Sequence[str]) -> list[str]:
     return flags + [a for a in args[:end] if a not in ANYWHERE] + args[end:]
 
 
-TYPED = ("TEXT", "PROMPT", "MESSAGE", "INPUT", "COLUMN")  # what holds words, by the name the help gives it
+TYPED = ("TEXT", "PROMPT", "MESSAGE", "INPUT", "COLUMN")  # arguments that hold text, by their name in the help
 
 
 class Command(TyperCommand):
@@ -62,12 +62,12 @@ class Group(TyperGroup):
         return sorted(self.commands, key=lambda name: first.index(name) if name in first else len(first))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.meta["words"] = list(args)  # as they were typed, for processes that are to do the same
+        ctx.meta["words"] = list(args)  # as typed, for processes that run the same command
         return super().parse_args(ctx, args)
 
 
 def option(metavar: str, help: str, *names: str, default: Any = False, **how: Any) -> Any:
-    """An option that takes a value; `default` is what the help shows, True the value itself."""
+    """An option that takes a value; `default` is what the help shows as its default, True the default itself."""
     return typer.Option(*names, metavar=metavar, help=help, show_default=default, **how)
 
 
@@ -88,7 +88,7 @@ Beam = Annotated[int, option("N", "Beams of the search; 1 is greedy.", default=T
 
 
 def open_for(verb: str, run: str, device: str, int8: bool = False) -> tuple[Any, Any]:
-    """The task and the predictor of a model that `regard VERB` is for; the error for another says what it is for."""
+    """The task and the predictor of a model; `ConfigError` if `regard VERB` is not for it, with the verb that is."""
     from regard.tasks.load import open_model
     from regard.tasks.registry import TASKS
 
@@ -101,17 +101,17 @@ def open_for(verb: str, run: str, device: str, int8: bool = False) -> tuple[Any,
 
 
 def show(value: Any) -> None:
-    """A result as JSON, on stdout."""
+    """Print a result as JSON."""
     print(json.dumps(value, ensure_ascii=False, indent=None if isinstance(value, list) else 2))
 
 
 def show_line(value: Any) -> None:
-    """A result as one line of JSON, on stdout."""
+    """Print a result as one line of JSON."""
     print(json.dumps(value, ensure_ascii=False), flush=True)
 
 
 def write_lines(lines: Iterable[str], out: Path | None, console: Console, unit: str = "lines", total: int = 0) -> None:
-    """Lines of text to the file a user named, or to stdout; `total` of `unit` are expected, for the progress line."""
+    """Write lines to `out`, or to stdout; `unit` and `total` are for the progress line."""
     path = out or Path(STDOUT)
     if is_stdout(path):
         sys.stdout.writelines(lines)
@@ -122,7 +122,7 @@ def write_lines(lines: Iterable[str], out: Path | None, console: Console, unit: 
 
 
 def write_rows(predictions: Predictions, out: Path | None, json: bool, console: Console) -> None:
-    """Rows as JSON, as the lines of their task, as TSV or as CSV; to a file, or to stdout."""
+    """Write rows to `out`, or to stdout: as JSON, as the task's own lines, as TSV or as CSV."""
     ending = out.suffix.lower() if out else ""
     form: Callable[[dict[str, Any]], str]
     header = False
@@ -157,5 +157,5 @@ def to_csv(row: dict[str, Any]) -> str:
 
 
 def visible(piece: str) -> str:
-    """A piece of text for a table: a space can be seen."""
+    """A piece of text with its spaces made visible."""
     return piece.replace(" ", "␣")

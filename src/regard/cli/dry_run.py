@@ -1,4 +1,4 @@
-"""`--dry-run`: what a run would be, from its settings and the head of its data."""
+"""`--dry-run`: describe a run from its settings and the head of its data."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
 
 def describe(label: str, run: "Run", device: str) -> dict[str, Any]:
-    """What a run would be: settings, parameters by part, tokens a step, memory; and what of its data was understood.
-    Nothing is written."""
+    """The settings, parameters by part, tokens per step and memory of a run, and how its data is read."""
     from regard.tasks import cost
     from regard.tasks.preview import preview
 

@@ -47,9 +47,9 @@ def predict(
         ),
     ],
     out: Annotated[
-        str, option("FILE", "Write here; FOLDER/ takes pieces, which a killed job goes on with.", default="stdout")
+        str, option("FILE", "Write here; FOLDER/ for pieces, so that a killed job can continue.", default="stdout")
     ] = "",
-    text: Annotated[str, option("COLUMN", "Of a table: the column of the text.", default="as in training")] = "",
+    text: Annotated[str, option("COLUMN", "For a table: the column of the text.", default="as in training")] = "",
     second: Annotated[str, option("COLUMN", "The column of the second text.", default="as in training")] = "",
     labels: Labels = "",
     beam: Beam = 5,
@@ -90,7 +90,7 @@ def predict(
     if out and not pieces:
         check_output(out, file)
     chosen = pick_device(device)
-    join(chosen)  # which GPU is this process's own
+    join(chosen)  # selects this process's GPU
     task, model = open_model(run, device=chosen)
     options = Options(text=text, second=second, labels=labels, beam=beam, length_penalty=length_penalty)
     options.refuse_others("predict", task.name, task.predict_takes)
@@ -142,10 +142,9 @@ def evaluate(
 
     BLEU is sacreBLEU's, with its signature and a 95 % bootstrap interval; BLEU by source length comes below it.
     Perplexity is reported per token, per byte and per word, with the context and stride it was measured with. A model
-    that was fine-tuned to summarise is also scored by ROUGE-L when it is given --data; BERT by the masked words it
-    finds. A classifier is compared with a bag of words or the majority class, with its confusion table and calibration;
-    a tagger of entities is scored by strict IOB2.
-    The score is also noted in the run's scores.jsonl, where `regard info` finds it.
+    fine-tuned to summarise is also scored by ROUGE-L on --data, and BERT by the masked words it predicts. A classifier
+    is compared with a bag of words or the majority class, with its confusion table and calibration; a tagger of
+    entities is scored by strict IOB2. The score is also recorded in the run's scores.jsonl, which `regard info` shows.
 
     \b
     Examples:
@@ -190,9 +189,9 @@ def compare(
 ) -> None:
     """Is one run better than another, or is the difference noise?
 
-    Both answer the same examples, and a paired test gives the p-value of the difference: bootstrap resampling, or where
-    an answer is right or wrong McNemar's exact test. Language models are compared in bits per byte, which do not depend
-    on how they cut text into tokens, translators by BLEU, classifiers by accuracy, taggers by the F1 of entities.
+    Both answer the same examples, and a paired test gives the p-value of the difference: bootstrap resampling, or
+    McNemar's exact test where an answer is right or wrong. Language models are compared in bits per byte, which do not
+    depend on their tokenizers, translators by BLEU, classifiers by accuracy, taggers by the F1 of entities.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""`regard export`: a model in the format of other programs."""
+"""`regard export`: write a model in the format of other programs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,10 +14,8 @@ def export(
     ctx: typer.Context,
     model: Annotated[str, argument("MODEL", "A run or model folder, or a name.")],
     to: Annotated[str, option("FORMAT", "hf: a Hugging Face folder; onnx; gguf.", default=True)] = "hf",
-    type: Annotated[
-        str, option("TYPE", "Of the numbers, for gguf: f16, q8_0 or f32.", default="as the format has it")
-    ] = "",
-    out: Annotated[str, option("PATH", "Where to.", default="MODEL-FORMAT")] = "",
+    type: Annotated[str, option("TYPE", "Number format, for gguf: f16, q8_0 or f32.", default="the format's own")] = "",
+    out: Annotated[str, option("PATH", "Where to write.", default="MODEL-FORMAT")] = "",
     json: Json = False,
 ) -> None:
     """Write a model for other programs, and check what was written.
@@ -48,7 +46,7 @@ def export(
         raise ConfigError(f"--type {type}: {form.name} has no such type of numbers; {has}")
     dtype = type.lower() or next(iter(form.types), "")
     source = resolve(model, flags.say)
-    load_model(source)  # says what is wrong before anything is written
+    load_model(source)  # fails before anything is written
     here = user_path(model).exists()
     name = model.rstrip("/") if here else Path(model.removeprefix("hf:").partition("@")[0]).name
     target = user_path(out or form.target(name, dtype))

@@ -27,15 +27,15 @@ from regard.output import check_output, open_output
 from regard.ticks import Console
 from regard.words import table
 
-Batch = Annotated[int, option("N", "Texts read together; changes speed alone.", default=True, min=1)]
+Batch = Annotated[int, option("N", "Texts per batch; changes only the speed.", default=True, min=1)]
 INT8 = (
     "Weights in 8 bits, on a CPU: about 1.6 times as fast; minilm's vectors keep a cosine of 0.9992 to the exact ones, "
     "0.997 at worst."
 )
 Int8 = Annotated[bool, flag("--int8", INT8)]
 SAVED = "The vectors of FILE, as `regard embed` writes them; computed and written here if there are none yet."
-ALIKE = 0.98  # cosine of a text's vector to the saved one, at least; in int8 it is 0.997
-COLUMN = "Of a table: the column of the texts, by name or number."
+ALIKE = 0.98  # least cosine of a text's vector to the saved one; in int8 it is 0.997
+COLUMN = "For a table: the column of the texts, by name or number."
 Column = Annotated[str, option("COLUMN", COLUMN, "--text", default="text, review, … or the first")]
 
 
@@ -51,7 +51,7 @@ def embed(
     ] = "",
     pooling: Annotated[str | None, option("NAME", "mean, cls or max.", default="as the folder says, or mean")] = None,
     layer: Annotated[
-        str, option("N", "0 is the embeddings, -1 the last layer; last4: four side by side.", default=True)
+        str, option("N", "0 is the embeddings, -1 the last layer; last4: the last four, concatenated.", default=True)
     ] = "-1",
     normalise: Annotated[
         bool | None,
@@ -108,12 +108,12 @@ def embed(
 
 
 def embed_pieces(model: str, file: Path, out: Path, column: str, how: dict[str, Any], device: str, int8: bool) -> None:
-    """Vectors in files of as many rows as answers have."""
+    """Write vectors in pieces, as `predict_pieces` writes answers."""
     from regard.models.fetched import resolve
     from regard.training.parallel import join
 
     chosen = pick_device(device)
-    join(chosen)  # which GPU is this process's own
+    join(chosen)  # selects this process's GPU
     _, embedder = open_for("embed", model, chosen, int8)
 
     def write(texts: list[str], place: Path) -> None:
@@ -130,7 +130,7 @@ def embed_pieces(model: str, file: Path, out: Path, column: str, how: dict[str, 
 
 
 def texts_of(file: Path, column: str, console: Console) -> list[tuple[int, str]]:
-    """The texts of a file with their line numbers: all lines, or a column of a table. A broken row has none."""
+    """The texts of a file with their line numbers: all lines, or a column of a table. A broken row gives ""."""
     from regard.data.pairs import read_lines
     from regard.data.skipped import has
     from regard.data.tables import TEXTS, is_delimited, is_table, read_table
@@ -140,7 +140,7 @@ def texts_of(file: Path, column: str, console: Console) -> list[tuple[int, str]]
         first = 0 if len(table.columns) == 1 or table.columns[0].isdigit() else None
         name = table.find(column, TEXTS, "text", first)
         assumed = not name.isdigit() and name.lower() not in (*TEXTS, column.lower())
-        if assumed and is_delimited(file):  # it may have been a text
+        if assumed and is_delimited(file):  # it may be a text
             console.say(f"the first line of {file} is taken for a header, and {name!r} for the column of the texts")
         texts = [cells[name] if usable else "" for cells, usable in table.with_gaps({name: has("text")}, console.say)]
         return list(zip(sorted([*table.lines, *(row.line for row in table.skipped)]), texts, strict=True))
@@ -165,7 +165,7 @@ def similar(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The lines of a file nearest in meaning to a text, by the cosine of their vectors.
+    """Find the lines of a file nearest in meaning to a text, by the cosine of their vectors.
 
     With --vectors the lines are embedded once: `regard embed` writes such a file, and so does the first search.
 
@@ -195,7 +195,7 @@ def similar(
 
 
 def saved_vectors(path: Path, file: Path, embedder: Any, texts: list[str], batch: int, console: Console) -> Any:
-    """The vectors of length 1 of a file's texts, from `path`; computed and written there if it does not exist."""
+    """The unit vectors of a file's texts, read from `path`; computed and written there if it does not exist."""
     import numpy as np
 
     if not path.exists():
@@ -205,7 +205,7 @@ def saved_vectors(path: Path, file: Path, embedder: Any, texts: list[str], batch
         write_vectors(path, vectors)
         console.say(f"wrote {path}")
         return vectors
-    other = f"; remove it to have it written anew, or name another: --vectors {file.stem}-2.npy"
+    other = f"; remove it to write it again, or name another: --vectors {file.stem}-2.npy"
     try:
         vectors: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as e:
@@ -233,5 +233,5 @@ def write_vectors(path: Path, vectors: Any) -> None:
 
 
 def as_layer(typed: str) -> int | str:
-    """A number, where it is one."""
+    """`typed` as a number, if it is one."""
     return int(typed) if typed.removeprefix("-").isdigit() else typed

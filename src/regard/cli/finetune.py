@@ -1,4 +1,4 @@
-"""`regard finetune`: a published or trained model goes on learning, from your data."""
+"""`regard finetune`: train a published or trained model further, on your data."""
 
 from typing import Any
 
@@ -23,8 +23,8 @@ RUN = [tasks.STEPS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, 
        PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 HELP = """Fine-tune a model on your data: language models, encoders, ViTs, translators, captioners, Whisper's encoder.
 
-Of dialogues, instructions and summaries only the answers are learned. The run folder is a whole model again, which
-transformers opens as it is; with --lora it holds what is added to MODEL, in PEFT's format.
+Of dialogues, instructions and summaries only the answers are learned. The run folder is a complete model, which
+transformers opens as it is; with --lora it holds an adapter for MODEL, in PEFT's format.
 
 \b
 Examples:
@@ -41,7 +41,7 @@ Examples:
 
 
 class FinetuneGroup(TaskGroup):
-    """The tasks that a trained model can be fine-tuned to."""
+    """The tasks that a model can be fine-tuned to."""
 
     def names(self) -> list[str]:
         from regard.tasks.registry import TASKS

@@ -1,4 +1,4 @@
-"""`regard gradients`: how far back networks can learn from, measured."""
+"""`regard gradients`: measure how far back networks can learn from."""
 
 import dataclasses
 from typing import Annotated
@@ -21,7 +21,7 @@ def gradients(
         bool, flag("--memory", "Also train tiny models to recall a symbol, 5 to 1,000 tokens later.")
     ] = False,
     speed: Annotated[bool, flag("--speed", "Also time a step of each, for sequences of 64 to 2,048 tokens.")] = False,
-    out: Annotated[str, option("FILE", "Draw it to this .png, .svg or .pdf.")] = "",
+    out: Annotated[str, option("FILE", "Draw a picture: .png, .svg or .pdf.")] = "",
     seed: Annotated[int, typer.Option(**SEED, help="Seed of the networks and inputs.")] = 0,
     device: Annotated[
         str, option("NAME", "For --memory and --speed: auto, cpu, cuda or cuda:N.", default=True)
@@ -72,7 +72,7 @@ def gradients(
 
 
 def pictured(out: str, flags: Console) -> str:
-    """The picture's name, or none where matplotlib is not installed: the tables hold the same numbers."""
+    """`out`, or "" if matplotlib is not installed: the tables hold the same numbers."""
     if out:
         from regard.explain.picture import check_picture
 

@@ -1,4 +1,4 @@
-"""`regard info`: what a run folder holds."""
+"""`regard info`: describe a run folder."""
 
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,13 @@ SHOWN = ("start", "lora", "frozen", "steps", "minutes", "seconds", "tokens", "ba
         "precision", "smoothing", "consistency")  # fmt: skip
 
 NAMES = {"bleu": "BLEU", "bleu_low": "BLEU, low", "bleu_high": "BLEU, high", "chrf": "chrF"}
-HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on besides the text
+HOW = ("beam", "length_penalty", "signature", "context", "stride")  # what a score depends on besides the data
 
 
 def info(run: Run, json: Json = False) -> None:
-    """What a run is, how it was made, what it scored.
+    """Show what a run is, how it was trained and what it scored.
 
-    Parameters are counted by part. Of a folder of several runs: one table.
+    Parameters are counted by part. A folder of several runs is shown as one table.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def info(run: Run, json: Json = False) -> None:
 
 
 def several(folder: Path, json: bool) -> None:
-    """The runs that belong together, in a table."""
+    """Print the runs of a folder as one table."""
     from regard.explain.curves import results_table
     from regard.tasks.jobs import read_plan
 
@@ -91,7 +91,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
     if (folder / "config.json").is_file() or not (folder / "run.json").is_file():
         config = read_config(folder)
-    else:  # a run that has not come to its first evaluation
+    else:  # a run before its first evaluation
         config = read_run(folder).model
     weights = any(path.exists() for path in weight_files(folder))
     model = check_fit(config, read_shapes(folder), str(folder)) if weights else outline(config)
@@ -118,7 +118,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def held_out(folder: Path) -> dict[str, Any]:
-    """The last word of training on the model that was kept; of a run still going, its best evaluation so far."""
+    """The validation metrics of the model that was kept; for a run in progress, its best evaluation so far."""
     from regard.explain.curves import outcome, read_metrics
 
     if not (folder / "metrics.jsonl").is_file():
@@ -131,7 +131,7 @@ def held_out(folder: Path) -> dict[str, Any]:
 
 
 def read_scores(folder: Path) -> list[dict[str, Any]]:
-    """What `regard evaluate` has written down, newest last; one entry per test set and setting."""
+    """The scores that `regard evaluate` recorded, newest last; one entry per test set and setting."""
     path = folder / "scores.jsonl"
     scores = read_json_lines(path) if path.is_file() else ()
     return list({tuple(str(s.get(k)) for k in ("on", *HOW)): s for s in scores}.values())

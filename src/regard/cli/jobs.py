@@ -1,4 +1,4 @@
-"""The table of what came out of training, and the commands to type next."""
+"""The table of training results, and the commands to type next."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def report(trained: "Trained", json: bool, flags: Console) -> None:
-    """One table; for several runs also one picture."""
+    """Print the results as a table, or as JSON; draw the curves of several runs."""
     from regard.explain.curves import draw, results_table
     from regard.tasks.registry import get
 

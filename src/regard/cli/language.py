@@ -1,4 +1,4 @@
-"""`regard generate`, `next`, `chat`, `summarise`: a language model at work."""
+"""`regard generate`, `next`, `chat`, `summarise`: use a language model."""
 
 import dataclasses
 import sys
@@ -21,18 +21,18 @@ Temperature = Annotated[
 ]
 TopK = Annotated[int, option("N", "Only the N likeliest tokens; 0: all.", default=True, min=0)]
 TopP = Annotated[
-    float, option("P", "Only the likeliest tokens that make up P together.", default=True, min=0.0, max=1.0)
+    float, option("P", "Only the likeliest tokens that together have probability P.", default=True, min=0.0, max=1.0)
 ]
 MinP = Annotated[
     float, option("P", "Only tokens at least P times as likely as the likeliest.", default=True, min=0.0, max=1.0)
 ]
 Penalty = Annotated[
-    float, option("X", "Above 1 avoids what was said already.", "--repetition-penalty", default=True, min=0.01)
+    float, option("X", "Above 1 discourages repetition.", "--repetition-penalty", default=True, min=0.01)
 ]
 NoRepeat = Annotated[
-    int, option("N", "No N tokens in a row come twice; 0: they may.", "--no-repeat-ngram", default=True, min=0)
+    int, option("N", "Never repeat a sequence of N tokens; 0: off.", "--no-repeat-ngram", default=True, min=0)
 ]
-Seed = Annotated[int, typer.Option(**SEED, help="The same seed writes the same.")]
+Seed = Annotated[int, typer.Option(**SEED, help="The same seed gives the same text.")]
 Stop = Annotated[list[str] | None, option("TEXT", r"End before this text; may be repeated; \n is a line break.")]
 Int8 = Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: about twice as fast, and a little less exact.")]
 
@@ -54,7 +54,7 @@ def generate(
     seed: Seed = 0,
     n: Annotated[int, option("N", "Write that many continuations.", "--n", default=True, min=1)] = 1,
     beam: Annotated[
-        int, option("N", "Search with N beams for the likeliest text instead; 0: draw.", default=True, min=0)
+        int, option("N", "Search with N beams for the likeliest text instead; 0: sample.", default=True, min=0)
     ] = 0,
     logprobs: Annotated[bool, flag("--logprobs", "With --json: the log-probability of each token.")] = False,
     stream: Annotated[bool, flag("--stream", "Show the text while it is written.")] = False,
@@ -114,19 +114,19 @@ def next_(
     top_k: TopK = 0,
     top_p: TopP = 1.0,
     min_p: MinP = 0.0,
-    word: Annotated[list[str] | None, option("TEXT", "Also the rank of this continuation's first token.")] = None,
+    word: Annotated[list[str] | None, option("TEXT", "Also show the rank of this continuation's first token.")] = None,
     surprisal: Annotated[bool, flag("--surprisal", "Instead: how likely each token of the text itself was.")] = False,
     lens: Annotated[
-        bool, flag("--lens", "Instead: what the head would say after each layer (the logit lens).")
+        bool, flag("--lens", "Instead: what the head would predict after each layer (the logit lens).")
     ] = False,
     int8: Int8 = False,
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """The table of next-token probabilities.
+    """Show the probabilities of the next token.
 
     Probabilities are over the whole vocabulary. With a temperature, top-k, top-p or min-p a second column shows what
-    is left to draw from.
+    is left to sample from.
 
     \b
     Examples:
@@ -197,7 +197,7 @@ def show_lens(layers: Sequence[Sequence[Any]], top: int, json: bool) -> None:
 def chat(
     ctx: typer.Context,
     model: Model,
-    message: Annotated[list[str] | None, argument("MESSAGE", "Ask this and leave; else you are prompted.")] = None,
+    message: Annotated[list[str] | None, argument("MESSAGE", "Ask this and exit; else you are prompted.")] = None,
     system: Annotated[str, option("TEXT", "The system prompt: the role of the model.", default=True)] = "",
     max_tokens: Most = 400,
     temperature: Temperature = 0.7,
@@ -246,7 +246,7 @@ def chat(
 
 
 def chat_partner(model: str, device: str, int8: bool, server: str) -> Any:
-    """Who answers `chat`: a model here, or one behind a server."""
+    """The model that answers `chat`: a local one, or one on a server."""
     if not server:
         return open_for("chat", model, device, int8)[1]
     from regard.serve.api.client import RemoteModel
@@ -266,7 +266,7 @@ def summarise(
     json: Json = False,
     device: Device = "auto",
 ) -> None:
-    """Say it shorter, with a model that was trained on texts and their summaries.
+    """Summarise texts, with a model that was trained on texts and their summaries.
 
     \b
     Examples:
@@ -283,7 +283,7 @@ def summarise(
 
 
 def stops(typed: list[str] | None) -> tuple[str, ...]:
-    r"""Stop strings as typed: `\n` and `\t` are what they are in most languages."""
+    r"""Stop strings as typed, with `\n` and `\t` unescaped."""
     return tuple(s.replace("\\n", "\n").replace("\\t", "\t") for s in typed or [] if s)
 
 

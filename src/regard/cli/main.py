@@ -1,4 +1,4 @@
-"""`regard`: the verbs, what every verb shares, and how a failure reads."""
+"""`regard`: the verbs, the global flags, and error messages with exit codes."""
 
 import errno
 import io
@@ -101,7 +101,7 @@ for verb in (
     export.export,
     clean.clean,
 ):
-    app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a word of Python's own
+    app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a Python builtin
 
 
 def _version(asked: bool) -> None:
@@ -120,7 +120,7 @@ def everywhere(
         bool, typer.Option("--verbose", "-v", help="Show where an error came from. May stand anywhere on the line.")
     ] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     ctx.obj = Console(quiet=quiet)
@@ -128,10 +128,10 @@ def everywhere(
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run one command line; every failure is one sentence on stderr and an exit code."""
-    # torch's threads spin while they wait, which halves the pace of a busy machine; a short spin costs nothing
+    # torch's threads spin while they wait, which halves the speed of a busy machine; a short spin costs nothing
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    # UTF-8, as text is read: a terminal set otherwise must not break a pipe. A file name that is not UTF-8 leaves as it
-    # came, and in a message with its bytes spelled out.
+    # UTF-8 whatever the locale, so that pipes work. A file name that is not UTF-8 is printed unchanged, and escaped in
+    # messages.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors=errors)
@@ -155,7 +155,7 @@ def main(args: Sequence[str] | None = None) -> None:
             _stop("the disk is full; nothing half-written was kept", 1, verbose)
         if e.filename is None:
             _stop(e.strerror or str(e), 1, verbose)
-        _stop(f"{str(e.filename)[:80]}: {e.strerror}; check the name, and who may read and write there", 2, verbose)
+        _stop(f"{str(e.filename)[:80]}: {e.strerror}; check the name and its permissions", 2, verbose)
     except Exception as e:
         summary = f"{type(e).__name__}: {e}".splitlines()[0]
         if message := memory_message(e):

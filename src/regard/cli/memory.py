@@ -1,4 +1,4 @@
-"""What to say when memory runs out: which work requested it, how much, and what to type instead."""
+"""The message when memory runs out: what was being done, how much it requested, and what to type instead."""
 
 import re
 import traceback
@@ -6,7 +6,7 @@ import traceback
 from regard.limits import exhausted_memory
 
 SMALLER = "make batches smaller with --set tokens=1024 or --set batch=16, or the model with --size tiny"
-WORK = {  # by package, the innermost that a failure went through: what it was doing, and what helps
+WORK = {  # by the innermost package of the traceback: what was being done, and what helps
     "data": ("reading the data", "give it less at a time, or in several files"),
     "models": ("loading the model", "choose a smaller one"),
     "generate": ("writing text", "lower --max-tokens, --n or --beam"),
@@ -17,11 +17,11 @@ WORK = {  # by package, the innermost that a failure went through: what it was d
     "training": ("a training step", SMALLER),
     "tasks": ("preparing the run", SMALLER),
 }
-AMOUNT = re.compile(r"allocate ([\d.]+ ([KMGTPE]iB|bytes))", re.IGNORECASE)  # is in the text alone
+AMOUNT = re.compile(r"allocate ([\d.]+ ([KMGTPE]iB|bytes))", re.IGNORECASE)  # only the text has it
 
 
 def memory_message(e: BaseException) -> str:
-    """The sentence, where memory ran out, of the machine or of a GPU; else nothing."""
+    """The message if `e` says that the machine or a GPU ran out of memory; else ""."""
     whose = exhausted_memory(e)
     if not whose:
         return ""

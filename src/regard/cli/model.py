@@ -1,4 +1,4 @@
-"""`regard model`: what can be had, and having it."""
+"""`regard model`: list, fetch and upload models."""
 
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.command("list", cls=Command)
 def list_(json: Json = False) -> None:
-    """What can be had: name, size, licence, and whether it is here already.
+    """List the models with size and licence, and whether they are on this machine.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def get(
     of_hub = name.startswith(PREFIX) or (not Path(name).exists() and is_hub_name(Path(name)))
     folder = from_hub(name, flags.say, newer=True, yes=yes) if of_hub else resolve(name, flags.say)
     if not folder.is_dir():
-        find_model(name)  # which says that there is none
+        find_model(name)  # raises: there is no such model
     model = MODELS_CATALOG.get(name.lower())
     model = model if model and model.folder == folder else None
     about = {"name": model.name, "licence": model.licence, "attribution": model.attribution} if model else {}
@@ -97,13 +97,13 @@ def get(
 def push(
     ctx: typer.Context,
     model: Annotated[str, argument("MODEL", "A run or model folder, or a name.")],
-    name: Annotated[str, argument("OWNER/NAME", "The repository; it is made if it is not there.")],
-    private: Annotated[bool, flag("--private", "A new repository is for you alone.")] = False,
+    name: Annotated[str, argument("OWNER/NAME", "The repository; it is created if it does not exist.")],
+    private: Annotated[bool, flag("--private", "Make a new repository private.")] = False,
     json: Json = False,
 ) -> None:
     """Upload a model to the Hugging Face hub, as one commit.
 
-    The model alone goes there: settings, weights, tokenizer and card. Log in once with `hf auth login`, or set
+    Only the model is uploaded: settings, weights, tokenizer and card. Log in once with `hf auth login`, or set
     HF_TOKEN.
 
     \b
@@ -123,7 +123,7 @@ def push(
     if reference.file or "/" not in reference.repo:
         raise ConfigError(f"{name!r} is not the name of a repository; expected OWNER/NAME")
     folder = resolve(model, flags.say)
-    load_model(folder)  # says what is wrong before anything is sent
+    load_model(folder)  # fails before anything is sent
     files = [*model_files(folder), *(name for name in (ADAPTER, "adapter_config.json") if (folder / name).is_file())]
     size = sum((folder / file).stat().st_size for file in files)
     flags.say(f"uploading {len(files)} files, {size / 1e6:,.1f} MB, to {reference.repo} ...")

@@ -1,4 +1,4 @@
-"""`--out FOLDER/` of predict and embed: pieces that several processes share, and that a killed job need not repeat."""
+"""`--out FOLDER/` of predict and embed: output in pieces, shared by processes and not repeated by a restarted job."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -15,23 +15,23 @@ from regard.ticks import Console
 if TYPE_CHECKING:
     from regard.tasks.use import Options
 
-ROWS = 512  # of a piece
+ROWS = 512  # per piece
 MANIFEST = "manifest.json"
-Piece = tuple[str, Callable[[Path], None]]  # the name of its output without an ending, and what writes it
+Piece = tuple[str, Callable[[Path], None]]  # its file name without the extension, and the function that writes it
 
 
 def predict_pieces(
     task: Any, model: Any, folder: Path, file: Path, out: Path, options: "Options", as_json: bool, device: str
 ) -> None:
-    """Answers in files of `ROWS` rows each."""
+    """Write answers in files of `ROWS` rows each."""
     ending = ".jsonl" if as_json else ".txt" if task.writes_lines else ".csv"
     job = {"model": str(folder), "file": str(file), "options": options.pick(task.predict_takes)}
     write_pieces(pieces(task, model, folder, file, options, as_json), out, job, ending, device)
 
 
 def write_pieces(work: Iterable[Piece], out: Path, job: dict[str, Any], ending: str, device: str) -> None:
-    """The pieces of `job`, in the order of their names, by all processes of a torchrun. Each appears when it is
-    complete, and one that is there already is not computed again; the manifest lists them once all are."""
+    """Write the pieces of `job`, shared by all processes of a torchrun. Each appears when it is complete, and one that
+    exists is not computed again; the manifest lists them once all are complete."""
     from regard.training.parallel import join
 
     world = join(device)
@@ -59,12 +59,12 @@ def write_pieces(work: Iterable[Piece], out: Path, job: dict[str, Any], ending: 
 
 
 def names_folder(out: str) -> bool:
-    """Whether `--out` asks for pieces."""
+    """Whether `--out` names a folder, and so asks for pieces."""
     return out.endswith("/") or (bool(out) and Path(out).is_dir())
 
 
 def begin(out: Path, job: dict[str, Any]) -> None:
-    """Make room for the pieces; a folder with those of another command is refused."""
+    """Create the folder; `ConfigError` if it holds the pieces of another command, or other files."""
     before = read_json_if_any(out / MANIFEST)
     if before and {name: before.get(name) for name in job} != json.loads(json.dumps(job)):
         raise ConfigError(f"{out} holds the answers of another command; choose another --out")
@@ -81,7 +81,7 @@ def write_manifest(out: Path, job: dict[str, Any]) -> None:
 
 
 def files_of(file: Path) -> list[Path]:
-    """A file, or those of a folder, by name."""
+    """The file, or the files of a folder, sorted by name."""
     files = sorted(path for path in file.iterdir() if path.is_file()) if file.is_dir() else [file]
     if not files:
         raise DataError(f"{file} holds no files")
@@ -89,7 +89,7 @@ def files_of(file: Path) -> list[Path]:
 
 
 def in_pieces(path: Path, examples: Iterable[Any]) -> Iterator[tuple[str, list[Any]]]:
-    """Some examples of a file at a time, with the name of the piece that they become."""
+    """The examples of a file in groups of `ROWS`, each with the name of its piece."""
     from regard.data.files import in_groups
 
     for number, some in enumerate(in_groups(examples, ROWS)):
@@ -97,7 +97,7 @@ def in_pieces(path: Path, examples: Iterable[Any]) -> Iterator[tuple[str, list[A
 
 
 def pieces(task: Any, model: Any, folder: Path, file: Path, options: "Options", as_json: bool) -> Iterator[Piece]:
-    """The work in its order, the same for every process: each file of a folder, some rows at a time."""
+    """The pieces in order, the same for every process: each file of a folder, `ROWS` rows at a time."""
     from regard.tasks.base import Task
     from regard.tasks.use import Predictions, answer_all
 
@@ -115,7 +115,7 @@ def pieces(task: Any, model: Any, folder: Path, file: Path, options: "Options", 
     def write_whole(path: Path, place: Path) -> None:
         write_rows(task.predictions(model, folder, path, options, console), place, as_json, console)
 
-    for path in [file] if task.reads in ("images", "audio") else files_of(file):  # whose folders are one input
+    for path in [file] if task.reads in ("images", "audio") else files_of(file):  # their folders are one input
         if type(task).predictions is not Task.predictions:  # its rows are not answers to single inputs
             yield path.name, partial(write_whole, path)
             continue

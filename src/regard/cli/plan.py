@@ -1,4 +1,4 @@
-"""`regard plan`: what training a language model on a fleet of GPUs would take, before anything is rented."""
+"""`regard plan`: estimate what training a language model on many GPUs takes, before anything is rented."""
 
 import math
 import re
@@ -19,17 +19,17 @@ SLOWEST_SAVE = 1e9  # bytes a second that a machine writes to a shared file syst
 
 def plan(
     arch: Annotated[str, option("NAME", "gpt or llama.", default=True)] = "gpt",
-    size: Annotated[str, option("NAME", "A size of it: regard train lm --help lists them.")] = "",
-    params: Annotated[str, option("N", "Instead: about so many parameters, as 7B.")] = "",
-    tokens: Annotated[str, option("N", "To train on, as 300B.", default="20 a parameter")] = "",
-    context: Annotated[int, option("N", "Tokens of a text.", default=True, min=1)] = 1024,
-    vocab: Annotated[int, option("N", "Tokens there are.", default=True, min=1)] = 50304,
-    batch: Annotated[str, option("N", "Tokens of a step.", default=True)] = "512K",
+    size: Annotated[str, option("NAME", "A size of the architecture; regard train lm --help lists them.")] = "",
+    params: Annotated[str, option("N", "Instead: about N parameters, such as 7B.")] = "",
+    tokens: Annotated[str, option("N", "Tokens to train on, such as 300B.", default="20 per parameter")] = "",
+    context: Annotated[int, option("N", "Tokens per sequence.", default=True, min=1)] = 1024,
+    vocab: Annotated[int, option("N", "Size of the vocabulary.", default=True, min=1)] = 50304,
+    batch: Annotated[str, option("N", "Tokens per step.", default=True)] = "512K",
     gpus: Annotated[int, option("N", "GPUs in all.", default=True, min=1)] = 8,
     gpu: Annotated[str, option("NAME", "a100, h100, h200 or b200.", default=True)] = "h200",
-    per_node: Annotated[int, option("N", "GPUs of a machine.", default=True, min=1)] = 8,
+    per_node: Annotated[int, option("N", "GPUs per machine.", default=True, min=1)] = 8,
     network: Annotated[
-        str, option("RATE", "Between machines, for each GPU, as 400Gb (a second).", default=True)
+        str, option("RATE", "Bandwidth between machines per GPU, such as 400Gb (a second).", default=True)
     ] = "400Gb",
     measure: Annotated[
         bool, flag("--measure", "Measure this machine's rates and plan with them, not with --gpu's.")
@@ -37,9 +37,9 @@ def plan(
     out: Annotated[str, option("FILE", "A picture of speed and efficiency against GPUs: .png, .svg or .pdf.")] = "",
     json: Json = False,
 ) -> None:
-    """What training a language model would take: memory, speed, days, and the lines to type.
+    """Estimate what training a language model takes: memory, speed, days, and the commands to type.
 
-    An estimate from data sheets, within about 20 % of published figures; docs/scale.md has the comparison.
+    Computed from data sheets, within about 20 % of published figures; docs/scale.md has the comparison.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def plan(
 
 
 def choose(ways: "list[Estimate]") -> "Estimate | None":
-    """The simplest of those that fit, unless another is faster."""
+    """The simplest layout that fits, unless another is clearly faster."""
     fastest = max((way.tokens_per_second for way in ways if way.fits), default=0.0)
     return next((way for way in ways if way.fits and way.tokens_per_second > SIMPLER * fastest), None)
 
@@ -92,7 +92,7 @@ def measured(quiet: bool) -> "Device":
 
 
 def draw(path: str, shape: "Shape", fleet: "Fleet", batch: float, gpu: str) -> None:
-    """Tokens a second, and the part of one GPU's that each of them has, over fleets of up to twice the size."""
+    """Draw tokens per second, and each GPU's speed relative to one alone, for fleets of up to twice the size."""
     from regard.explain.fleet import estimates
     from regard.explain.picture import COLOURS, figure, save
 

@@ -1,4 +1,4 @@
-"""Several processes on one machine: `--processes N` is torchrun's launcher with this very command line."""
+"""Several processes on one machine: `--processes N` runs the same command line under torchrun's launcher."""
 
 import logging
 import os
@@ -12,7 +12,7 @@ from regard.errors import ConfigError
 
 HELP = "Share the work between that many processes on this machine; on several: torchrun … -m regard …"
 Processes = Annotated[int, option("N", HELP, default=True, min=1)]
-CROWD = 4  # processes for each core
+CROWD = 4  # processes per core, at most
 PROCESSES: Declared = declare("processes", int, 1, option("N", HELP, default=True, min=1, **PANEL))
 
 
@@ -29,15 +29,15 @@ def first_process() -> bool:
 
 
 def mute_others() -> None:
-    """Of the processes of a torchrun only the first one talks."""
-    if started_by_torchrun():  # what torch remarks on says nothing to a user
+    """Silence all processes of a torchrun but the first."""
+    if started_by_torchrun():  # torch's own remarks mean nothing to a user
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR" if first_process() else "FATAL")
     if not first_process():
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - until the process ends
 
 
 def leave_others() -> None:
-    """Close the connections to the other processes, when all is done."""
+    """Close the connections to the other processes."""
     if several_processes() and "regard.training.parallel" in sys.modules:
         from regard.training.parallel import leave
 
@@ -45,7 +45,7 @@ def leave_others() -> None:
 
 
 def share_between(processes: int, ctx: Any) -> None:
-    """Start this command line in so many processes and leave with their exit code; in one of them, go on."""
+    """Run this command line in `processes` processes and exit with their code; inside one of them, return."""
     if started_by_torchrun():
         if processes not in (1, size := int(os.environ["WORLD_SIZE"])):
             raise ConfigError(f"--processes {processes}, but torchrun started {size}; leave out --processes")
@@ -62,7 +62,7 @@ def launch(processes: int, words: list[str]) -> NoReturn:
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the first process says what failed
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # the first process reports what failed
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // processes)))
     once: Any = dict(
         run_id=f"regard-{os.getpid()}",
@@ -86,4 +86,4 @@ def launch(processes: int, words: list[str]) -> NoReturn:
     sys.exit(0)
 
 
-SIGNALS = "SIGTERM,SIGINT,SIGHUP"  # passed on to all, which save and stop
+SIGNALS = "SIGTERM,SIGINT,SIGHUP"  # passed on to all processes, which save and stop

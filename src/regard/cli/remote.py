@@ -1,4 +1,4 @@
-"""`regard predict --server`: a file, answered by a model behind `regard serve`."""
+"""`regard predict --server`: predictions for a file by a model on a `regard serve`."""
 
 import base64
 import json
@@ -14,14 +14,14 @@ from regard.ticks import Console, tick
 if TYPE_CHECKING:
     from regard.serve.api.client import RemoteModel
 
-TOGETHER = 32  # inputs of a request
-Server = Annotated[str, option("URL", "Ask the model of this name at a `regard serve`; its key is REGARD_API_KEY.")]
+TOGETHER = 32  # inputs per request
+Server = Annotated[str, option("URL", "Use the model of this name on a `regard serve`; the key is REGARD_API_KEY.")]
 
 
 def predict_remotely(
     server: str, name: str, file: Path, out: Path | None, text: str, second: str, console: Console
 ) -> None:
-    """An output a line, as JSON; null for a line without text."""
+    """Write one output per line, as JSON; null for a line without text."""
     from regard.serve.api.client import RemoteModel
 
     model = RemoteModel(server, name)
@@ -39,7 +39,7 @@ def predict_remotely(
 
 
 def read_inputs(model: "RemoteModel", file: Path, text: str, second: str) -> Iterator[Any]:
-    """The inputs of a file or folder, as a request holds them; None for a blank line."""
+    """The inputs in a file or folder, as a request holds them; None for a blank line."""
     from regard.data.features import named_rows
     from regard.data.pairs import read_lines
     from regard.data.tables import is_table, read_table

@@ -15,38 +15,36 @@ def serve(
     ctx: typer.Context,
     models: Annotated[list[str] | None, argument("MODEL…", MODELS)] = None,
     follow: Annotated[
-        list[str] | None, option("RUN", "A run that is training: its best model so far; may be repeated.")
+        list[str] | None, option("RUN", "A run in training: serve its best model so far; may be repeated.")
     ] = None,
     port: Annotated[int, option("N", "The port; 0 takes any free one.", default=True, min=0, max=65535)] = 8000,
     host: Annotated[str, option("ADDRESS", "Where to listen; beyond this machine a key is needed.", default=True)] = (
         "127.0.0.1"
     ),
     api_key: Annotated[
-        list[str] | None, option("KEY", "Answer only with this key; may be repeated. Visible to others in `ps`.")
+        list[str] | None, option("KEY", "Require this key; may be repeated. Visible to others in `ps`.")
     ] = None,
-    api_key_file: Annotated[str, option("FILE", "The same, one a line; or set REGARD_API_KEY.")] = "",
-    allow_host: Annotated[list[str] | None, option("NAME", "A name this server is called by; may be repeated.")] = None,
+    api_key_file: Annotated[str, option("FILE", "Keys, one a line; or set REGARD_API_KEY.")] = "",
+    allow_host: Annotated[list[str] | None, option("NAME", "A host name of this server; may be repeated.")] = None,
     allow_origin: Annotated[
-        list[str] | None, option("URL", "Pages there may ask from a browser; may be repeated.")
+        list[str] | None, option("URL", "Allow requests by pages from this origin; may be repeated.")
     ] = None,
     slots: Annotated[int, option("N", "Texts written at the same time by one model.", default=True, min=1)] = 16,
-    context: Annotated[
-        int, option("N", "Room for so many tokens of prompt and answer.", default="the model's own", min=0)
-    ] = 0,
+    context: Annotated[int, option("N", "Tokens of prompt and answer together.", default="the model's own", min=0)] = 0,
     max_requests: Annotated[
-        int, option("N", "Requests at the same time, those that wait included.", default=True, min=1)
+        int, option("N", "Requests at the same time, waiting ones included.", default=True, min=1)
     ] = 512,
     max_tokens: Annotated[
-        int, option("N", "The most that a request may have written.", "--max-tokens", default="what fits", min=1)
+        int, option("N", "Most tokens that a request may generate.", "--max-tokens", default="what fits", min=1)
     ] = 1 << 20,
-    max_pixels: Annotated[int, option("N", "The most of an image.", default=True, min=1)] = 50_000_000,
+    max_pixels: Annotated[int, option("N", "Most pixels of an image.", default=True, min=1)] = 50_000_000,
     max_seconds: Annotated[float, option("SECONDS", "The longest recording.", default=True, min=0.1)] = 1_800.0,
     timeout: Annotated[float, option("SECONDS", "The longest that a request may take.", default=True, min=0.1)] = 600.0,
     int8: Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: faster, and a little less exact.")] = False,
     manage: Annotated[bool, flag("--manage", "Let clients load, replace and unload models.")] = False,
     device: Device = "auto",
 ) -> None:
-    """Put models behind an address, in the shapes of OpenAI's API.
+    """Serve models over HTTP, with OpenAI's API.
 
     Language models answer /v1/completions and /v1/chat/completions, text encoders /v1/embeddings, and every model
     /v1/predict/NAME; the address itself is a page to try them. SIGTERM or Ctrl-C finishes what was accepted and stops.
@@ -83,5 +81,5 @@ def serve(
 
 
 def usable(device: str) -> str:
-    """The device, for the engine's process: torch is asked here only about one that may be missing."""
+    """The device for the engine's process; torch is imported here only to check one that may be missing."""
     return device if device in ("auto", "cpu") else pick_device(device)

@@ -1,4 +1,4 @@
-"""`regard studio`, `look`: inside any model, in the browser or as a file."""
+"""`regard studio`, `look`: look inside any model, in the browser or in a file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,12 +56,12 @@ def look(
     text: Annotated[str, argument("TEXT", "What the model reads: a text, the row of a table, or else a file.")],
     out: Annotated[Path, option("FILE", "The file: .html to explore, .png, .svg or .pdf.")],
     second: Annotated[str, option("TEXT", "The second text of a pair.", default=True)] = "",
-    target: Annotated[str, option("TEXT", "Of a translator: look at this translation.", default=True)] = "",
-    layer: Annotated[int, option("N", "Of a picture: the layer, from 1.", default="the sharpest", min=0)] = 0,
-    head: Annotated[int, option("N", "Of a picture: the head, from 1.", default="all", min=0)] = 0,
+    target: Annotated[str, option("TEXT", "For a translator: look at this translation.", default=True)] = "",
+    layer: Annotated[int, option("N", "For a picture: the layer, from 1.", default="the sharpest", min=0)] = 0,
+    head: Annotated[int, option("N", "For a picture: the head, from 1.", default="all", min=0)] = 0,
     device: Device = "auto",
 ) -> None:
-    """What a model does with a text, as a file for slides and papers.
+    """Write what a model does with a text to a file, for slides and papers.
 
     An .html file is the studio with this one look in it: it opens anywhere, without a server.
 
@@ -112,7 +112,7 @@ def look(
 
 @contextmanager
 def live(folder: Path, flags: Console) -> Iterator[None]:
-    """The studio on the curves of a run, or of the runs in a folder, while they are trained."""
+    """Serve the studio with the curves of a run, or of the runs in a folder, during training."""
     from regard.serve.built import make_page
     from regard.serve.run import beside
     from regard.serve.studio import Studio, shelf

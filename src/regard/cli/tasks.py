@@ -1,4 +1,4 @@
-"""Sub-commands made from the tasks: `regard train classify` offers what classify takes and nothing more."""
+"""Sub-commands made from the tasks: `regard train classify` has the options of classify and no others."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.tasks.base import Task
 
-SUITS = "what suits the device"
+SUITS = "depends on the device"
 Declared = tuple[str, Any, Any]  # a parameter: its name, its annotated type, its default
 
 
@@ -26,7 +26,7 @@ def declare(name: str, type: Any, default: Any, how: Any) -> Declared:
     return name, Annotated[type, how], default
 
 
-# What every task has. Declared once, for `train` and `finetune`.
+# The options of every task, for `train` and `finetune`.
 def minutes(usual: str) -> Declared:
     return declare("minutes", float | None, None, option("M", "Train that long.", default=usual, min=0, **PANEL))
 
@@ -45,7 +45,7 @@ NAME = declare("name", str, "", option("NAME", INTO, "--name", default="made fro
 REPLACE = "Replace the run that is there; files that regard did not write stay."
 FORCE = declare("force", bool, False, flag("--force", REPLACE, **PANEL))
 STUDIO = declare("studio", bool, False, flag("--studio", "Watch the curves in the browser.", **PANEL))
-PLAN = "Show what is understood of the data, settings, parameters and memory; train and write nothing."
+PLAN = "Show how the data is read, settings, parameters and memory; train and write nothing."
 DRY_RUN = declare("dry_run", bool, False, flag("--dry-run", PLAN))
 DEVICE: Declared = ("device", Device, "auto")
 JSON: Declared = ("json", Json, False)
@@ -68,12 +68,12 @@ def data_options(task: "Task") -> list[Declared]:
 
 
 def take_data_options(task: "Task", values: dict[str, Any]) -> dict[str, str]:
-    """What was typed for `data_options`, out of the `values` of a command; "" for what was not."""
+    """Take what was typed for `data_options` out of the `values` of a command; "" for what was not typed."""
     return {name: str(values.pop(name) or "") for name in task.data_options}
 
 
 def model_options(task: "Task") -> list[Declared]:
-    """`--arch` and `--size`, with the names this task knows."""
+    """`--arch` and `--size`, with this task's names."""
     from regard.models.sizes import SIZES
 
     sizes = dict.fromkeys(size for arch in task.archs.values() for size in SIZES[arch.model])
@@ -135,7 +135,7 @@ class TaskGroup(TyperGroup):
         return self.make(cmd_name.lower())
 
     def task_first(self, args: list[str], after: int = 0) -> list[str]:
-        """The arguments with the task where a sub-command stands: options may come before it, as they always could."""
+        """The arguments with the task moved to where a sub-command stands: options may be typed before it."""
         names = self.names()
         for i, arg in enumerate(args):
             takes_value = i > 0 and args[i - 1].startswith("--") and "=" not in args[i - 1]
@@ -148,5 +148,5 @@ class TaskGroup(TyperGroup):
 FLAGS = ("--force", "--studio", "--dry-run", "--json", "--lora", "--probe", "--strict")  # options without a value
 
 
-def needs(args: list[str], option: str) -> bool:
+def has_option(args: list[str], option: str) -> bool:
     return any(arg == option or arg.startswith(option + "=") for arg in args)

@@ -1,4 +1,4 @@
-"""`regard tokens`: how a model cuts a text."""
+"""`regard tokens`: how a model splits a text into tokens."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from regard.data.tokenizers.encoder import EncoderTokenizer
 
 PUNCTUATION = re.compile(r"[^\w\s]|_")
-PLAIN = re.compile(r"(?<=[.!?…])\s+")  # where a sentence ends
+SENTENCE_END = re.compile(r"(?<=[.!?…])\s+")
 
 
 def tokens(
     run: Run,
     text: Annotated[str, argument("TEXT", "Some text.")],
     sentences: Annotated[
-        bool, flag("--sentences", "Of a BERT: two sentences, as lectures number them and as the model does.")
+        bool, flag("--sentences", "For BERT: two sentences, numbered as in lectures and as in the model.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -41,7 +41,7 @@ def tokens(
         return
     if sentences:
         raise ConfigError(f"--sentences is for BERT, whose texts come in pairs; {run} is not one; leave it out")
-    translates = hasattr(pieces, "encode_targets")  # a translator reads tidied lines, and an end mark after them
+    translates = hasattr(pieces, "encode_targets")  # a translator reads cleaned lines with an end mark
     ids = [*pieces.encode_batch([clean(text)])[0], pieces.eos] if translates else pieces.encode(text)
     if json:
         show([{"position": i, "piece": pieces.piece(n), "id": n} for i, n in enumerate(ids)])
@@ -54,10 +54,10 @@ def tokens(
 def show_pieces(pieces: "EncoderTokenizer", text: str, sentences: bool, json: bool) -> None:
     """The pieces of a text; with `sentences`, of its first sentence and the rest, next to the lecture's numbers.
 
-    The lecture counts words, [CLS] and [SEP] from 1, sentences from 1, and leaves punctuation out. The model counts
-    pieces from 0, sentences from 0, and keeps it.
+    The lecture counts words, [CLS], [SEP] and sentences from 1 and leaves punctuation out. The model counts pieces and
+    sentences from 0 and keeps it.
     """
-    first, *rest = PLAIN.split(text.strip(), maxsplit=1) if sentences else [text]
+    first, *rest = SENTENCE_END.split(text.strip(), maxsplit=1) if sentences else [text]
     encoded = pieces.encode(first, rest[0] if rest else None)
     rows: list[dict[str, Any]] = []
     count, last = 0, (-1, -1)

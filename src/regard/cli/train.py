@@ -13,7 +13,7 @@ from regard.cli.dry_run import as_text, describe
 from regard.cli.jobs import report
 from regard.cli.processes import PROCESSES, first_process, share_between
 from regard.cli.studio import live
-from regard.cli.tasks import TaskGroup, command, data_options, declare, model_options, needs, take_data_options
+from regard.cli.tasks import TaskGroup, command, data_options, declare, has_option, model_options, take_data_options
 from regard.errors import ConfigError
 
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE,
@@ -21,9 +21,9 @@ RUN = [tasks.STEPS, tasks.SEEDS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS,
 RECIPE = declare("recipe", str, ..., argument("RECIPE.py", "A Python file with recipe() -> Run."))
 RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder, or extend a finished one."))
 LONGER = [
-    declare("minutes", float, 0.0, option("M", "Extend a finished run by so many minutes.", min=0)),
-    declare("steps", int, 0, option("N", "Extend it by so many steps.", min=0)),
-    declare("epochs", float, 0.0, option("E", "Extend it by so many passes over its data.", min=0)),
+    declare("minutes", float, 0.0, option("M", "Extend a finished run by M minutes.", min=0)),
+    declare("steps", int, 0, option("N", "Extend it by N steps.", min=0)),
+    declare("epochs", float, 0.0, option("E", "Extend it by E passes over its data.", min=0)),
 ]
 HELP = """Train a model on your data.
 
@@ -40,13 +40,13 @@ Examples:
   regard train --resume runs/demo
   regard train --resume runs/demo --minutes 10    # a finished run goes on
 
-Ctrl-C saves and prints the line that resumes. Several architectures (--arch a,b) or seeds give a folder of runs, one
-table (mean ± standard deviation over the seeds) and one picture.
+Ctrl-C saves and prints the command that resumes. Several architectures (--arch a,b) or seeds give a folder of runs,
+one table (mean ± standard deviation over the seeds) and one picture.
 """
 
 
 class TrainGroup(TaskGroup):
-    """The tasks that are trained from nothing, a recipe, or a run to resume."""
+    """The tasks that are trained from scratch, a recipe, or a run to resume."""
 
     def names(self) -> list[str]:
         from regard.tasks.registry import TASKS
@@ -84,7 +84,7 @@ class TrainGroup(TaskGroup):
         return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if needs(args, "--resume"):
+        if has_option(args, "--resume"):
             run, others = resume_only(args)
             if others:
                 way = f"regard train --resume {run}"
@@ -103,7 +103,7 @@ WITH_VALUE = ("--resume", "--device", "--processes", "--minutes", "--steps", "--
 
 
 def resume_only(args: list[str]) -> tuple[str, list[str]]:
-    """The run to resume, and what was typed besides it, how to run it, and how much longer."""
+    """The run to resume, and the arguments that `--resume` does not take."""
     run, others, skip = "", [], False
     for i, arg in enumerate(args):
         if skip:
@@ -154,7 +154,7 @@ def train_runs(
     device: str,
     json: bool,
 ) -> None:
-    """Train the runs as the options say, or show what they would be; `how` is what else `regard.train` takes."""
+    """Train the runs, or describe them if `dry_run`; `how` are the other arguments of `regard.train`."""
     from regard import api
 
     if not dry_run:

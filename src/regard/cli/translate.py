@@ -1,4 +1,4 @@
-"""`regard translate`: sentences, lines or what is typed, with scores and alignments on request."""
+"""`regard translate`: sentences, piped lines or typed ones, with scores and alignments on request."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OwnNoRepeat = Annotated[
     int | None,
-    option("N", "No N tokens in a row come twice; 0: they may.", default="as the model's files say", min=0),
+    option("N", "Never repeat a sequence of N tokens; 0: off.", default="as the model's files say", min=0),
 ]
 
 
@@ -39,7 +39,7 @@ def translate(
     sample: Annotated[bool, flag("--sample", "Sample a translation instead of searching.")] = False,
     temperature: Annotated[float, option("X", "With --sample: below 1 is tamer.", default=True, min=0.01)] = 1.0,
     seed: Annotated[int, typer.Option(**SEED, help="With --sample: the same seed gives the same.")] = 0,
-    alignment: Annotated[bool, flag("--alignment", "Show which source words were looked at, in per cent.")] = False,
+    alignment: Annotated[bool, flag("--alignment", "Show the attention to each source word, in per cent.")] = False,
     picture: Annotated[str, option("FILE", "Draw the alignment to this .png, .svg or .pdf.", default=True)] = "",
     given: Annotated[str, option("TEXT", "Do not translate: score and align this translation.", default=True)] = "",
     layer: Annotated[
@@ -54,8 +54,8 @@ def translate(
 ) -> None:
     """Translate sentences, lines or what you type.
 
-    Sentences on the command line are answered for reading; lines from a pipe give one line each, extra columns after
-    a tab, so that line i of the output belongs to line i of the input.
+    Translations of sentences on the command line are formatted for reading; lines from a pipe give one line each, with
+    extra columns after a tab, so that line i of the output belongs to line i of the input.
 
     \b
     Examples:
@@ -108,7 +108,7 @@ def translate(
 
 @dataclass(frozen=True)
 class Looking:
-    """Which attention is looked at, and where it is drawn."""
+    """Which attention is shown, and where it is drawn."""
 
     translator: "Translator"
     layer: int
@@ -159,7 +159,7 @@ class TranslationPrinter:
     json: bool
 
     def read(self, texts: Iterable[str]) -> None:
-        """Answer one by one, for a person."""
+        """Translate one by one, formatted for reading."""
         for number, text in enumerate(texts):
             (answer,) = self.translator.predict([text], first=number, **self.options)
             if self.json:
@@ -192,11 +192,11 @@ class TranslationPrinter:
                 if self.look:
                     columns.append(self.look.words(text, h.text).pharaoh() if h else "")
                 print("\t".join(columns))
-            if not texts:  # the next are not translated yet
+            if not texts:  # no more translations are ready
                 sys.stdout.flush()
 
     def given(self, text: str, target: str) -> None:
-        """Score and align a translation somebody else made."""
+        """Score and align a given translation."""
         assert self.look is not None
         score = self.translator.score([text], [target])[0]
         if self.json:
@@ -219,7 +219,7 @@ class TranslationPrinter:
 
 
 def read_stdin() -> Iterator[str]:
-    """Lines of UTF-8 from the pipe; a wrong byte is an error that names its line."""
+    """Lines of UTF-8 from stdin; `DataError` with the line number for an invalid byte."""
     from regard.data.files import read_bounded_lines
 
     for number, raw in enumerate(read_bounded_lines(sys.stdin.buffer, "stdin"), 1):
@@ -231,7 +231,7 @@ def read_stdin() -> Iterator[str]:
 
 
 def typed_lines(console: Console, prompt: str) -> Iterator[str]:
-    """What a person types, until an empty line."""
+    """The lines typed at the terminal, until an empty one."""
     console.say(prompt)
     while True:
         print("> ", end="", file=sys.stderr, flush=True)
