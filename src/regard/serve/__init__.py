@@ -1,1 +1,1 @@
-"""The studio's server: models of a few folders, one worker, and bytes for a page. On this machine only."""
+"""The studio's server, for this machine only: models of a few folders, and one worker that runs them."""

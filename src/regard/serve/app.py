@@ -1,6 +1,6 @@
-"""The server as an ASGI application: the studio's routes, its page, what happens on errors, and the guard before all.
+"""The studio as an ASGI application: its routes, its page, its error handlers, and the guard in front.
 
-Imported with the first server that is made: it needs the extra `serve`. torch is imported in the worker.
+It needs the extra `serve`, so it is imported when a server is made. torch is imported in the worker.
 """
 
 from pathlib import Path
@@ -32,7 +32,7 @@ def make_app(studio: Studio) -> Guard:
 
 
 def studio_api(studio: Studio) -> FastAPI:
-    """What the page asks for, below /api."""
+    """The API of the page, below /api."""
     app = FastAPI(title="regard studio", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.studio = studio
     app.include_router(router)

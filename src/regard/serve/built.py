@@ -1,4 +1,4 @@
-"""The page of the studio in a source tree, where it is built and not kept."""
+"""Build the studio's page in a source tree, where it is not kept."""
 
 import shutil
 import subprocess
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def make_page() -> None:
-    """Build the page where its source is and has changed; an installed package brings its own."""
+    """Build the page if its source is there and has changed; an installed package contains it."""
     if (ROOT / "studio" / "package.json").is_file() and shutil.which("make"):
         done = subprocess.run(["make", "-s", "page"], cwd=ROOT, capture_output=True, text=True)
         print(done.stdout + done.stderr, end="", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Which requests are served: those of this machine's browser on our own page, with bodies of limited size."""
+"""Which requests are served: those of our own page in a browser on this machine, with bodies of limited size."""
 
 import json
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.serve.errors import error_body
 
-LARGEST = 16 << 20  # bytes of a request body: a picture or a clip may be in it
+LARGEST = 16 << 20  # bytes of a request body, which may hold a picture or a clip
 DRAINED = 64 * 1024 * 1024  # bytes that are read and discarded, so that the browser sees the response
 OURS = ("127.0.0.1", "localhost", "[::1]")
 HEADERS = {
@@ -24,7 +24,7 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """Wraps an ASGI application."""
+    """ASGI middleware that refuses other requests and adds security headers."""
 
     def __init__(self, app: App):
         self.app = app
@@ -75,7 +75,7 @@ def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
 
 
 def other_site(headers: dict[str, str], origins: Collection[str]) -> bool:
-    """Whether a browser sends this for a page elsewhere than at one of our `origins`."""
+    """Whether a browser sends this for a page that is not at one of our `origins`."""
     origin = headers.get("origin")
     if origin is not None and origin.lower() in origins:
         return False

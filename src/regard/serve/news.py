@@ -1,4 +1,4 @@
-"""What a page polls for: new models, new lines of a run, and how far its own question has come."""
+"""What the page polls for: new models, new lines of a run, and the progress of its own request."""
 
 import threading
 import time
@@ -9,12 +9,12 @@ from typing import Any
 from regard.jsonfile import expect, parse
 from regard.serve.shelf import Shelf
 
-SCAN = 0.5  # seconds for which a scan of the folders serves all tabs
-PART = 1 << 20  # bytes of a run's metrics, at a time
+SCAN = 0.5  # seconds for which a scan of the folders is reused by all tabs
+PART = 1 << 20  # bytes of a run's metrics per response
 
 
 def events_of(path: Path, start: int) -> dict[str, Any]:
-    """The complete lines of a run's metrics from an offset on; from the start if the file has become shorter."""
+    """The complete lines of a run's metrics from an offset on; from the start if the file got shorter."""
     again = not 0 <= start <= path.stat().st_size
     begin = 0 if again else start
     with path.open("rb") as file:
@@ -29,7 +29,7 @@ def events_of(path: Path, start: int) -> dict[str, Any]:
 
 
 class Scan:
-    """Fingerprints of the models and of the runs' metrics, which change when one of them does."""
+    """Fingerprints of all models and of all runs' metrics."""
 
     def __init__(self, shelf: Shelf):
         self.shelf, self.lock = shelf, threading.Lock()

@@ -22,7 +22,7 @@ router = APIRouter()
 
 
 def well_formed(value: object) -> object:
-    """null is an empty text; lone surrogates, which JSON can spell, become a replacement character."""
+    """null becomes an empty text, and lone surrogates, which JSON may hold, a replacement character."""
     if isinstance(value, str):
         if len(value) > LONGEST:
             raise DataError(f"the text is too long: more than {LONGEST // 1024} K characters", "send a part of it")
@@ -35,7 +35,7 @@ From = Annotated[int, Query(alias="from")]
 
 
 class Body(BaseModel):
-    """What every POST request holds: its tab, its number in that tab, and the model."""
+    """The fields of every POST request: its tab, its number in that tab, and the model."""
 
     tab: Text = ""
     seq: StrictInt = 0
@@ -67,14 +67,14 @@ TheStudio = Annotated[Studio, Depends(of_app)]
 
 
 async def in_worker(request: Request, job: Callable[[Studio, Ticket], T], body: Body | None = None) -> T:
-    """The result of a job of the worker, for as long as the client waits for it."""
+    """Run a job in the worker for as long as the client waits for its result."""
     studio = await of_app(request)
     ticket = studio.ticket(body.tab, body.seq) if body else Ticket(studio, "", 0)
     return await studio.work(ticket, lambda: job(studio, ticket), request.is_disconnected)
 
 
 def tensors(*answer: Any) -> Response:
-    """What `inside.tensors.pack` takes, as a response."""
+    """Arguments of `inside.tensors.pack` as a response."""
     return octets(inside.tensors.pack(*answer))
 
 
@@ -168,7 +168,7 @@ def recurrent(studio: TheStudio, look: str) -> Response:
 
 @router.get("/gradients")
 async def gradients(request: Request, model: str, text: str = "", length: int = 50, compare: str = "") -> Response:
-    """Gradients against distance: of models by id, and of untrained ones by architecture."""
+    """Gradient against distance, of models by id and of untrained ones by architecture."""
     ids = [id for id in (model, *compare.split(",")) if id]
     job = lambda s, ticket: inside.reach.compared(ids, s.predictor, text or CAT, length, ticket.check)  # noqa: E731
     return JSONResponse(await in_worker(request, job))
@@ -179,7 +179,7 @@ async def gradients(request: Request, model: str, text: str = "", length: int = 
 
 @router.get("/runs")
 def runs(studio: TheStudio) -> dict[str, Any]:
-    """Every run with curves, and how to show its metrics: labels in the order of display."""
+    """Every run with curves, and the labels of the metrics in the order of display."""
     return {"runs": studio.shelf.runs(), "metrics": METRICS}
 
 

@@ -1,4 +1,4 @@
-"""Listen on an address, in the foreground or in a thread of another program: what the studio and the server share."""
+"""Run an HTTP server, in the foreground or in a thread: shared by the studio and `regard serve`."""
 
 import socket
 import threading
@@ -14,10 +14,10 @@ PORT, TRIES = 7347, 20
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 takes any free one."""
+    """A listening socket; port 0 takes any free port."""
     try:
         (family, kind, protocol, _, place), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        ours = socket.socket(family, kind, protocol)  # by its number asyncio knows TCP, and turns off Nagle's delay
+        ours = socket.socket(family, kind, protocol)  # asyncio disables Nagle only if given the protocol
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         ours.bind(place)
         ours.listen(1024)
@@ -28,7 +28,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def bound(port: int) -> socket.socket:
-    """A socket on the loopback address: on `port`, or for 0 on the first free port from the studio's own on."""
+    """A socket on the loopback address: on `port`, or for 0 on the first free port from `PORT` on."""
     for tried in range(PORT, PORT + TRIES - 1) if not port else ():
         try:
             return bind("127.0.0.1", tried)
@@ -85,12 +85,12 @@ def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
         warm()
 
     run_server(studio_server(studio), bound(port), report)
-    studio.worker.thread.join(5)  # work stops at its next check; what is stuck ends with the program
+    studio.worker.thread.join(5)  # work stops at its next check; a hanging job ends with the program
 
 
 @contextmanager
 def beside(studio: Studio, port: int = 0) -> Iterator[str]:
-    """Serve from a thread for as long as the block runs; the address."""
+    """Serve from a thread during the block; yields the address."""
     server, ours = studio_server(studio), bound(port)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [ours]}, daemon=True)
     thread.start()

@@ -19,13 +19,13 @@ from regard.serve.shelf import describe
 PAGE = Path(__file__).parent / "page"
 FIGURE = "figure.html"
 MARK = '<script id="regard-look" type="application/json">{}</script>'
-NAME = "file"  # of the only look there is
-PLACES = 64  # whose positions are shown
-ROOM = 8_000_000  # bytes of exact heads; the others are there as thumbnails
+NAME = "file"  # of the only look in the file
+PLACES = 64  # positions shown
+ROOM = 8_000_000  # bytes of exact heads; the others are thumbnails
 
 
 def html(looked: Looked, folder: Path, question: Question) -> str:
-    """The file's text. The sharpest head of each kind comes first, then its layer, then all for which there is room."""
+    """The file's text. It has the sharpest head of each kind, then the rest of its layer, then what still fits."""
     try:
         page = (PAGE / FIGURE).read_text("utf-8")
     except OSError:
@@ -46,7 +46,7 @@ def html(looked: Looked, folder: Path, question: Question) -> str:
 
 
 def parts(looked: Looked, id: str) -> dict[str, Any]:
-    """Responses by the addresses the page requests."""
+    """The responses by the URLs that the page requests."""
     carried: dict[str, Any] = {}
     left = ROOM
     for kind, layer, head in ordered(looked):
@@ -78,7 +78,7 @@ def parts(looked: Looked, id: str) -> dict[str, Any]:
 
 
 def compared(looked: Looked, id: str, question: Question) -> dict[str, Any]:
-    """The comparison with a second text, by the request of a page on which no word is chosen."""
+    """The comparison with a second text, by the page's request when no word is chosen."""
     if looked.compared is None:
         return {}
     body = {"model": id, "a": question.text, "b": question.second, "word_a": -1, "word_b": -1}
@@ -87,7 +87,7 @@ def compared(looked: Looked, id: str, question: Question) -> dict[str, Any]:
 
 
 def ordered(looked: Looked) -> list[tuple[str, int, int]]:
-    """Kind, layer and head of all attention, what is seen first before the rest."""
+    """Kind, layer and head of all attention, what the page shows first before the rest."""
     places = [(k, la, h) for k, a in looked.attention.items() for la in range(len(a.layers)) for h in range(a.heads)]
     best = {kind: overview.sharpest for kind, overview in looked.overviews.items()}
     return sorted(places, key=lambda p: (p[1:] != best[p[0]], p[1] != best[p[0]][0]))

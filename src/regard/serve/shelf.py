@@ -1,4 +1,4 @@
-"""Which models there are: the folders named at the start, listed again at every request. Ids are never paths."""
+"""The models of the folders named at the start, listed again at every request. Ids are never paths."""
 
 import math
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ CAT = "The cat drank the milk because it was hungry."
 
 @dataclass(frozen=True)
 class Shelf:
-    """Folders of models by the word their ids begin with, and single models by id."""
+    """Folders of models by the prefix of their ids, and single models by id."""
 
     roots: dict[str, Path]
     singles: dict[str, Path]
 
     def folders(self) -> Iterator[tuple[str, Path]]:
-        """Ids and folders of all that may be a run or a model; those of several runs are two levels down."""
+        """Ids and folders of all possible runs and models; a folder of several runs has them one level deeper."""
         yield from self.singles.items()
         for word, root in self.roots.items():
             for depth in ("*", "*/*"):
@@ -37,7 +37,7 @@ class Shelf:
         raise CheckpointError(f"the model {id!r} is not there any more", "choose another one")
 
     def models(self) -> dict[str, list[dict[str, Any]]]:
-        """Every model, newest first; and why other folders cannot be read."""
+        """All models, newest first; and the folders that cannot be read, with the reason."""
         models, unreadable = [], []
         for id, folder in self.folders():
             if (folder / "config.json").is_file() and model_file(folder).is_file():
@@ -48,7 +48,7 @@ class Shelf:
         return {"models": sorted(models, key=lambda m: -m["modified"]), "unreadable": unreadable}
 
     def runs(self) -> list[dict[str, Any]]:
-        """Every run with curves, newest first; one still in training may have no model yet."""
+        """All runs with curves, newest first; one in training may have no model yet."""
         runs = []
         for id, folder in self.folders():
             metrics = folder / "metrics.jsonl"
@@ -64,7 +64,7 @@ class Shelf:
         return sorted(runs, key=lambda r: -r["modified"])
 
     def stamp(self) -> int:
-        """A fingerprint of all models, which changes when one is added, removed or rewritten."""
+        """A fingerprint that changes when a model is added, removed or rewritten."""
         files = [model_file(folder) for _, folder in self.folders()]
         return hash(tuple((str(f), f.stat().st_mtime_ns) for f in files if f.is_file()))
 
@@ -103,7 +103,7 @@ def describe(id: str, folder: Path) -> dict[str, Any]:
 
 
 def name_of(id: str) -> str:
-    """How a model is called: runs/demo is demo, and runs/sweep/lstm-seed1 is sweep/lstm-seed1."""
+    """The name of a model: runs/demo is demo, and runs/sweep/lstm-seed1 is sweep/lstm-seed1."""
     return id.partition("/")[2]
 
 

@@ -1,4 +1,4 @@
-"""The state of the studio: two models, a few looks, one worker that runs them, and the clients that wait."""
+"""The state of the studio: two models, a few looks, one worker, and the waiting clients."""
 
 import asyncio
 import secrets
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from regard.inside.looked import Looked
 
 MODELS, LOOKS, TABS = 2, 24, 64  # kept; the least recently used is evicted first
-ROOM = 400 << 20  # bytes of all looks, but the newest is kept however large
-RATE = 20e6  # bytes a second that loading a model reads at least
+ROOM = 400 << 20  # bytes of all looks; the newest is kept however large
+RATE = 20e6  # bytes per second, the slowest that a model may load
 T = TypeVar("T")
 
 
@@ -35,7 +35,7 @@ class Superseded(Exception):
 
 
 class Ticket:
-    """A request of a tab. A newer one of the same tab, or a client that left, voids it."""
+    """A request of a tab. It is void once the tab sends a newer one, or the client disconnects."""
 
     def __init__(self, studio: "Studio", tab: str, seq: int):
         self.studio, self.tab, self.seq = studio, tab, seq
@@ -67,7 +67,7 @@ class Studio:
     # -- models and looks -----------------------------------------------------------------------------------------
 
     def predictor(self, id: str) -> Any:
-        """A model, loaded unless it is in memory as it is on disk now. For the worker alone."""
+        """A model, loaded unless the version now on disk is in memory. Call it in the worker only."""
         from regard.tasks.load import load
 
         folder = self.shelf.folder(id)
@@ -112,7 +112,7 @@ class Studio:
     # -- who waits ------------------------------------------------------------------------------------------------
 
     def ticket(self, tab: str, seq: int) -> Ticket:
-        """The newest ticket of a tab voids the one before; one that arrives late is void itself."""
+        """A ticket for a tab's request, which voids the tab's older one; a request that arrives late is void itself."""
         new = Ticket(self, tab, seq)
         with self.lock:
             old = self.tickets.get(tab)
@@ -128,7 +128,7 @@ class Studio:
         return new
 
     async def work(self, ticket: Ticket, job: Callable[[], T], gone: Callable[[], Any]) -> T:
-        """The result of a job of the worker; void as soon as `gone`, polled, reports that the client has left.
+        """Run a job in the worker; its ticket is void as soon as `gone`, which is polled, returns true.
 
         A job without a heartbeat is abandoned with its worker, and a new worker takes over the waiting jobs.
         """
@@ -157,7 +157,7 @@ class Studio:
                 raise Superseded
 
     def news(self, tab: str) -> dict[str, Any]:
-        """Fingerprints of the models and runs; the number of the tab's newest request and the stage it has reached."""
+        """Fingerprints of the models and runs, and the number and stage of the tab's newest request."""
         ticket = self.tickets.get(tab)
         own = {"seq": ticket.seq, "stage": ticket.reached} if ticket else {"seq": 0, "stage": ""}
         return self.scan() | own
@@ -170,7 +170,7 @@ class Studio:
 
 
 def shelf(runs: Path, model: str = "") -> tuple[Shelf, str]:
-    """All runs and all models in the cache, and the id of `model`: a run, a folder, or a name that may be fetched."""
+    """The shelf of all runs and cached models, and the id of `model`: a run, a folder, or a name to fetch."""
     from regard.data.folders import cache_folder
 
     roots = {"runs": runs.absolute(), "cache": (cache_folder() / "models").absolute()}

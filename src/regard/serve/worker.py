@@ -13,7 +13,7 @@ PATIENCE = 60.0  # seconds without a heartbeat
 
 
 class Worker:
-    """A daemon thread, so that a library that hangs does not keep the program from exiting."""
+    """A daemon thread, so that a hanging library does not keep the program from exiting."""
 
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[tuple[Future, Callable[[], Any]] | None] = queue.SimpleQueue()
@@ -49,13 +49,13 @@ class Worker:
                 future.set_result(job())
             except Exception as e:
                 future.set_exception(e)
-            except BaseException as e:  # a panic in a library, which would end the server's loop
+            except BaseException as e:  # a panic in a library would end the server's loop
                 error = f"the model crashed ({type(e).__name__})"
                 future.set_exception(WorkFailed(error, "choose another one"))
             self.deadline = float("inf")
 
     def close(self) -> None:
-        """Cancel what waits; the thread ends after its current job."""
+        """Cancel the waiting jobs; the thread ends after its current one."""
         while True:
             try:
                 item = self.jobs.get_nowait()

@@ -22,7 +22,7 @@ from regard.serve.app import is_built
 
 
 class ServerApp(AccessLog):
-    """The whole application; `admission` knows what is under way."""
+    """The whole application; `admission` counts the requests under way."""
 
     admission: Admission
 
@@ -62,7 +62,7 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits,
 
 
 async def health(request: Request) -> Response:
-    """200 once every model is loaded or has failed; 503 until then, and when the server is about to stop."""
+    """200 once every model is loaded or has failed; 503 until then, and while the server stops."""
     engine: EngineClient = request.app.state.engine
     ready = engine.ready and not request.app.state.admission.draining
     states = {name: model.state for name, model in engine.models.items()}
@@ -82,12 +82,12 @@ async def on_api_error(_: Request, e: APIError) -> Response:
 
 
 async def on_client_gone(_: Request, __: ClientGone) -> Response:
-    return Response(status_code=499)  # nobody reads it; logs do
+    return Response(status_code=499)  # for the log
 
 
 async def on_route_error(request: Request, e: HTTPException) -> Response:
-    known = {404: f"there is no {request.url.path}", 405: f"{request.method} {request.url.path} is not allowed"}
-    return error_response(APIError(e.status_code, known.get(e.status_code, str(e.detail))))
+    messages = {404: f"there is no {request.url.path}", 405: f"{request.method} {request.url.path} is not allowed"}
+    return error_response(APIError(e.status_code, messages.get(e.status_code, str(e.detail))))
 
 
 async def on_deep_body(_: Request, __: RecursionError) -> Response:

@@ -1,4 +1,4 @@
-"""`POST /v1/audio/transcriptions`: what is said in a recording, with the times of its passages."""
+"""`POST /v1/audio/transcriptions`: transcribe a recording, with the times of its passages."""
 
 import base64
 from typing import Any
@@ -15,7 +15,7 @@ from regard.serve.api.transcripts import transcript
 from regard.serve.api.while_connected import while_connected
 
 router = APIRouter(prefix="/v1/audio")
-FIELDS, FILES = 32, 256  # of a form
+FIELDS, FILES = 32, 256  # of a form, at most
 
 
 async def read_form(request: Request) -> tuple[dict[str, Any], list[dict[str, str]]]:

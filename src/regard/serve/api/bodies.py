@@ -1,4 +1,4 @@
-"""What requests hold. A field that is not supported is refused by name, never ignored."""
+"""The bodies of requests. A field that is not supported is refused by name, never ignored."""
 
 import json
 from typing import Annotated, Any, Literal, TypeVar
@@ -11,9 +11,9 @@ from regard.serve.api.errors import APIError, too_deep
 Body = TypeVar("Body", bound=BaseModel)
 Text = StrictStr
 Whole = StrictInt
-MOST_TOP = 20  # alternatives of a token
+MOST_TOP = 20  # alternatives per token
 
-# Fields of OpenAI's that this server does not support, with the values that ask for nothing.
+# Fields of OpenAI's API that this server does not support, with the values that have no effect and are accepted.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "audio": (), "best_of": (1,), "dimensions": (), "echo": (False,), "frequency_penalty": (0,),
     "function_call": ("none",), "functions": ([],), "logit_bias": ({},), "metadata": ({},), "modalities": (["text"],),
@@ -32,7 +32,7 @@ class StreamOptions(Strict):
 
 
 class SamplingBody(Strict):
-    """How text is to be written."""
+    """How text is generated."""
 
     model: Text
     stream: StrictBool | None = False
@@ -49,7 +49,7 @@ class SamplingBody(Strict):
     seed: Annotated[Whole, Field(ge=0, le=MAX_SEED)] | None = None
 
     def sampling(self, seed: int) -> dict[str, Any]:
-        """The fields of `generate.Sampling`; what is null is as by default."""
+        """The fields of `generate.Sampling`; null means the default."""
         names = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "no_repeat_ngram", "n", "max_tokens")
         values = {name: value for name in names if (value := getattr(self, name)) is not None}
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
@@ -57,7 +57,7 @@ class SamplingBody(Strict):
 
     @property
     def top(self) -> int:
-        """How many alternatives of each token the engine reports; 0: not even its own log-probability."""
+        """How many alternatives per token the engine reports; 0: not even the token's own log-probability."""
         return 0
 
 
@@ -87,7 +87,7 @@ class MessageBody(Strict):
     content: Text | list[TextPart]
 
     def plain(self) -> dict[str, str]:
-        """As chat templates read it."""
+        """The message as chat templates expect it."""
         content = self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
         return {"role": "system" if self.role == "developer" else self.role, "content": content}
 
@@ -133,7 +133,7 @@ class PredictBody(Strict):
 
 
 def parse_json(data: bytes) -> Any:
-    """JSON that can be passed on: no NaN, no half of a surrogate pair."""
+    """Parse JSON, without NaN and lone surrogates."""
 
     def refuse(name: str) -> Any:
         raise ValueError(f"{name} is not JSON")
@@ -153,7 +153,7 @@ def parse_body(cls: type[Body], data: bytes) -> Body:
 
 
 def check_body(cls: type[Body], value: Any) -> Body:
-    """The body, or an error that names the field, what it holds and what it should hold."""
+    """The body; `APIError` names the wrong field, what it holds and what was expected."""
     if not isinstance(value, dict):
         raise APIError(
             400, f"the body is {json.dumps(value):.80}; expected an object with {', '.join(cls.model_fields)}"
@@ -178,7 +178,7 @@ def check_body(cls: type[Body], value: Any) -> Body:
 
 
 def names_in(value: Any) -> set[str]:
-    """All names of fields in a body: pydantic's own names of alternatives are not among them."""
+    """All names of fields in a body, to tell them from pydantic's names of alternatives."""
     if isinstance(value, dict):
         return {*value, *(name for inner in value.values() for name in names_in(inner))}
     return {name for inner in value for name in names_in(inner)} if isinstance(value, list) else set()

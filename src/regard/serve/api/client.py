@@ -1,4 +1,4 @@
-"""A model behind `regard serve`, used like one of this machine."""
+"""A model on a `regard serve`, used like a local one."""
 
 import json
 import os
@@ -15,7 +15,7 @@ PATIENCE = 600.0  # seconds without an answer
 
 
 class RemoteModel:
-    """The model `name` of the server at an address; the key is that of the environment, REGARD_API_KEY."""
+    """The model `name` on the server at an address; the key comes from the environment, REGARD_API_KEY."""
 
     def __init__(self, server: str, name: str):
         if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
@@ -39,7 +39,7 @@ class RemoteModel:
             raise DataError(f"{self.server} does not answer ({why})", "is it running? type: regard serve …") from None
 
     def chat(self, messages: Sequence[dict[str, str]], **settings: Any) -> Iterator[str]:
-        """As `Writer.chat`: the answer to a dialogue, a piece at a time."""
+        """The answer to a dialogue, a piece at a time, as from `Writer.chat`."""
         body = {"model": self.name, "messages": list(messages), "stream": True, **settings}
         with self.request("/v1/chat/completions", body) as answer:
             for line in answer:
@@ -51,14 +51,14 @@ class RemoteModel:
                 yield from (choice["delta"].get("content") or "" for choice in event["choices"])
 
     def predict(self, inputs: Sequence[Any], **options: Any) -> list[Any]:
-        """The output for each input, as `/v1/predict` has it."""
+        """The output for each input, as `/v1/predict` returns it."""
         path = f"/v1/predict/{quote(self.name, safe='')}"
         with self.request(path, {"inputs": list(inputs), "options": options}) as answer:
             return json.load(answer)["outputs"]
 
 
 def refused(e: HTTPError) -> RegardError:
-    """What the server says of a request that it does not answer."""
+    """The error for a request that the server refused."""
     try:
         message = json.loads(e.read())["error"]["message"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""`/openapi.json`: what the loaded models answer; `/docs`: the same for reading and trying, offline."""
+"""`/openapi.json`: the schema of the loaded models; `/docs`: a page to read and try it, offline."""
 
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ async def docs() -> Response:
 
 @router.get("/")
 async def home() -> Response:
-    """Where the studio is not at `/`."""
+    """Redirect to `/docs`, unless the studio is at `/`."""
     return Response(status_code=307, headers={"location": "/docs"})
 
 
@@ -91,7 +91,7 @@ def operation(summary: str, content: dict[str, Any] | None = None) -> dict[str, 
 
 
 def predict_path(model: ServedModel) -> dict[str, Any]:
-    """One model's own inputs and options."""
+    """The path of one model, with its own inputs and options."""
     about = model.about or {}
     options = {"type": "object", "properties": about["settings"], "additionalProperties": False}
     inputs = {"type": "array", "items": about["input"], "minItems": 1}

@@ -1,4 +1,4 @@
-"""The server's side of the engine's process: start it, talk with it, and start it again when it dies."""
+"""The server's side of the engine process: start it, talk to it, and restart it when it dies."""
 
 import asyncio
 import json
@@ -18,22 +18,22 @@ from regard.serve.api.traffic import write_log
 
 COMMAND = (sys.executable, "-P", "-m", "regard.serve.api.process")
 LINE = 1 << 28  # bytes of a message
-PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a dead engine is started again, twice as long each time
-LOOK_EVERY = 1.0  # seconds between two looks at runs that are followed
-WEIGHTS = "model.safetensors"  # of a run's folder, in which it is written last
+PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a dead engine is restarted, doubled each time
+LOOK_EVERY = 1.0  # seconds between checks of runs that are followed
+WEIGHTS = "model.safetensors"  # the file of a run folder that is written last
 
 
 @dataclass
 class ServedModel:
-    """A model as the server knows it: `about` once it is ready, `failed` if it cannot be loaded."""
+    """The state of a model: `about` is set once it is ready, `failed` if it cannot be loaded."""
 
     name: str
     path: str
     created: int = 0
     about: dict[str, Any] | None = None
     failed: str = ""
-    follow: bool = False  # whether to load the model again whenever its run has a better one
-    version: tuple[int, ...] = ()  # of the weights that were loaded last, where they are followed
+    follow: bool = False  # whether to reload the model whenever its run has a better one
+    version: tuple[int, ...] = ()  # of the weights last loaded, if the run is followed
 
     @property
     def state(self) -> str:
@@ -42,7 +42,7 @@ class ServedModel:
         return "ready" if self.about else f"failed: {self.failed}" if self.failed else "loading"
 
     def newest(self) -> tuple[int, ...]:
-        """Which weights are in the folder now; empty if there are none yet."""
+        """The version of the weights now in the folder; empty if there are none yet."""
         try:
             file = (user_path(self.path) / WEIGHTS).stat()
         except OSError:
@@ -54,11 +54,11 @@ Observe = Callable[[str, Message], None]
 
 
 def ignore(model: str, message: Message) -> None:
-    """For who wants no numbers."""
+    """An `Observe` that does nothing."""
 
 
 class EngineClient:
-    """Requests to the models of one engine's process, and their answers."""
+    """Sends requests to the engine process and returns its answers."""
 
     def __init__(self, models: Sequence[ServedModel], settings: LaneSettings):
         self.models = {model.name: model for model in models}
@@ -75,7 +75,7 @@ class EngineClient:
     # -- the process ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep a process running until `close`."""
+        """Keep an engine process running until `close`."""
         pause, following = PAUSE, asyncio.create_task(self.follow())
         while not self.closing:
             ready = await self.live()
@@ -87,7 +87,7 @@ class EngineClient:
         following.cancel()
 
     def on_death(self) -> None:
-        """Tell everybody who waits; the next process loads the models again."""
+        """Fail all pending requests; the next process loads the models again."""
         for done in self.loads.values():
             done.done() or done.set_result("the engine stopped")
         self.loads.clear()
@@ -97,7 +97,7 @@ class EngineClient:
             model.about, model.failed, model.version = None, "", ()
 
     async def live(self) -> bool:
-        """One process, from its start to its end; whether any model became ready."""
+        """Run one process from start to end; return whether any model became ready."""
         self.on_start()
         self.process = process = await asyncio.create_subprocess_exec(
             *COMMAND, json.dumps(asdict(self.settings)),
@@ -125,7 +125,7 @@ class EngineClient:
         return id
 
     async def follow(self) -> None:
-        """Load the models of runs again when their weights change."""
+        """Reload the models of followed runs when their weights change."""
         while True:
             await asyncio.sleep(LOOK_EVERY)
             for model in [model for model in self.models.values() if model.follow]:
@@ -138,7 +138,7 @@ class EngineClient:
             self.send_load(model.name, model.path)
 
     async def load(self, name: str, path: str) -> ServedModel:
-        """The model at `path` under a name, in place of the one that has it: that one finishes what it was asked."""
+        """Serve the model at `path` under `name`. A model that had the name finishes its pending requests."""
         done = asyncio.get_running_loop().create_future()
         self.loads[self.send_load(name, path)] = done
         if failed := await done:
@@ -148,7 +148,7 @@ class EngineClient:
         return model
 
     def unload(self, name: str) -> None:
-        """Nothing new for this model; what it was asked is answered."""
+        """Accept no new requests for this model; pending ones are answered."""
         del self.models[name]
         self.send({"do": "unload", "model": name})
 
@@ -195,7 +195,7 @@ class EngineClient:
         return all(model.state != "loading" for model in models) and any(model.about for model in models)
 
     def find(self, name: str, endpoint: str) -> ServedModel:
-        """The model that a request names, which must be one for the endpoint."""
+        """The model that a request names; `APIError` if it is not ready or not for the endpoint."""
         if name not in self.models:
             raise self.missing(name)
         model = self.models[name]
@@ -212,7 +212,7 @@ class EngineClient:
         return APIError(404, str(unknown("model", name, self.models)), "model", "model_not_found")
 
     async def ask(self, model: ServedModel, do: str, **message: Any) -> AsyncGenerator[Message, None]:
-        """The answers to a request, as they come. Closing the generator cancels it."""
+        """The answers to a request, as they arrive. Closing the generator cancels the request."""
         id, inbox, last = next(self.ids), asyncio.Queue[Message](), False
         self.waiting[id] = inbox
         try:

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape, which its clients raise as exceptions of their own."""
+"""Errors in OpenAI's format, which its clients raise as their own exceptions."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from regard.serve.errors import error_body
 
 
 class APIError(Exception):
-    """An answer that is an error: its status, what is wrong, and the field it is about."""
+    """An error response: its status, its message, and the field it is about."""
 
     def __init__(self, status: int, message: str, param: str | None = None, code: str | None = None):
         super().__init__(message)
@@ -25,7 +25,7 @@ class APIError(Exception):
 
 
 def as_error(e: BaseException) -> dict[str, Any]:
-    """What the engine reports to the server of an exception: the fields of an `APIError`."""
+    """An exception as the fields of an `APIError`, for the engine to report to the server."""
     if isinstance(e, APIError):
         return {"status": e.status, "message": e.message, "param": e.param, "code": e.code}
     if isinstance(e, RecursionError):
@@ -45,7 +45,7 @@ def too_deep() -> APIError:
 
 
 async def send_error(send: Callable[[dict[str, Any]], Awaitable[None]], e: APIError) -> None:
-    """The error as a response, below any framework."""
+    """Send the error as a response, directly over ASGI."""
     body = json.dumps(e.body()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *e.headers()]
     await send({"type": "http.response.start", "status": e.status, "headers": headers})

@@ -1,4 +1,4 @@
-"""Who may ask: requests to an address of ours, from no other site, with a key where there is one."""
+"""Which requests are served: to a host name of ours, not from another site, and with a key if one is set."""
 
 import asyncio
 import base64
@@ -14,18 +14,18 @@ from regard.serve.api.errors import APIError, send_error
 from regard.serve.guard import App, Message, Receive, Send, other_site, read
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-OPEN = ("/health",)  # for probes, which send addresses as the host and no key
+OPEN = ("/health",)  # for probes, which send an IP address as the host and no key
 SLOWEST = 60.0  # seconds that a body may take to arrive
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Where the server listens, and whom it answers."""
+    """Where the server listens, and which clients it serves."""
 
     host: str = "127.0.0.1"
     keys: tuple[str, ...] = ()
-    allowed_hosts: tuple[str, ...] = ()  # names of the server, besides addresses and those of this machine
-    allowed_origins: tuple[str, ...] = ()  # of pages elsewhere that may ask from a browser
+    allowed_hosts: tuple[str, ...] = ()  # the server's names, besides IP addresses and localhost
+    allowed_origins: tuple[str, ...] = ()  # of other sites' pages that may send requests
     manage: bool = False  # whether clients may load and unload models
 
     def __post_init__(self):
@@ -43,7 +43,7 @@ class Access:
         return self.host in LOOPBACK or is_address(self.host, loopback=True)
 
     def check(self, path: str, headers: dict[str, str]) -> None:
-        """Raise `APIError` for a request that is not answered."""
+        """Raise `APIError` for a request that is not allowed."""
         if path in OPEN:
             return
         full = headers.get("host", "").strip().lower()
@@ -56,13 +56,13 @@ class Access:
             what = f"pages of {headers.get('origin', 'other sites')[:80]!r} may not ask this server; add --allow-origin"
             raise APIError(403, what, None, "origin_not_allowed")
         key = key_of(headers.get("authorization", ""))
-        equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all of them, always
+        equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all, for constant time
         if self.keys and not any(equal):
             raise APIError(401, "expected a valid API key, as Authorization: Bearer KEY", None, "invalid_api_key")
 
 
 def key_of(authorization: str) -> str:
-    """The bearer token; or of a browser, which asks its user, the password."""
+    """The bearer token, or the password that a browser asked its user for."""
     scheme, _, key = authorization.partition(" ")
     if scheme.lower() == "bearer":
         return key
@@ -73,13 +73,13 @@ def key_of(authorization: str) -> str:
 
 
 def hostname(host: str) -> str:
-    """Of a Host header: without the port, and of an IPv6 address without its brackets."""
+    """The name in a Host header, without the port and the brackets of an IPv6 address."""
     host = host.strip().lower()
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
 def is_address(host: str, loopback: bool) -> bool:
-    """Whether it is an IP address, which no other site can make a browser mistake for its own."""
+    """Whether it is an IP address, which is safe from DNS rebinding."""
     try:
         return ipaddress.ip_address(host).is_loopback or not loopback
     except ValueError:
@@ -87,7 +87,7 @@ def is_address(host: str, loopback: bool) -> bool:
 
 
 class AccessGuard:
-    """Wraps an ASGI application: checks who asks, then reads the body, at most `largest` bytes of it."""
+    """ASGI middleware: checks access, then reads the body, at most `largest` bytes."""
 
     def __init__(self, app: App, access: Access, largest: int):
         self.app, self.access, self.largest = app, access, largest
@@ -126,7 +126,7 @@ class AccessGuard:
 
 
 def read_keys(keys: Sequence[str], file: str, variable: str) -> tuple[str, ...]:
-    """The keys of the command line, of a file with one a line, and of an environment variable."""
+    """The keys from the command line, a file with one per line, and an environment variable."""
     from pathlib import Path
 
     try:

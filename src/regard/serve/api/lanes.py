@@ -1,7 +1,7 @@
-"""The engine's threads, one per model: requests in, answers out. They run in the engine's process.
+"""The threads of the engine process, one per model: requests in, answers out.
 
 A model that writes token by token has a scheduler, whose batch requests join and leave at every step. Any other model
-answers what has come within a few milliseconds together; its predictor sorts the inputs by length.
+answers the inputs of a few milliseconds together; its predictor sorts them by length.
 """
 
 import queue
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 Send = Callable[[Message], None]
-DEADLINE = 0.004  # seconds that an input waits for company
-TOGETHER = 256  # inputs answered together
+DEADLINE = 0.004  # seconds that an input waits for others to join its batch
+TOGETHER = 256  # inputs per batch
 SILENT = Console(quiet=True)
-REPORT_EVERY = 0.25  # seconds between two reports of how busy a lane is
+REPORT_EVERY = 0.25  # seconds between two reports of a lane's load
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +42,11 @@ class LaneSettings:
     int8: bool = False
     slots: int = 16  # sequences decoded together
     context: int = 0  # tokens of prompt and answer together; 0: as many as the model can
-    most: Mapping[str, float] = field(default_factory=dict)  # of one input, by what it is measured in: pixels, seconds
+    most: Mapping[str, float] = field(default_factory=dict)  # limits of one input, by unit: pixels, seconds
 
 
 class Lane:
-    """A model and the requests to it. A subclass answers them in `run`, until a message says close."""
+    """A model and the requests to it. A subclass answers them in `run`, until a `close` message."""
 
     def __init__(self, task: "Task", predictor: Any, send: Send, most: Mapping[str, float]):
         self.task, self.predictor, self.send, self.most = task, predictor, send, most
@@ -59,7 +59,7 @@ class Lane:
         raise NotImplementedError
 
     def about(self) -> Message:
-        """What the server tells of the model."""
+        """What the server reports about the model."""
         task, predictor = self.task, self.predictor
         return {
             "task": task.name,
@@ -71,11 +71,11 @@ class Lane:
         }
 
     def load(self) -> Message:
-        """How busy it is."""
+        """The lane's load, for the server's metrics."""
         return {}
 
     def report_load(self, idle: bool) -> None:
-        """For the server's metrics: now and then, and when there is nothing to do."""
+        """Report the load every `REPORT_EVERY` seconds, and when there is nothing to do."""
         if idle or time.monotonic() - self.reported > REPORT_EVERY:
             self.send({"stats": {"batches": self.batches, **self.load()}})
             self.batches, self.reported = [], time.monotonic()
@@ -86,7 +86,7 @@ class Lane:
         self.send({"id": id, "error": as_error(e)})
 
     def inputs(self, values: Sequence[Any]) -> list[Any]:
-        """Of each value of a request what its input is, in a list of one."""
+        """The input for each value of a request, each as a list of one."""
         inputs = []
         for number, value in enumerate(values):
             with tempfile.TemporaryDirectory(prefix="regard-") as folder:
@@ -105,8 +105,8 @@ class Lane:
 
 
 @dataclass
-class Asked:
-    """A request that waits: its inputs, and how they are to be answered."""
+class PendingRequest:
+    """A request that waits for its batch: its inputs, and how to answer them."""
 
     id: int
     inputs: list[Any]
@@ -118,7 +118,7 @@ class AnsweringLane(Lane):
     def run(self) -> None:
         while not self.closing:
             questions = [question for message in self.gather() if (question := self.parse(message))]
-            groups: dict[Any, list[Asked]] = defaultdict(list)
+            groups: dict[Any, list[PendingRequest]] = defaultdict(list)
             for question in questions:
                 key = tuple(sorted(question.options.items())) if self.task.joins else question.id
                 groups[key].append(question)
@@ -129,7 +129,7 @@ class AnsweringLane(Lane):
         self.ended = True
 
     def gather(self) -> list[Message]:
-        """A request, as soon as there is one, and what else comes before the deadline."""
+        """Wait for a request, then add what else arrives before the deadline."""
         messages = [self.inbox.get()]
         end, size = time.monotonic() + DEADLINE, len(messages[0].get("inputs", ()))
         with suppress(queue.Empty):
@@ -140,15 +140,16 @@ class AnsweringLane(Lane):
         gone = {message["id"] for message in messages if message["do"] in ("cancel", "close")}
         return [message for message in messages if message["id"] not in gone]
 
-    def parse(self, message: Message) -> Asked | None:
+    def parse(self, message: Message) -> PendingRequest | None:
         try:
             options = self.task.check_settings(message["options"])
-            return Asked(message["id"], self.inputs(message["inputs"]), options, message.get("explain", False))
+            inputs = self.inputs(message["inputs"])
+            return PendingRequest(message["id"], inputs, options, message.get("explain", False))
         except Exception as e:
             self.fail(message["id"], e)
             return None
 
-    def answer(self, questions: list[Asked]) -> None:
+    def answer(self, questions: list[PendingRequest]) -> None:
         """Run the batch; if it fails, run its requests one by one so that only the faulty one gets the error."""
         try:
             answers = iter(self.predict([one for q in questions for one in q.inputs], questions[0].options))
@@ -163,7 +164,7 @@ class AnsweringLane(Lane):
         for reply in replies:
             self.send(reply)
 
-    def reply(self, question: Asked, answers: list[Any]) -> Message:
+    def reply(self, question: PendingRequest, answers: list[Any]) -> Message:
         task, inputs = self.task, question.inputs
         reply = {"id": question.id, "outputs": [task.to_json(answer) for answer in answers], "last": True}
         if question.explain:
@@ -182,24 +183,24 @@ class AnsweringLane(Lane):
 
 @dataclass
 class Choice:
-    """One of the texts that a request gets."""
+    """One of the texts of a request."""
 
     index: int
     text: "TextStream"
-    tokens: list[Message] = field(default_factory=list)  # with their log-probabilities, while they are held back
-    sent: int = 0  # of those, in all
-    piece: str = ""  # not sent yet
+    tokens: list[Message] = field(default_factory=list)  # not sent yet, with their log-probabilities
+    sent: int = 0  # tokens sent so far
+    piece: str = ""  # text not sent yet
     finish: str = ""
 
 
 @dataclass
 class Writing:
-    """A request on its way: its choices by the scheduler's keys."""
+    """A request that is being written: its choices by the scheduler's keys."""
 
     id: int
     settings: "Sampling"
     stream: bool
-    predict: bool  # what is sent is outputs of the task
+    predict: bool  # whether to send outputs of the task instead of text
     prompt_tokens: int
     choices: dict[int, Choice] = field(default_factory=dict)
     completion_tokens: int = 0
@@ -208,7 +209,7 @@ class Writing:
     first: float | None = None  # when its first token came
 
     def times(self) -> Message:
-        """Until the first token, and from one to the next of the same text; None where there is no next."""
+        """Seconds to the first token, and between tokens of the same text; None if each text has one token."""
         now, first = time.monotonic(), self.first or time.monotonic()
         gaps = self.completion_tokens - len(self.choices)
         return {"first": first - self.began, "between": (now - first) * len(self.choices) / gaps if gaps > 0 else None}
@@ -246,7 +247,7 @@ class WritingLane(Lane):
                     self.pass_on(event)
                 self.batches.append(self.scheduler.decoding)
                 self.report_load(not self.scheduler.active)
-            except Exception as e:  # out of memory, or a bug: it costs the requests of this batch, not the server
+            except Exception as e:  # out of memory, or a bug: fail the requests of this batch, not the server
                 self.scheduler.reset()
                 ids, self.requests, self.owners = list(self.requests), {}, {}
                 for id in ids:
@@ -280,7 +281,7 @@ class WritingLane(Lane):
         )
         self.requests[id] = request
         for prompt in prompts:
-            self.scheduler.fit(len(prompt), settings.max_tokens)  # all of them, before any is begun
+            self.scheduler.fit(len(prompt), settings.max_tokens)  # check all prompts before any is started
         for number, prompt in enumerate(prompts):
             for nth in range(settings.n):
                 choice = Choice(
@@ -291,7 +292,7 @@ class WritingLane(Lane):
                 request.open += 1
 
     def prompts(self, message: Message) -> list[list[int]]:
-        """The ids of what is to be continued."""
+        """The token ids of each prompt."""
         predictor = self.predictor
         if message.get("explain"):
             raise APIError(400, f"explain is not for {self.task.name}; leave it out", "explain")
@@ -314,7 +315,7 @@ class WritingLane(Lane):
         else:
             values, limit = message["sampling"], message["sampling"].get("max_tokens")
         values = {**values, "stop": tuple(values.get("stop", ()))}
-        if limit is None:  # what is left, and of a default no more than that
+        if limit is None:  # the default, or what still fits
             values["max_tokens"] = min(self.scheduler.fit(longest), values.get("max_tokens") or 1 << 30)
         return Sampling(**values)
 
@@ -324,7 +325,7 @@ class WritingLane(Lane):
         return choice.text.stopped
 
     def pass_on(self, event: "Event") -> None:
-        """What a row has gained, to whom it belongs: at once if it is streamed, else when it is complete."""
+        """Send a row's new tokens to its request: at once if it streams, else when the text is complete."""
         request = self.owners[event.row]
         choice = request.choices[event.row]
         request.completion_tokens += len(event.ids)
@@ -346,7 +347,7 @@ class WritingLane(Lane):
             self.send(self.report(request, choice))
 
     def report(self, request: Writing, choice: Choice) -> Message:
-        """What is new of a choice. Of its tokens those whose text is sent, without those of a stop string."""
+        """A choice's new text, with the tokens of all text sent so far; those of a stop string are left out."""
         text = choice.text
         sure = text.count if choice.finish else sum(begin < text.shown for begin in text.begins)
         tokens, choice.tokens = choice.tokens[: sure - choice.sent], choice.tokens[sure - choice.sent :]
@@ -368,7 +369,7 @@ class WritingLane(Lane):
         return {"token": data.decode("utf-8", "replace"), "bytes": list(data), "logprob": logprob}
 
     def drop(self, id: int) -> None:
-        """Nobody waits for this request any more."""
+        """Cancel a request."""
         request = self.requests.pop(id, None)
         for key in list(request.choices) if request else ():
             self.scheduler.cancel(key)
@@ -376,7 +377,7 @@ class WritingLane(Lane):
 
 
 def open_lane(path: str, settings: LaneSettings, send: Send) -> Lane:
-    """The lane of a model that is loaded now."""
+    """Load a model and make its lane."""
     import torch
 
     from regard.tasks.load import open_model

@@ -1,4 +1,4 @@
-"""How much one request may ask for; each limit has an error of its own."""
+"""The limits of a request; each has its own error."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class RequestLimits:
     body: int = 32 << 20  # bytes
-    inputs: int = 2_048  # of one request
-    n: int = 128  # completions of a prompt
+    inputs: int = 2_048  # per request
+    n: int = 128  # completions per prompt
     max_tokens: int = 1 << 20
-    requests: int = 512  # at the same time, those that wait included
-    seconds: float = 600.0  # that one may take
-    drain: float = 30.0  # seconds that what is under way gets when the server stops
+    requests: int = 512  # at the same time, waiting ones included
+    seconds: float = 600.0  # per request
+    drain: float = 30.0  # seconds for requests under way when the server stops
 
     def check_inputs(self, count: int, param: str) -> None:
         over(count, self.inputs, f"{param} holds", param)

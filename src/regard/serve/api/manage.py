@@ -1,4 +1,4 @@
-"""Load, replace and unload models while others are at work: with `--manage` only."""
+"""Load, replace and unload models while the server runs: with `--manage` only."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -15,7 +15,7 @@ router = APIRouter(prefix="/v1/models")
 
 @router.post("")
 async def load(request: Request) -> Response:
-    """A model under a new name, or in place of the one that has it."""
+    """Load a model under a new name, or replace the one that has it."""
     body = parse_body(LoadBody, await request.body())
     try:
         check_exists(body.path)

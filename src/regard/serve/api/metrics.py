@@ -1,4 +1,4 @@
-"""What happens, in numbers for Prometheus."""
+"""The server's metrics, for Prometheus."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ class ServerMetrics:
         self.seconds.labels(endpoint).observe(seconds)
 
     def written(self, model: str, report: dict[str, Any]) -> None:
-        """Of the last report of a request."""
+        """Count the tokens and times of a request's last report."""
         self.tokens.labels(model, "prompt").inc(report["prompt_tokens"])
         self.tokens.labels(model, "completion").inc(report["completion_tokens"])
         self.first.labels(model).observe(report["first"])
@@ -47,7 +47,7 @@ class ServerMetrics:
             self.each.labels(model).observe(report["between"])
 
     def load(self, model: str, stats: dict[str, Any]) -> None:
-        """Of a lane, now and then."""
+        """Record a lane's report of its load."""
         for size in stats["batches"]:
             self.batch.labels(model).observe(size)
         for name in ("running", "waiting", "cache"):

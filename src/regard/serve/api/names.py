@@ -13,7 +13,7 @@ from regard.serve.api.engine import ServedModel
 
 
 def named_models(models: Sequence[str], followed: Sequence[str] = ()) -> list[ServedModel]:
-    """`NAME=PATH`, or a path or name alone, which is then the name too: of a folder its last part.
+    """The models to serve, from `NAME=PATH`, a name, or a path, whose last part is then the name.
 
     Runs that are `followed` may have no model yet.
     """
@@ -38,7 +38,7 @@ def named_models(models: Sequence[str], followed: Sequence[str] = ()) -> list[Se
 
 
 def check_exists(path: str) -> None:
-    """Raise for what is neither a model's folder or file nor a name of one: before anything is started."""
+    """Raise unless `path` is a model's folder or file or a model's name, before anything is started."""
     if path.startswith(PREFIX):
         parse(path)
         return

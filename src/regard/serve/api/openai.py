@@ -1,4 +1,4 @@
-"""The endpoints of OpenAI's API that models here fit."""
+"""The endpoints of OpenAI's API."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ async def chat(request: Request) -> Response:
 async def write(
     request: Request, body: SamplingBody, do: str, shape: CompletionShape, top: int | None, **message: Any
 ) -> Response:
-    """A text, or several, whole or as it is written; `top` alternatives of each token are shown."""
+    """Generate texts, whole or streamed; `top` alternatives of each token are reported."""
     engine = engine_of(request)
     request.app.state.limits.check_sampling(body)
     if body.stream_options and not body.stream:
@@ -73,7 +73,7 @@ async def write(
     reports = engine.ask(engine.find(body.model, do), do, sampling=sampling, stream=bool(body.stream), **message)
     if not body.stream:
         return JSONResponse(await while_connected(request, whole(reports, shape, top)))
-    first = await while_connected(request, anext(reports))  # an error is an answer with its own status until here
+    first = await while_connected(request, anext(reports))  # until here an error has its own status
     usage = bool(body.stream_options and body.stream_options.include_usage)
     events = streamed(first, reports, shape, top, usage)
     return StreamingResponse(events, media_type="text/event-stream", headers=STREAMED)
@@ -90,7 +90,7 @@ async def whole(reports: AsyncGenerator[Message, None], shape: CompletionShape, 
 async def streamed(
     first: Message, reports: AsyncGenerator[Message, None], shape: CompletionShape, top: int | None, usage: bool
 ) -> AsyncGenerator[bytes, None]:
-    """Server-sent events, `[DONE]` the last; where something fails on the way, the error is the last."""
+    """Server-sent events; the last is `[DONE]`, or the error if something fails on the way."""
     begun: set[int] = set()
     report = first
 

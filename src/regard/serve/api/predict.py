@@ -1,4 +1,4 @@
-"""`POST /v1/predict/{model}`: one endpoint for every task, through the one predictor protocol."""
+"""`POST /v1/predict/{model}`: one endpoint for every task, through the predictor protocol."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
@@ -13,7 +13,7 @@ router = APIRouter(prefix="/v1/predict")
 
 @router.post("/{name:path}")
 async def predict(request: Request, name: str) -> Response:
-    """JSON, or a form with one file or several and `options` as JSON."""
+    """Accepts JSON, or a form with one or more files and `options` as JSON."""
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         fields, files = await read_form(request)
         values = {name: parse_json(value.encode()) for name, value in fields.items()}
@@ -23,8 +23,8 @@ async def predict(request: Request, name: str) -> Response:
     engine = engine_of(request)
     model = engine.find(name, "predict")
     request.app.state.limits.check_inputs(len(body.inputs), "inputs")
-    asked = dict(inputs=body.inputs, options=body.options, explain=body.explain)
-    answer = await while_connected(request, anext(engine.ask(model, "predict", **asked)))
+    question = dict(inputs=body.inputs, options=body.options, explain=body.explain)
+    answer = await while_connected(request, anext(engine.ask(model, "predict", **question)))
     task = (model.about or {})["task"]
     shown = {name: answer[name] for name in ("outputs", "explanations") if name in answer}
     return JSONResponse({"model": name, "task": task, **shown})

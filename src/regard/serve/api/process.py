@@ -1,6 +1,7 @@
-"""The engine's process: it loads the models and runs them.
+"""The engine process: it loads the models and runs them.
 
-A message is a line of JSON: requests on stdin, answers on stdout. It ends with its stdin, when the server has gone.
+A message is a line of JSON: requests on stdin, answers on stdout. The process ends when its stdin closes, and so with
+the server.
 """
 
 import json
@@ -28,7 +29,7 @@ class EngineProcess:
             self.out.flush()
 
     def load(self, id: int, name: str, path: str) -> None:
-        """A model that fails to load does not take the others down, nor the one that it was to replace."""
+        """Load a model. If it fails, the others keep running, and so does the one it was to replace."""
         try:
             lane = open_lane(path, self.settings, lambda message: self.send({"from": name, **message}))
         except Exception as e:
@@ -42,7 +43,7 @@ class EngineProcess:
             self.send({"id": id, "model": name, "ready": lane.about()})
 
     def retire(self, name: str) -> None:
-        """What answers under this name finishes what it was asked, and ends."""
+        """Let the lanes of this name finish their requests and end."""
         lanes = self.lanes[name] = [lane for lane in self.lanes.get(name, ()) if not lane.ended]
         for lane in lanes:
             lane.inbox.put({"do": "close", "id": -1})
@@ -69,13 +70,13 @@ class EngineProcess:
 
 
 def main(settings: str) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this process when it is done
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C, and ends this process when it is done
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is not a message
     import tokenizers  # noqa: F401 - before the threads that load models: two that import it at once fail
 
     EngineProcess(out, LaneSettings(**json.loads(settings))).listen(sys.stdin.buffer)
-    os._exit(0)  # lanes may be in the middle of a step, which C++ does not forgive at a usual exit
+    os._exit(0)  # a normal exit may crash while a lane is in the middle of a step
 
 
 if __name__ == "__main__":

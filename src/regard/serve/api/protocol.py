@@ -1,4 +1,4 @@
-"""Requests below the application: what is not HTTP gets the same error as anything else, and what never ends is cut."""
+"""HTTP below the application: malformed requests get our format of errors, and slow ones time out."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ HEADERS = 30.0  # seconds in which the head of a request must arrive
 
 
 class ServerProtocol(H11Protocol):
-    """One connection, read by h11 whatever else is installed: it reads at most 64 KiB of headers."""
+    """One connection, parsed by h11 whatever else is installed: it limits headers to 64 KiB."""
 
     deadline: asyncio.TimerHandle | None = None  # of the head of the next request
 
@@ -24,7 +24,7 @@ class ServerProtocol(H11Protocol):
         self.watch_head()
 
     def watch_head(self) -> None:
-        """Close the connection unless the head of a request, begun or not, is complete in time."""
+        """Close the connection unless the head of the next request is complete in time."""
         if self.cycle is None or self.cycle.response_complete:
             self.deadline = self.deadline or self.loop.call_later(HEADERS, self.transport.close)
         elif self.deadline is not None:

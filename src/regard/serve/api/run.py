@@ -31,10 +31,10 @@ def make_server(
     from regard.serve.api.protocol import ServerProtocol
 
     class ModelServer(uvicorn.Server):
-        until = math.inf  # when what is still under way is given up
+        until = math.inf  # when to give up on requests still under way
 
         def handle_exit(self, sig: int, frame: Any) -> None:
-            """The first signal ends what is under way, and refuses what is new; a second one stops at once."""
+            """The first signal refuses new requests and finishes those under way; a second one stops at once."""
             if app.admission.draining:
                 super().handle_exit(sig, frame)
             app.admission.draining, self.until = True, time.monotonic() + limits.drain

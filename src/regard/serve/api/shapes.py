@@ -1,4 +1,4 @@
-"""What the engine reports of a text, in OpenAI's shapes."""
+"""The engine's reports in the format of OpenAI's responses."""
 
 import time
 from typing import Any
@@ -8,7 +8,7 @@ Message = dict[str, Any]
 
 
 class CompletionShape:
-    """Of `/v1/completions`."""
+    """Responses of `/v1/completions`."""
 
     object = chunk_object = "text_completion"
     prefix = "cmpl-"
@@ -41,7 +41,7 @@ class CompletionShape:
         }
 
     def begin(self) -> Message | None:
-        """What is sent of a choice before its text."""
+        """The first chunk of a choice, before its text."""
         return None
 
     def whole(self, choices: list[Message], usage: Message) -> Message:
@@ -52,7 +52,7 @@ class CompletionShape:
 
 
 class ChatShape(CompletionShape):
-    """Of `/v1/chat/completions`."""
+    """Responses of `/v1/chat/completions`."""
 
     object, chunk_object, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl-"
 
@@ -82,6 +82,6 @@ def plain(token: Message) -> Message:
 
 
 def usage_of(report: Message) -> Message:
-    """Of the last report of a request."""
+    """The usage of a request, from its last report."""
     prompt, completion = report["prompt_tokens"], report["completion_tokens"]
     return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}

@@ -1,7 +1,7 @@
-"""The studio on the models that are served, at `/`: for people on this machine.
+"""The studio for the served models, at `/`, on this machine only.
 
-It loads a model a second time, into the server's own process, when somebody first looks at it; so a server that others
-can reach has the form at `/docs` instead.
+It loads a model a second time, into the server's own process, when somebody first looks at it; so a server that other
+machines can reach has the form at `/docs` instead.
 """
 
 from collections.abc import Iterator

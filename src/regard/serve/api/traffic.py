@@ -1,4 +1,4 @@
-"""How many requests at once, for how long, and a line in the log for each."""
+"""Limits on the number and duration of requests, and the access log."""
 
 import asyncio
 import json
@@ -14,12 +14,12 @@ from regard.serve.guard import App, Message, Receive, Send
 
 Scope = MutableMapping[str, Any]
 STDERR = 2
-LAST = 5.0  # seconds in which a client must take the last event of a stream that took too long
-READING = ("GET", "HEAD", "OPTIONS")  # what costs next to nothing: it is answered however busy the models are
+LAST = 5.0  # seconds in which a client must read the last event of a stream that timed out
+READING = ("GET", "HEAD", "OPTIONS")  # cheap: answered however busy the models are
 
 
 class Admission:
-    """Wraps an ASGI application: so many requests at a time, none that takes too long, and no new ones at the end."""
+    """ASGI middleware: limits requests at a time and their duration, and refuses new ones while the server stops."""
 
     def __init__(self, app: App, limits: RequestLimits):
         self.app, self.limits = app, limits
@@ -62,7 +62,7 @@ class Admission:
 
 
 class AccessLog:
-    """Wraps an ASGI application: one line of JSON for each request, without any text that was sent or answered."""
+    """ASGI middleware: logs a line of JSON per request, without any text of requests or answers."""
 
     def __init__(self, app: App, observe: Callable[[str, int, float], None], quiet: bool):
         self.app, self.observe, self.quiet = app, observe, quiet
@@ -71,7 +71,7 @@ class AccessLog:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, status = time.monotonic(), [499]  # until a response begins, nobody is known to wait for one
+        begin, status = time.monotonic(), [499]  # client gone, unless a response begins
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -94,6 +94,6 @@ class AccessLog:
 
 
 def write_log(line: str) -> None:
-    """A line of the log. A full disk is no reason not to answer, and what it refuses is not kept for later."""
+    """Write a line to the log; if the disk is full, drop it."""
     with suppress(OSError):
         os.write(STDERR, f"{line}\n".encode())

@@ -1,10 +1,10 @@
-"""What was said and when, in the forms OpenAI's clients ask for."""
+"""Transcripts in the formats of OpenAI's API."""
 
 from typing import Any
 
 
 def clock(seconds: float, mark: str) -> str:
-    """00:01:02,345 as subtitles have it; WebVTT writes a full stop for the comma."""
+    """A time as in subtitles, 00:01:02,345; WebVTT has a full stop for the comma."""
     whole = round(1000 * seconds)
     return f"{whole // 3_600_000:02d}:{whole // 60_000 % 60:02d}:{whole // 1000 % 60:02d}{mark}{whole % 1000:03d}"
 
@@ -18,7 +18,7 @@ def subtitles(passages: list[dict[str, Any]], mark: str, numbered: bool) -> str:
 
 
 def transcript(output: dict[str, Any], form: str) -> dict[str, Any] | str:
-    """A transcript, as JSON or as text."""
+    """A transcript as the value of a JSON response, or as text."""
     text, passages = output["text"], output["passages"]
     if form == "json":
         return {"text": text}

@@ -1,4 +1,4 @@
-"""Work for a client, for as long as it waits."""
+"""Work that is cancelled when its client disconnects."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,11 +10,11 @@ T = TypeVar("T")
 
 
 class ClientGone(Exception):
-    """Nobody waits for the answer any more."""
+    """The client disconnected."""
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """The result of `work`, which is cancelled as soon as the client leaves."""
+    """The result of `work`; if the client disconnects first, cancel it and raise `ClientGone`."""
     task = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(disconnected(request))
     try:
