@@ -87,7 +87,7 @@ def test_a_damaged_shard_means_the_save_before_it(place, ranks):
     """What that one lacks is done again, and comes out the same."""
     assert codes(ranks["stopped-sharded"]) == [143, 143], ranks["stopped-sharded"]
     assert codes(ranks["damaged-2"]) == codes(ranks["whole-sharded"]) == [0, 0], ranks["damaged-2"]
-    assert "__1_0.distcp is damaged; going on from step 5" in ranks["damaged-2"][0]["text"]
+    assert "__1_0.distcp is damaged; resuming from step 5" in ranks["damaged-2"][0]["text"]
     whole, damaged = place / "whole-sharded", place / "damaged-2"
     assert (damaged / WEIGHTS).read_bytes() == (whole / WEIGHTS).read_bytes()
     assert losses(damaged).equal(losses(whole))
@@ -176,8 +176,8 @@ ENDS = {
     "changed-2": (2, "another model or optimiser, it differs in"),
     "missing": (2, "process 1: --data absent.txt: no such file"),
     "broken": (1, "process 1, step 4: OSError: [Errno 5] Input/output error"),
-    "killed": (1, "step 4: process 2 ended without a word, or hung"),
-    "hung": (1, "step 4: process 1 ended without a word, or hung"),
+    "killed": (1, "step 4: process 2 died or hung"),
+    "hung": (1, "step 4: process 1 died or hung"),
 }
 
 

@@ -1,1 +1,1 @@
-"""From settings to a trained model folder: the loop, and the few things it needs."""
+"""From settings to a trained model folder: the loop and what it needs."""

@@ -8,7 +8,7 @@ from regard.words import metric_name
 
 @dataclass(frozen=True)
 class Baseline:
-    """What a simple method scores on the validation set, in the metric of that name."""
+    """The score of a simple method on the validation set."""
 
     name: str
     metric: str
@@ -26,7 +26,7 @@ class Baseline:
 
 
 def compared(baselines: Sequence[Baseline], metrics: Mapping[str, float], what_next: str) -> str:
-    """The model next to the baselines, the best first, with `what_next` where it is not better; "" without any."""
+    """The model compared with the baselines, with `what_next` if it is not better; "" without baselines."""
     measured = [b for b in baselines if b.metric in metrics]
     if not measured:
         return ""

@@ -1,8 +1,8 @@
-"""What happened, three times: a line of JSON, a point for TensorBoard when it is installed, a line for the person.
+"""The log of a run: each event is a line of JSON, a point in TensorBoard if that is installed, and a line on stderr.
 
-Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second (with their `unit`, where
+Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second (with their `unit`, if
 that is not tokens) and skipped; evaluations carry held_out_loss, the task's and the recipe's metrics, and whether they
-are the best so far (better); the closing one (final) says which model was kept.
+are the best so far (better); the last event (final) names the model that was kept.
 """
 
 import json
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 class Log:
     def __init__(self, folder: Path, step: int, quiet: bool = False, on_log: Callable[[Event], None] | None = None):
-        """Go on after `step`: what an earlier life of this run wrote beyond it is dropped, and written again."""
+        """Continue after `step`; later events, from before an interruption, are dropped."""
         path = folder / "metrics.jsonl"
         self.curve = Curve()
         for event in keep_until(path, step):
@@ -39,7 +39,7 @@ class Log:
         self.warned: set[str] = set()
 
     def __call__(self, event: Event, text: str = "", passing: bool = False) -> None:
-        """Record an event. `text` is for the person; `passing` progress may be overwritten or left out."""
+        """Record an event. `text` is printed; if `passing`, it may be overwritten or left out."""
         line = json.dumps({name: _plain(value) for name, value in event.items()}) + "\n"
         try:
             self.file.write(line.encode())
@@ -65,7 +65,7 @@ class Log:
         say(text, passing and self.live)
 
     def warn(self, text: str) -> None:
-        """Say it once, whatever the figures in it are the next time."""
+        """Print a warning once, even if its figures change; what comes before the colon identifies it."""
         topic = text.partition(":")[0]
         if topic and topic not in self.warned:
             self.say(text)
@@ -79,7 +79,7 @@ class Log:
 
 
 class NoLog(Log):
-    """Of a rank that writes nothing and talks to nobody."""
+    """The log of the other ranks, which writes and prints nothing."""
 
     def __init__(self):
         self.curve = Curve()
@@ -98,7 +98,7 @@ class NoLog(Log):
 
 
 def keep_until(path: Path, step: int) -> list[Event]:
-    """Drop the events after `step`, the closing ones, and a last line cut short; those that are kept."""
+    """Drop the events after `step`, final ones, and a last line cut short; return those that are kept."""
     if not os.path.lexists(path):
         return []
     kept, events = [], []
@@ -115,7 +115,7 @@ def keep_until(path: Path, step: int) -> list[Event]:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no word for NaN."""
+    """JSON has no NaN."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

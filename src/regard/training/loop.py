@@ -35,7 +35,7 @@ BAD_IN_A_ROW = 10  # steps without a finite loss before we stop
 
 @dataclass(frozen=True)
 class Result:
-    """What came out: the metrics of the model that was kept, which one it is, and what it took."""
+    """The result of a run: the metrics of the model that was kept, which one it is, and what it took."""
 
     best: Metrics
     kept: str
@@ -57,8 +57,8 @@ def train(
     world: World | None = None,
 ) -> Result:
     """Train a model, which is on `device` already, into `folder`: a new or empty one, or with `force` that of another
-    run. `resume` goes on exactly where the folder stopped. `extend` goes on with a finished run, whose model has these
-    metrics, for as long as `parts.run` says: warm-up and schedule begin anew. Only rank 0 of `world` writes there."""
+    run. `resume` continues exactly where the folder stopped. `extend` continues a finished run, whose model has these
+    metrics, for as long as `parts.run` says, with a new warm-up and schedule. Only rank 0 of `world` writes there."""
     folder, device, world = Path(folder), torch.device(device), world or World()
     resume = resume or extend is not None
     placement = place(parts, world, device)  # a layout that does not fit is refused before anything is written
@@ -81,14 +81,14 @@ def train(
                 stop.at_once = True  # all is saved; the rest is quick to repeat
                 return training.finish()
         except SystemExit:
-            training.log.say(f"stopped after step {training.at.step}; go on with: regard train --resume {folder}")
+            training.log.say(f"stopped after step {training.at.step}; resume with: regard train --resume {folder}")
             raise
         finally:
             training.log.close()
 
 
 class Training:
-    """A run that is going: what changes, and what is done with it between two steps."""
+    """A run in progress: its state, and what happens between two steps."""
 
     def __init__(
         self,
@@ -121,14 +121,14 @@ class Training:
         self.precision = precision
         self.judge = Judge(objective, parts.valid_batches, parts.metric, parts.save_model, precision, world, placement)
         if device.type == "cuda":
-            torch.set_float32_matmul_precision("high")  # "fp32" multiplies as TF32 there: ten times the rate
-        self.saving = 0.0  # seconds that the last save took
-        self.loading = 0.0  # seconds in which this process loaded batches, since the last report
+            torch.set_float32_matmul_precision("high")  # there "fp32" means TF32 products: ten times as fast
+        self.saving = 0.0  # seconds of the last save
+        self.loading = 0.0  # seconds this process spent loading batches since the last report
         self.pace = Pace(run, at, device)
         self.log = open_log(at.step)
 
     def extend(self, metrics: Metrics) -> None:
-        """Begin with the model that the finished run kept; from here on it is a run that can be resumed."""
+        """Start from the model that the finished run kept; from here on the run can be resumed."""
         if not self.at.best:
             self.judge.consider(self.run, self.folder, self.at, self.parts.model, metrics)
         self.save()
@@ -161,7 +161,7 @@ class Training:
                 raise stop.exit()
 
     def step(self, lr: float, signal: int) -> int:
-        """One step; the signal that any rank had got when it began: then all save and stop."""
+        """Take one step; return the signal that any rank had received before it, on which all save and stop."""
         objective, world = self.parts.objective, self.world
         planned = self.at.steps - self.at.start
         self.optimiser.set_lr(lr, (self.at.step - self.at.start) / planned if planned > 0 else 0.0)
@@ -174,13 +174,13 @@ class Training:
         if all(written):
             self.finish_save()
         count = max(1, sum(counts))  # targets in this step, on all ranks
-        loss, norm, bad = self.stepper(micros, count if counted else math.inf)  # then it adds nothing
+        loss, norm, bad = self.stepper(micros, count if counted else math.inf)  # inf: it adds nothing
         self.tally.add(loss, norm, bad, count)
         self.at.targets += sum(speeds)
         return max(signals)
 
     def clock(self) -> tuple[bool, bool]:
-        """Whether the steps were planned just now, and whether to evaluate. With minutes, rank 0's clock decides."""
+        """Whether the steps have just been planned, and whether to evaluate. With minutes, rank 0's clock decides."""
         if self.world.size == 1 or not self.pace.clocked:
             return self.pace.plan(self.evaluation_seconds), self.pace.evaluation_due()
         decided = self.pace.plan(lambda: 0.0), self.pace.evaluation_due()
@@ -204,10 +204,10 @@ class Training:
         self.pace.restart()
 
     def give_up(self) -> None:
-        """Stop a run that has diverged. The weights are still those before the first bad step."""
+        """Stop a run that has diverged. The weights are those before the first bad step."""
         if self.tally.worst() < BAD_IN_A_ROW:
             return
-        self.tally.forgive()  # so that whoever resumes gets as many tries again
+        self.tally.forgive()  # a resumed run may try as often again
         self.save()
         raise WorkFailed(
             f"the loss was not finite for {BAD_IN_A_ROW} steps in a row, up to step {self.at.step}; the run is saved "
@@ -216,7 +216,7 @@ class Training:
         )
 
     def evaluation_seconds(self) -> float:
-        """Of one, before there was any; on a GPU they hardly count, and compiling for a look ahead would."""
+        """Estimate the seconds of an evaluation before the first. On a GPU it hardly takes any, but compiling would."""
         measurable = self.device.type == "cpu" and not self.run.compile
         return self.judge.seconds(self.parts.model) if measurable else 0.0
 
@@ -236,9 +236,9 @@ class Training:
             self.log.warn(warning)
 
     def affordable(self) -> bool:
-        """Whether to save after this evaluation: of a run with minutes, saving takes at most a tenth of the time.
+        """Whether to save after this evaluation: with minutes, saving takes at most a tenth of the time.
 
-        Several processes save after each, since they save together and their clocks differ.
+        Several processes save after each evaluation, because they save together and their clocks differ.
         """
         short = self.pace.clocked and self.world.size == 1 and self.at.going(self.run)
         return not short or self.pace.seconds() - self.at.seconds >= 10 * self.saving
@@ -252,7 +252,7 @@ class Training:
             self.saving = self.pace.seconds() - began
 
     def finish_save(self) -> None:
-        """The saved state counts now, and evaluations that it does not name can go."""
+        """Make the saved state the current one, and remove the weights of evaluations that it does not name."""
         self.state.finish()
         if self.world.main:
             prune(self.folder, self.at)
@@ -260,7 +260,7 @@ class Training:
     def finish(self) -> Result:
         at, run = self.at, replace(self.run, steps=self.at.steps)
         if self.world.main:
-            write_run(self.folder, run)  # with minutes, how many steps there were
+            write_run(self.folder, run)  # with minutes, the number of steps taken
         kept, metrics, warning = self.judge.finish(run, self.folder, at, self.parts.model)
         seconds, stopped = self.pace.seconds(), "steps" if at.step == at.steps else "patience"
         event = {"step": at.step, "seconds": seconds, "final": True, "kept": kept} | metrics

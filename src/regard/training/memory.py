@@ -1,4 +1,4 @@
-"""Micro-batches that fit. Losses are sums over one count, so a batch may be cut anywhere and nothing else changes."""
+"""Micro-batches that fit into memory. Losses are sums divided by one count, so a batch may be cut anywhere."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from regard.training.progress import Progress
 def fitted(work: Callable[[Any], Tensor], batches: list[Any], at: Progress, undo: Callable[[], None], say: Callable):
     """The sum of `work` over the batches, on the device.
 
-    When memory does not suffice it begins again in smaller pieces, after `undo`; later batches are cut as well.
+    If memory runs out, it calls `undo` and starts again with smaller pieces; later batches are cut as well.
     """
     while True:
         piece: Any = None
@@ -34,7 +34,7 @@ def fitted(work: Callable[[Any], Tensor], batches: list[Any], at: Progress, undo
                     "with --set data.max_length=…, or take a smaller model"
                 ) from None
             at.limit = max(size(half) for half in halves)
-        undo()  # outside of `except`, whose traceback would keep the failed pass alive
+        undo()  # outside `except`, whose traceback would keep the failed pass alive
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         say(f"step {at.step}: out of memory; from here on batches are cut to {at.limit} padded tokens")
@@ -48,6 +48,6 @@ def pieces(batches: list[Any], limit: int) -> Iterator[Any]:
 
 
 def size(batch: Any) -> int:
-    """How much memory a batch asks for, in entries of its tables of tokens, or of whatever else its rows are."""
+    """The memory a batch needs, as the number of elements of its matrices."""
     parts = [x for field in vars(batch).values() for x in (field if isinstance(field, tuple) else (field,))]
     return sum(x.numel() for x in parts if isinstance(x, Tensor) and x.ndim > 1)

@@ -1,4 +1,4 @@
-"""Muon for the matrices inside a network (Jordan 2024): momentum whose every direction moves equally far. Batched."""
+"""Muon for the hidden matrices of a network (Jordan 2024): momentum that moves every direction equally far. Batched."""
 
 from dataclasses import dataclass
 from itertools import groupby
@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from regard.checkpoint import fill
 from regard.training.parallel import World
 
-# rows are words, places, classes
+# matrices whose rows are words, positions or classes
 OUTER = ("embedding", "token", "place", "table", "head", "output", "W_hy", "next", "classifier")
 GATES: dict[Any, int] = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}
 
 
 def hidden_matrices(model: nn.Module) -> dict[str, list[int]]:
-    """Names of the matrices inside the network, with the row counts of the maps that each one stacks."""
+    """The names of the hidden matrices, with the row counts of the maps that each one stacks."""
     matrices = {}
     for path, module in model.named_modules():
         for own, p in module.named_parameters(recurse=False):
@@ -24,21 +24,21 @@ def hidden_matrices(model: nn.Module) -> dict[str, list[int]]:
             last = (path if own == "weight" else name).split(".")[-1]
             if p.ndim == 2 and p.requires_grad and not isinstance(module, nn.Embedding) and not last.endswith(OUTER):
                 matrices[name] = _parts(module, p)
-    alive = {name for name, _ in model.named_parameters()}  # a tied matrix has one name
-    return {name: parts for name, parts in matrices.items() if name in alive}
+    unique = {name for name, _ in model.named_parameters()}  # a tied matrix has one name
+    return {name: parts for name, parts in matrices.items() if name in unique}
 
 
 def _parts(module: nn.Module, p: nn.Parameter) -> list[int]:
     gates = getattr(module, "gates", GATES.get(type(module), 1))
-    parts = getattr(module, "parts", [p.size(0) // gates] * gates)  # fused maps say their `parts`, cells their `gates`
+    parts = getattr(module, "parts", [p.size(0) // gates] * gates)  # fused maps have `parts`, cells `gates`
     return list(parts) if sum(parts) == p.size(0) else [p.size(0)]
 
 
 class Muon:
     """Nesterov momentum, orthogonalised.
 
-    Fused maps are taken apart first, since their parts are matrices of their own. Pieces of one shape (either way
-    up) are stacked and go through the products together. The processes of `world` share the products.
+    Fused maps are split first, since their parts are separate matrices. Pieces of one shape (or its transpose) are
+    stacked and multiplied together. The processes of `world` share the products.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Muon:
         hidden = hidden_matrices(model)
         self.named = {name: model.get_parameter(name) for name in hidden}
         device = next((p.device for p in self.named.values()), None)
-        self.lr = torch.tensor(lr, device=device)  # where a recorded step finds it anew
+        self.lr = torch.tensor(lr, device=device)  # a tensor, so that a recorded step sees changes
         stacks: dict[tuple[int, int], list[Piece]] = {}
         for name, p in self.named.items():
             for piece in pieces(p, hidden[name], block):
@@ -58,12 +58,12 @@ class Muon:
         if any(hasattr(p, "placements") for p in self.named.values()):
             from regard.training.shard import ShardedStack as stack
 
-            self.world = World()  # its stacks are shared as they are
+            self.world = World()  # sharded stacks share the work already
         self.stacks: list[Stack] = [stack(shape, members) for shape, members in stacks.items()]
 
     @torch.no_grad()
     def step(self, bad: Tensor | None) -> None:
-        moves: Tensor | float = 1.0 if bad is None else 1.0 - bad  # on a device a bad step moves by 0: no wait
+        moves: Tensor | float = 1.0 if bad is None else 1.0 - bad  # on a GPU a bad step moves by 0: no wait
         if self.decay:
             shrink: Any = 1.0 - moves * (self.lr * self.decay)
             torch._foreach_mul_([local(p.detach()) for p in self.named.values()], shrink)
@@ -85,13 +85,13 @@ class Muon:
 
 
 def local(x: Any) -> Tensor:
-    """The rows of a sharded tensor that are here; all of another."""
+    """This process's rows of a sharded tensor; all of any other."""
     return x.to_local() if hasattr(x, "to_local") else x
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows of a matrix: `count` maps of one size above each other, each laid on its longer side."""
+    """Some rows of a matrix: `count` maps of one size, stacked; tall ones are transposed."""
 
     p: nn.Parameter
     start: int
@@ -108,7 +108,7 @@ class Piece:
 
     @property
     def scale(self) -> float:
-        """So that a tall map's outputs move as far as a square one's."""
+        """The factor by which a tall map's outputs move as far as a square one's."""
         return max(1.0, self.rows / self.p.size(1)) ** 0.5
 
     def grad(self) -> Any:
@@ -164,7 +164,7 @@ QUINTICS: dict[int, list[tuple[float, float, float]]] = {
 def orthogonal(x: Tensor, iterations: int = 5) -> Tensor:
     """The nearest semi-orthogonal matrices, roughly, by Newton-Schulz: x ← a·x + b·(xxᵀ)x + c·(xxᵀ)²x. N R C, R ≤ C.
 
-    bf16 on a GPU, where it is quick; fp32 on a CPU. Long matrices go by their R x R products alone.
+    bf16 on a GPU, where it is fast; fp32 on a CPU, where long matrices use only their R x R products.
     """
     x = x.to(torch.bfloat16) if x.is_cuda else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
@@ -177,7 +177,7 @@ def orthogonal(x: Tensor, iterations: int = 5) -> Tensor:
 
 
 def by_products(x: Tensor, iterations: int) -> Tensor:
-    """The same polynomial: its factors are polynomials of xxᵀ and commute, so x is needed only at both ends."""
+    """The same polynomial. Its factors are polynomials of xxᵀ and commute, so x is needed only at both ends."""
     square = x @ x.mT
     total = factor = None
     for a, b, c in QUINTICS[iterations]:

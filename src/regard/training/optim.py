@@ -1,4 +1,4 @@
-"""Optimisers behind one small interface. Adam is torch's fused kernel; Muon is our own."""
+"""Optimisers behind one small interface. Adam is torch's fused kernel; Muon is ours."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ KEYS = ("step", "exp_avg", "exp_avg_sq")  # of Adam's state, as torch names them
 
 
 class Optimiser:
-    """One or two optimisers that step together. A bad step is known on the device only, so it is skipped there."""
+    """One or two optimisers that step together. They skip a bad step on the device, without waiting for it."""
 
     def __init__(self, model: nn.Module, optim: Optim, world: World | None = None):
         self.optim = optim
@@ -29,14 +29,14 @@ class Optimiser:
         self.parameters = list(named.values())
 
     def set_lr(self, lr: float, done: float = 1.0) -> None:
-        """`lr` of the main optimiser; with Muon, Adam's follows in proportion. `done` is the share of the steps."""
+        """Set the main optimiser's rate; with Muon, Adam's is in proportion. `done` is the fraction of steps taken."""
         if self.muon:
             self.muon.lr.fill_(lr)
             lr *= self.optim.adam_lr / self.optim.lr
         self.adam.set_lr(lr, done)
 
     def clip(self) -> Tensor:
-        """The gradients' norm, before it is brought down to `clip`."""
+        """Clip the gradients; return their norm before that."""
         grads = [p.grad for p in self.parameters if p.grad is not None]
         norm: Any = nn.utils.get_total_norm(grads)
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm  # of shards, over all processes
@@ -45,7 +45,7 @@ class Optimiser:
         return norm
 
     def step(self, bad: Tensor | None = None) -> None:
-        """Move the parameters, unless `bad` (a scalar, 0 or 1): then nothing changes at all."""
+        """Update the parameters, unless `bad` (a scalar, 0 or 1): then nothing changes."""
         if bad is not None and bad.device.type == "cpu":
             if bad:
                 return
@@ -55,9 +55,10 @@ class Optimiser:
             self.muon.step(bad)
 
     def update(self, loss: Tensor) -> tuple[Tensor, Tensor]:
-        """Clip, move, forget the gradients: their norm, and 1 where it or the loss is not finite, so nothing moved."""
+        """Clip, step and zero the gradients. Returns their norm, and 1 if it or the loss is not finite (then nothing
+        changed)."""
         norm = self.clip()
-        bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: a GPU is not waited for
+        bad = 1 - torch.isfinite(norm + loss).float()  # stays on the device: no synchronisation
         self.step(bad)
         self.zero_grad()
         return norm, bad
@@ -74,7 +75,7 @@ class Optimiser:
         if differing := sorted(own ^ stored):
             raise CheckpointError(
                 f"the saved optimiser differs in {differing[0][0]!r}; resume with the settings and "
-                "the version of regard that the run was started with, or train anew"
+                "the version of regard that the run was started with, or train a new one"
             )
         self.adam.load_state_dict(saved)
         if self.muon:
@@ -82,11 +83,11 @@ class Optimiser:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015) or AdamW by torch's fused kernels, which also leave all as it is after a bad step.
+    """Adam (Kingma and Ba 2015) or AdamW by torch's fused kernels, which also skip a bad step.
 
-    Its state goes by the parameters' names and is made at once, so that it can always be saved. The rates, one for each
-    layer, are tensors on a GPU, where a recorded step finds them anew. `torch.optim` is left out, since the first
-    optimiser it makes loads torch's compiler: seconds before the first step.
+    Its state is keyed by the parameters' names and allocated at once, so that it can always be saved. The rates, one
+    per layer, are tensors on a GPU, so that a recorded step sees changes. `torch.optim` is not used, because its first
+    optimiser loads torch's compiler: seconds before the first step.
     """
 
     def __init__(self, named: dict[str, nn.Parameter], optim: Optim):
@@ -106,7 +107,7 @@ class Adam:
         self.rates = {d: torch.tensor(optim.lr, dtype=kind, device=gpu) for d in self.depths.values()}
 
     def set_lr(self, lr: float, done: float = 1.0) -> None:
-        """Howard and Ruder 2018, sections 3.2 and 3.3: lower layers learn more slowly, and may begin later."""
+        """Howard and Ruder 2018, sections 3.2 and 3.3: lower layers have lower rates and may be unfrozen later."""
         o = self.optim
         opened = self.deepest * done / o.unfreeze if o.unfreeze else self.deepest
         for depth, rate in self.rates.items():
@@ -142,9 +143,9 @@ class Adam:
 
 
 def depths(names: Iterable[str]) -> dict[str, int]:
-    """How many layers lie between each parameter and the output: 0 of the head, 1 of the last layer, and so on.
+    """The number of layers between each parameter and the output: 0 for the head, 1 for the last layer, and so on.
 
-    `names` come in the order of the model. One of no numbered layer belongs to the layers after it.
+    `names` are in the order of the model. A name without a layer number belongs to the layers after it.
     """
     layers: list[str] = []
     after = {}

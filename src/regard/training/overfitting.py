@@ -1,4 +1,4 @@
-"""Whether a model still learns what carries over: losses of training and validation, compared as they go."""
+"""Whether a model overfits: training and validation loss, compared during a run."""
 
 import math
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from typing import Any
 
 from regard.training.run import Run
 
-RISES = 2  # evaluations after the best one before we say so: one may be noise
-RISEN = 1.02  # how far above the best validation loss the last one is
+RISES = 2  # evaluations after the best one before we warn: one may be noise
+RISEN = 1.02  # times the best validation loss that the last one must reach
 
 
 Point = tuple[int, float, float]  # of an evaluation: its step, the mean training loss since the one before, its loss
@@ -18,7 +18,7 @@ Point = tuple[int, float, float]  # of an evaluation: its step, the mean trainin
 
 @dataclass
 class Curve:
-    """The first evaluation, the best one, the last one, and how many came after the best."""
+    """The first, the best and the last evaluation, and how many came after the best."""
 
     first: Point | None = None
     best: Point | None = None
@@ -39,17 +39,17 @@ class Curve:
 
 
 def what_next(curve: Curve, run: Run, folder: Path, seconds: float) -> str:
-    """What to type for a model that learned too little: more time where its training loss falls, else another rate."""
+    """Advice for a model that learned too little: more time if its training loss fell, else a lower rate."""
     if curve.first and curve.last and curve.first is not curve.last and curve.last[1] >= curve.first[1]:
-        return f"Its training loss did not fall; train anew with a lower rate: --set optim.lr={run.optim.lr / 4:.2g}"
+        return f"Its training loss did not fall; train again with a lower rate: --set optim.lr={run.optim.lr / 4:.2g}"
     if overfitting(curve, run):
-        return "It overfits: give more data"
+        return "It overfits: use more data"
     minutes = max(1, math.ceil(4 * seconds / 60))
-    return f"Its training loss still fell; go on: regard train --resume {folder} --minutes {minutes}"
+    return f"Its training loss was still falling; train longer: regard train --resume {folder} --minutes {minutes}"
 
 
 def overfitting(curve: Curve, run: Run) -> str:
-    """What to say when the validation loss rises while the training loss falls; "" for a run that does not overfit."""
+    """The warning when the validation loss rises while the training loss falls; "" for a run that does not overfit."""
     if curve.best is None or curve.last is None:
         return ""
     (step, trained, low), (_, training, high) = curve.best, curve.last
@@ -59,11 +59,11 @@ def overfitting(curve: Curve, run: Run) -> str:
     more = "" if dropout is None else f", or --set model.dropout={min(0.5, dropout + 0.1):g}"
     return (
         f"OVERFITTING: since step {step} the validation loss rose from {digits(low)} to {digits(high)} while the "
-        f"training loss fell from {digits(trained)} to {digits(training)}; the best model so far is kept. Give more "
+        f"training loss fell from {digits(trained)} to {digits(training)}; the best model so far is kept. Use more "
         f"data, or type --set patience=2 to stop sooner{more}"
     )
 
 
 def digits(loss: float) -> str:
-    """Three decimals, or for a smaller loss as many as show it."""
+    """Three decimals, or three significant digits for a smaller loss."""
     return f"{loss:.3f}" if abs(loss) >= 0.1 else f"{loss:.3g}"

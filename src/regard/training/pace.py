@@ -1,4 +1,4 @@
-"""The clock of a run: how fast it goes, how many steps its minutes allow, and when to evaluate."""
+"""The clock of a run: its speed, how many steps its minutes allow, and when to evaluate."""
 
 import time
 from collections import deque
@@ -13,20 +13,20 @@ from regard.training.run import Run
 from regard.training.settings import Schedule
 from regard.words import count, duration
 
-WARMING_UP = 5  # first steps that are slower than the others and are not timed: one of them may be recorded
+WARMING_UP = 5  # first steps, slower than the others and not timed: one of them may be recorded
 TIMED_STEPS = 20  # steps before the first plan
-TIMED_SHARE = 0.03  # of `minutes`: slow steps are warm, and then timed, after that share of it instead
-REPLAN_SHARE = 0.01  # of `minutes`: how often the steps are planned anew
-RECENT = 9  # stretches between plans whose median is the pace: one that was interrupted does not count
-EVALUATION_MOST = 0.25  # of `minutes`: if eight evaluations would take more, there are fewer of them
-FEWER = 0.95  # of the steps first planned: with fewer than that, a run says so
+TIMED_SHARE = 0.03  # of `minutes`, after which slow steps count as warm, and after as much again as timed
+REPLAN_SHARE = 0.01  # of `minutes` between two plans
+RECENT = 9  # stretches between plans whose median is the pace, so that one interruption does not count
+EVALUATION_MOST = 0.25  # of `minutes`: if eight evaluations would take more, there are fewer
+FEWER = 0.95  # of the steps first planned: a run with fewer reports it
 
 
 class Pace:
-    """Seconds of this run over all its lives, and with `minutes` the plan that follows from them.
+    """The seconds of this run, resumes included, and with `minutes` the plan that follows from them.
 
-    The clock decides when such a run ends and when it is evaluated. How many steps that will be is an estimate for the
-    learning rate, made anew after every hundredth of the time.
+    The clock decides when such a run ends and when it is evaluated. The number of steps is an estimate for the
+    learning rate, revised after every hundredth of the time.
     """
 
     def __init__(self, run: Run, at: Progress, device: torch.device):
@@ -34,19 +34,19 @@ class Pace:
         self.clocked = run.minutes > 0 and not run.steps
         self.budget = 60 * run.minutes
         self.start = time.monotonic() - at.seconds
-        self.each: deque[float] = deque(maxlen=RECENT)  # seconds of a step, in the last stretches
-        self.mark = at.seconds, at.step  # where the stretch that is timed for the plan begins
+        self.each: deque[float] = deque(maxlen=RECENT)  # seconds per step, in the last stretches
+        self.mark = at.seconds, at.step  # the start of the stretch timed for the plan
         self.planned_at = at.seconds
         self.timing = False  # whether the steps for the first plan are being timed
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new stretch of training."""
+        """Start a new stretch of training."""
         self.since = time.monotonic(), self.at.step, self.at.targets
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Evaluations and saves are not counted as training."""
+        """Do not count the time of the block, an evaluation or a save, as training."""
         if self.clocked and self.at.steps:
             self.time_stretch()
         yield
@@ -65,7 +65,7 @@ class Pace:
     # -- with minutes -------------------------------------------------------------------------------------------------
 
     def plan(self, evaluation: Callable[[], float]) -> bool:
-        """Plan the steps when it is time to; whether this was the first plan. `evaluation`: the seconds one takes."""
+        """Plan the steps if it is time to; return whether this was the first plan. `evaluation` gives its seconds."""
         at, now, done = self.at, self.seconds() - self.at.started, self.at.step - self.at.start
         if not self.clocked:
             return False
@@ -98,27 +98,27 @@ class Pace:
             self.each.append(max(self.mark[0] - then, 1e-9) / (self.at.step - step))
 
     def revise(self) -> None:
-        """The steps done, and as many as fit into the time that is left."""
+        """Set the steps to those done plus as many as fit into the time left."""
         at, most = self.at, EVALUATION_MOST * self.budget
         self.planned_at = self.seconds()
         costly = EVALUATIONS * at.evaluation_seconds > most
         at.evaluations = max(1, int(most / at.evaluation_seconds)) if costly else EVALUATIONS
-        if self.each:  # right after a resume the plan of before stands
+        if self.each:  # right after a resume the earlier plan holds
             each = median(self.each)
             least = TIMED_STEPS if TIMED_STEPS * each < self.budget / 2 else 0  # however long an evaluation takes
             at.steps = max(at.start + least, at.step + max(0, int(self.left() / each)))
 
     def schedule(self) -> Schedule:
-        """The run's, with a warm-up that suits the steps planned."""
+        """The run's schedule, with a warm-up that fits the planned steps."""
         steps = self.at.steps - self.at.start
         return self.run.schedule.fitted(steps) if self.clocked and self.at.steps else self.run.schedule
 
     def to_come(self) -> int:
-        """Evaluations that are left; one closes every run."""
+        """The number of evaluations left; every run ends with one."""
         return max(1, self.at.evaluations - self.at.evaluated)
 
     def left(self) -> float:
-        """Seconds left to train in. Those of the evaluations to come are set aside, half of the minutes at most."""
+        """Seconds left for training, without those of the evaluations to come (at most half of the minutes)."""
         once, rest = self.at.evaluation_seconds, self.budget - (self.seconds() - self.at.started)
         several = self.run.average and (self.run.eval_every or self.at.evaluations > 1)  # their mean is evaluated too
         if self.run.eval_every:
@@ -127,14 +127,14 @@ class Pace:
         return rest - min((self.to_come() + several) * once, self.budget / 2)
 
     def evaluation_due(self) -> bool:
-        """After every `eval_every` steps and at the end; with minutes about eight times, evenly over the time."""
+        """Whether to evaluate: every `eval_every` steps and at the end; with minutes, about eight times, evenly."""
         at, every = self.at, self.run.eval_every
         if every or not self.clocked or at.step == at.steps:
             return at.due(every or at.eval_every(self.run))
         return at.steps > 0 and (self.seconds() - at.evaluated_at) * (self.to_come() - 1) >= self.left() > 0
 
     def evaluated(self, seconds: float) -> None:
-        """Count one more evaluation, which took so many seconds, saving included."""
+        """Count an evaluation that took `seconds`, saving included."""
         if self.clocked:
             self.at.evaluated += 1
             self.at.evaluated_at, self.at.evaluation_seconds = self.seconds(), seconds
@@ -150,12 +150,12 @@ class Pace:
         return f"{plan}, with {count(number, 'evaluation')} of about {each}: the validation set is large"
 
     def shortfall(self) -> str:
-        """What a run says that came to fewer steps than it first planned; "" for others."""
+        """The remark for a run that took fewer steps than first planned; "" for others."""
         at = self.at
         if not self.clocked or at.step - at.start >= FEWER * (at.planned - at.start) or at.step < at.steps:
             return ""
         minutes, planned = count(self.run.minutes, "minute"), at.planned - at.start
         return (
             f"{minutes} allowed {count(at.step - at.start, 'step')}, fewer than the {planned:,} planned at first: the "
-            "machine became slower; for as many, type --minutes with more, or --steps"
+            "machine became slower; for as many, use a larger --minutes, or --steps"
         )

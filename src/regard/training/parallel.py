@@ -1,7 +1,7 @@
-"""The one place where ranks meet: PyTorch's process groups behind one small object that the loop calls.
+"""All communication between ranks: PyTorch's process groups behind one small object that the loop calls.
 
-A run is the same run on any number of processes. Each step has the same micro-batches; ranks get whole ones where these
-can be dealt out evenly, else some rows of each. Losses are sums over one count, so neither choice changes the result.
+A run is the same on any number of processes. Each step has the same micro-batches; ranks get whole ones if these can be
+shared evenly, else some rows of each. Losses are sums divided by one count, so neither choice changes the result.
 """
 
 import hashlib
@@ -23,34 +23,32 @@ from regard.errors import ConfigError, RegardError, WorkFailed
 from regard.limits import exhausted_memory
 
 T = TypeVar("T")
-STEP_LIMIT = timedelta(minutes=10)  # for what all ranks do in each step; one that takes longer hangs
+STEP_LIMIT = timedelta(minutes=10)  # for what all ranks do in each step; a rank that takes longer hangs
 PATIENT = timedelta(days=7)  # for what one rank does while the others wait: preparing data, evaluating
-SLOW = 2.0  # times the others' own work is remarkable
-GRACE = 3.0  # seconds in which the ranks that are left say so, after one was lost
+SLOW = 2.0  # times the others' work, from which a rank is reported
+GRACE = 3.0  # seconds in which the remaining ranks report, after one was lost
 
 
 @dataclass(frozen=True)
 class World:
-    """Who I am among `size` processes that train one model. A plain `regard train` is a world of one."""
+    """This process among the `size` processes that train one model. A plain `regard train` is a world of one."""
 
     rank: int = 0
     size: int = 1
     local: int = 0  # rank among the processes of this machine
     patient: Any = None  # a process group on the hosts, without the time limit of a step
-    store: Any = None  # for the last words of a rank that fails
-    hosts: Any = (
-        None  # with GPUs, a process group that times out before NCCL does, which would end with a stack of traces
-    )
+    store: Any = None  # for the error of a rank that fails
+    hosts: Any = None  # with GPUs, a process group that times out before NCCL, which would print stack traces
 
     @property
     def main(self) -> bool:
-        """Whether this process writes files and talks to the person."""
+        """Whether this process writes files and prints."""
         return self.rank == 0
 
     # -- numbers ------------------------------------------------------------------------------------------------------
 
     def gather(self, *numbers: int) -> list[list[int]]:
-        """The whole numbers of every rank, on every rank's host: the device is not waited for."""
+        """The integers of every rank, on every rank. They stay on the host, so the device is not waited for."""
         if self.size == 1:
             return [list(numbers)]
         rows = [torch.zeros(len(numbers), dtype=torch.int64) for _ in range(self.size)]
@@ -64,7 +62,7 @@ class World:
         return x
 
     def broadcast(self, value: T) -> T:
-        """What rank 0 has, on every rank; the others wait for it as long as it takes."""
+        """Rank 0's value, on every rank; the others wait for it as long as it takes."""
         if self.size == 1:
             return value
         values: list[Any] = [value]
@@ -72,7 +70,7 @@ class World:
         return values[0]
 
     def collect(self, tensor: Tensor) -> list[Tensor]:
-        """A tensor of every rank's host, all of one shape, on every rank."""
+        """The host tensors of all ranks, which have one shape, on every rank."""
         if self.size == 1:
             return [tensor]
         tensors = [torch.empty_like(tensor) for _ in range(self.size)]
@@ -80,8 +78,8 @@ class World:
         return tensors
 
     def in_parts(self, work: Callable[[Tensor], Tensor], rows: Tensor) -> Tensor:
-        """`work` of the rows, which every rank has: each rank does it for some of them, and gets what the others did.
-        The result has the shape of `rows`."""
+        """`work(rows)` for rows that every rank has: each rank computes some of them, and all get the whole result,
+        which has the shape of `rows`."""
         if self.size == 1:
             return work(rows)
         count = -(-len(rows) // self.size)
@@ -94,7 +92,7 @@ class World:
         return results[: len(rows)]
 
     def slow(self, seconds: float) -> str:
-        """The process whose own work takes far longer than that of the others, in a sentence; "" where none does."""
+        """The warning about a process whose own work takes far longer than the others'; "" if there is none."""
         times = [time for (time,) in self.gather(round(1e6 * seconds))]
         most = max(times)
         others = sorted(times)[: self.size - 1]
@@ -109,8 +107,8 @@ class World:
     # -- work ---------------------------------------------------------------------------------------------------------
 
     def share(self, loader: Any, number: int) -> tuple[list[Any], bool]:
-        """This rank's part of the next `number` micro-batches, and whether it counts: a batch may have fewer rows than
-        there are ranks, and then some compute a row of it for nothing, since all ranks go through every step."""
+        """This rank's part of the next `number` micro-batches, and whether it counts: if a batch has fewer rows than
+        there are ranks, some compute a row that does not count, because all ranks take part in every step."""
         if self.size == 1:
             return [next(loader) for _ in range(number)], True
         if number % self.size == 0:
@@ -132,7 +130,7 @@ class World:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """What fails on one rank fails on all of them, with its message."""
+        """If the block fails on one rank, raise its error on all of them."""
         if self.size == 1:
             yield
             return
@@ -150,7 +148,7 @@ class World:
                 raise PeerFailed(rank, **words) from error
 
     def first(self, work: Callable[[], T]) -> T:
-        """`work` by one process of each machine, then by the others: what it prepares is prepared once."""
+        """Call `work` in one process of each machine, then in the others, so that what it prepares is prepared once."""
         results: list[T] = []
         for turn in (True, False) if self.size > 1 else (True,):
             with self.together():
@@ -159,7 +157,7 @@ class World:
         return results[0]
 
     def check_same(self, values: dict[str, Any]) -> None:
-        """Raise `ConfigError` on every rank unless all have equal values, by their hashes."""
+        """Raise `ConfigError` on every rank unless all have equal values."""
         if self.size == 1:
             return
         hashes = {
@@ -176,7 +174,7 @@ class World:
 
     @contextmanager
     def watched(self, step: Callable[[], int]) -> Iterator[None]:
-        """A failure of any rank ends all of them, and rank 0 says which one it was and in which step."""
+        """A failure of any rank ends all of them, and rank 0 reports which one it was and in which step."""
         try:
             yield
         except Exception as e:
@@ -201,12 +199,12 @@ class World:
         if not missing:
             return WorkFailed(f"step {step}: the processes lost contact with each other ({error}); resume the run")
         several = "processes" if len(missing) > 1 else "process"
-        return WorkFailed(f"step {step}: {several} {', '.join(missing)} ended without a word, or hung; resume the run")
+        return WorkFailed(f"step {step}: {several} {', '.join(missing)} died or hung; resume the run")
 
 
 OUT_OF_MEMORY = (
-    "out of memory; several processes do not cut batches by themselves, so take smaller ones (--set tokens=… or "
-    "--set batch=…) and for as large a step more of them (--set accumulate=…)"
+    "out of memory; several processes do not cut batches automatically, so use smaller ones (--set tokens=… or "
+    "--set batch=…) and for a step of the same size more of them (--set accumulate=…)"
 )
 
 
@@ -225,7 +223,7 @@ def last_words(error: Exception) -> dict[str, Any]:
 
 
 def lost_contact(error: Exception) -> bool:
-    """Whether it is about the connection between ranks, and not about what this one did."""
+    """Whether the error is about the connection between ranks, and not this rank's own."""
     return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo" in str(error))
 
 
@@ -251,7 +249,7 @@ def join(device: str = "cpu") -> World:
 def _join(device: str) -> World:
     try:
         store, rank, size = next(dist.rendezvous("env://", timeout=STEP_LIMIT))
-        store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)  # none of before
+        store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)  # a fresh one
         backend = "cpu:gloo,cuda:nccl" if device == "cuda" else "gloo"
         limit = (2 if device == "cuda" else 1) * STEP_LIMIT
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit)
@@ -268,7 +266,7 @@ def _join(device: str) -> World:
 
 
 def leave() -> None:
-    """Close the connections between ranks, after all went well."""
+    """Close the connections between ranks, at the end of a run that succeeded."""
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
         _join.cache_clear()

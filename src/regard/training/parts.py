@@ -1,4 +1,4 @@
-"""What the loop trains with, made by a task from one Run."""
+"""What the loop trains with, built by a task from a `Run`."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from regard.training.run import Run
 
 
 class Batches(Protocol):
-    """An endless supply that knows where it is."""
+    """An endless iterator of batches, whose position can be saved and restored."""
 
     def __next__(self) -> Any: ...
     def skip(self) -> None: ...
@@ -23,7 +23,7 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Everything the loop asks for; the model is on the device already."""
+    """Everything the loop needs; the model is on the device already."""
 
     run: Run
     model: nn.Module
@@ -33,4 +33,4 @@ class Parts:
     metric: Callable[[Any], dict[str, float]] | None = None
     save_model: Callable[[Path, Any], None]
     baselines: Sequence[Baseline] = ()
-    flops_per_target: float = 0.0  # 0: not known, and then the device's utilisation is not reported
+    flops_per_target: float = 0.0  # 0: unknown, and the device's utilisation is not reported

@@ -1,6 +1,6 @@
-"""How much of a device's arithmetic a run uses (model FLOPs utilisation, Chowdhery et al. 2022)."""
+"""Model FLOPs utilisation (Chowdhery et al. 2022): how much of a device's peak a run uses."""
 
-# Dense bf16 TFLOP/s from the makers' data sheets, by a part of the device's name; the first that fits counts.
+# Dense bf16 TFLOP/s from the makers' data sheets, by a part of the device's name; the first match counts.
 PEAKS = {
     "B200": 2250.0,
     "GH200": 989.0,
@@ -17,6 +17,6 @@ PEAKS = {
 
 
 def utilisation(name: str, targets_per_second: float, flops_per_target: float) -> float:
-    """The part of the peak that went into the model's own products; 0 for a device that is not in the table."""
+    """The fraction of the peak spent on the model's own products; 0 for a device that is not in the table."""
     peak = next((value for part, value in PEAKS.items() if part in name), 0.0)
     return targets_per_second * flops_per_target / (peak * 1e12) if peak else 0.0

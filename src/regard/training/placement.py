@@ -22,7 +22,7 @@ from regard.training.run import Run
 
 
 def place(parts: Parts, world: World, device: torch.device) -> "Placement":
-    """The model laid out over the processes as `run.parallel` says, or as its size suggests."""
+    """Distribute the model over the processes as `run.parallel` says, or as its size suggests."""
     run, model = parts.run, parts.model
     shape = mesh_shape(run, world, model, device) if world.size > 1 else ()
     if run.precision == "fp8" and (shape or run.parallel.checkpoint):
@@ -39,7 +39,7 @@ def place(parts: Parts, world: World, device: torch.device) -> "Placement":
 
 
 def layout(loss: "LossModule", world: World, device: torch.device, shape: tuple[int, ...], bf16: bool) -> "Placement":
-    """In one process, a copy in each, or the shards and copies of `shape`."""
+    """One process, a copy in each process, or the copies and shards of `shape`."""
     if not shape:
         return Replicated(loss) if world.size > 1 else Placement()
     from regard.training.shard import Sharded
@@ -48,7 +48,7 @@ def layout(loss: "LossModule", world: World, device: torch.device, shape: tuple[
 
 
 class LossModule(nn.Module):
-    """Batch -> summed loss, by model and head together: what DDP and FSDP wrap."""
+    """Batch to summed loss, by model and head together: the module that DDP and FSDP wrap."""
 
     def __init__(self, model: nn.Module, objective: Objective):
         super().__init__()
@@ -62,14 +62,14 @@ class LossModule(nn.Module):
 
 
 class Placement:
-    """How the processes hold the model: here, one has all of it."""
+    """How the processes hold the model. This class: one process has all of it."""
 
     sharded = False
-    writer: Any = None  # of a sharded model's saves, a `ShardWriter`
-    text = ""  # for the person, before the first step
+    writer: Any = None  # the `ShardWriter` of a sharded model
+    text = ""  # printed before the first step
 
     def __call__(self, batch: Any) -> Tensor:
-        """The summed loss of this process's batch; its backward pass exchanges gradients, outside of `no_sync`."""
+        """The summed loss of this process's batch; outside `no_sync` its backward pass exchanges gradients."""
         raise NotImplementedError
 
     def no_sync(self) -> AbstractContextManager:
@@ -80,18 +80,18 @@ class Placement:
         raise NotImplementedError
 
     def weights(self, model: nn.Module) -> dict[str, Tensor]:
-        """All of them, on rank 0."""
+        """All weights, on rank 0."""
         return weights(model)
 
     @contextmanager
     def whole(self, model: nn.Module) -> Iterator[Any]:
-        """On rank 0, the model as one process would have it."""
+        """The whole model, on rank 0."""
         yield model
 
 
 class Replicated(Placement):
-    """DDP: each process has all of the model. They agree on parameters that a batch does not use, and their buckets
-    stay as they are, so that a resumed run sums in the same order."""
+    """DDP: each process has the whole model. A batch may leave parameters unused, and buckets are not rebuilt, so that
+    a resumed run sums in the same order."""
 
     text = "the whole model in each process (DDP)"
 
@@ -111,9 +111,9 @@ DEEP = 16  # blocks: compiling more of them as one graph takes minutes
 
 
 def compile_loss(model: nn.Module, objective: Objective, by_block: bool) -> None:
-    """Model, head and loss as one graph. The blocks of a deep decoder, and of one whose blocks are sharded or computed
-    again, are compiled on their own: they are all alike, so that one compilation serves all."""
-    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # nothing anybody here can change
+    """Compile model, head and loss as one graph. The blocks of a deep decoder, and with `by_block` of any, are compiled
+    separately: they are all alike, so one compilation serves all."""
+    warnings.filterwarnings("ignore", r"\s*Online softmax is disabled")  # a user cannot do anything about it
     blocks: list[Any] = [block for block in model.modules() if isinstance(block, Block)]
     if not blocks or not (by_block or len(blocks) > DEEP):
         objective.compile()
@@ -123,7 +123,7 @@ def compile_loss(model: nn.Module, objective: Objective, by_block: bool) -> None
 
 
 def checkpoint_blocks(model: nn.Module) -> None:
-    """From now on blocks keep their inputs only, and are computed again in the backward pass."""
+    """Make blocks keep only their inputs, and recompute the rest in the backward pass."""
     for block in model.modules():
         if isinstance(block, Block | EncoderLayer | DecoderLayer):
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)

@@ -1,4 +1,4 @@
-"""Where a run stands: the numbers on the host, the sums on the device, and the file from which it goes on exactly."""
+"""The progress of a run: numbers on the host, sums on the device, and the file from which it resumes exactly."""
 
 import dataclasses
 import math
@@ -19,7 +19,7 @@ from regard.training.run import Run
 STATE = "state.safetensors"
 SHARDS = "shards"  # in the run folder: one folder for each of the last two saves
 LARGE = ("model.", "optim.")  # tensors of the state that are as large as the model
-EVALUATIONS = 8  # in a run, when eval_every does not say
+EVALUATIONS = 8  # in a run without eval_every
 
 
 @dataclass
@@ -27,17 +27,17 @@ class Progress:
     """Everything about a run that changes and is not a tensor."""
 
     step: int = 0
-    start: int = 0  # the step and the second at which a finished run was extended: the schedule begins anew there
+    start: int = 0  # the step and the second at which a finished run was extended: the schedule restarts there
     started: float = 0.0
     steps: int = 0  # 0: not known yet; with `minutes` an estimate until the end
     seconds: float = 0.0
     targets: int = 0
     limit: int = 0  # the largest micro-batch that fits into memory; 0: none was too large so far
-    best: list[dict[str, Any]] = field(default_factory=list)  # step, score and metrics of the kept, best first
+    best: list[dict[str, Any]] = field(default_factory=list)  # step, score and metrics of those kept, best first
     stale: int = 0  # evaluations since the last better one
-    evaluations: int = EVALUATIONS  # in the whole run, when eval_every does not say
-    planned: int = 0  # with `minutes`: the steps that were planned at first, and of the evaluations how many there
-    evaluated: int = 0  # were, the second at which the last one ended, and how long one takes
+    evaluations: int = EVALUATIONS  # in the whole run, without eval_every
+    planned: int = 0  # with `minutes`: the steps of the first plan
+    evaluated: int = 0  # evaluations so far, the second at which the last one ended, and how long one takes
     evaluated_at: float = 0.0
     evaluation_seconds: float = 0.0
 
@@ -45,13 +45,13 @@ class Progress:
         return run.eval_every or max(1, math.ceil((self.steps - self.start) / self.evaluations))
 
     def extended(self, steps: int) -> "Progress":
-        """Where a run stands that goes on for so many steps more; 0: for as many as its minutes allow."""
+        """The progress of a run extended by `steps`; 0: by as many as its minutes allow."""
         kept = dict(step=self.step, seconds=self.seconds, targets=self.targets, limit=self.limit, best=self.best)
         end = self.step + steps if steps else 0
         return Progress(start=self.step, started=self.seconds, steps=end, evaluated_at=self.seconds, **kept)
 
     def due(self, every: int) -> bool:
-        """Whether something done every so often, and at the end, is done now. Nothing is before the end is planned."""
+        """Whether what is done `every` so many steps, and at the end, is due; never before the end is planned."""
         return self.steps > 0 and ((self.step - self.start) % every == 0 or self.step == self.steps)
 
     def going(self, run: Run) -> bool:
@@ -62,7 +62,7 @@ class Progress:
 
 
 class Tally:
-    """Sums since the last report, kept on the device: reading them is the loop's only wait for it."""
+    """Sums since the last report, on the device: reading them is the loop's only wait for it."""
 
     NAMES = ("loss", "targets", "norm", "steps", "skipped", "row", "worst")
 
@@ -70,7 +70,7 @@ class Tally:
         self.sums = torch.zeros(len(self.NAMES), device=device)
 
     def add(self, loss: Tensor, norm: Tensor, bad: Tensor, count: int) -> None:
-        """`loss` is per target; a bad step counts as skipped and as nothing else."""
+        """Add a step; `loss` is per target. A bad step only counts as skipped."""
         loss_sum, targets, norms, steps, skipped, row, worst = self.sums.unbind()
         good = 1 - bad
         row = (row + bad) * bad  # bad steps in a row up to now, and the longest such row
@@ -84,7 +84,7 @@ class Tally:
         return int(self.sums[-1])
 
     def read(self) -> dict[str, float]:
-        """The means and counts since the last time; the row of bad steps goes on."""
+        """The means and counts since the last call; the count of bad steps in a row continues."""
         sums = dict(zip(self.NAMES, self.sums.tolist(), strict=True))
         self.sums[:5] = 0
         targets, steps = sums["targets"] or math.nan, sums["steps"] or math.nan
@@ -96,8 +96,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class SavedState:
-    """All that changes in a run, and how it is written down and put back. Rank 0 writes; where the model is sharded,
-    each rank's `writer` writes its shards in the background, and then the file names them."""
+    """All that changes in a run, and how it is saved and restored. Rank 0 writes; if the model is sharded, each rank's
+    `writer` writes its shards in the background, and then the file names them."""
 
     model: nn.Module
     optimiser: Optimiser
@@ -107,12 +107,12 @@ class SavedState:
     writer: Any = None
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights and momenta, the live ones."""
+        """The live weights and momenta."""
         named = {f"model.{name}": t for name, t in weights(self.model).items()}
         return named | {f"optim.{name}": t for name, t in self.optimiser.state_dict().items()}
 
     def save(self, folder: Path, at: Progress, run: Run, wait: bool = True) -> None:
-        """With `wait` all is on disk when it returns; without, shards may still be written until `finish`."""
+        """Save the run. With `wait` all is on disk on return; without, shards may be written until `finish`."""
         tensors = {"tally": self.tally.sums} | self.random_numbers()
         meta = {"progress": dataclasses.asdict(at), "loader": self.loader.state(), "run": run.to_dict()}
         if self.writer:
@@ -123,21 +123,21 @@ class SavedState:
             save_state(folder / STATE, self.tensors() | tensors, meta)
 
     def ready(self) -> bool:
-        """Whether this rank has written all of a save that is not finished."""
+        """Whether this rank has written its part of an unfinished save."""
         return self.writer is not None and self.writer.ready()
 
     @property
     def writing(self) -> bool:
-        """Whether a save is not finished, so that the one before it counts."""
+        """Whether a save is unfinished, so that the one before it counts."""
         return self.writer is not None and self.writer.pending is not None
 
     def finish(self) -> None:
-        """By all ranks together."""
+        """Finish a save; all ranks call it together."""
         if self.writer:
             self.writer.finish()
 
     def random_numbers(self) -> dict[str, Tensor]:
-        """Every rank has some of its own."""
+        """The RNG states of every rank."""
         device = self.tally.sums.device
         states = {"cpu": torch.get_rng_state()}
         if device.type == "cuda":
@@ -146,9 +146,9 @@ class SavedState:
         return {f"rng.{name}{of_rank(k)}": x for name, all_ in collected.items() for k, x in enumerate(all_)}
 
     def restore(self, folder: Path, extend: bool = False) -> Progress:
-        """Put everything back as it was saved; a run that never came to its first save begins at the beginning.
+        """Restore everything as it was saved; a run without a save starts from the beginning.
 
-        A finished run whose state was reduced can only be extended: with the weights of the model as they are.
+        A finished run whose state was reduced can only be extended, with the weights that the model has.
         """
         path = folder / STATE
         if not path.exists():
@@ -178,7 +178,7 @@ class SavedState:
             cpu, cuda = (parts["rng"].get(f"{where}{of_rank(self.world.rank)}") for where in ("cpu", "cuda"))
             if cpu is not None:  # there may be more ranks than before
                 torch.set_rng_state(cpu)
-            if self.tally.sums.is_cuda and cuda is not None:  # a run may move to a GPU, then not bit for bit
+            if self.tally.sums.is_cuda and cuda is not None:  # a run may move to a GPU, but then not bit for bit
                 torch.cuda.set_rng_state(cuda, self.tally.sums.device)
             return Progress(**meta["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as e:
@@ -192,7 +192,7 @@ def of_rank(rank: int) -> str:
 
 
 def reduce_state(folder: Path) -> None:
-    """Remove the optimiser's state, and all weights but those of the model, from the folder of a finished run."""
+    """Remove the optimiser's state, and all weights but the model's, from the folder of a finished run."""
     tensors, meta = load_state(folder / STATE)
     small = {name: t for name, t in tensors.items() if not name.startswith(LARGE)}
     meta = {name: value for name, value in meta.items() if name not in ("shards", "checksums")}
@@ -201,12 +201,12 @@ def reduce_state(folder: Path) -> None:
 
 
 def large_files(folder: Path) -> list[str]:
-    """Weights of evaluations, and shards of the state."""
+    """The weights of evaluations, and the shards of the state."""
     return [name for name in owned(folder) or [] if name.startswith((f"{CHECKPOINTS}/", f"{SHARDS}/"))]
 
 
 def has_state(folder: Path) -> bool:
-    """Whether weights and optimiser of the last step are there: those of a finished run may have been removed."""
+    """Whether the last step's weights and optimiser are there; those of a finished run may have been removed."""
     path = folder / STATE
     whole = path.is_file() and any(name.startswith(LARGE) for name in tensor_names(path))
     return whole or any(name.startswith(f"{SHARDS}/") for name in large_files(folder))

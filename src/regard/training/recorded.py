@@ -1,4 +1,4 @@
-"""A training step, recorded and replayed: the GPU does not wait for the host to launch every kernel."""
+"""Training steps as CUDA graphs, so that the GPU does not wait for the host to launch every kernel."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable
@@ -10,15 +10,15 @@ from torch import Tensor
 
 from regard.errors import WorkFailed
 
-WARM = 3  # steps of a shape before it is recorded: by then whatever is set up at first use is set up
-MOST = 8  # recordings: the batches of an epoch have one shape, the last of them another
+WARM = 3  # steps of a shape before it is recorded, for what is set up at first use
+MOST = 8  # recordings: the batches of an epoch have one shape, the last one another
 
-Step = tuple[Tensor, Tensor, Tensor]  # the loss, the norm of its gradients, 1 where either is not finite
+Step = tuple[Tensor, Tensor, Tensor]  # the loss, the norm of its gradients, 1 if either is not finite
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Of the steps over batches of one shape, which are copied to where it reads them."""
+    """A recorded step for batches of one shape, which are copied into `batch` before a replay."""
 
     batch: Any
     count: Tensor
@@ -26,10 +26,9 @@ class Recording:
 
 
 class RecordedStep:
-    """`launched` and `marked` take micro-batches and a count of targets and do a whole step; in `marked` what does not
-    count is marked and not left out, so that the shape says all that the host has to know. When batches of a shape have
-    come a few times, `marked` is recorded as a CUDA graph. Micro-batches that are accumulated, and batches that have no
-    such shape, go to `launched`.
+    """`launched` and `marked` take micro-batches and a count of targets and do a whole step; `marked` masks what does
+    not count instead of leaving it out, so that all shapes are fixed. After a few batches of a shape, `marked` is
+    recorded as a CUDA graph. Accumulated micro-batches, and batches without a fixed shape, go to `launched`.
 
     For a small model, whose kernels end before the next is launched, steps take a third of the time.
     """
@@ -38,7 +37,7 @@ class RecordedStep:
         self.launched, self.marked, self.device = launched, marked, device
         self.seen: Counter[Hashable] = Counter()
         self.recordings: dict[Hashable, Recording] = {}
-        self.pool: Any = None  # of memory, shared: one recording is replayed at a time
+        self.pool: Any = None  # of memory, shared because one recording is replayed at a time
 
     def __call__(self, batches: list[Any], count: int) -> Step:
         batch = batches[0].marked()
@@ -60,7 +59,7 @@ class RecordedStep:
         batch, count = batch.still(self.device), torch.ones((), device=self.device)
         try:
             return Recording(batch, count, self.captured(batch, count))
-        except RuntimeError as e:  # torch is left in a state that nothing should go on from
+        except RuntimeError as e:  # torch is left in an unusable state
             raise WorkFailed(
                 f"a step of this model cannot be recorded: {str(e).splitlines()[0]}; does it ask the GPU for a number? "
                 "Train it with --set accumulate=2, which launches every step"
@@ -69,7 +68,7 @@ class RecordedStep:
     def captured(self, batch: Any, count: Tensor) -> Callable[[], Step]:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self.pool, capture_error_mode="thread_local"):
-            step = self.marked([batch], count)  # every replay writes them anew
+            step = self.marked([batch], count)  # every replay overwrites them
         self.pool = graph.pool()
 
         def replay() -> Step:
@@ -79,7 +78,7 @@ class RecordedStep:
         return replay
 
     def has_room(self) -> bool:
-        """Recordings keep memory of their own: as much again as a step has ever needed."""
+        """Whether there is memory for recordings, which need as much again as the largest step so far."""
         free, held = torch.cuda.mem_get_info(self.device)[0], torch.cuda.memory_reserved(self.device)
         used, most = torch.cuda.memory_allocated(self.device), torch.cuda.max_memory_allocated(self.device)
         return self.pool is not None or free + held - used > most

@@ -21,29 +21,29 @@ AT_MOST = dict(seed=MAX_SEED, minutes=60 * 24 * 3653)  # ten years
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """`steps`, `minutes` or `epochs` says how long. With `minutes` the clock decides, and `steps` is 0 until the end;
-    with `epochs` it follows when the data is read."""
+    """The settings of a run. `steps`, `minutes` or `epochs` set its length: with `minutes` the clock decides, and
+    `steps` is 0 until the end; with `epochs` it is computed when the data is read."""
 
     task: str = "translate"
     model: Any  # the config of a model of `models.registry`
-    data: Any  # settings of data/settings.py, of the kind the task reads
-    start: str = ""  # the model folder whose weights training begins with; "": random ones
+    data: Any  # the task's settings, a dataclass of data/settings.py
+    start: str = ""  # the model folder whose weights training starts from; "": random ones
     lora: int = 0  # rank of the small matrices trained next to the frozen ones (Hu et al. 2021); 0: all is trained
-    merge: bool = False  # whether LoRA's run folder holds the whole model, not only what it adds to the one before
-    frozen: bool = False  # only the head is trained, on what the model that it starts from makes of the texts
-    freeze: tuple[str, ...] = ()  # parameters that stay as they are, as patterns of their names: stem.*, layers.0.*
+    merge: bool = False  # whether LoRA's run folder holds the whole model, not only the adapter
+    frozen: bool = False  # train only the head, on the frozen states of the model it starts from
+    freeze: tuple[str, ...] = ()  # parameters that are not trained, as patterns of their names: stem.*, layers.0.*
     optim: Optim = field(default_factory=Optim)
     schedule: Schedule = field(default_factory=Schedule)
     steps: int = 0
     minutes: float = 0.0
     epochs: float = 0.0
     tokens: int = 4096  # padded tokens of the larger side of a micro-batch of text
-    batch: int = 64  # samples of a micro-batch, where they are not text
-    accumulate: int = 1  # micro-batches in a step
+    batch: int = 64  # samples of a micro-batch that is not text
+    accumulate: int = 1  # micro-batches per step
     smoothing: float = 0.1
     sampled: int = 0  # words besides those of the batch in the softmax of a translator's step (Jean 2015); 0: all words
     consistency: float = 0.0
-    eval_every: int = 0  # 0: eight times in a run, or fewer where that takes more than a quarter of `minutes`
+    eval_every: int = 0  # 0: eight times in a run, or fewer if that takes more than a quarter of `minutes`
     save_every: int = 0  # 0: at each evaluation
     log_every: int = 20
     patience: int = 0  # evaluations without a better score before stopping; 0: never
@@ -71,8 +71,8 @@ class Run:
         length = getattr(self.data, name, 0)
         room = getattr(self.model, name, 0) or length
         if length > room:
-            kept = f"a model that was trained keeps them, so at most {room}"
-            way = kept if self.start else f"add --set model.{name}={length}"
+            fixed = f"a trained model keeps them, so at most {room}"
+            way = fixed if self.start else f"add --set model.{name}={length}"
             raise ConfigError(f"data.{name} is {length}, but the model has {room} positions; {way}")
 
     def with_model(self, **settings: Any) -> "Run":
@@ -84,13 +84,13 @@ class Run:
 
 
 def write_run(folder: str | Path, run: Run) -> None:
-    """The resolved settings as run.json, and which torchrun it was."""
+    """Write the resolved settings, and the id of the torchrun, to run.json."""
     versions = checkpoint.versions() | ({"launch": launch_id()} if launch_id() else {})
     settings = {"format_version": checkpoint.FORMAT_VERSION, "versions": versions, **run.to_dict()}
     checkpoint.write_atomic(Path(folder) / "run.json", (json.dumps(settings, indent=2) + "\n").encode())
 
 
 def launch_id() -> str:
-    """The torchrun that started this process, the same after a restart; "" without one."""
+    """The id of the torchrun that started this process, the same after a restart; "" without one."""
     name = os.environ.get("TORCHELASTIC_RUN_ID", "")
     return f"{socket.gethostname()}-{os.getppid()}" if name == "none" else name

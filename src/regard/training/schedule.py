@@ -8,8 +8,8 @@ from regard.training.settings import Schedule
 def lr_at(schedule: Schedule, step: int, steps: int, width: int, peak: float) -> float:
     """The learning rate of a step.
 
-    `peak` is the highest rate, except for noam, which it multiplies. While `steps` is 0 (not known yet), the rate stays
-    at the peak after warm-up.
+    `peak` is the highest rate; noam's is multiplied by it. While `steps` is 0 (not known yet), the rate stays at the
+    peak after warm-up.
     """
     warmup = schedule.warmup
     if schedule.kind == "noam":  # section 5.3, equation 3

@@ -1,7 +1,7 @@
 """Which weights become the model: the best evaluation, or the mean of the best few if that is better still.
 
-The order of writing makes a crash harmless: first the weights, then the model folder, then the state that names them,
-and only then are weights removed that the state no longer names. What a killed process did beyond its last state is
+The order of writing makes a crash harmless: first the weights, then the model folder, then the state that names them;
+only then are weights removed that the state no longer names. What a killed process did after its last saved state is
 done again, with the same result.
 """
 
@@ -30,7 +30,7 @@ TIMED = 4  # batches timed to estimate how long an evaluation takes
 
 @dataclass(frozen=True)
 class Judge:
-    """How a model is scored, and how it is saved when it is the best."""
+    """Scores models, and saves the best."""
 
     objective: Objective
     valid_batches: Callable[[], Iterable[Any]]
@@ -41,7 +41,7 @@ class Judge:
     placement: Placement
 
     def evaluate(self, model: nn.Module) -> Metrics:
-        """The validation loss, and the recipe's own metrics: rank 0's, on all ranks."""
+        """The validation loss and the recipe's own metrics, computed by rank 0 and returned on all ranks."""
         metrics = self.measure(model) if self.world.main or self.placement.sharded else {}
         metrics, self.objective.warning = self.world.broadcast((metrics, self.objective.warning))
         return metrics
@@ -60,11 +60,11 @@ class Judge:
 
     @property
     def warning(self) -> str:
-        """About the model that was evaluated last; "" for none."""
+        """The warning about the model evaluated last; "" for none."""
         return self.objective.warning
 
     def seconds(self, model: nn.Module) -> float:
-        """How long the validation loss takes, estimated from the first batches; on a CPU."""
+        """How long the validation loss takes on a CPU, estimated from the first batches."""
         total = timed = 0
         passed = 0.0
         with evaluating(model), self.precision:
@@ -79,7 +79,8 @@ class Judge:
         return passed * total / max(1, timed)
 
     def consider(self, run: Run, folder: Path, at: Progress, model: nn.Module, metrics: Metrics) -> bool:
-        """Keep the weights if they are among the best few; publish them if they are the best. The state comes next."""
+        """Keep the weights if they are among the best few, and publish them if they are the best; return whether they
+        are. The caller saves the state next."""
         mine: dict[str, Any] = {"step": at.step, "score": score(metrics), "metrics": metrics}
         if self.warning:
             mine["warning"] = self.warning
@@ -101,7 +102,7 @@ class Judge:
                 publish(folder, lambda draft: self.save_model(draft, one))
 
     def finish(self, run: Run, folder: Path, at: Progress, model: nn.Module) -> tuple[str, Metrics, str]:
-        """Leave the best model we can make in `model` and in the folder: which one it is, its metrics, its warning."""
+        """Leave the best model in `model` and in the folder; return which one it is, its metrics and its warning."""
         takes_part = self.world.main or self.placement.sharded
         return self.world.broadcast(self.publish_best(run, folder, at, model) if takes_part else ("", {}, ""))
 
@@ -120,7 +121,7 @@ class Judge:
 
 
 def score(metrics: Metrics) -> float:
-    """Higher is better: what people will ask for where it is measured, the validation loss otherwise."""
+    """Higher is better: the first metric of `SCORES` that was measured, or else minus the validation loss."""
     name = next((name for name in SCORES if name in metrics), "held_out_loss")
     value: float | None = metrics[name]
     if value is None or math.isnan(value):  # None: NaN read back from a log
@@ -129,7 +130,7 @@ def score(metrics: Metrics) -> float:
 
 
 def rank(kept: dict[str, Any]) -> tuple[float, float]:
-    """Lower is better. Early on BLEU is 0 again and again; then the loss decides."""
+    """Lower is better. The loss breaks ties: early on BLEU is often 0."""
     loss = kept["metrics"]["held_out_loss"]
     return -kept["score"], math.inf if math.isnan(loss) else loss
 

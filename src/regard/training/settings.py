@@ -1,17 +1,18 @@
-"""What decides how weights are changed: the optimiser and its learning rate, as data; importable without torch."""
+"""Settings of the optimiser, the learning rate and the processes; importable without torch."""
 
 from dataclasses import dataclass, replace
 
 from regard.config import unknown
 from regard.errors import ConfigError
 
-ITERATIONS = (3, 4, 5)  # of Newton-Schulz that Muon has coefficients for
+ITERATIONS = (3, 4, 5)  # of Newton-Schulz, for which Muon has coefficients
 NAMES = ("adamw", "adam", "muon")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """With muon, `adam_lr` is for what is not a hidden matrix; `momentum`, `iterations` and `block` are muon's."""
+    """The optimiser. With muon, `adam_lr` is for all but the hidden matrices; `momentum`, `iterations` and `block` are
+    muon's."""
 
     name: str = "adamw"
     lr: float = 1e-3
@@ -20,7 +21,7 @@ class Optim:
     weight_decay: float = 0.0  # of matrices; vectors (biases, norms) are left alone
     clip: float = 1.0  # the largest gradient norm; 0: no limit
     layer_decay: float = 1.0  # the rate of a layer over that of the one above it: below 1 the lower ones change less
-    unfreeze: float = 0.0  # share of the steps by whose end all layers learn, from the head down; 0: all at once
+    unfreeze: float = 0.0  # fraction of the steps over which layers are unfrozen, from the head down; 0: all at once
     adam_lr: float = 2e-3
     momentum: float = 0.95
     iterations: int = 5  # of Newton-Schulz; 3 or 4 are cheaper and less exact
@@ -58,7 +59,7 @@ class Parallel:
     `shard` shards. An empty kind is chosen by the memory of the device."""
 
     kind: str = ""
-    shard: int = 0  # of hsdp: processes that hold one copy together; 0: those of one machine
+    shard: int = 0  # for hsdp: processes that share one copy; 0: those of one machine
     checkpoint: bool = False  # recompute each block for its gradients instead of keeping its activations
 
     def __post_init__(self):
@@ -74,7 +75,7 @@ KINDS = ("noam", "inverse_sqrt", "cosine", "linear", "constant")
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """`warmup` steps up in a straight line, then down as `kind` says."""
+    """The learning rate: linear warm-up over `warmup` steps, then decay as `kind` says."""
 
     kind: str = "cosine"
     warmup: int = 200
@@ -87,7 +88,7 @@ class Schedule:
             raise ConfigError(f"schedule.warmup is {self.warmup}; {self.kind} needs at least {least}")
 
     def fitted(self, steps: int) -> "Schedule":
-        """With a warm-up of a tenth of `steps` at most; noam's stays, since its peak depends on it."""
+        """The schedule with a warm-up of at most a tenth of `steps`; noam's stays, since its peak depends on it."""
         if self.kind == "noam":
             return self
         return replace(self, warmup=min(self.warmup, max(1, int(WARMUP_SHARE * steps))))

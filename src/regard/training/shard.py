@@ -1,7 +1,7 @@
 """A model too large for one device: its weights, gradients and optimiser state in shards, by PyTorch's FSDP2.
 
-A shard is a `DTensor`: a tensor that knows which of its rows are here. Optimisers work on the rows, the finished model
-is whole, and a saved state is read by any number of processes. A run of one process does not import this module.
+A shard is a `DTensor`, a tensor of which each process holds some rows. Optimisers work on these rows, the finished
+model is whole, and a saved state can be read by any number of processes. A run of one process does not import this.
 """
 
 import copy
@@ -35,13 +35,13 @@ Tensors = dict[str, Tensor]
 
 
 class Sharded(Placement):
-    """Every process holds some rows of each tensor. The first one also has room for the whole model, on its host."""
+    """FSDP and HSDP: every process holds some rows of each tensor, and rank 0 a whole model on its host, to publish."""
 
     sharded = True
 
     def __init__(self, loss: LossModule, world: World, device: torch.device, shape: tuple[int, ...], bf16: bool):
-        """`shape`: the shards, or the copies and the shards of each. bf16: blocks compute in it, while weights and
-        gradients, and the sums of these over processes, stay in fp32."""
+        """`shape` is (shards,) or (copies, shards). With bf16, blocks compute in it, while weights, gradients and their
+        sums over processes stay in fp32."""
         self.world, self.device = world, device
         copies = f"{shape[0]} copies of the model in {shape[-1]} shards each (HSDP)"
         self.text = copies if len(shape) > 1 else "a shard of the model in each process (FSDP)"
@@ -51,7 +51,7 @@ class Sharded(Placement):
         mesh: Any = init_device_mesh(device.type, shape, mesh_dim_names=names)
         how: Any = dict(mesh=mesh, mp_policy=MixedPrecisionPolicy(**halves))
         for block in loss.modules():
-            if isinstance(block, Block | EncoderLayer):  # all they have is used in their `forward`
+            if isinstance(block, Block | EncoderLayer):  # their `forward` uses all their parameters
                 fully_shard(block, **how)
         exact = MixedPrecisionPolicy(**halves, output_dtype=torch.float32) if bf16 else how["mp_policy"]
         self.module: Any = fully_shard(loss, mesh=mesh, mp_policy=exact)
@@ -73,7 +73,7 @@ class Sharded(Placement):
         return metrics
 
     def weights(self, model: nn.Module) -> Tensors:
-        """On the host of the first process; the others take part and get nothing."""
+        """All weights, on rank 0's host; the other ranks take part and get nothing."""
         whole = ((name, full(tensor)) for name, tensor in weights(model).items())
         return {name: tensor.cpu() for name, tensor in whole if self.world.main}
 
@@ -96,8 +96,8 @@ def full(tensor: Tensor) -> Tensor:
 
 
 class ShardedStack(Stack):
-    """Maps of sharded matrices. Each process has whole ones of its own: it orthogonalises these, with their momentum,
-    and gives the others the rows that they hold."""
+    """Maps of sharded matrices. Each process orthogonalises some whole maps, with their momentum, and sends the other
+    processes the rows that they hold."""
 
     def __init__(self, shape: tuple[int, int], pieces: list[Piece]):
         self.shape, self.pieces, self.counts = shape, pieces, [piece.count for piece in pieces]
@@ -126,18 +126,18 @@ class ShardedStack(Stack):
 
 
 class ShardWriter:
-    """Saves while training goes on: the state is copied at once, and each process writes what it holds of it in the
-    background. A save counts from when it is finished; until then the one before it does."""
+    """Saves during training: the state is copied at once, and each process writes its part in the background. Until a
+    save is finished, the one before it counts."""
 
     def __init__(self, world: World):
         self.world = world
-        self.group: Any = dist.new_group(backend="gloo", timeout=PATIENT)  # of the thread that writes
+        self.group: Any = dist.new_group(backend="gloo", timeout=PATIENT)  # for the writing thread
         self.thread = ThreadPoolExecutor(1)
         self.last = ""  # the folder of the save that counts
         self.pending: tuple[Future[dict[str, int]], Path, str, Tensors, dict[str, Any]] | None = None
 
     def begin(self, folder: Path, step: int, state: Tensors, rest: Tensors, meta: dict[str, Any]) -> None:
-        """Write `state` to a folder of this step; `rest` and `meta` will be there too."""
+        """Start to write `state` to a folder for this step; `finish` adds `rest` and `meta`."""
         self.finish()
         name, world = f"{SHARDS}/step-{step:07d}", self.world
         files = [f"{name}/{f}" for f in (".metadata", STATE, *(f"__{rank}_0.distcp" for rank in range(world.size)))]
@@ -146,7 +146,7 @@ class ShardWriter:
                 listed = [file for file in owned(folder) or [] if file.startswith(f"{SHARDS}/")]
                 release(folder, [file for file in listed if str(Path(file).parent) != self.last])
                 claim(folder, files)
-        if not next(iter(state.values())).is_cuda:  # torch copies those of a GPU alone
+        if not next(iter(state.values())).is_cuda:  # torch copies only those of a GPU
             state = {key: tensor.detach().clone() for key, tensor in state.items()}
         written: Any = dcp.async_save(dict(state), checkpoint_id=folder / name, process_group=self.group)
         mine = [folder / file for file in files if f"__{world.rank}_" in file]
@@ -154,11 +154,11 @@ class ShardWriter:
         self.pending = self.thread.submit(checksums, written, mine, folder), folder, name, rest, meta
 
     def ready(self) -> bool:
-        """Whether this process has written a save that is not finished."""
+        """Whether this process has written its part of an unfinished save."""
         return self.pending is not None and self.pending[0].done()
 
     def finish(self) -> None:
-        """Wait until every process has written, then let the save count."""
+        """Wait until every process has written its part, then make this the save that counts."""
         if self.pending is None:
             return
         (written, folder, name, rest, meta), self.pending = self.pending, None
@@ -174,10 +174,10 @@ class ShardWriter:
 
 
 def checksums(written: Any, files: list[Path], folder: Path) -> dict[str, int]:
-    """Of this process's files, once they are written."""
+    """The checksums of this process's files, once they are written."""
     try:
         written.result()
-    except dcp.CheckpointException as e:  # of torch's own, which no `except Exception` sees
+    except dcp.CheckpointException as e:  # torch's own, which is not an `Exception`
         cause: Any = next(iter(e.failures.values()))[0]
         raise write_failed(folder, cause) if isinstance(cause, OSError) else WorkFailed(f"{folder}: {cause}") from None
     return {str(file.relative_to(folder)): checksum(file) for file in files if file.exists()}
@@ -186,8 +186,8 @@ def checksums(written: Any, files: list[Path], folder: Path) -> dict[str, int]:
 def read_shards(
     folder: Path, state: Tensors, rest: Tensors, meta: dict[str, Any], world: World
 ) -> tuple[Tensors, dict[str, Any]]:
-    """Fill `state` from the shards that `meta` names, however many processes wrote them; from those of the save before
-    where they are damaged. Returns what was saved with them."""
+    """Fill `state` from the shards that `meta` names, however many processes wrote them; if they are damaged, from an
+    earlier save. Returns the `rest` and `meta` saved with them."""
     older = sorted((folder / SHARDS).glob(f"step-*/{STATE}"), reverse=True)
     saves = [(rest, meta), *(load_state(path) for path in older if path.parent.name not in meta["shards"])]
     damage = ""
@@ -195,29 +195,29 @@ def read_shards(
         damage = damage or broken(folder, meta)
         if not broken(folder, meta):
             if damage and world.main:
-                say(f"{damage} is damaged; going on from step {meta['progress']['step']}, the save before it")
+                say(f"{damage} is damaged; resuming from step {meta['progress']['step']}, the save before it")
             check_shapes(folder / meta["shards"], state)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # that one process reads what several wrote
+                warnings.simplefilter("ignore", UserWarning)  # about one process that reads what several wrote
                 dcp.load(dict(state), checkpoint_id=folder / meta["shards"], no_dist=world.size == 1)
             return rest, meta
-    raise CheckpointError(f"{damage}: missing or damaged, and so is every earlier save; train anew, or take a copy")
+    raise CheckpointError(f"{damage}: missing or damaged, and so is every earlier save; train again, or restore a copy")
 
 
 def check_shapes(path: Path, state: Tensors) -> None:
-    """Raise `CheckpointError` unless the shards at `path` are of these very tensors."""
+    """Raise `CheckpointError` unless the shards at `path` have the names and shapes of `state`."""
     stored: Any = dcp.FileSystemReader(path).read_metadata().state_dict_metadata
     saved = {name: tuple(tensor.size) for name, tensor in stored.items()}
     own = {name: tuple(tensor.shape) for name, tensor in state.items()}
     if differing := sorted(saved.items() ^ own.items()):
         raise CheckpointError(
             f"{path}: another model or optimiser, it differs in {differing[0][0]!r}; resume with the settings that the "
-            "run was started with, or train anew"
+            "run was started with, or train a new one"
         )
 
 
 def broken(folder: Path, meta: dict[str, Any]) -> str:
-    """The first file of a save that is not as it was written."""
+    """The first missing or damaged file of a save; "" if there is none."""
     sums = {folder / file: total for file, total in meta["checksums"].items()}
     sums[folder / meta["shards"] / ".metadata"] = None
     for file, total in sums.items():

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: first a flag that the loop reads between steps, the second time at once."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first sets a flag that the loop reads between steps, a second stops at once."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-ECHO = 5.0  # seconds in which a signal to the whole group may come once more, passed on by torchrun
+ECHO = 5.0  # seconds in which torchrun may pass on the same signal once more
 
 
 class Interrupts:
@@ -21,7 +21,7 @@ class Interrupts:
         self.before: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
-        if threading.current_thread() is threading.main_thread():  # Python delivers signals to no other
+        if threading.current_thread() is threading.main_thread():  # the only one that gets signals in Python
             nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN  # then the run outlives its terminal
             handled = [number for number in SIGNALS if not (nohup and number == signal.SIGHUP)]
             self.before = {number: signal.signal(number, self._handle) for number in handled}

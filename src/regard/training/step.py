@@ -1,4 +1,4 @@
-"""One optimiser step: gradients of a few micro-batches, cut where memory is short, recorded where that pays."""
+"""One optimiser step: the gradients of a few micro-batches, cut if memory is short, recorded if that is faster."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from regard.training.recorded import RecordedStep, Step
 
 
 class Stepper:
-    """Micro-batches and the count of their targets -> loss per target, gradient norm, 1 where either is not finite."""
+    """Micro-batches and the count of their targets -> loss per target, gradient norm, 1 if either is not finite."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Stepper:
         if world.size > 1:
             self.work, self.watch = self.exchanged, Stopwatch(device)
             return
-        marked = getattr(parts.objective, "marked_loss_sum", None)  # of one whose steps are all alike
+        marked = getattr(parts.objective, "marked_loss_sum", None)  # of an objective with fixed shapes
         recordable = marked is not None and not parts.run.parallel.checkpoint  # recomputing reads the RNG's state
         if device.type == "cuda" and recordable:
             self.work = RecordedStep(self.launched, partial(self.launched, loss_sum=marked), device)
@@ -54,7 +54,7 @@ class Stepper:
         return (loss, *self.optimiser.update(loss))
 
     def exchanged(self, micros: list[Any], count: Any) -> Step:
-        """The same with other ranks: each computes its part, and gradients are exchanged once, with the last piece."""
+        """A step with other ranks: each computes its part, and gradients are exchanged once, with the last piece."""
         *before, last = pieces(micros, self.at.limit)
         part = partial(self.share, count=count, loss_sum=lambda _, batch: self.placement(batch))
         with self.placement.no_sync():
@@ -63,15 +63,15 @@ class Stepper:
         return (loss, *self.optimiser.update(loss))
 
     def share(self, batch: Any, count: Any, loss_sum: Callable[..., Tensor]) -> Tensor:
-        """A micro-batch's part in the mean loss; its gradients are added to the others'."""
+        """A micro-batch's part of the mean loss; its gradients are accumulated."""
         with self.precision, self.watch:
             loss = loss_sum(self.model, batch.to(self.device)) / count
-        (loss * self.world.size).backward()  # ranks will be averaged over: undo that
+        (loss * self.world.size).backward()  # undoes the averaging over ranks
         return loss.detach()
 
 
 class Stopwatch:
-    """Seconds of a process's own work, without what it waits for: `with watch: …`. A GPU's are taken by its clock."""
+    """Seconds of a process's own work, without waiting: `with watch: …`. A GPU is timed by its own clock."""
 
     def __init__(self, device: torch.device):
         self.cuda = device.type == "cuda"
@@ -91,7 +91,7 @@ class Stopwatch:
             self.seconds += time.perf_counter() - self.began
 
     def read(self) -> float:
-        """Those since the last time."""
+        """The seconds since the last call."""
         if self.cuda:
             torch.cuda.synchronize()
             self.seconds += sum(start.elapsed_time(end) for start, end in self.events) / 1000
