@@ -1,1 +1,1 @@
-"""What a model looked at and how its training went, as text, tables and pictures."""
+"""What a model attends to, how its training went and what it costs, as text, tables and pictures."""

@@ -1,8 +1,8 @@
-"""Which source words a translation looked at: cross-attention weights, from pieces to words.
+"""Which source words a translation attends to: cross-attention weights, from pieces to words.
 
-A row belongs to the step that emits its word: row i holds the weights of the decoder when it chose target word i, and
-sums to one. Attention is evidence of what was read, not proof of what was meant; `</s>` often takes
-the weight of words that need nothing from the source, and stays visible here for that reason.
+Row i holds the weights of the decoder when it chose target word i, and sums to one. Attention is evidence of what was
+read, not proof of what was meant; `</s>` often takes the weight of words that need nothing from the source, and is
+shown for that reason.
 """
 
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ END = "</s>"
 
 @dataclass(frozen=True)
 class Alignment:
-    """Weights of every target word (row) over the source words (column); `</s>` is the last of each where given."""
+    """Weights of every target word (row) over the source words (columns); each side may end in `</s>`."""
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     weights: np.ndarray  # T S, rows sum to one
 
     def links(self) -> list[tuple[int, int]]:
-        """(source, target) numbers: each target word with the source word it looked at most, `</s>` left out."""
+        """(source, target) numbers: each target word with the source word it attends to most, without `</s>`."""
         columns = [i for i, word in enumerate(self.source) if word != END]
         if not columns:
             return []
@@ -39,7 +39,7 @@ class Alignment:
         return " ".join(f"{i}-{j}" for i, j in sorted(self.links()))
 
     def table(self, width: int = 10) -> str:
-        """Rows of percentages for a terminal; weights under 5 % are a dot, the greatest of a row has a star."""
+        """Percentages as a table for the terminal: weights under 5 % are a dot, the largest of a row has a star."""
         label = max((len(w) for w in self.target), default=0)
         cells = [max(5, min(width, len(w))) for w in self.source]
         head = " " * label + "  " + " ".join(_cut(w, n).rjust(n) for w, n in zip(self.source, cells, strict=True))
@@ -62,7 +62,7 @@ class Alignment:
         }
 
     def draw(self, path: str | Path, title: str = "") -> Path:
-        """The weights as a picture (.png, .svg or .pdf): dark is little, bright is much."""
+        """Draw the weights (.png, .svg or .pdf): bright is high."""
         rows, columns = self.weights.shape
         fig = picture.figure(max(3.0, 1.6 + 0.5 * columns), max(2.5, 1.2 + 0.4 * rows))
         axes = fig.add_subplot()
@@ -97,7 +97,7 @@ def align_words(
 
 
 def align_pieces(weights: np.ndarray, source: Sequence[int], target: Sequence[int], tokenizer: Any) -> Alignment:
-    """As `align_words`, for piece weights (T S) and the ids along both sides; `tokenizer` knows where words begin."""
+    """`align_words` for piece weights (T S) and the ids along both sides; `tokenizer` knows where words begin."""
     sides = [(_words(ids, tokenizer), tokenizer.words(ids)) for ids in (source, target)]
     (left, left_groups), (right, right_groups) = sides
     return align_words(weights, left, [len(g) for g in left_groups], right, [len(g) for g in right_groups])
@@ -106,8 +106,8 @@ def align_pieces(weights: np.ndarray, source: Sequence[int], target: Sequence[in
 def choose(weights: np.ndarray, layer: int = 0, head: int = 0) -> np.ndarray:
     """T S out of L H T S. Layers and heads count from 1; head 0 is the mean of all heads, layer 0 the sharpest layer.
 
-    Sharpest: the least entropy of its heads' mean over the source's words, without its end, where a layer that
-    attends to nothing rests. Which layer aligns differs from model to model; a layer that aligns is certain.
+    Sharpest: its heads' mean has the least entropy over the source, without the end mark, on which a layer that attends
+    to nothing rests. Which layer aligns differs from model to model, but one that aligns is sharp.
     """
     layers, heads = weights.shape[:2]
     if not 0 <= layer <= layers:
@@ -119,7 +119,7 @@ def choose(weights: np.ndarray, layer: int = 0, head: int = 0) -> np.ndarray:
 
 
 def entropy(weights: np.ndarray) -> float:
-    """Mean over rows of -Σ p log p, each row normalised: 0 where each attends to one place only."""
+    """Mean over rows of -Σ p log p, each row normalised: 0 if each attends to one position only."""
     p = np.maximum(weights, 1e-9) / np.maximum(weights, 1e-9).sum(-1, keepdims=True)
     return float(-(p * np.log(p)).sum(-1).mean())
 

@@ -1,4 +1,4 @@
-"""What this machine sustains: matrix products and memory, measured; and the device that a plan makes of it."""
+"""Measure this machine's matrix products and memory, for `regard plan --measure`."""
 
 import os
 import time
@@ -10,12 +10,12 @@ import torch
 
 from regard.explain.fleet import BANDWIDTH, DEVICES, Device
 
-TRAINING = 0.95  # of the rate of a large product alone is sustained by those of a training step
-SECONDS = 1.0  # of a measurement, about
+TRAINING = 0.95  # of the rate of one large product, sustained by those of a training step
+SECONDS = 1.0  # per measurement, about
 
 
 def measure() -> Device:
-    """The first GPU, or without one the CPU with as many threads as torch takes: its links are those of an H200."""
+    """The first GPU, or without one the CPU with torch's threads; the links are assumed to be an H200's."""
     cuda = torch.cuda.is_available()
     device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
     size = 8192 if cuda else 1024
@@ -26,14 +26,14 @@ def measure() -> Device:
     bandwidth = 2 * data.numel() / best(lambda: copied.copy_(data), cuda)
     memory = torch.cuda.get_device_properties(0).total_memory if cuda else float(total_memory())
     peak = named_peak(torch.cuda.get_device_name()) if cuda else 0.0
-    known = DEVICES["h200"]
+    base = DEVICES["h200"]
     return replace(
-        known, peak=peak or products, sustained=TRAINING * products, memory=memory, memory_rate=bandwidth / BANDWIDTH
+        base, peak=peak or products, sustained=TRAINING * products, memory=memory, memory_rate=bandwidth / BANDWIDTH
     )
 
 
 def best(work: Callable[[], Any], cuda: bool) -> float:
-    """Seconds of the fastest of many."""
+    """Seconds of the fastest of many calls."""
     wait = torch.cuda.synchronize if cuda else lambda: None
     work()
     wait()
@@ -47,7 +47,7 @@ def best(work: Callable[[], Any], cuda: bool) -> float:
 
 
 def named_peak(name: str) -> float:
-    """Of the data sheet; 0 where the device is not in the table."""
+    """The peak in the data sheet, in FLOP/s; 0 if the device is not in the table."""
     from regard.training.peaks import PEAKS
 
     return 1e12 * next((peak for part, peak in PEAKS.items() if part in name), 0.0)

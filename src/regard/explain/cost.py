@@ -1,4 +1,4 @@
-"""What a model weighs: parameters by part, and the memory a training step will take."""
+"""The cost of a model: its parameters by part, and the memory of a training step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,10 +12,8 @@ from regard.models.published import rows_of
 
 
 def parameters_by_part(model: nn.Module) -> dict[str, int]:
-    """How many numbers each top-level part of a model learns; shared weights are counted once, where first met.
-
-    Rows that only fill a table of words up are not counted.
-    """
+    """The number of parameters of each top-level part; shared weights are counted once, and padding rows of the
+    vocabulary not at all."""
     parts: dict[str, int] = {}
     for name, parameter in model.named_parameters():
         part = name.split(".", 1)[0]
@@ -25,7 +23,7 @@ def parameters_by_part(model: nn.Module) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Bytes of one training step. An estimate: kernels' scratch space and the allocator's slack come on top."""
+    """Bytes of one training step, estimated without the kernels' scratch space and the allocator's slack."""
 
     weights: int
     gradients: int
@@ -40,11 +38,11 @@ class Memory:
 def training_memory(
     make: Callable[[], tuple[nn.Module, Any]], loss: Callable[[nn.Module, Any], Tensor], *, momenta: int, bf16: bool
 ) -> Memory:
-    """Count what the backward pass would keep, on fake tensors: shapes without numbers, so nothing is computed or held.
+    """Count what the backward pass would keep, on fake tensors, so that nothing is computed or allocated.
 
-    `make` gives a model and a batch; `momenta` is how many numbers the optimiser keeps per weight (Adam 2, Muon 1).
+    `make` returns a model and a batch; `momenta` is how many numbers the optimiser keeps per weight (Adam 2, Muon 1).
     """
-    kept: dict[int, torch.UntypedStorage] = {}  # by address; holding them keeps the addresses apart
+    kept: dict[int, torch.UntypedStorage] = {}  # by address; holding them keeps addresses from being reused
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -59,14 +57,14 @@ def training_memory(
             total = loss(model, batch)
         owned = {p.untyped_storage()._cdata for p in model.parameters()}
         activations = sum(storage.nbytes() for address, storage in kept.items() if address not in owned)
-        del total  # until here it kept the graph, and with it every address
+        del total  # it kept the graph alive, and with it every address
     weights = sum(p.numel() * p.element_size() for p in model.parameters())
     trained = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
     return Memory(weights=weights, gradients=trained, optimiser=momenta * trained, activations=activations)
 
 
 def readable(size: float) -> str:
-    """Bytes for people."""
+    """Bytes with a unit."""
     for unit in ("B", "KB", "MB"):
         if size < 1000:
             return f"{size:.0f} {unit}"

@@ -12,7 +12,7 @@ from regard.explain import picture
 from regard.jsonfile import read_json_lines
 from regard.words import metric_name, table
 
-# Names in metrics.jsonl: how each is labelled and what it is. Losses and scores are drawn, in this order.
+# The metrics of metrics.jsonl, with labels. Losses and scores are drawn, in this order.
 METRICS = {
     "loss": {"label": "Training loss", "kind": "loss"},
     "held_out_loss": {"label": "Validation loss", "kind": "loss"},
@@ -31,7 +31,7 @@ PANELS = [name for name, metric in METRICS.items() if metric["kind"] in ("loss",
 
 @dataclass(frozen=True)
 class Summary:
-    """One metric of one group of runs; `spread` is the sample standard deviation (0 for a single run)."""
+    """One metric over a group of runs; `spread` is the sample standard deviation (0 for a single run)."""
 
     mean: float
     spread: float
@@ -55,7 +55,7 @@ def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
 
 
 def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """What a finished run came to: its metrics, steps and seconds, and which weights were kept. None before the end."""
+    """The metrics, steps and seconds of a finished run, and which weights were kept; None before the end."""
     if not events or not events[-1].get("final"):
         return None
     last = events[-1]
@@ -68,14 +68,14 @@ def outcome(events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def series(events: Sequence[Mapping[str, Any]], name: str) -> tuple[list[float], list[float]]:
-    """(steps, values) of one metric, finite values only. The closing event is about the model kept, not a step."""
+    """(steps, values) of one metric, finite values only; the final event belongs to the kept model, not to a step."""
     going = [e for e in events if not e.get("final") and isinstance(e.get(name), int | float)]
     points = [(e["step"], e[name]) for e in going if math.isfinite(e[name])]
     return [float(s) for s, _ in points], [float(v) for _, v in points]
 
 
 def results_table(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
-    """One row a group (an architecture), one column a metric: mean ± spread over its runs."""
+    """A row for each group (an architecture), a column for each metric: mean ± spread over its runs."""
     names = list(dict.fromkeys(n for runs in groups.values() for run in runs for n in run))
     rows = [["", "runs", *map(metric_name, names)]]
     for label, runs in groups.items():
@@ -88,7 +88,8 @@ def results_table(groups: Mapping[str, Sequence[Mapping[str, float]]]) -> str:
 
 
 def draw(groups: Mapping[str, Sequence[str | Path]], path: str | Path, panels: Sequence[str] = PANELS) -> Path:
-    """Curves of several groups of run folders: a colour and a dash a group, thin lines its seeds, thick their mean."""
+    """Draw the curves of groups of run folders: a colour and dash per group, thin lines for seeds, thick for their
+    mean."""
     read = {label: [read_metrics(f) for f in folders] for label, folders in groups.items()}
     shown = [n for n in panels if any(series(e, n)[0] for runs in read.values() for e in runs)]
     if not shown:
@@ -110,7 +111,7 @@ def draw(groups: Mapping[str, Sequence[str | Path]], path: str | Path, panels: S
 
 
 def average(curves: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
-    """The mean curve, at the steps of the longest, for as far as every curve reaches."""
+    """The mean curve, at the steps of the longest one, as far as all curves reach."""
     import numpy as np
 
     longest = max(curves, key=lambda c: len(c[0]))

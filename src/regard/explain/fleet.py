@@ -1,7 +1,7 @@
-"""How a language model would train on a fleet of GPUs: memory, speed, days. A model of a few lines, and its error.
+"""Estimate the memory and speed of training a language model on many GPUs.
 
 A step is matrix products at the rate that a device sustains, attention at half of it, and all other work at the rate of
-its memory; then what the devices exchange, of which a part hides behind the computation. docs/scale.md compares it with
+its memory; then communication, part of which overlaps with computation. docs/scale.md compares the estimates with
 measured and published figures.
 """
 
@@ -14,22 +14,22 @@ from regard.errors import ConfigError
 
 GIB = 2.0**30
 ATTENTION = 0.5  # of the rate of matrix products
-EFFICIENCY = 0.9  # of a step's time is kernels at work
-BANDWIDTH = 0.8  # of what memory, links and network are sold with
-PASSES = 54  # numbers of a token's width read or written by each layer outside products, forward and backward
-EXPOSED = 0.3  # of the exchange does not overlap with computation
+EFFICIENCY = 0.9  # of a step's time, in which kernels run
+BANDWIDTH = 0.8  # of the nominal rate of memory, links and network
+PASSES = 54  # vectors per token read or written by each layer outside products, forward and backward
+EXPOSED = 0.3  # of the communication, which does not overlap with computation
 LATENCY = 15e-6  # seconds of a collective, for each doubling of the devices
 SMALL = 150  # products of this width run at half of the sustained rate: w / (w + SMALL)
 ROOM = 0.9  # of a device's memory
 KEPT = 34  # bytes of activations for each token, layer and unit of width (Korthikanti et al. 2022, without scores)
-LOGITS = 2**30  # that are computed at a time, at most
-OPTIMAL = 20  # training tokens for each parameter (Hoffmann et al. 2022)
+LOGITS = 2**30  # computed at a time, at most
+OPTIMAL = 20  # training tokens per parameter (Hoffmann et al. 2022)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """Rates of a GPU: bf16 products as the data sheet has them and as they are sustained in FLOP/s, memory in bytes,
-    its rate, and the rate to the GPUs of the same machine, each way, in bytes a second."""
+    """Rates of a GPU: bf16 FLOP/s by the data sheet and sustained, memory in bytes, its bandwidth, and the bandwidth to
+    GPUs of the same machine, each way, in bytes per second."""
 
     peak: float
     sustained: float
@@ -48,15 +48,15 @@ DEVICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What decides the cost of a decoder."""
+    """The sizes that determine the cost of a decoder."""
 
     layers: int
     width: int
     ffn: int
     vocab: int
     context: int
-    gated: bool = False  # three matrices in the MLP and not two
-    kv_share: float = 1.0  # of the query's width, that keys and values each have
+    gated: bool = False  # three matrices in the MLP, not two
+    kv_share: float = 1.0  # width of keys, and of values, over that of queries
     tied: bool = True
 
     @property
@@ -70,7 +70,7 @@ class Shape:
 
     @property
     def attention_flops(self) -> float:
-        """Of training on a token: each sees half of the others on average."""
+        """Per training token, which sees half of the others on average."""
         return 6.0 * self.layers * self.context * self.width
 
     @property
@@ -83,7 +83,7 @@ class Shape:
 
 
 def shape_of(parameters: float, vocab: int, context: int) -> Shape:
-    """A decoder of about so many parameters, 128 times as wide as deep (as GPT-3 and Llama are, roughly)."""
+    """A decoder of about `parameters` parameters, 128 times as wide as deep (as GPT-3 and Llama are, roughly)."""
     layers = max(1, round((parameters / (12 * 128**2)) ** (1 / 3)))
     width = max(128, round(math.sqrt(parameters / (12 * layers)) / 128) * 128)
     return Shape(layers=layers, width=width, ffn=4 * width, vocab=vocab, context=context)
@@ -94,7 +94,7 @@ class Fleet:
     device: Device
     gpus: int
     per_node: int = 8
-    network: float = 50e9  # bytes a second between machines, for each GPU
+    network: float = 50e9  # bytes per second between machines, for each GPU
 
     def __post_init__(self):
         if self.gpus < 1 or self.per_node < 1 or (self.gpus > self.per_node and self.gpus % self.per_node):
@@ -107,30 +107,30 @@ class Fleet:
         return min(self.gpus, self.per_node)
 
     def rate(self, group: int) -> float:
-        """At which `group` neighbouring GPUs exchange tensors: what comes from another machine comes once, through the
-        network adapters of all its GPUs."""
+        """The bandwidth among `group` neighbouring GPUs: tensors from another machine arrive once, through the network
+        adapters of all its GPUs."""
         link = self.device.link_rate
         return BANDWIDTH * (link if group <= self.machine else min(link, self.machine * self.network))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A way to train, and what it comes to. Bytes are of one GPU."""
+    """A layout, with the memory of one GPU and the speed of the fleet."""
 
     kind: str  # ddp, fsdp or hsdp
     checkpoint: bool
-    tokens: int  # of a micro-batch
-    accumulate: int  # micro-batches of a GPU in a step
+    tokens: int  # per micro-batch
+    accumulate: int  # micro-batches per GPU and step
     memory: "StepMemory"
     fits: bool
-    tokens_per_second: float  # of the fleet
+    tokens_per_second: float
     mfu: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepMemory:
-    """Bytes of one GPU. In the backward pass gradients take the place of activations, block by block: the most is
-    needed either where it begins or where it ends."""
+    """Bytes of one GPU. In the backward pass gradients replace activations, block by block, so the peak is at its start
+    or at its end."""
 
     states: float  # weights, moments, copies of them
     gradients: float
@@ -151,8 +151,8 @@ def estimates(shape: Shape, fleet: Fleet, batch: float) -> Iterator[Estimate]:
 
 
 def estimate(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, batch: float, rows: int = 0) -> Estimate:
-    """`rows`: texts of a micro-batch; 0: as many as fit and divide the share of a GPU."""
-    share = max(1, round(batch / shape.context / fleet.gpus))  # texts of a GPU in a step
+    """The estimate for one layout. `rows`: texts per micro-batch; 0: as many as fit and divide a GPU's share."""
+    share = max(1, round(batch / shape.context / fleet.gpus))  # texts per GPU and step
     room = ROOM * fleet.device.memory
     fitting = takewhile(lambda n: memory_of(shape, fleet, kind, checkpoint, n).most <= room, range(1, share + 1))
     rows = rows or max((n for n in fitting if share % n == 0), default=1)
@@ -177,7 +177,7 @@ def estimate(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, batch: flo
 
 
 def token_seconds(shape: Shape, device: Device, checkpoint: bool) -> float:
-    again = 4 / 3 if checkpoint else 1.0  # the forward pass once more
+    again = 4 / 3 if checkpoint else 1.0  # a second forward pass
     sustained = device.sustained * shape.width / (shape.width + SMALL)
     products = (shape.product_flops + shape.attention_flops / ATTENTION) / sustained
     passes = 2 * (PASSES * shape.layers * shape.width + 4 * shape.vocab) / (BANDWIDTH * device.memory_rate)
@@ -185,12 +185,12 @@ def token_seconds(shape: Shape, device: Device, checkpoint: bool) -> float:
 
 
 def optimiser_seconds(shape: Shape, fleet: Fleet, kind: str) -> float:
-    """Weight, gradient and two moments are read, and all but the gradient written, in fp32."""
+    """fp32 weight, gradient and two moments are read, and all but the gradient written."""
     return 28 * shape.parameters / shards(fleet, kind) / (BANDWIDTH * fleet.device.memory_rate)
 
 
 def exchange_seconds(shape: Shape, fleet: Fleet, kind: str, accumulate: int) -> float:
-    """DDP sums fp32 gradients once a step. Shards are gathered in bf16 twice a micro-batch, and summed once a step."""
+    """DDP sums fp32 gradients once per step. FSDP gathers bf16 shards twice per micro-batch, and sums once per step."""
     if fleet.gpus == 1:
         return 0.0
     size, group = shape.parameters, shards(fleet, kind)
@@ -206,7 +206,7 @@ def shards(fleet: Fleet, kind: str) -> int:
 
 
 def memory_of(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, rows: int) -> StepMemory:
-    """Of a micro-batch of `rows` texts."""
+    """The memory of a step with micro-batches of `rows` texts."""
     tokens, size = rows * shape.context, shape.parameters / shards(fleet, kind)
     block = KEPT * shape.width * tokens
     kept = 2 * shape.layers * shape.width * tokens + block if checkpoint else shape.layers * block
@@ -220,6 +220,6 @@ def memory_of(shape: Shape, fleet: Fleet, kind: str, checkpoint: bool, rows: int
 
 
 def optimal(flops: float) -> tuple[float, float]:
-    """The parameters and tokens that make the best of a budget (Hoffmann et al. 2022): 6 N D FLOPs, D = 20 N."""
+    """The optimal parameters and tokens for a budget (Hoffmann et al. 2022): 6 N D FLOPs, D = 20 N."""
     parameters = math.sqrt(flops / (6 * OPTIMAL))
     return parameters, OPTIMAL * parameters

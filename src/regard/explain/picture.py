@@ -1,4 +1,4 @@
-"""The one door to matplotlib: a figure made here, saved whole or not at all."""
+"""All use of matplotlib: figures are made here, and written completely or not at all."""
 
 import io
 from collections.abc import Sequence
@@ -8,15 +8,15 @@ from typing import Any
 from regard.errors import ConfigError, MissingExtra
 from regard.output import check_output, open_output
 
-# Okabe and Ito (2008): eight colours that stay apart for colour-blind readers; dashes tell them apart in grey too.
+# Okabe and Ito (2008): eight colours that colour-blind readers can tell apart; dashes tell them apart in grey too.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 DASHES = ("-", "--", "-.", ":")
 KINDS = (".png", ".svg", ".pdf")
-SHOWN = 48  # names along an axis; more cannot be read
+SHOWN = 48  # names along an axis; more would be unreadable
 
 
 def check_picture(path: str | Path) -> Path:
-    """`path` if it can hold a picture and matplotlib is installed; to be called before the work starts."""
+    """`path`, if it can hold a picture and matplotlib is installed; call it before the work starts."""
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         better = path.with_suffix(".png") if path.name else "picture.png"
@@ -27,7 +27,7 @@ def check_picture(path: str | Path) -> Path:
 
 
 def figure(width: float, height: float) -> Any:
-    """An empty figure of that many inches; needs no display."""
+    """An empty figure, in inches; needs no display."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -40,7 +40,7 @@ def plain(text: str) -> str:
 
 
 def ticks(setter: Any, names: Sequence[str], **style: Any) -> None:
-    """Names along an axis; of many, only every few."""
+    """Names along an axis; if there are many, only some."""
     step = -(-len(names) // SHOWN) or 1
     setter(range(0, len(names), step), [plain(name) for name in names[::step]], fontsize=6, **style)
 
@@ -54,7 +54,7 @@ def heatmap(axes: Any, weights: Any, rows: Sequence[str], columns: Sequence[str]
 
 
 def save(fig: Any, path: str | Path) -> Path:
-    """Write the figure as its name's ending says: .png, .svg or .pdf."""
+    """Write the figure in the format of its file extension: .png, .svg or .pdf."""
     path = check_picture(path)
     data = io.BytesIO()
     fig.savefig(data, format=path.suffix.lower()[1:], dpi=150)

@@ -8,7 +8,7 @@ from regard.metrics.labels import Bin
 
 
 def draw(bins: Sequence[Bin], error: float, path: str | Path) -> Path:
-    """Bars on the dashed line are calibrated; below it the model is overconfident. Below: a histogram of confidence."""
+    """Bars on the dashed line are calibrated; below it the model is overconfident. Underneath, a histogram."""
     fig = picture.figure(4.2, 5.0)
     top, bottom = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     middles, width = [(b.low + b.high) / 2 for b in bins], bins[0].high - bins[0].low

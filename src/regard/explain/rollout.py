@@ -1,4 +1,4 @@
-"""Where an image model looked: attention followed through the layers, laid over the picture."""
+"""Where an image model looks: attention rolled out through the layers, laid over the picture."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from regard.explain import picture
 def rollout(weights: Tensor) -> Tensor:
     """Abnar and Zuidema 2020: L T T -> T T, how much of each input is in each output.
 
-    A layer passes half of the stream on as it is and takes the other half from where it looks; layers multiply.
+    A layer keeps half of the residual stream and takes the other half by its attention; layers multiply.
     """
     T = weights.size(-1)
     total = torch.eye(T, dtype=weights.dtype)
@@ -24,7 +24,7 @@ def rollout(weights: Tensor) -> Tensor:
 
 
 def draw(pixels: np.ndarray, whole: np.ndarray, heads: np.ndarray, title: str, path: str | Path) -> Path:
-    """H W 3 pixels, the rollout over them, and beside it each head of each layer (a row a layer), L H h w."""
+    """Draw H W 3 pixels, the rollout over them, and next to it each head (column) of each layer (row), L H h w."""
     layers, count = heads.shape[:2]
     fig = picture.figure(6.4 + 0.9 * count, max(3.4, 0.95 * layers + 0.6))
     left, right = fig.subfigures(1, 2, width_ratios=[6.4, max(1, 0.9 * count)])
@@ -42,7 +42,7 @@ def draw(pixels: np.ndarray, whole: np.ndarray, heads: np.ndarray, title: str, p
 
 
 def overlay(axis: Any, pixels: np.ndarray, seen: np.ndarray | None) -> None:
-    """The picture in grey with a map over it, or as it is."""
+    """The picture in grey with a map over it; without a map, in colour."""
     high, wide = pixels.shape[:2]
     if seen is None:
         axis.imshow(pixels, extent=(0, wide, high, 0))
@@ -54,7 +54,7 @@ def overlay(axis: Any, pixels: np.ndarray, seen: np.ndarray | None) -> None:
 
 
 def draw_words(pixels: np.ndarray, words: Sequence[str], maps: Sequence[np.ndarray], path: str | Path) -> Path:
-    """The picture once for each word of its caption, each with where the model attended when it emitted it."""
+    """Draw the picture once for each word of its caption, with the attention when the word was emitted."""
     columns = min(6, len(words) + 1)
     rows = -(-(len(words) + 1) // columns)
     fig = picture.figure(1.9 * columns, 2.1 * rows)

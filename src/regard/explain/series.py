@@ -1,4 +1,4 @@
-"""A series and where a classifier looked, or a forecast with its intervals, as a picture."""
+"""Pictures of a series with a classifier's attention, and of a forecast with its intervals."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,11 +11,11 @@ from regard.data.history import History
 from regard.data.series import Curves
 from regard.explain import picture
 
-MOST = 6  # columns of a forecast that are drawn
+MOST = 6  # panels of a forecast
 
 
 def draw_attention(curves: Curves, row: int, weights: np.ndarray, title: str, path: str | Path) -> Path:
-    """The points of a series, each band in its colour, larger and darker where the model looked more."""
+    """Draw the points of a series, each band in its colour, larger and darker with more attention."""
     fig = picture.figure(7.5, 4.2)
     axes, below = fig.subplots(2, 1, sharex=True, height_ratios=[4, 1])
     start, count = int(curves.offsets[row]), len(weights)
@@ -43,8 +43,8 @@ def draw_attention(curves: Curves, row: int, weights: np.ndarray, title: str, pa
 
 
 def draw_forecast(histories: Sequence[History], outlooks: Sequence[Any], path: str | Path) -> Path:
-    """The last of the past, the mean of the future, and what lies between the quantiles; a row for each series and
-    column, up to `MOST`."""
+    """Draw the end of the past, the predicted mean and the quantiles; a panel for each series and column, up to
+    `MOST`."""
     panels = [(h, o, c) for h, o in zip(histories, outlooks, strict=True) for c in range(len(o.columns))][:MOST]
     fig = picture.figure(7.5, 1.2 + 1.7 * len(panels))
     rows = np.atleast_1d(fig.subplots(len(panels), 1, sharex=True))

@@ -1,4 +1,4 @@
-"""Models out: the formats that other programs read, by name."""
+"""Export formats, by name."""
 
 from regard.formats.base import Format
 from regard.formats.folder import HuggingFace

@@ -1,4 +1,4 @@
-"""What a format of other programs is: a name, and how a model folder is written in it."""
+"""The interface of an export format: a name, and how a model folder is written in it."""
 
 import shutil
 from collections.abc import Callable
@@ -17,7 +17,7 @@ BESIDE = ("config.json", "generation_config.json", "preprocessor_config.json", "
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written where, what to say about it, and the same as values for `--json`."""
+    """The result of an export: its path and files, notes to print, and values for `--json`."""
 
     path: Path
     files: list[str]
@@ -27,10 +27,10 @@ class Exported:
 
 class Format:
     name: str
-    types: tuple[str, ...] = ()  # of numbers that it can be written with; the first is the default
+    types: tuple[str, ...] = ()  # number formats to choose from; the first is the default
 
     def target(self, model: str, dtype: str) -> str:
-        """What the export of `model` is called unless somebody says otherwise."""
+        """The default name of the export of `model`."""
         return f"{model}-{self.name}"
 
     def write(self, source: Path, target: Path, dtype: str) -> Exported:
@@ -39,7 +39,7 @@ class Format:
 
 
 def write_folder(source: Path, target: Path, names: list[str], more: Callable[[Path], None] | None = None) -> list[str]:
-    """A new folder with copies of those files of `source` that it has, and what `more` adds; the names of all."""
+    """Write a new folder with the files `names` that `source` has, and what `more` adds; return all file names."""
     files = [name for name in names if (source / name).is_file()]
 
     def copy(draft: Path) -> None:

@@ -1,4 +1,4 @@
-"""The Hugging Face folder: what transformers, vLLM and others open."""
+"""The Hugging Face folder, which transformers, vLLM and others open."""
 
 import shutil
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from regard.models.published.weights import BIN, FILE, weight_files
 
 
 def model_files(folder: Path) -> list[str]:
-    """The files of a folder that are its model: settings, tokenizer, card and weights."""
+    """The files that make up the model of a folder: settings, tokenizer, card and weights."""
     weights = weight_files(folder)
     index = f"{BIN if weights[0].suffix == '.bin' else FILE}.index.json"
     return [name for name in (*BESIDE, index, *(path.name for path in weights)) if (folder / name).is_file()]
@@ -23,7 +23,7 @@ def model_files(folder: Path) -> list[str]:
 
 @contextmanager
 def merged(folder: Path) -> Iterator[Path]:
-    """The folder, or where it holds only what LoRA adds, one with the whole model for as long as it is needed."""
+    """The folder, or if it holds only a LoRA adapter, a temporary one with the merged model."""
     if model_file(folder).name != ADAPTER:
         yield folder
         return
@@ -37,7 +37,7 @@ def merged(folder: Path) -> Iterator[Path]:
 
 
 class HuggingFace(Format):
-    """A run folder is one already: checkpoints and logs stay behind."""
+    """Copies the model of a run folder, without checkpoints and logs."""
 
     name = "hf"
 

@@ -1,4 +1,4 @@
-"""GGUF: one file with weights, settings and tokenizer, as llama.cpp reads it."""
+"""GGUF: llama.cpp's format, one file with weights, settings and tokenizer."""
 
 import json
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from regard.output import check_output
 
 TYPES = ("f16", "q8_0", "f32")
 TOLERANCE = {"f32": 1e-4, "f16": 0.02, "q8_0": 0.2}  # of the largest logit
-FLOAT32 = ("position_embd.weight",)  # what llama.cpp keeps whole besides vectors
+FLOAT32 = ("position_embd.weight",)  # matrices that llama.cpp keeps in float32, like vectors
 BLOCK = 32  # numbers that share a scale in q8_0
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # types of tokens
 PROBE = "It's 2024: don't  panic, 12345 naïve cats!\n\n\tdef f(x): return x"
@@ -61,7 +61,7 @@ class GgufFile(Format):
     def write(self, source: Path, target: Path, dtype: str) -> Exported:
         need_gguf()
         if target.exists():
-            raise ConfigError(f"{target} is there already; choose another name with --out, or remove it first")
+            raise ConfigError(f"{target} already exists; choose another name with --out, or remove it first")
         check_output(target)
         model: Any = load_model(source)
         architecture = architecture_for(model)
@@ -80,7 +80,7 @@ class GgufFile(Format):
 
 
 def architecture_for(model: Any) -> Architecture:
-    """`ConfigError` for a model that llama.cpp, or our table of its architectures, does not have."""
+    """The GGUF architecture of a model; `ConfigError` if there is none."""
     layout = layout_of(model.config)
     name = layout.name if layout else ""
     for architecture in ARCHITECTURES.values():
@@ -91,13 +91,13 @@ def architecture_for(model: Any) -> Architecture:
 
 
 def list_pieces(folder: Path, vocab: int) -> Pieces:
-    """The tokenizer as llama.cpp's lists; `ConfigError` for one that those cannot say."""
+    """The tokenizer as llama.cpp's lists; `ConfigError` for one that they cannot express."""
     tokenizer = open_tokenizer(folder / "tokenizer.json")
     parts = json.loads(tokenizer.to_str())
     if parts["model"]["type"] != "BPE" or parts["model"].get("byte_fallback") or parts["model"].get("unk_token"):
         raise ConfigError("the tokenizer is not byte-level BPE, which is what is written to GGUF; see docs/models.md")
     if not parts["model"]["merges"]:
-        raise ConfigError("the tokenizer is of bytes alone, and llama.cpp expects merges; train with --tokens bpe")
+        raise ConfigError("the tokenizer has only bytes, and llama.cpp expects merges; train with --tokens bpe")
     cut = next((name for name, each in CUTS.items() if cut_of(each) == without_offsets(parts["pre_tokenizer"])), None)
     if cut is None:
         raise ConfigError(f"llama.cpp has no name for how this tokenizer splits text; there are: {', '.join(CUTS)}")
@@ -117,7 +117,7 @@ def cut_of(pre_tokenizer: Any) -> Any:
 
 
 def without_offsets(part: Any) -> Any:
-    """How a text is split, without where the pieces are said to begin."""
+    """A pre-tokenizer without its `trim_offsets`, which do not change how text is split."""
     if isinstance(part, list):
         return [without_offsets(one) for one in part]
     if not isinstance(part, dict):
@@ -144,7 +144,7 @@ def write_gguf(path: Path, architecture: Architecture, model: Any, pieces: Piece
         writer.add_tensor(ROPE_FACTORS, rope_factors(config["head_dim"], config["rope_theta"], stretch))
     weights = published_weights(model)
     for name, published in architecture.names(model.config.layers).items():
-        if published in weights:  # a head of its own is not always there
+        if published in weights:  # a tied head is not
             values = architecture.from_published(name, weights[published].numpy(), config)
             kind = gguf.GGMLQuantizationType[kind_of(name, values, dtype).upper()]
             writer.add_tensor(name, gguf.quantize(np.ascontiguousarray(values), kind), raw_dtype=kind)
@@ -155,7 +155,7 @@ def write_gguf(path: Path, architecture: Architecture, model: Any, pieces: Piece
 
 
 def kind_of(name: str, values: np.ndarray, dtype: str) -> str:
-    """What a tensor is stored as: vectors whole, rows that blocks do not fit in 16 bits."""
+    """The type a tensor is stored in: vectors in 32 bits, and in 16 rows that q8_0's blocks do not divide."""
     if values.ndim == 1 or name in FLOAT32:
         return "f32"
     return "f16" if dtype == "q8_0" and values.shape[-1] % BLOCK else dtype
@@ -175,7 +175,7 @@ def add_tokenizer(writer: Any, pieces: Pieces, source: Path) -> None:
 
 
 def compare(path: Path, model: LanguageModel, pieces: Pieces, dtype: str) -> float:
-    """The largest difference of a logit between a model and its file, read back; `WorkFailed` for a large one."""
+    """The largest difference between the logits of a model and of its file; `WorkFailed` if it is too large."""
     packed = open_gguf(path)
     config = read_config(packed)
     state = {
@@ -185,7 +185,7 @@ def compare(path: Path, model: LanguageModel, pieces: Pieces, dtype: str) -> flo
     again: Any = fill(from_published(config), state, str(path))
     ids = pieces.tokenizer.encode(PROBE).ids
     if read_tokenizer(packed).encode(PROBE).ids != ids:
-        raise WorkFailed(f"{path.name}: its tokenizer, read back, splits text in another way; please report this")
+        raise WorkFailed(f"{path.name}: its tokenizer, read back, splits text differently; please report this")
     with torch.no_grad():
         batch = torch.tensor([ids[: again.config.context]])
         expected = model.logits(model(batch))

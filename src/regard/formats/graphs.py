@@ -1,4 +1,4 @@
-"""Our models as graphs for ONNX: what goes in and comes out has the names that transformers and Optimum use."""
+"""Our models as graphs for ONNX, with the input and output names of transformers and Optimum."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,15 +21,15 @@ from regard.models.whisper import Whisper
 from regard.nn.cache import LayerCache, Step
 from regard.nn.masks import Everything, Lengths, Mask, TableMask, pooled
 
-Shape = tuple[int | str, ...]  # a word is an axis of any size
+Shape = tuple[int | str, ...]  # a name is an axis of any size
 Inputs = dict[str, tuple[Shape, int]]  # by name: the shape, and what it holds
 IDS: Shape = ("batch", "length")
 SOURCE: Shape = ("batch", "source")
-MASK, FLOATS = 2, 0  # what an input holds: 0 and 1, or numbers with fractions; else the ids below a vocabulary
+MASK, FLOATS = 2, 0  # what an input holds: 0 and 1, or floats; any other number is a vocabulary of ids
 
 
 class Graph(nn.Module):
-    """A file: its inputs by name, in the order of `compute`, with shape and what they hold; and its outputs."""
+    """The graph of a file: its inputs, in the order of `compute`'s arguments, and its outputs."""
 
     file = "model.onnx"
     inputs: Inputs
@@ -40,12 +40,12 @@ class Graph(nn.Module):
         self.model: Any = model
 
     def forward(self, *inputs: Tensor) -> Any:
-        """Through `compute`, which subclasses have: inputs in that order -> an output, or a tuple of several."""
+        """Calls the subclass's `compute`: inputs in order -> an output, or a tuple of several."""
         run: Any = getattr(self, "compute")  # noqa: B009 - each has its own parameters
         return run(*inputs)
 
     def read_settings(self, folder: Path) -> None:
-        """What the folder says beside config.json; most graphs need nothing."""
+        """Read settings from files other than config.json; most graphs need none."""
 
     def example(self, sizes: dict[str, int]) -> dict[str, Tensor]:
         """Random inputs with axes of these sizes; the first text is one token shorter than the others."""
@@ -64,7 +64,7 @@ class Graph(nn.Module):
 
 
 class EncoderGraph(Graph):
-    """BERT and its relatives with the head they have; without one, the vectors of words and of the text."""
+    """BERT and its relatives with their head; without one, the vectors of the words and of the text."""
 
     def __init__(self, model: Bert):
         super().__init__(model)
@@ -95,7 +95,7 @@ class EncoderGraph(Graph):
 
 
 class Joined(LayerCache):
-    """A layer's past as an input, and past and present as an output; nothing is written in place."""
+    """A layer's cache that takes the past as an input and returns past and present, without writing in place."""
 
     def __init__(self, keys: Tensor, values: Tensor):
         super().__init__(keys, values, slice(0), 0)
@@ -120,8 +120,8 @@ class DecoderGraph(Graph):
     def compute(self, ids: Tensor, mask: Tensor, *past: Tensor) -> Any:
         T, P = ids.size(1), past[0].size(2)
         slots = torch.arange(P + T)
-        places = (mask.cumsum(1) - 1).clamp(min=0)  # B S: padding has no place of its own
-        own = slots[P:, None] == slots  # T S: padding sees itself, for a softmax of nothing is NaN
+        places = (mask.cumsum(1) - 1).clamp(min=0)  # B S: padding does not count
+        own = slots[P:, None] == slots  # T S: padding sees itself, because a softmax over nothing is NaN
         table = (slots <= slots[P:, None]) & mask.bool()[:, None, :] | own  # B T S
         caches = [Joined(k, v) for k, v in zip(past[0::2], past[1::2], strict=True)]
         step = Placed(places[:, P:], TableMask(table[:, None]), caches, P + T, places)
@@ -130,7 +130,7 @@ class DecoderGraph(Graph):
 
 
 class Placed(Step):
-    """A step whose keys stand where their padding lets them."""
+    """A step whose keys have given positions, which skip padding."""
 
     def __init__(self, where: Tensor, mask: Mask, caches: list[Joined], stop: int, keys: Tensor):
         super().__init__(where, mask, caches, stop)
@@ -145,7 +145,7 @@ class Placed(Step):
 
 
 class SourceGraph(Graph):
-    """The encoder of text, sound or an image."""
+    """The encoder of text, audio or an image."""
 
     file = "encoder_model.onnx"
 
@@ -158,14 +158,14 @@ class SourceGraph(Graph):
 
 
 class TargetGraph(Graph):
-    """The first words of the decoder: logits, and the keys and values that later words look at."""
+    """The decoder's first pass: logits, and the keys and values for later tokens."""
 
     file, past = "decoder_model.onnx", False
 
     def __init__(self, model: Any, padded: bool):
         super().__init__(model)
         c, attention = model.config, model.decoder[0].attention
-        self.padded = padded  # whether sources may be
+        self.padded = padded  # whether sources may be padded
         self.width = attention.widths[1] // attention.kv_heads
         layers, sides = range(c.decoder_layers), ("decoder", "encoder")
         self.outputs = ["logits"]
@@ -192,7 +192,7 @@ class TargetGraph(Graph):
 
 
 class NextGraph(TargetGraph):
-    """One more word, or some, after a past."""
+    """The decoder's next tokens, after a past."""
 
     file, past = "decoder_with_past_model.onnx", True
 
@@ -216,7 +216,7 @@ class NextGraph(TargetGraph):
 
 
 class Decoding:
-    """What `step` of an encoder-decoder asks of its state, for T words at once instead of one of N hypotheses."""
+    """The state for `step` of an encoder-decoder, with T tokens at once instead of one of each of N hypotheses."""
 
     def __init__(self, own: list[Joined], cross: list[Any], mask: Mask, new: int):
         self.own, self.cross, self.mask, self.cache = own, cross, mask, self
@@ -235,7 +235,7 @@ class Decoding:
 
 
 class ImageGraph(Graph):
-    """Scores of the classes; of an encoder alone, the states of the patches. Pixels are scaled already."""
+    """The scores of the classes, or the patch states of an encoder without a head. Pixels are normalised already."""
 
     def __init__(self, model: ViT):
         super().__init__(model)
@@ -281,7 +281,7 @@ def from_image(model: Any) -> list[Graph]:
     return encoder_decoder(model, {"pixel_values": (("batch", *model.config.shape), FLOATS)})
 
 
-GRAPHS: dict[type[nn.Module], Callable[[Any], list[Graph]]] = {  # of a class, and of those derived from it
+GRAPHS: dict[type[nn.Module], Callable[[Any], list[Graph]]] = {  # of a class and its subclasses
     Bert: lambda model: [EncoderGraph(model)],
     Decoder: lambda model: [DecoderGraph(model)],
     Transformer: from_text,
@@ -294,7 +294,7 @@ GRAPHS: dict[type[nn.Module], Callable[[Any], list[Graph]]] = {  # of a class, a
 
 
 def graphs_of(model: nn.Module, folder: Path) -> list[Graph]:
-    """The graphs that the model of a folder becomes; `ConfigError` where it has none."""
+    """The graphs of a folder's model; `ConfigError` if it has none."""
     cls = next((cls for cls in type(model).__mro__ if cls in GRAPHS), None)
     if cls is None:
         names = ", ".join(cls.__name__ for cls in GRAPHS)

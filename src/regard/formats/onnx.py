@@ -1,4 +1,4 @@
-"""ONNX: graphs for onnxruntime and other programs that read them, checked by it as they are written."""
+"""ONNX: graphs for onnxruntime and other programs, checked with onnxruntime when written."""
 
 import contextlib
 import io
@@ -17,12 +17,12 @@ from regard.models.published import load_model
 
 TRACED = {"batch": 2, "length": 3, "past": 4, "past + length": 7, "source": 5, "texts": 3}
 CHECKED = {"batch": 3, "length": 5, "past": 2, "past + length": 7, "source": 4, "texts": 2}
-LARGE = 1_500_000_000  # bytes of weights that go to a file of their own: one message of the format holds 2 GB
+LARGE = 1_500_000_000  # bytes of weights beyond which they get their own file: protobuf holds at most 2 GB
 TOLERANCE = 1e-3  # of the largest number of an output
 
 
 class Onnx(Format):
-    """`model.onnx`, or encoder and decoder apart; tokenizer and labels lie beside it."""
+    """A folder with `model.onnx`, or separate encoder and decoder, and the tokenizer and labels."""
 
     name = "onnx"
 
@@ -44,7 +44,7 @@ class Onnx(Format):
 
 
 def need_onnx() -> Any:
-    """onnxruntime, or the error that says how to get it and what writes the files."""
+    """onnxruntime; `MissingExtra` unless it and what writes the files are installed."""
     try:
         import onnx  # noqa: F401
         import onnxruntime
@@ -55,7 +55,7 @@ def need_onnx() -> Any:
 
 
 def write_graph(graph: Graph, path: Path) -> None:
-    """Trace a graph and write it; axes that have a name may be of any size."""
+    """Trace a graph and write it; named axes may have any size."""
     example, auto = graph.example(TRACED), torch.export.Dim.AUTO
     axes = [{i: auto for i, axis in enumerate(shape) if isinstance(axis, str)} for shape, _ in graph.inputs.values()]
     with quiet(), torch.no_grad():
@@ -73,7 +73,7 @@ def write_graph(graph: Graph, path: Path) -> None:
 
 
 def check_graph(graph: Graph, path: Path) -> float:
-    """The largest difference between onnxruntime's outputs and ours, for axes of other sizes than were traced."""
+    """The largest difference between onnxruntime's outputs and ours, on axes of other sizes than traced."""
     example = graph.example(CHECKED)
     theirs = open_session(path).run(graph.outputs, {name: tensor.numpy() for name, tensor in example.items()})
     with torch.no_grad():
@@ -88,7 +88,7 @@ def check_graph(graph: Graph, path: Path) -> float:
 
 
 def open_session(path: Path, threads: int = 0) -> Any:
-    """onnxruntime's session of a file; 0: as many threads as torch has."""
+    """An onnxruntime session for a file; `threads` 0: as many as torch has."""
     onnxruntime = need_onnx()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or torch.get_num_threads()
@@ -98,7 +98,7 @@ def open_session(path: Path, threads: int = 0) -> Any:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """The exporter's reports of its own progress are not ours."""
+    """Silence the exporter's own messages."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

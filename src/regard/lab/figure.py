@@ -9,13 +9,14 @@ from regard.lab.gradients import FLOAT32, Decay
 from regard.lab.recall import SYMBOLS, TOKENS, Recall
 from regard.lab.report import TITLES, Measurements
 
-COLOURS = [c for c in picture.COLOURS if c != "#F0E442"]  # yellow cannot be seen on white
+COLOURS = [c for c in picture.COLOURS if c != "#F0E442"]  # yellow is hard to see on white
 MARKERS = "os^Dv<P*X"
-FLOOR, FLOORS = 1e-50, {"remedies": 1e-15}  # remedies: a closer look at what persists; the rest leaves the panel
+FLOOR, FLOORS = 1e-50, {"remedies": 1e-15}  # remedies: zoomed in on what persists
 
 
 def draw(measured: Measurements, path: str | Path, size: tuple[float, float] = (4.6, 4.4)) -> Path:
-    """Gradients by distance, a panel a group, then recall, parameters and speed where measured; `size` of a panel."""
+    """Draw gradients by distance, a panel per group, then recall, parameters and speed if measured; `size` is a
+    panel's."""
     panels = [(name, group) for name, group in vars(measured).items() if group and name != "clipping"]
     across = 2 if len(panels) == 4 else min(len(panels), 3)
     down = -(-len(panels) // across)
@@ -29,7 +30,7 @@ def draw(measured: Measurements, path: str | Path, size: tuple[float, float] = (
 
 
 def style(i: int) -> dict[str, Any]:
-    """Colour, dash and marker of the i-th line, distinct in grey, too."""
+    """Colour, dash and marker of the i-th line, distinct in grey too."""
     return dict(color=COLOURS[i % len(COLOURS)], linestyle=picture.DASHES[i % 4], marker=MARKERS[i % len(MARKERS)])
 
 

@@ -1,8 +1,8 @@
 """Gradient norms against distance, in untrained networks: how much of the past reaches the last state.
 
 The gradient of the last state with respect to the input k steps before is a product of k Jacobians (Hochreiter 1991,
-Bengio et al. 1994, Pascanu et al. 2013): it vanishes or explodes exponentially unless something holds the factors near
-one. Everything here is in float64, because float32 ends at 1e-45 and a plain RNN is there after some 130 steps.
+Bengio et al. 1994, Pascanu et al. 2013): it vanishes or explodes exponentially unless something keeps the factors near
+one. Everything is in float64, because float32 ends at 1e-45, which a plain RNN reaches after some 130 steps.
 """
 
 import math
@@ -22,12 +22,12 @@ from regard.nn.recurrent import PlainCell, PlainGRU, PlainLSTM, PlainRNN, State,
 
 WIDTH = 64  # of states and inputs
 VOCAB = 256
-NETWORKS = 5  # untrained, each with a random input of its own
+NETWORKS = 5  # untrained, each with its own random input
 AT_ONCE = 16_384  # inputs in memory together
 RADII = (0.5, 1.0, 1.5, 3.0)  # spectral radius of the recurrent matrix; at 3 even tanh explodes
-LIMIT = 1.0  # what gradients are clipped to
+LIMIT = 1.0  # to which gradients are clipped
 FLOAT32 = 1.4e-45  # the smallest positive float32
-PERSISTS = 0.01  # a gradient of at least this share persists
+PERSISTS = 0.01  # a gradient of at least this fraction persists
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Decay:
 
 @dataclass(frozen=True)
 class Clipping:
-    """The norm of a gradient before and after clipping, and its ratio of the farthest input to the nearest."""
+    """The norm of a gradient before and after clipping, and the ratio of the farthest input's to the nearest's."""
 
     name: str
     before: float
@@ -81,7 +81,7 @@ class LinearRNN(Elman):
 
 
 class ReluRNN(Elman):
-    """Le et al. 2015: ReLU, the identity as recurrent matrix, small input weights. A unit adds up, or is off."""
+    """Le et al. 2015: ReLU, the identity as recurrent matrix, small input weights."""
 
     activation = staticmethod(torch.relu)
 
@@ -92,7 +92,7 @@ class ReluRNN(Elman):
 
 
 class NormRNN(Elman):
-    """Ba et al. 2016, equation 4: the sum of a step is normalised before its tanh."""
+    """Ba et al. 2016, equation 4: layer norm before the tanh."""
 
     activation = staticmethod(lambda a: torch.tanh(F.layer_norm(a, a.shape[-1:])))
 
@@ -144,7 +144,7 @@ def step_factor(norms: Tensor) -> float:
 
 
 def measure(name: str, sample: Callable[[], Tensor], seed: int) -> Decay:
-    """Several random networks and inputs; the caller's random state is restored."""
+    """The median over several random networks and inputs; the caller's RNG state is restored."""
     curves = []
     with torch.random.fork_rng(devices=[]):
         for number in range(NETWORKS):
@@ -157,8 +157,8 @@ def measure(name: str, sample: Callable[[], Tensor], seed: int) -> Decay:
 
 
 def tiny_model(arch: str, context: int, vocab: int, layers: int) -> LanguageModel | PlainText:
-    """An untrained language model, as `regard train lm` would start with, or a plain network; recurrent models have
-    one layer."""
+    """An untrained language model, as `regard train lm` starts with, or a plain network; recurrent ones have one
+    layer."""
     arch = arch.lower()
     if arch in PLAIN:
         return PLAIN[arch](context, vocab, WIDTH)
@@ -192,7 +192,7 @@ def of_cell(name: str, make: Callable[[], PlainCell], length: int, seed: int) ->
 
 
 def radii(length: int, seed: int) -> list[Decay]:
-    """The product of matrices without and with tanh, from vanishing to exploding, and the largest with layer norm."""
+    """RNNs without and with tanh, from vanishing to exploding, and the largest radius with layer norm."""
     rows = [("linear", LinearRNN, radius) for radius in RADII[:-1]] + [("tanh", Elman, radius) for radius in RADII]
     rows.append(("layer norm", NormRNN, RADII[-1]))
     return [of_cell(f"{name}, radius {r:g}", partial(scaled, cell, r), length, seed) for name, cell, r in rows]

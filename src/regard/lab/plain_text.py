@@ -1,7 +1,7 @@
 """Plain networks on text, to compare with language models: a dense net, and convolutions.
 
-A dense net has weights for every position, so they grow with the text. A convolution has the same filter everywhere,
-and its output at a token depends on as many tokens before it as its filters reach.
+A dense net has weights for every position, so it grows with the text. A convolution has the same filter everywhere,
+and its output depends on as many earlier tokens as its filters reach.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from regard.models.plain import MLP, MLPConfig
 
 
 class PlainText(nn.Module):
-    """Read like a language model: `forward` gives hidden states, the last of which answers; `logits` is the head."""
+    """Used like a language model: `forward` gives hidden states, the last of which answers; `logits` is the head."""
 
     token: nn.Embedding
 
@@ -23,12 +23,12 @@ class PlainText(nn.Module):
         raise NotImplementedError
 
     def size(self) -> int:
-        """Parameters."""
+        """The number of parameters."""
         return sum(p.numel() for p in self.parameters())
 
 
 class DenseText(PlainText):
-    """Bengio et al. 2003: the vectors of all tokens, concatenated, into one layer. It reads texts of one length."""
+    """Bengio et al. 2003: one layer over the concatenated vectors of all tokens. It reads texts of one length."""
 
     def __init__(self, positions: int, vocab: int, width: int):
         super().__init__()
@@ -45,11 +45,11 @@ class DenseText(PlainText):
 
 
 class ConvText(PlainText):
-    """Causal convolutions over the tokens, in layers (Dauphin et al. 2017, without their gates)."""
+    """Layers of causal convolutions over the tokens (Dauphin et al. 2017, without their gates)."""
 
     def __init__(self, kernel: int, vocab: int, width: int, layers: int = 4):
         super().__init__()
-        self.reach = 1 + layers * (kernel - 1)  # tokens that a state depends on: its own, and k - 1 more by each layer
+        self.reach = 1 + layers * (kernel - 1)  # tokens that a state depends on: its own, and k - 1 more per layer
         self.token = nn.Embedding(vocab, width)
         self.filters = nn.ModuleList(nn.Conv1d(width, width, kernel) for _ in range(layers))
         self.answer = nn.Linear(width, vocab)

@@ -1,4 +1,4 @@
-"""What architectures can remember and at what cost: recall against distance, parameters and time against length."""
+"""What architectures remember, and at what cost: recall and parameters against distance, time against length."""
 
 import time
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from regard.lab.gradients import tiny_model
 from regard.lab.plain_text import PlainText
 from regard.models.base import LanguageModel
 
-SYMBOLS = 8  # to be remembered; as many others are noise
-VOCAB = 2 * SYMBOLS + 1  # and one that asks
+SYMBOLS = 8  # to remember; as many others are noise
+VOCAB = 2 * SYMBOLS + 1  # and the question
 DISTANCES = (5, 10, 30, 100, 300, 1000)
-ROWS = 16  # sequences of a batch
-UPDATES, BUDGET = 200, 1_600_000  # at most for one distance, in updates and in tokens
-STREAK = 10  # batches in a row without a mistake end training early
+ROWS = 16  # sequences per batch
+UPDATES, BUDGET = 200, 1_600_000  # limits per distance, in updates and in tokens
+STREAK = 10  # batches in a row without a mistake that end training early
 TESTED = 256
 RATES = {"gru": 1e-2, "lstm": 1e-2}  # of Adam, tuned by hand; for the others
 RATE = 3e-3
@@ -25,14 +25,13 @@ FIXED_LENGTH = "mlp"  # reads texts of one length only: it cannot continue with 
 
 LENGTHS = (64, 128, 256, 512, 1024, 2048)
 TOKENS = 4096  # in every timed step, however long its sequences
-REPEATS = 5  # the fastest numbers: other work on the machine only adds
+REPEATS = 5  # the fastest counts: other work on the machine only adds time
 SPEED_VOCAB = 256
 
 
 @dataclass(frozen=True)
 class Recall:
-    """Accuracy by distance (1 / SYMBOLS by guessing) and the updates it took; after a failure longer distances are not
-    tried."""
+    """Accuracy (1 / SYMBOLS by guessing) and updates, by distance; after a failure longer distances are not tried."""
 
     name: str
     short_first: bool  # each distance starts from the weights of the one before, or each from scratch
@@ -47,14 +46,14 @@ class Recall:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parameters of a model that reads a symbol at a distance and all tokens in between, by that distance."""
+    """The parameters of a model that recalls a symbol, by its distance."""
 
     name: str
     numbers: dict[int, int]
 
     @property
     def per_token(self) -> float:
-        """What one more token costs."""
+        """Parameters per additional token."""
         near, far = min(self.numbers), max(self.numbers)
         return (self.numbers[far] - self.numbers[near]) / (far - near)
 
@@ -68,7 +67,7 @@ class StepTime:
 
 
 def questions(distance: int, rows: int, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """A symbol, noise, a question `distance` tokens after the symbol; and the answer, which is the symbol."""
+    """A symbol, noise, and a question `distance` tokens after the symbol; and the answer, which is the symbol."""
     ids = torch.randint(SYMBOLS, 2 * SYMBOLS, (rows, distance + 1), generator=rng)
     ids[:, 0] = torch.randint(SYMBOLS, (rows,), generator=rng)
     ids[:, -1] = VOCAB - 1
@@ -76,7 +75,7 @@ def questions(distance: int, rows: int, rng: torch.Generator) -> tuple[Tensor, T
 
 
 def teach(model: LanguageModel | PlainText, distance: int, rate: float, rng: torch.Generator) -> int:
-    """Train until STREAK batches in a row are right, or the budget is spent; how many updates it took."""
+    """Train until STREAK batches in a row are right, or the budget is spent; return the number of updates."""
     device = model.token.weight.device
     optimiser = torch.optim.Adam(model.parameters(), lr=rate, betas=(0.9, 0.99))
     most, streak = min(UPDATES, BUDGET // (ROWS * (distance + 1))), 0
@@ -104,7 +103,7 @@ def accuracy(model: LanguageModel | PlainText, distance: int, rng: torch.Generat
 
 
 def recall(arch: str, short_first: bool, seed: int, device: str, distances: Sequence[int] = DISTANCES) -> Recall:
-    """Train a tiny model on one distance after the other, continued or from scratch, and test each."""
+    """Train a tiny model on one distance after another, continued or from scratch, and test each."""
     result = Recall(arch, short_first, {}, {})
     rng = torch.Generator().manual_seed(seed)
     model = None
@@ -127,7 +126,7 @@ def parameters(arch: str, distances: Sequence[int] = DISTANCES) -> Parameters:
 
 
 def step_time(arch: str, seed: int, device: str, lengths: Sequence[int] = LENGTHS) -> StepTime:
-    """Forward and backward with a loss on every token; the first pass of each length is not counted."""
+    """Time forward and backward with a loss on every token; the first pass of each length is not counted."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = tiny_model(arch, max(lengths), SPEED_VOCAB, layers=1).to(device)

@@ -1,4 +1,4 @@
-"""What `regard gradients` measures, as tables with a finding under each."""
+"""The measurements of `regard gradients` as tables, with a finding under each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ TITLES = {
 
 @dataclass(kw_only=True)
 class Measurements:
-    """Each group in the order it is reported; a group that was not measured is empty."""
+    """The groups in the order of the report; one that was not measured is empty."""
 
     models: list[Decay] = field(default_factory=list)
     radii: list[Decay] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Measurements:
 def measure(
     archs: Sequence[str], length: int, seed: int, device: str, memory: bool, speed: bool, say: Callable[[str], None]
 ) -> Measurements:
-    """The gradients of untrained networks; with `memory` and `speed`, what they learn and how fast they are."""
+    """Measure the gradients of untrained networks; with `memory` and `speed`, also what they recall and how fast."""
     say(f"measuring gradients over {length} steps")
     measured = Measurements(
         models=[gradients.architecture(arch, length, seed) for arch in archs],
@@ -45,14 +45,14 @@ def measure(
         measured.memory += [recall.recall(arch, short_first, seed, device) for short_first in orders]
         measured.weights.append(recall.parameters(arch))
     for arch in archs if speed else ():
-        if arch != recall.FIXED_LENGTH:  # it answers once a text, the others at every token
+        if arch != recall.FIXED_LENGTH:  # it answers once per text, the others at every token
             say(f"timing {arch}")
             measured.speed.append(recall.step_time(arch, seed, device))
     return measured
 
 
 def sections(measured: Measurements, device: str) -> list[tuple[str, str]]:
-    """A table and its finding for everything that was measured."""
+    """A table and a finding for each group that was measured."""
     parts = [
         (decay_table(TITLES["models"], measured.models), of_models(measured.models)),
         (decay_table(TITLES["radii"], measured.radii), of_radii(measured.radii)),

@@ -1,1 +1,1 @@
-"""A finished system to a number, with its uncertainty and the signature that lets others repeat it."""
+"""Scores of finished systems, with intervals and the signatures that make them repeatable."""

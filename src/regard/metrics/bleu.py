@@ -7,16 +7,16 @@ from typing import Any
 from regard.config import unknown
 from regard.errors import DataError
 
-# The names of sacreBLEU's tokenisers that need nothing beyond sacreBLEU. "none" is for text that is tokenised already.
+# sacreBLEU's tokenisers that need no other package. "none" is for text that is tokenised already.
 TOKENIZERS = ("13a", "none", "intl", "char", "zh")
 
-# Upper ends of the source-length buckets, in words; the last bucket is open.
+# Upper bounds of the source-length buckets, in words; the last bucket is open.
 EDGES = (4, 8, 12, 16, 20, 30, 40, 60)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """The sentences whose source has `low` to `high` words (`high` 0: no upper end), scored together."""
+    """The sentences whose source has `low` to `high` words (`high` 0: no upper bound), scored together."""
 
     low: int
     high: int
@@ -30,7 +30,7 @@ class Bucket:
 
 @dataclass(frozen=True, kw_only=True)
 class BleuScore:
-    """Corpus scores of one system. Intervals hold 95 % of the bootstrap resamples (half-width around their mean)."""
+    """Corpus scores of one system, with intervals that hold 95 % of the bootstrap resamples."""
 
     bleu: float
     bleu_low: float
@@ -86,7 +86,7 @@ def score(
 
 
 def quick(hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a") -> dict[str, float]:
-    """BLEU and chrF without an interval: what training looks at."""
+    """BLEU and chrF without intervals, for evaluations during training."""
     check_equal(hypotheses, references)
     return {
         "bleu": float(corpus_score(bleu_metric(tokenize), hypotheses, [references]).score),
@@ -102,7 +102,7 @@ def by_length(
     edges: Sequence[int] = EDGES,
     tokenize: str = "13a",
 ) -> tuple[Bucket, ...]:
-    """Corpus BLEU of each group of sentences with about the same number of source words; empty groups are left out."""
+    """Corpus BLEU of sentences grouped by the number of source words; empty groups are left out."""
     check_equal(hypotheses, references)
     check_equal(sources, references)
     bleu = bleu_metric(tokenize)
@@ -117,7 +117,7 @@ def by_length(
 
 
 def bleu_metric(tokenize: str) -> Any:
-    """sacreBLEU's metric object; imported here because reading a score should not cost every verb its start."""
+    """sacreBLEU's metric object; imported here to keep the start of other verbs fast."""
     if tokenize not in TOKENIZERS:
         raise unknown("BLEU tokeniser", tokenize, TOKENIZERS)
     from sacrebleu.metrics import BLEU
@@ -132,8 +132,8 @@ def chrf_metric() -> Any:
 
 
 def corpus_score(metric: Any, hypotheses: Sequence[str], streams: Sequence[Sequence[str]], **settings: Any) -> Any:
-    """sacreBLEU's corpus_score. Its tokenisers keep the last 65,536 lines, with which training would grow at every
-    evaluation: they are cleared here."""
+    """sacreBLEU's corpus_score. Its tokenisers cache the last 65,536 lines; the caches are cleared, or memory would
+    grow at every evaluation during training."""
     from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
     result = metric.corpus_score(hypotheses, streams, **settings)
@@ -155,5 +155,5 @@ def check_equal(hypotheses: Sequence[str], references: Sequence[Any]) -> None:
 
 
 def empty_references(references: Sequence[Any]) -> int:
-    """How many sentences have no reference but white space."""
+    """The number of sentences whose references are all blank."""
     return sum(not any(one.strip() for one in ([r] if isinstance(r, str) else r)) for r in references)

@@ -1,4 +1,4 @@
-"""How good captions are, compared with several that people wrote: BLEU-4 and CIDEr."""
+"""Scores of captions against several references each: BLEU-4 and CIDEr."""
 
 import math
 import re
@@ -11,7 +11,7 @@ from regard.metrics.bleu import corpus_score
 
 WORD = re.compile(r"[a-z0-9']+")
 LONGEST = 4  # words of an n-gram
-SIGMA = 6.0  # words by which a length may be off
+SIGMA = 6.0  # of the length penalty, in words
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class CaptionScore:
 
 
 def score_captions(captions: Sequence[str], references: Sequence[Sequence[str]]) -> CaptionScore:
-    """Captions against all references of their images."""
+    """Score captions against all references of their images."""
     from sacrebleu.metrics.bleu import BLEU
 
     if len(captions) != len(references) or not captions or not all(references):
@@ -46,12 +46,11 @@ def cider(captions: Sequence[str], references: Sequence[Sequence[str]]) -> float
 
 
 def ciders(captions: Sequence[str], references: Sequence[Sequence[str]]) -> list[float]:
-    """CIDEr-D (Vedantam et al. 2015, section 3 and its appendix): like the references in the words that tell images
-    apart.
+    """CIDEr-D of each image (Vedantam et al. 2015, section 3 and its appendix).
 
-    For n up to 4 the counts of n-grams are weighted by the logarithm of how few images they describe; the caption's,
-    cut down to the reference's, is compared with it as an angle, and less the more their lengths differ. The mean over
-    references and n, times 10, of each image.
+    For n up to 4, n-gram counts are weighted by inverse document frequency over images; the caption's, clipped to the
+    reference's, are compared with it by cosine, times a penalty for different lengths. The result is the mean over
+    references and n, times 10.
     """
     counted = [[grams(r) for r in refs] for refs in references]
     seen = Counter(gram for refs in counted for gram in {g for counts in refs for g in counts})
@@ -87,7 +86,7 @@ def length(counts: Counter[tuple[str, ...]]) -> int:
 
 
 def angle(mine: dict[tuple[str, ...], float], theirs: dict[tuple[str, ...], float]) -> float:
-    """The cosine, with the caption's counts cut down to the reference's above the line."""
+    """The cosine, with the caption's counts clipped to the reference's in the numerator."""
     product = sum(min(x, theirs[gram]) * theirs[gram] for gram, x in mine.items() if gram in theirs)
     sizes = math.sqrt(sum(x * x for x in mine.values()) * sum(x * x for x in theirs.values()))
     return product / sizes if sizes else 0.0

@@ -1,4 +1,4 @@
-"""Probabilities of classes against the truth: accuracy with its interval, F1, calibration, confusion; as text too."""
+"""Scores of classifiers and taggers, as values and as text: accuracy with its interval, F1, calibration, confusion."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -28,9 +28,9 @@ def judge_classes(
     baselines: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> tuple[dict[str, Any], str]:
-    """N L probabilities against N true classes: all scores, and the same as text.
+    """The scores of N L probabilities against N true classes, and the same as text.
 
-    `baselines` are lines below the accuracy, `remarks` lines below the scores.
+    `baselines` are printed below the accuracy, `remarks` below the scores.
     """
     predicted = likely.argmax(1)
     counts, bins = confusion(true, predicted, len(labels)), reliability(likely, true)
@@ -67,7 +67,7 @@ def judge_classes(
 def judge_tags(
     true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], labels: Sequence[str]
 ) -> tuple[dict[str, Any], str]:
-    """Tags of the words of texts: accuracy, and F1 of entities (strict IOB2) or, of other labels, of each class."""
+    """The scores of tagged words: accuracy, and F1 of entities (strict IOB2) or, for other labels, of each class."""
     pairs = [(a, b) for x, y in zip(true, predicted, strict=True) for a, b in zip(x, y, strict=True)]
     accuracy = sum(a == b for a, b in pairs) / len(pairs)
     scores: dict[str, Any] = {"accuracy": accuracy, "words": len(pairs)}

@@ -13,7 +13,7 @@ from regard.metrics.labels import entities
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One metric of two systems on the same examples; `p_value`: how likely such a difference is if they are equal."""
+    """One metric of two systems on the same examples, with the p-value of their difference."""
 
     metric: str
     first: float
@@ -35,7 +35,7 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Sums:
-    """A score example by example: `scale` times the sum of `above` over the sum of `below`."""
+    """A score by example: `scale` times the sum of `above` over the sum of `below`."""
 
     metric: str
     above: Sequence[float] | np.ndarray
@@ -45,7 +45,7 @@ class Sums:
 
 
 def check_samples(samples: int, size: int) -> None:
-    """All resamples are held at once: `samples` times `size` numbers."""
+    """Raise `LimitError` unless `samples` resamples of `size` examples, all held at once, fit into memory."""
     limits.require(
         5 * 8 * samples * size, f"drawing {samples:,} samples of {size:,} parts", "take fewer: --samples 1000"
     )
@@ -77,7 +77,7 @@ def compare(
     for name, signature in signatures.items():
         a, b = table[name]
         one, two = float(a.score), float(b.score)
-        # sacreBLEU gives two equal systems the smallest p there is; no difference is no evidence for one.
+        # sacreBLEU gives two equal systems the smallest possible p, but no difference is no evidence for one.
         p = 1.0 if one == two else float(b.p_value)
         label = "BLEU" if name == "BLEU" else "chrF"
         differences.append(Difference(metric=label, first=one, second=two, p_value=p, signature=str(signature)))
@@ -85,16 +85,16 @@ def compare(
 
 
 def compare_sums(first: Sums, second: Sums, *, samples: int = 1000, seed: int = 12345) -> Difference:
-    """Two systems on the same examples, and the p-value of their difference.
+    """Compare two systems on the same examples, with the p-value of their difference.
 
-    Examples are resampled with replacement, the same for both; p is how often the difference is as far from the one
-    measured as that is from zero, as sacreBLEU counts it. Where every example is right or wrong, p is exact instead:
-    how often fair coins, one for each example that only one of the two gets right, fall as unevenly (McNemar 1947).
+    Examples are resampled with replacement, the same for both; p is how often the difference is as far from the
+    measured one as that is from zero, as in sacreBLEU. If every example is right or wrong, p is McNemar's exact test
+    (1947) on the examples that only one of the two gets right.
     """
     (a, under_a), (b, under_b) = ([np.asarray(x, np.float64) for x in (s.above, s.below)] for s in (first, second))
 
     def ratio(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-        return first.scale * above.sum(-1) / np.maximum(below.sum(-1), 1e-300)  # nothing of nothing is 0
+        return first.scale * above.sum(-1) / np.maximum(below.sum(-1), 1e-300)  # 0 / 0 is 0
 
     one, two = float(ratio(a, under_a)), float(ratio(b, under_b))
     if all((x == 1).all() for x in (under_a, under_b)) and all(np.isin(x, (0, 1)).all() for x in (a, b)):
@@ -111,14 +111,14 @@ def compare_sums(first: Sums, second: Sums, *, samples: int = 1000, seed: int = 
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """The two-sided probability that so many fair coins fall at least as unevenly, exactly."""
+    """The two-sided p-value of McNemar's exact test."""
     from scipy.stats import binomtest
 
     return float(binomtest(only_first, only_first + only_second).pvalue) if only_first + only_second else 1.0
 
 
 def counted(true: Sequence[str], predicted: Sequence[str], of_entities: bool) -> tuple[int, int]:
-    """The two sums of a corpus score, for one text: correct labels and all labels (accuracy), or twice the shared
+    """Numerator and denominator of a corpus score, for one text: correct and all labels (accuracy), or twice the shared
     entities and those of both sides (F1)."""
     if not of_entities:
         return sum(a == b for a, b in zip(true, predicted, strict=True)), len(true)

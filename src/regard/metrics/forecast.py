@@ -1,4 +1,4 @@
-"""Forecasts to beat, from the very windows a model is scored on: what was a season ago, and a linear map."""
+"""Baseline forecasts on the windows a model is scored on: seasonal naive, and a linear map."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Errors:
 
 
 def season_of(values: np.ndarray, most: int) -> int:
-    """The lag, at most `most` rows, at which the rows of T C are likest to themselves; 1 where nothing comes again."""
+    """The lag, at most `most` rows, with the highest peak of the autocorrelation of T C; 1 if there is no peak."""
     x = values - values.mean(0)
     x = x / np.maximum(x.std(0), 1e-12)
     size = 2 ** int(np.ceil(np.log2(2 * len(x))))
@@ -35,14 +35,14 @@ def season_of(values: np.ndarray, most: int) -> int:
 
 
 def naive(past: torch.Tensor, horizon: int, season: int) -> torch.Tensor:
-    """The last season again and again: B L C -> B H C."""
+    """Repeat the last season: B L C -> B H C."""
     last = past[:, -season:]
     return last[:, torch.arange(horizon) % season]
 
 
 class LinearForecast:
-    """One linear map of the past to the future, shared by all columns, least squares with a little ridge: NLinear of
-    Zeng et al. 2023 (the last value is taken off and put back)."""
+    """A linear map of the past to the future, shared by all columns, by ridge regression: NLinear of Zeng et al. 2023
+    (the last value is subtracted, and added back)."""
 
     def __init__(self, windows: Windows, spread: np.ndarray):
         rows = np.unique(np.linspace(0, len(windows) - 1, min(MOST, len(windows))).astype(int))
@@ -52,12 +52,12 @@ class LinearForecast:
             past, future, _ = windows.cut(rows[start : start + 512])
             x, y = self.differences(past, future, spread)
             gram, cross = gram + x.T @ x, cross + x.T @ y
-        gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # what never moves keeps its last value
+        gram += RIDGE * (np.trace(gram) / size or 1.0) * np.eye(size)  # a constant series keeps its value
         self.map = torch.from_numpy(np.linalg.solve(gram, cross)).float()  # L H
 
     @staticmethod
     def differences(past: torch.Tensor, future: torch.Tensor, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """To the last value, a row for each window and column."""
+        """The differences to the last value, a row for each window and column."""
         before, after = (x.double().numpy() / spread for x in (past, future))
         x, y = ((part - before[:, -1:]).transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (before, after))
         return x, y
@@ -68,7 +68,7 @@ class LinearForecast:
 
 
 def errors_of(name: str, forecast, batches: Iterable[Samples], spread: np.ndarray) -> Errors:
-    """`forecast` maps B L C to B H C."""
+    """The errors of `forecast`, which maps B L C to B H C."""
     square, absolute, count, unit = 0.0, 0.0, 0, torch.from_numpy(spread).float()
     for batch in batches:
         miss = ((batch.targets - forecast(batch.inputs[0])) / unit)[~batch.targets.isnan()]
@@ -78,7 +78,7 @@ def errors_of(name: str, forecast, batches: Iterable[Samples], spread: np.ndarra
 
 
 def to_beat(train: Windows, windows: Windows, spread: np.ndarray, season: int) -> list[Errors]:
-    """Seasonal naive and linear, on all `windows`."""
+    """The errors of seasonal naive and linear forecasts, on all `windows`."""
     linear = LinearForecast(train, spread)
     season = min(season, windows.lookback)
     rows = (

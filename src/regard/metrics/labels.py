@@ -1,4 +1,4 @@
-"""How well labels are predicted: accuracy, F1, confusion, calibration, entities; and a bag of words as a baseline."""
+"""Metrics of predicted labels: F1, confusion, calibration, entities; and a bag of words as a baseline."""
 
 import re
 from collections import Counter
@@ -15,7 +15,7 @@ WORD = re.compile(r"\w+|[^\w\s]")
 
 
 def confusion(true: Sequence[int] | np.ndarray, predicted: Sequence[int] | np.ndarray, labels: int) -> np.ndarray:
-    """L L: how often the class of a row was taken for the class of a column."""
+    """L L: how often the true class of a row was predicted as the class of a column."""
     return np.bincount(np.asarray(true) * labels + np.asarray(predicted), minlength=labels * labels).reshape(
         labels, labels
     )
@@ -23,7 +23,7 @@ def confusion(true: Sequence[int] | np.ndarray, predicted: Sequence[int] | np.nd
 
 @dataclass(frozen=True)
 class ClassScore:
-    """How one class fared; `support` is how often it truly comes."""
+    """The scores of one class; `support` is the number of its true examples."""
 
     label: str
     precision: float
@@ -33,7 +33,7 @@ class ClassScore:
 
 
 def by_class(table: np.ndarray, labels: Sequence[str]) -> list[ClassScore]:
-    """Precision, recall and F1 of each class, from the confusion table; 0 where there is nothing to divide by."""
+    """Precision, recall and F1 of each class, from the confusion table; 0 / 0 counts as 0."""
     hits, predicted, true = np.diag(table), table.sum(0), table.sum(1)
     return [
         ClassScore(label, *prf(int(h), int(g), int(t)), int(t))
@@ -51,14 +51,14 @@ def prf(hits: int, predicted: int, true: int) -> tuple[float, float, float]:
 
 
 def macro_f1(true: np.ndarray, predicted: np.ndarray, labels: int) -> float:
-    """The mean F1 over the classes that come, truly or predicted."""
+    """The mean F1 over the classes that occur, as true or as predicted."""
     table = confusion(true, predicted, labels)
     met = table.sum(0) + table.sum(1) > 0
     return float(np.mean([s.f1 for s, m in zip(by_class(table, [""] * labels), met, strict=True) if m]))
 
 
 def alarm(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str], balanced: bool = False) -> str:
-    """What to say when a single class takes every prediction, the sign of a classifier that has learned nothing."""
+    """The warning if all predictions are one class, the sign of a classifier that has learned nothing; else ""."""
     if len(np.unique(predicted)) != 1 or len(np.unique(true)) < 2:
         return ""
     return (
@@ -68,7 +68,7 @@ def alarm(true: np.ndarray, predicted: np.ndarray, labels: Sequence[str], balanc
 
 
 def interval(right: int, count: int) -> tuple[float, float]:
-    """Where a share that was seen as right/count truly lies, 95 times of 100 (Wilson 1927)."""
+    """The 95 % confidence interval of the proportion right / count (Wilson 1927)."""
     from scipy.stats import binomtest
 
     bounds = binomtest(right, count).proportion_ci(method="wilson")
@@ -80,7 +80,7 @@ def interval(right: int, count: int) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Bin:
-    """Answers about as sure as each other: how sure they were, and how often they were right."""
+    """Predictions of similar confidence: their mean confidence, and their accuracy."""
 
     low: float
     high: float
@@ -90,7 +90,7 @@ class Bin:
 
 
 def reliability(probabilities: np.ndarray, true: np.ndarray, bins: int = BINS) -> list[Bin]:
-    """N L probabilities in bins (low, high] of the likeliest class's; a bin nobody is in is left out."""
+    """N L probabilities in bins (low, high] of the likeliest class's probability; empty bins are left out."""
     sure, right = probabilities.max(1), probabilities.argmax(1) == true
     which = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
     return [
@@ -101,7 +101,7 @@ def reliability(probabilities: np.ndarray, true: np.ndarray, bins: int = BINS) -
 
 
 def calibration_error(table: Sequence[Bin]) -> float:
-    """ECE (Naeini et al. 2015): the mean gap between being sure and being right."""
+    """ECE (Naeini et al. 2015): the mean gap between confidence and accuracy."""
     total = sum(b.count for b in table)
     return sum(b.count * abs(b.accuracy - b.confidence) for b in table) / total
 
@@ -110,12 +110,12 @@ def calibration_error(table: Sequence[Bin]) -> float:
 
 
 def is_iob(labels: Sequence[str]) -> bool:
-    """Whether these tags mark entities: O, B-X and I-X, and nothing else."""
+    """Whether these tags mark entities: O, B-X and I-X only."""
     return any(x.startswith("B-") for x in labels) and all(x == "O" or x[:2] in ("B-", "I-") for x in labels)
 
 
 def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
-    """(type, first word, word after the last), strictly as IOB2 has it: B-X opens, I-X only continues an X."""
+    """(type, first word, word after the last), by strict IOB2: B-X opens an entity, I-X only continues an X."""
     spans, kind, start = set(), "", 0
     for i, tag in enumerate([*tags, "O"]):
         if kind and tag != f"I-{kind}":
@@ -128,7 +128,7 @@ def entities(tags: Sequence[str]) -> set[tuple[str, int, int]]:
 
 @dataclass(frozen=True)
 class EntityScore:
-    """Entities found whole and of the right type, over all (micro) and for each type."""
+    """Scores of entities with the right span and type, over all (micro) and for each type."""
 
     precision: float
     recall: float
@@ -156,7 +156,7 @@ def entity_score(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
 def bag_of_words(texts: Sequence[tuple[str, ...]], labels: Sequence[str], test: Sequence[tuple[str, ...]]) -> list[str]:
     """The labels of `test` by multinomial naive Bayes (Manning et al. 2008, chapter 13): which words, not their order.
 
-    Words are lower-cased; those of a second text count as others. A word never met in training is ignored.
+    Words are lower-cased; those of a second text are features of their own. Words not seen in training are ignored.
     """
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.naive_bayes import MultinomialNB

@@ -1,4 +1,4 @@
-"""How surprised a language model is by a text, with the context it was given stated: other contexts, other numbers."""
+"""The perplexity of a language model on a text, with the context it depends on."""
 
 import math
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from regard.ticks import tick
 
 @dataclass(frozen=True, kw_only=True)
 class Perplexity:
-    """Per token, and in units that do not depend on the tokens (0: the bytes or words were not known)."""
+    """Perplexity per token, and in units that do not depend on the tokenizer (0: bytes or words are unknown)."""
 
     loss: float  # nats per target
     perplexity: float  # e to the loss
@@ -52,13 +52,12 @@ def perplexity(
     bytes: int = 0,
     words: int = 0,
 ) -> Perplexity:
-    """One pass over a text of token ids (an array, or anything with a length and slices), always the same.
+    """One deterministic pass over a text of token ids (an array, or anything with a length and slices).
 
-    Windows of `context` ids begin every `stride` ids, and each scores the targets that none before it has scored: the
-    first all of its own, the others their last `stride`, which then have at least context - stride ids to go by. With
-    `stride` = `context` windows do not overlap: the cheapest way, and the one that flatters a model least. Every id is
-    a target exactly once, except the first of the text: nothing stands before it. `bytes` and `words` are those of the
-    targets' text.
+    Windows of `context` ids start every `stride` ids, and each scores the targets that no earlier one has scored: the
+    first window all of its own, the others their last `stride`, each with at least context - stride ids before it. With
+    `stride` = `context` windows do not overlap, which is cheapest and gives the highest perplexity. Every id is a
+    target exactly once, except the first of the text. `bytes` and `words` are those of the targets' text.
     """
     check(model, ids, context, stride)
     training = model.training
@@ -92,7 +91,7 @@ def perplexity_of_answers(
     bytes: int = 0,
     words: int = 0,
 ) -> Perplexity:
-    """The same for what is to be learned of records: each answer after its own prompt, and no other record in sight."""
+    """The same for the answers of records: each answer after its own prompt, without the other records."""
     check(model, records, context, context)
     training = model.training
     model.eval()
@@ -120,7 +119,7 @@ def summarise(nats: float, count: int, context: int, stride: int, bytes: int, wo
 
 
 def windows(count: int, context: int, stride: int) -> Iterator[tuple[int, int, int]]:
-    """(start, stop, first): the inputs of a window, and the first whose target it scores. Input i has target i + 1."""
+    """(start, stop, first): a window's inputs, and the first one whose target it scores. Input i has target i + 1."""
     done = 0
     for start in range(0, count, stride):
         if done < count:
@@ -130,7 +129,7 @@ def windows(count: int, context: int, stride: int) -> Iterator[tuple[int, int, i
 
 
 def loss_sum(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy of M D states, the logits of a few at a time; `logits` is the model's own head, also in int8."""
+    """The summed cross-entropy of M D states, a few logits at a time, by the model's own head (also in int8)."""
     rows = max(32, (2**27 if hidden.is_cuda else 2**20) // model.config.vocab)
     total = torch.zeros((), dtype=torch.float64, device=hidden.device)
     for states, right in zip(hidden.split(rows), targets.split(rows), strict=True):
@@ -146,10 +145,10 @@ def check(model: LanguageModel, ids: Any, context: int, stride: int) -> None:
         raise ConfigError(f"context {context} for a model that reads 1 to {most or 'any number of'} ids at once")
     if not 1 <= stride <= context:
         raise ConfigError(
-            f"stride {stride} with context {context}; expected 1 (slow, all context there is) to {context} (quick)"
+            f"stride {stride} with context {context}; expected 1 (slow, most context) to {context} (fast)"
         )
     if len(ids) < 2:
-        raise DataError(f"a text of {len(ids)} ids: the first is never predicted, so two are the least")
+        raise DataError(f"a text of {len(ids)} ids; expected at least two, since the first is never predicted")
 
 
 def exp(x: float) -> float:

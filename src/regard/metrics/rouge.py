@@ -1,7 +1,7 @@
-"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004): how much of a summary and its reference is the same, with an interval.
+"""ROUGE-1, ROUGE-2 and ROUGE-L (Lin 2004): the overlap of a summary with its reference, with an interval.
 
 As rouge-score computes them: F-measures, lower case, words are runs of a-z and 0-9 (so this is for English), no
-stemming; ROUGE-L takes each text as one sequence. Of several references the best counts, for each measure by itself.
+stemming; ROUGE-L takes each text as one sequence. Of several references the best counts, for each measure separately.
 """
 
 import re
@@ -18,7 +18,7 @@ Reference = str | Sequence[str]  # one text, or several that are equally right
 SEED = 12345  # of the resampling, as in sacreBLEU
 SIGNATURE = "F-measure|case:lc|words:a-z0-9|stem:no|refs:best"
 MOST = 10**10  # pairs of words in one table: some seconds
-LONGEST = 16  # characters that an abbreviation may take, and more
+LONGEST = 16  # characters, more than any abbreviation has
 ABBREVIATION = re.compile(r"\b(e\.g|i\.e|et al|cf|vs|resp|[Ff]igs?|[Ee]qs?|[Ss]ecs?|Nos?|Dr|Mrs?|Ms|Prof|St|[A-Z])\.$")
 
 
@@ -72,14 +72,14 @@ def score(hypotheses: Sequence[str], references: Sequence[Reference], *, samples
 
 
 def quick(hypotheses: Sequence[str], references: Sequence[Reference]) -> dict[str, float]:
-    """F of `rouge1`, `rouge2` and `rougeL` without an interval: what training looks at."""
+    """F of `rouge1`, `rouge2` and `rougeL` without intervals, for evaluations during training."""
     return {name: 100 * float(table[:, 2].mean()) for name, table in measure_all(hypotheses, references).items()}
 
 
 def first_sentence(text: str) -> str:
-    """The baseline a summary has to beat: what stands before the first full stop, question or exclamation mark.
+    """The baseline of a summary: the text up to the first full stop, question or exclamation mark.
 
-    A mark ends a sentence when a space and then no small letter follows, and no abbreviation or initial stands before.
+    A mark ends a sentence if a space and no lower-case letter follow it, and no abbreviation or initial precedes it.
     """
     text = " ".join(text.split())
     for end in re.finditer(r"(?<![.!?])[.!?]++[\"'”’)\]]*+(?= (?![a-z]))", text):
@@ -102,7 +102,7 @@ def rouge_n(hypothesis: list[str], reference: list[str], n: int) -> tuple[float,
 
 
 def rouge_l(hypothesis: list[str], reference: list[str]) -> tuple[float, float, float]:
-    """The same of the longest common subsequence: words in the same order, gaps allowed. Lin 2004, section 3.1."""
+    """The same for the longest common subsequence: words in the same order, gaps allowed. Lin 2004, section 3.1."""
     return fractions(common_subsequence(hypothesis, reference), len(hypothesis), len(reference))
 
 
@@ -112,7 +112,7 @@ def fractions(same: int, ours: int, theirs: int) -> tuple[float, float, float]:
 
 
 def common_subsequence(a: list[str], b: list[str]) -> int:
-    """Length of the longest common subsequence, a column of the usual table per step, its bits in one number.
+    """Length of the longest common subsequence, a column of the usual table per step, as the bits of one integer.
 
     Hyyrö 2004: bit i is 0 where the table grows from row i to i + 1, so zeros are counted at the end.
     """
@@ -141,7 +141,7 @@ MEASURES: dict[str, Callable[[list[str], list[str]], tuple[float, float, float]]
 
 
 def measure_all(hypotheses: Sequence[str], references: Sequence[Reference]) -> dict[str, np.ndarray]:
-    """For every measure a table of texts: precision, recall, F, against the reference with the best F."""
+    """For every measure, precision, recall and F of each text, against the reference with the best F."""
     check_equal(hypotheses, references)
     if missing := [i for i, theirs in enumerate(references, 1) if not isinstance(theirs, str) and not theirs]:
         raise DataError(f"text {missing[0]} has no reference, and {len(missing) - 1} more; leave them out")

@@ -13,8 +13,8 @@ LAGS = (1, 2, 4, 8, 16)
 
 
 def summary(curves: Curves) -> np.ndarray:
-    """N F: of each series quantiles and spread, likeness to itself some points later, the levels of its bands, its
-    length in time and points, and the known numbers."""
+    """N F features of each series: quantiles and spread, autocorrelation, the levels of its bands, its length in time
+    and points, and its metadata."""
     rows = []
     for i in range(len(curves)):
         at = slice(curves.offsets[i], curves.offsets[i + 1])
@@ -35,7 +35,7 @@ def _bands(curves: Curves) -> range:
 
 
 def nearest(train: Curves, test: Curves) -> list[str]:
-    """The commonest label among the five training series whose summaries are nearest, in units of their spread."""
+    """The majority label of the five training series with the nearest summaries, standardised."""
     ours, theirs = summary(train), summary(test)
     there = ~np.isnan(ours)
     middle = np.where(there, ours, 0.0).sum(0) / np.maximum(1, there.sum(0))
@@ -51,18 +51,18 @@ def nearest(train: Curves, test: Curves) -> list[str]:
         for row in labels[near]:
             names, counts = np.unique(row, return_counts=True)
             best = names[counts == counts.max()]
-            nearest_labels.append(str(next(name for name in row if name in best)))  # of a tie, the nearest's
+            nearest_labels.append(str(next(name for name in row if name in best)))  # a tie goes to the nearest
     return nearest_labels
 
 
 def balanced_accuracy(true: np.ndarray, predicted: np.ndarray) -> float:
-    """The mean over the classes that come of how many of each are found."""
+    """The mean recall over the classes that occur."""
     return float(np.mean([(predicted[true == c] == c).mean() for c in np.unique(true)]))
 
 
 def weighted_log_loss(likely: np.ndarray, true: np.ndarray, weights: Sequence[float]) -> float:
-    """The PLAsTiCC challenge's (Malz et al. 2019): the mean log-loss of each class, weighted; classes that do not come
-    count nothing. N L probabilities, N classes, L weights."""
+    """The PLAsTiCC challenge's metric (Malz et al. 2019): the weighted mean of the log-losses of the classes that
+    occur. N L probabilities, N classes, L weights."""
     logs = -np.log(np.clip(likely[np.arange(len(true)), true], 1e-15, 1.0))
     classes = np.unique(true)
     w = np.asarray(weights, dtype=float)[classes]

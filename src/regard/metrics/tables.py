@@ -1,4 +1,4 @@
-"""Baselines for tables, by scikit-learn: a linear model and gradient-boosted trees, with its own settings."""
+"""Baselines for tables, by scikit-learn: a linear model and gradient-boosted trees, with default settings."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ MOST = 50_000  # rows they are fitted on, spread evenly over all
 
 def learned_baselines(train: tuple[np.ndarray, np.ndarray], valid: tuple[np.ndarray, np.ndarray], numbers: bool
                       ) -> dict[str, float]:  # fmt: skip
-    """Fitted on features and targets, N F and N, the scores on others: the accuracy of classes, R² of `numbers`."""
+    """The scores on `valid` of models fitted on features N F and targets N: accuracy, or R² of `numbers`."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.pipeline import make_pipeline
