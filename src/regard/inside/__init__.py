@@ -1,7 +1,6 @@
 """Inside a model while it reads one text: tokens, embeddings, every head, states, and the answer.
 
-Numbers only, all of the forward pass itself; drawing them is left to others. Modules are imported when first used:
-`inside.look.look`.
+Only numbers, all from the forward pass itself; others draw them. Modules are imported on first use: `inside.look.look`.
 """
 
 from importlib import import_module

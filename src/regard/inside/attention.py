@@ -1,4 +1,4 @@
-"""One head at a time: its scores, scaled, masked and through the softmax, and its output."""
+"""Attention, one head at a time: its scores, scaled, masked and after the softmax, and its output."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,13 +13,13 @@ from regard.inside.tensors import as_bytes, pooled
 from regard.nn.attention import AdditiveLook, Look
 from regard.nn.masks import Mask, additive
 
-EDGE, ROOM = 64, 600_000  # a thumbnail is at most 64 x 64, all of them together so many bytes
-MOST_KEYS = 64  # whose vectors are sent with a row
+EDGE, ROOM = 64, 600_000  # limits of thumbnails: 64 x 64 each, and bytes of all together
+MOST_KEYS = 64  # keys whose vectors are sent with a row
 
 
 @dataclass(frozen=True)
 class Attention:
-    """All layers of one kind of attention, from `rows` to `columns`, the names of their streams."""
+    """All layers of one kind of attention; `rows` and `columns` are the names of its streams."""
 
     kind: str
     rows: str
@@ -33,7 +33,7 @@ class Attention:
 
     @property
     def weights(self) -> Tensor:
-        """After the softmax, of every layer and head: L H T S."""
+        """The weights of every layer and head: L H T S."""
         every = [torch.stack([stages(look, head)["weights"] for head in range(self.heads)]) for look in self.layers]
         return torch.stack(every)
 
@@ -67,7 +67,7 @@ def vectors(look: Look | AdditiveLook, head: int) -> tuple[Tensor, Tensor, Tenso
 
 
 def stages(look: Look | AdditiveLook, head: int, rows: slice = slice(None)) -> dict[str, Tensor]:
-    """The scores of some queries, T S each: q·k, divided by √K, biased and masked (NaN), and the softmax."""
+    """The scores of some queries, T S each: q·k, divided by √K, biased and masked (NaN), and after the softmax."""
     if isinstance(look, AdditiveLook):  # Bahdanau et al. 2015 score with a small network and do not scale
         scores = look.scores[0, rows].float()
         masked = scores.masked_fill(scores == torch.finfo(look.scores.dtype).min, torch.nan)
@@ -87,7 +87,7 @@ def stages(look: Look | AdditiveLook, head: int, rows: slice = slice(None)) -> d
 
 
 def row(look: Look | AdditiveLook, head: int, query: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything about one query, for `pack`: the search of the lecture with this model's numbers."""
+    """Everything about one query, for `pack`: the lecture's search, with this model's numbers."""
     q, k, v = vectors(look, head)
     if not 0 <= query < len(q):
         raise ConfigError(f"no query {query}", f"there are 0 to {len(q) - 1}")
@@ -99,22 +99,22 @@ def row(look: Look | AdditiveLook, head: int, query: int) -> tuple[dict[str, Any
 
 @dataclass(frozen=True)
 class Overview:
-    """Every head of a kind of attention, small: L H r c as bytes, and how sharp and how idle each is."""
+    """Thumbnails of every head of a kind of attention, L H r c as bytes, and how sharp and how idle each is."""
 
     thumbs: Tensor
     scale: float
-    sharpness: Tensor  # L H: the mean over queries of their greatest weight
+    sharpness: Tensor  # L H: the mean over queries of their largest weight
     resting: Tensor  # L H: the mean weight of the first key, where a head without a target rests
 
     @property
     def sharpest(self) -> tuple[int, int]:
-        """Layer and head to see first: the sharpest, disregarding weight on the first key."""
+        """The layer and head to show first: the sharpest, disregarding weight on the first key."""
         layer, head = divmod(int((self.sharpness - self.resting).argmax()), self.sharpness.size(1))
         return layer, head
 
 
 def overview(attention: Attention, check: Callable[[], None]) -> Overview:
-    """All heads, one after the other through the same two buffers: a table of one head fits a CPU's cache."""
+    """All heads, one at a time through the same two buffers, so that a head's table stays in the CPU's cache."""
     shape = len(attention.layers), attention.heads
     edge = min(EDGE, math.isqrt(ROOM // (shape[0] * shape[1])))
     small, sharp, rest = [], [], []

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from regard.nn.positions import Interleaved, Learned, Sinusoidal
 
-ROWS = 32  # that are sent at a time
+ROWS = 32  # per response
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """T D each. BERT also adds the vector of the `sentence`, and norms the sum before its layers read it."""
+    """The embedding and its summands, T D each. BERT also adds the vector of the `sentence`, and norms the sum."""
 
     token: Tensor
     input: Tensor
@@ -24,7 +24,7 @@ class Embedded:
     layout: str = ""
 
     def part(self, start: int, stop: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """At most `ROWS` of the T, for `pack`."""
+        """At most `ROWS` positions, for `pack`."""
         start = min(max(start, 0), len(self.token) - 1)
         rows = slice(start, max(start + 1, min(stop, start + ROWS)))
         names = ("token", "position", "input", "sentence", "normed")
@@ -34,7 +34,7 @@ class Embedded:
 
 
 def scheme(model: Any, side: str = "text") -> tuple[str, str, Any]:
-    """How a model encodes positions: a name, the order of a table's columns, and the table's module if there is one."""
+    """How a model encodes positions: the name, the order of a table's columns, and the table's module if it has one."""
     place = getattr(model, "encoder_place" if side == "source" else "decoder_place", getattr(model, "place", None))
     if isinstance(place, Sinusoidal | Interleaved):
         return "sinusoidal", "interleaved" if isinstance(place, Interleaved) else "halves", place

@@ -13,11 +13,12 @@ from regard.inside.pair import text_of
 from regard.inside.recurrent import unrolled
 
 BARS = 10
-ACROSS = 4  # heads in a row
+ACROSS = 4  # heads per row
 
 
 def draw(looked: Looked, path: str | Path, title: str = "", layer: int = 0, head: int = 0) -> Path:
-    """Write the picture as its name's ending says. The last kind of attention is drawn: of a translator, the cross.
+    """Write a picture in the format of its extension. Of several kinds of attention the last is drawn: a translator's
+    cross-attention.
 
     `layer` and `head` count from 1; 0 is the sharpest layer, and all of its heads.
     """
@@ -55,7 +56,7 @@ def draw(looked: Looked, path: str | Path, title: str = "", layer: int = 0, head
 
 
 def check_choice(attention: Attention | None, layer: int, head: int) -> None:
-    """Raise `ConfigError` for a layer or head that is not there."""
+    """Raise `ConfigError` for a layer or head that does not exist."""
     if attention is None:
         if layer or head:
             raise ConfigError("--layer and --head are for models with attention; this one has none")
@@ -103,7 +104,7 @@ def compared(part: Any, header: dict[str, Any]) -> None:
 
 
 def answers(looked: Looked) -> tuple[list[tuple[str, float]], str]:
-    """What is drawn as bars, names and numbers, and what the numbers are."""
+    """The bars to draw, names and values, and the unit of the values."""
     if bars := probabilities(looked):
         return bars, "probability"
     if "similar" in looked.results:

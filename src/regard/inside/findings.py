@@ -1,4 +1,4 @@
-"""One sentence for each figure: what it shows, for those who cannot see it."""
+"""A sentence for each figure that says what it shows, for those who cannot see it."""
 
 from typing import Any
 

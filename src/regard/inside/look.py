@@ -1,4 +1,4 @@
-"""One text through one model, with everything kept that a figure may need."""
+"""Run a model on one text and keep everything that a figure may need."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +27,7 @@ LOOKS: dict[str, Callable[[Any, Question, Check], Looked]] = {  # by a predictor
 
 
 def look(predictor: Any, question: Question, check: Check = lambda: None) -> Looked:
-    """Run the model once, watched. `check` is called between its layers and steps, and may raise to stop."""
+    """Run the model once and record it. `check` is called between layers and steps, and may raise to stop."""
     family = getattr(predictor, "family", "")
     if family not in LOOKS:
         raise ConfigError("there are no figures of this model", "its training curves are shown, if it was trained here")

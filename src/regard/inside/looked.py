@@ -1,4 +1,4 @@
-"""What is kept of one text's pass through one model, and how."""
+"""The record of one text's pass through a model, and how it is made."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,7 +26,8 @@ Check = Callable[[], None]  # raises once the result is not needed any more
 class Question:
     """What to look at. `target` is a given translation; `prefix` is how the translation must begin.
 
-    Of a model that reads no text: a `file`, the row of a table as `text`, or an example of its test set by `number`.
+    For a model that does not read text: a `file`, the row of a table as `text`, or the `number` of an example of its
+    test set.
     """
 
     text: str = ""
@@ -40,7 +41,7 @@ class Question:
 
 @dataclass
 class Looked:
-    """One text through one model. Weights are computed from `attention` head by head, on demand."""
+    """What a model computed for one text. Weights are computed from `attention` head by head, on demand."""
 
     predictor: Any
     streams: dict[str, list[Token]] = field(default_factory=dict)
@@ -58,7 +59,7 @@ class Looked:
 
     @property
     def size(self) -> int:
-        """Bytes of the vectors that are kept of all layers."""
+        """Bytes of the vectors kept of all layers."""
         return sum(t.nbytes for a in self.attention.values() for look in a.layers for t in (look.q, look.k, look.v))
 
     def draw(self, path: str | Path, layer: int = 0, head: int = 0) -> Path:
@@ -68,7 +69,7 @@ class Looked:
         return draw(self, path, layer=layer, head=head)
 
     def bytes(self, **more: Any) -> bytes:
-        """The first answer: tokens, thumbnails of all heads, results; and `more` that the caller adds."""
+        """The first response to the page: tokens, thumbnails of all heads, results, and `more` from the caller."""
         about, tensors, scales = [], dict(self.tensors), {}
         for kind, a in self.attention.items():
             overview = self.overviews[kind]
@@ -89,7 +90,7 @@ class Looked:
 
 @contextmanager
 def interruptible(model: nn.Module, check: Check) -> Iterator[None]:
-    """`check` before every layer, and before every step of a decoder's cell."""
+    """Call `check` before every layer, and before every step of a decoder's cell."""
     lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
     parts = [part for parent in lists for part in parent] + [p for n, p in model.named_children() if n == "cell"]
     with ExitStack() as hooks:
@@ -100,7 +101,7 @@ def interruptible(model: nn.Module, check: Check) -> Iterator[None]:
 
 @contextmanager
 def captured(attention: dict[str, Attention], model: nn.Module, streams: dict[str, tuple[str, str]]) -> Iterator[None]:
-    """Sort what the taps see by kind; `streams` are the names along the rows and columns of each."""
+    """Record attention by kind during the block; `streams` are the names along the rows and columns of each kind."""
     with watch(model, "*look") as seen:
         yield
     layers: dict[str, list[Any]] = {}
@@ -111,7 +112,7 @@ def captured(attention: dict[str, Attention], model: nn.Module, streams: dict[st
 
 
 def kind_of(tap: str) -> str:
-    """decoder.0.cross.look -> cross; a model's only attention is "additive", that of its blocks "self"."""
+    """decoder.0.cross.look -> cross; attention outside blocks is "additive", that of blocks "self"."""
     parts = tap.split(".")
     if "cross" in parts or parts[0] in ("encoder", "decoder"):
         return "cross" if "cross" in parts else parts[0]
@@ -119,7 +120,7 @@ def kind_of(tap: str) -> str:
 
 
 def merged(calls: list[Any]) -> Any:
-    """One look of all that a tap saw: a recurrent decoder looks once a word."""
+    """All calls of a tap as one: a recurrent decoder attends once per word."""
     first = calls[0]
     if not isinstance(first, AdditiveLook):
         return first

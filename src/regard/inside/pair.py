@@ -13,8 +13,8 @@ from regard.inside.looked import Check, Looked, Question, captured, interruptibl
 from regard.inside.reading import Reading, read
 from regard.inside.tokens import Token
 
-MOST_WORDS = 64  # that are masked one by one
-RANKED = 24  # heads that are listed
+MOST_WORDS = 64  # masked one by one
+RANKED = 24  # heads listed
 PLAIN = ("the", "a", "an", "was", "is", "of", "to", "and", "because", "i")
 
 
@@ -24,7 +24,7 @@ class Side:
 
     text: Reading
     places: list[int]  # of the word's tokens
-    rows: Tensor | None  # L H S: where the word looks, the mean of its tokens
+    rows: Tensor | None  # L H S: the attention of the word, the mean over its tokens
     vectors: list[Tensor]  # of the word after the embedding and after every layer, D each
 
     def name(self) -> str:
@@ -35,8 +35,8 @@ class Side:
 def pair(
     predictor: Any, first: tuple[str, int], second: tuple[str, int], check: Check
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Everything about one word in two texts, for `pack`; a text comes with the number of its word, below 0 for a word
-    that both texts have."""
+    """Everything about one word in two texts, for `pack`. Each text comes with the number of its word; below 0 is a
+    word that both texts have."""
     if min(first[1], second[1]) < 0:
         word_a, word_b = shared_word(predictor, first[0], second[0])
         first, second = (first[0], word_a), (second[0], word_b)
@@ -60,7 +60,7 @@ def pair(
 
 
 def compare(looked: Looked, question: Question) -> None:
-    """Add how a word of the text stands in the second one, unless the model read both at once."""
+    """Compare a word of the text with the same word in the second text, unless the model read both at once."""
     if not question.second.strip() or "classes" in looked.results:
         return
     looked.compared = pair(looked.predictor, (question.text, -1), (question.second, -1), lambda: None)
@@ -68,7 +68,7 @@ def compare(looked: Looked, question: Question) -> None:
 
 
 def shared_word(predictor: Any, first: str, second: str) -> tuple[int, int]:
-    """The numbers of a word that both texts have: "it" before all others, then the last that is not a `PLAIN` one."""
+    """The numbers of a word that both texts have: "it" if it is one, else the last that is not in `PLAIN`."""
     names = []
     for text in (first, second):
         chips = read(predictor, Question(text=text)).chips
@@ -108,9 +108,9 @@ def rows_of(attention: Attention, places: list[int]) -> Tensor:
 
 
 def ranked(one: Side, two: Side) -> list[dict[str, Any]]:
-    """Heads by how differently they look: half of what would have to be moved to turn one row into the other.
+    """The heads whose attention differs most, by total variation: half the L1 distance of the two rows.
 
-    Tokens the texts share are compared with each other; what stands in one alone counts in full.
+    Tokens that both texts have are compared with each other; those of one text alone count in full.
     """
     assert one.rows is not None and two.rows is not None
     left, right = one.rows.clone(), two.rows.clone()
@@ -130,7 +130,7 @@ def ranked(one: Side, two: Side) -> list[dict[str, Any]]:
 
 
 def occlusion(predictor: Any, side: Side) -> list[dict[str, Any]]:
-    """How far the word's last vector turns (1 - cosine) when another word is hidden: [MASK] where there is one."""
+    """How far the word's last vector turns (1 - cosine) when another word is masked, or left out."""
     chips, kept = side.text.chips, side.vectors[-1].double()
     own = chips[side.places[0]]["word"]
     changes = []
@@ -150,7 +150,7 @@ def words_of(side: Side) -> set[int]:
 
 
 def without(predictor: Any, text: Reading, word: int) -> Reading:
-    """The text with a word masked, or left out where the model has no mask token."""
+    """The text with a word masked, or left out if the model has no mask token."""
     mask = getattr(predictor.tokenizer, "mask", None)
     if mask is not None:
         ids = [mask if chip["word"] == word else id for id, chip in zip(text.ids, text.chips, strict=True)]

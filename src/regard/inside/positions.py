@@ -1,4 +1,4 @@
-"""How a model knows the position of a token, and what happens to a text whose words change places."""
+"""How a model encodes positions, and what happens when the words of a text are shuffled."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -17,11 +17,11 @@ from regard.inside.translation import room_of, search
 from regard.nn.positions import Interleaved, Sinusoidal, waves
 
 MOST = 256  # positions
-BEST = 5  # answers that are compared
+BEST = 5  # answers compared
 
 
 def positions(model: Any, n: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """The first `n` positions as the model has them, for `pack`, and the cosine of every pair."""
+    """The model's encoding of the first `n` positions, for `pack`, and the cosine of every pair."""
     name, layout, place = scheme(model, "source")
     n = max(1, min(n, MOST, getattr(model.config, "max_length", 0) or getattr(model.config, "context", 0) or MOST))
     tensors: dict[str, Tensor] = {}
@@ -62,7 +62,7 @@ def finding(name: str, tensors: dict[str, Tensor]) -> str:
 
 @contextmanager
 def without_positions(model: Any) -> Iterator[None]:
-    """The model without its positions: no vector is added, nothing is rotated, no score is biased."""
+    """Disable the model's positions: no vector is added, nothing is rotated, no score is biased."""
     ways = {
         "place": lambda _, __, out: torch.zeros_like(out),
         "rotary": lambda _, __, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])),
@@ -78,7 +78,7 @@ def without_positions(model: Any) -> Iterator[None]:
 
 @torch.inference_mode()
 def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
-    """A text and the same words in another order, with positions and without: states compared token by token."""
+    """Compare the states of a text with those of its words shuffled, token by token, with positions and without."""
     model, text = predictor.model, read(predictor, question)
     order = shuffled(text)
     other = text.select(order)
@@ -87,7 +87,7 @@ def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
         "order": order,
         "shuffled": as_text(predictor.tokenizer, other),
     }
-    back = torch.tensor(order, device=predictor.device).argsort()  # the place of each token in the other text
+    back = torch.tensor(order, device=predictor.device).argsort()  # each token's place in the other text
     with interruptible(model, check):
         for name in ("with", "without"):
             with without_positions(model) if name == "without" else nullcontext():
@@ -102,7 +102,7 @@ def permute(predictor: Any, question: Question, check: Check) -> dict[str, Any]:
 
 
 def shuffled(text: Reading) -> list[int]:
-    """Places in another order: words are moved whole, special tokens stay."""
+    """The places of the tokens in a random order: words are moved whole, special tokens stay."""
     groups: dict[int, list[int]] = {}
     for place, chip in enumerate(text.chips):
         if not chip["special"] and not chip.get("sentence"):
@@ -126,7 +126,7 @@ def as_text(tokenizer: Any, text: Reading) -> str:
 
 
 def answers(predictor: Any, text: Reading, states: Tensor, check: Check) -> list[dict[str, Any]]:
-    """What the model answers: next tokens, classes, or a translation; nothing for other models."""
+    """The model's answers: next tokens, classes, or a translation; none for other models."""
     if predictor.family == "language":
         return likeliest(predictor, predictor.model.logits(states[-1]), BEST)
     if predictor.family == "translator":

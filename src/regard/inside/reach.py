@@ -1,4 +1,4 @@
-"""How much of the past reaches a language model's last state: gradients against distance, on a text of one's own."""
+"""How much of the past reaches a language model's last state: gradients against distance, on any text."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -13,14 +13,14 @@ from regard.lab.gradients import architecture, model_reach
 from regard.models.base import LanguageModel
 
 LONGEST = 200
-EXACT = 160  # width up to which the whole Jacobian is worked out
-SMALL = 10_000_000  # parameters up to which it is worked out in float64
-DIRECTIONS = 8  # at random, where the width is too much
+EXACT = 160  # width up to which the whole Jacobian is computed
+SMALL = 10_000_000  # parameters up to which it is computed in float64
+DIRECTIONS = 8  # random ones, for larger widths
 UNTRAINED = ("rnn", "gru", "lstm", "gpt", "llama")  # by architecture
 
 
 def curve(writer: Any, text: str, length: int, check: Check) -> dict[str, Any]:
-    """Norms of d last state / d embedding, by distance, of the last `length` tokens of a text (read again if short)."""
+    """Norms of d last state / d embedding, by distance, of the last `length` tokens of a text (repeated if short)."""
     if writer.family != "language":
         raise ConfigError("gradients against distance are for language models", "choose one of these")
     ids = writer.encode(text)
@@ -53,7 +53,7 @@ def estimated(model: LanguageModel, ids: Tensor) -> Tensor:
 
 
 def compared(ids: Sequence[str], open_: Callable[[str], Any], text: str, length: int, check: Check) -> dict[str, Any]:
-    """The curves of models by id, and of untrained tiny ones by architecture, as `regard gradients` measures them."""
+    """The curves of models by id, and of untrained tiny ones by architecture, as in `regard gradients`."""
     length, curves = min(max(length, 2), LONGEST), []
     for id in dict.fromkeys(ids):
         check()

@@ -19,7 +19,7 @@ from regard.nn.taps import watch
 
 @dataclass(frozen=True)
 class Reading:
-    """Ids, chips and sentence numbers, T each; of a translator, those of its source. `note` says what was cut."""
+    """Ids, chips and sentence numbers, T each; a translator's are of its source. `note` says what was cut."""
 
     ids: list[int]
     chips: list[Token]
@@ -32,7 +32,7 @@ class Reading:
         return Reading(ids, chips, [self.sentences[i] for i in places])
 
     def layers(self, predictor: Any) -> list[Tensor]:
-        """The states after every layer, each T D; of a model without layers to watch, the last alone."""
+        """The states after every layer, each T D; only the last of a model whose layers have no taps."""
         with watch(predictor.model, "*out") as seen:
             last = self.states(predictor)
         return [calls[0][0] for calls in seen.values() if calls] or [last]
@@ -48,14 +48,14 @@ def encoder_states(model: Any, ids: Tensor, sentences: Tensor | None) -> Tensor:
     return model(ids, None, sentences)
 
 
-STATES = {  # by a predictor's family, where it is not an encoder: B T ids -> B T D
+STATES = {  # by a predictor's family, unless it is an encoder: B T ids -> B T D
     "language": lambda model, ids, _: model(ids),
     "translator": lambda model, ids, _: model.encode(ids, None)[0],
 }
 
 
 def read(predictor: Any, question: Question) -> Reading:
-    """A question's text, as far as the model can see."""
+    """A question's text, cut to what the model can see."""
     return READERS.get(predictor.family, read_encoder)(predictor, question)
 
 
@@ -81,7 +81,7 @@ def read_encoder(predictor: Any, question: Question) -> Reading:
     return of_encoded(predictor.tokenizer, predictor.tokenizer.encode(texts[0], texts[1] or None, longest))
 
 
-READERS = {"language": read_language, "translator": read_source}  # by a predictor's family, where not an encoder
+READERS = {"language": read_language, "translator": read_source}  # by a predictor's family, unless it is an encoder
 
 
 def required(text: str) -> str:
@@ -96,7 +96,7 @@ def of_encoded(tokenizer: Any, encoded: Any, spans: list[tuple[int, int]] | None
 
 
 def observe(looked: Looked, reading: Reading) -> Tensor:
-    """The states of a reading, T D, with its tokens, embeddings and attention kept in `looked`."""
+    """The states of a reading, T D; its tokens, embeddings and attention are recorded in `looked`."""
     model, device = looked.predictor.model, looked.predictor.device
     looked.streams["text"] = reading.chips
     looked.notes += [reading.note] if reading.note else []

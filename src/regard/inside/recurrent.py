@@ -9,13 +9,13 @@ from torch import Tensor
 from regard.errors import ConfigError
 from regard.inside.looked import Looked
 
-STEPS = 256  # that are shown
-LARGE = 1_000_000  # numbers above which they are sent in half precision
+STEPS = 256  # shown
+LARGE = 1_000_000  # numbers, above which they are sent in half precision
 Weights = tuple[Tensor, Tensor, Tensor, Tensor]  # of input and state, and their biases; gates stacked
 
 
 def unrolled(looked: Looked) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """States and gates of all layers, L T D each, for `pack`. Of a translator, its reader from left to right."""
+    """States and gates of all layers, L T D each, for `pack`; a translator's are of its forward encoder."""
     model = looked.predictor.model
     if not hasattr(model.config, "cell"):
         raise ConfigError("this model has no recurrent cell", "look at its attention")
@@ -43,17 +43,17 @@ def gates(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
 
 
 def reader_gates(model: Any, x: Tensor) -> Iterator[dict[str, Tensor]]:
-    """The same of a translator's reader from left to right."""
+    """The same for a translator's forward encoder."""
     mirror = torch.arange(len(x) - 1, -1, -1, device=x.device)[None]
     for layer in model.encoder:
         part: Any = layer.forwards
         weights = part.weight_ih_l0, part.weight_hh_l0, part.bias_ih_l0, part.bias_hh_l0
         yield of_layer(model.config.cell, x[:STEPS], weights)
-        x = layer(x[None], mirror)[0]  # of the whole text: it is read from its end, too
+        x = layer(x[None], mirror)[0]  # of the whole text, which is also read backwards
 
 
 def of_layer(kind: str, x: Tensor, weights: Weights) -> dict[str, Tensor]:
-    """All gates of one layer by name, T D each: the equations of `nn.recurrent`, with nothing thrown away."""
+    """All gates and states of one layer by name, T D each, by the equations of `nn.recurrent`."""
     into, back, bias, bias_back = (w.float() for w in weights)
     h = c = x.new_zeros(back.size(1))
     steps: list[dict[str, Tensor]] = []

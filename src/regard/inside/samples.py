@@ -1,4 +1,4 @@
-"""Looks at models that read no text: patches, points, frames and columns are labelled inputs, as tokens are."""
+"""Looks at models that do not read text: patches, points, frames and columns take the place of tokens."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from regard.inside.looked import Check, Looked, Question, captured
 from regard.inside.tokens import Token
 from regard.ticks import Console
 
-PARTS = "parts"  # the stream of what the model reads
+PARTS = "parts"  # the stream of the model's inputs
 WHOLE, PADDING = "[CLS]", "padding"  # tokens that stand for all parts, and for none
-BLOCKS = 7  # a side, of an image whose model has no patches
+BLOCKS = 7  # per side, of an image whose model has no patches
 STREAMS = {
     "self": (PARTS, PARTS), "decoder": ("target", "inputs"), "cross": ("target", PARTS), "additive": ("target", PARTS),
 }  # fmt: skip
@@ -31,13 +31,13 @@ class InputParts:
     drawing: dict[str, Any]
     tensors: dict[str, Tensor] = field(default_factory=dict)
     before: int = 0
-    without: np.ndarray | None = None  # the input once for each part, without it: of a model without attention
+    without: np.ndarray | None = None  # for a model without attention, the input without each part
 
 
 def input_of(looked: Looked, question: Question) -> Any:
-    """What is looked at, in a sequence of one: a file, a row that was typed, or an example of the test set."""
+    """The input to look at, in a sequence of one: a file, a typed row, or an example of the test set."""
     predictor, task = looked.predictor, looked.predictor.task
-    row = question.text if task.reads == "tables" else ""  # elsewhere a text would be taken for the name of a file
+    row = question.text if task.reads == "tables" else ""  # for other tasks a text would be taken for a file name
     if question.file or row.strip():
         return task.one_of(task.parse_inputs(predictor, [str(question.file or row)], Console(quiet=True)), 0)
     example = task.example_of(predictor, question.number)
@@ -46,7 +46,7 @@ def input_of(looked: Looked, question: Question) -> Any:
 
 
 def of_sample(predictor: Any, question: Question, _: Check) -> Looked:
-    """The predictor at work on one input: what its model read, attention between the parts, and the answer."""
+    """Record a predictor on one input: what its model read, attention between the parts, and the answer."""
     looked, read = Looked(predictor), []
     inputs = input_of(looked, question)
     start = time.perf_counter()
@@ -70,7 +70,7 @@ def of_sample(predictor: Any, question: Question, _: Check) -> Looked:
 
 
 def of_captioner(captioner: Any, question: Question, check: Check) -> Looked:
-    """The best caption of an image, and where each of its words looked."""
+    """The best caption of an image, and where each of its words attends."""
     looked = Looked(captioner)
     pixels = np.stack(input_of(looked, question))
     start = time.perf_counter()
@@ -92,7 +92,7 @@ def of_captioner(captioner: Any, question: Question, check: Check) -> Looked:
 
 
 def add_parts(looked: Looked, parts: InputParts, kind: str) -> None:
-    """Name the parts in their stream; `kind` is the attention that is laid over the drawing."""
+    """Add the stream of named parts; `kind` is the attention laid over the drawing."""
     names = [(WHOLE, True)] * parts.before + [(name, False) for name in parts.names]
     if "self" in looked.attention:
         names += [(PADDING, True)] * (looked.attention["self"].layers[0].k.size(2) - len(names))
@@ -111,7 +111,7 @@ def chip(place: int, name: str, special: bool) -> Token:
 
 
 def patches(pixels: Tensor, side: int, tokens: int) -> InputParts:
-    """An image, C P P bytes, in squares."""
+    """An image, C P P bytes, as squares."""
     shown = pixels.expand(3, -1, -1) if len(pixels) == 1 else pixels[:3]
     names = [f"{row},{column}" for row in range(1, side + 1) for column in range(1, side + 1)]
     drawing = {"kind": "image", "rows": side, "columns": side, "unit": "patch (row, column)"}
@@ -171,7 +171,7 @@ def of_forecast(predictor: Any, read: Any, _: bool) -> InputParts:
 
 
 def of_table(predictor: Any, read: Any, _: bool) -> InputParts:
-    """The columns of a row; without one, its value is the mean of training."""
+    """The columns of a row; to leave one out, its value becomes the training mean."""
     row, at, names, hidden = read[0][0].cpu().numpy(), 0, [], []
     mean = np.broadcast_to(np.array(predictor.model.config.mean, row.dtype), row.shape)
     for column in predictor.columns:
@@ -194,7 +194,7 @@ DRAWN: dict[str, Callable[[Any, Any, bool], InputParts]] = {  # by a predictor's
 
 
 def occlusion(predictor: Any, inputs: Any, parts: InputParts) -> dict[str, Any]:
-    """How much the answer falls without each part: the probability of the likeliest class, or the number."""
+    """How much the answer falls without each part: the probability of the likeliest class, or the predicted number."""
     whole = predictor.probabilities(list(inputs))[0]
     best = int(whole.argmax())
     changes = whole[best] - predictor.probabilities(parts.without)[:, best]

@@ -21,7 +21,7 @@ AT_ONCE = 128  # positions whose logits are in memory together
 
 
 def likeliest(predictor: Any, logits: Tensor, n: int) -> list[dict[str, Any]]:
-    """The `n` tokens of greatest probability."""
+    """The `n` likeliest tokens."""
     values, ids = logits.double().softmax(-1).topk(min(n, len(logits)))
     each = tokens.candidates(predictor.tokenizer, ids.tolist())
     return [one | {"p": p} for one, p in zip(each, values.tolist(), strict=True)]
@@ -46,7 +46,7 @@ def of_writer(writer: Writer, question: Question, check: Check) -> Looked:
         right = words.gather(1, ids[places.start + 1 : places.stop + 1, None])[:, 0]
         surprisal += (words.logsumexp(-1) - right).tolist()
     logits = writer.model.logits(hidden[-1]).float()
-    looked.seconds = time.perf_counter() - start  # of the head, too
+    looked.seconds = time.perf_counter() - start  # with the head
     looked.results["next"] = {"logits": "logits", "top": likeliest(writer, logits, TOP), "surprisal": surprisal}
     looked.tensors["logits"] = logits
     return looked
@@ -57,7 +57,7 @@ def of_encoder(embedder: Embedder, question: Question, _: Check) -> Looked:
 
 
 def encoded(embedder: Embedder, question: Question) -> tuple[Looked, Reading, Tensor]:
-    """A text and its states, T D; with a second text, how similar the two are."""
+    """A text and its states, T D; with a second text, also the cosine of the two."""
     looked = Looked(embedder)
     reading = read(embedder, Question(text=question.text))
     hidden = observe(looked, reading)

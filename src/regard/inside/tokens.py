@@ -1,4 +1,4 @@
-"""The pieces of a text as chips: ids, how they are shown, the words they belong to, and their positions."""
+"""The tokens of a text as chips: ids, texts to show, the words they belong to, and their positions."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,11 +11,11 @@ from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
 from regard.data.tokenizers.pretrained import printable
 
 Token = dict[str, Any]
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # how a piece that is a byte is written
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")  # a piece that is a byte
 
 
 def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
-    """What a token adds to a text, and its bytes where these alone are not a character; "" beyond the vocabulary."""
+    """The text of a token, and its bytes if they are not whole characters; "" beyond the vocabulary."""
     if id >= tokenizer.size:
         return "", None
     if hasattr(tokenizer, "token_bytes"):
@@ -31,14 +31,14 @@ def raw(tokenizer: Any, id: int) -> tuple[str, list[int] | None]:
 
 
 def special_ids(tokenizer: Any) -> set[int]:
-    """Ids with a meaning of their own, which no text encodes to."""
+    """The ids of special tokens, which no text encodes to."""
     marks = [getattr(tokenizer, name, None) for name in ("bos", "eos", "pad", "unk")]
     more = (*getattr(tokenizer, "ends", ()), *getattr(tokenizer, "special_ids", ()))
     return {id for id in (*marks, *more) if id is not None}
 
 
 def candidates(tokenizer: Any, ids: Iterable[int]) -> list[dict[str, Any]]:
-    """Each token's id and text, and whether it can be typed: a part of a character and a special token cannot."""
+    """Each token's id and text, and whether it can be typed: part of a character or a special token cannot."""
     special = special_ids(tokenizer)
     each = [(id, *raw(tokenizer, id)) for id in ids]
     return [
@@ -48,8 +48,8 @@ def candidates(tokenizer: Any, ids: Iterable[int]) -> list[dict[str, Any]]:
 
 
 def vocabulary(predictor: Any) -> dict[str, Any]:
-    """The text of every id of a model's head, which may have more rows than the tokenizer has pieces; and the ids of
-    tokens that cannot be typed."""
+    """The text of every row of a model's head, which may be more than the tokenizer has; and the ids of tokens that
+    cannot be typed."""
     all_ = candidates(predictor.tokenizer, range(predictor.model.config.vocab))
     return {"texts": [one["text"] for one in all_], "untypable": [one["id"] for one in all_ if not one["typable"]]}
 
@@ -66,14 +66,14 @@ def token(
 
 
 def of_writer(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
-    """Of a language model: a word begins where white space does."""
+    """The chips of a language model; a word begins where white space does."""
     specials = {tokenizer.bos, *tokenizer.ends} - {None}
     data = [b"" if id in specials else tokenizer.token_bytes(id) for id in ids]
     ends = np.cumsum([len(part) for part in data])
     whole = b"".join(data)
     if whole == text.encode():
         opens = (np.frombuffer(whole, np.uint8) & 0xC0) != 0x80  # the first byte of each character
-        before = np.concatenate([[0], np.cumsum(opens)])  # characters that have begun before each byte
+        before = np.concatenate([[0], np.cumsum(opens)])  # characters begun before each byte
         starts = [int(before[e - len(p) + 1] - 1) if p else int(before[e]) for e, p in zip(ends, data, strict=True)]
         spans = list(zip(starts, before[ends].tolist(), strict=True))
     else:
@@ -88,7 +88,7 @@ def of_writer(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
 
 
 def of_translator(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
-    """Of one side of a translator."""
+    """The chips of one side of a translator."""
     words = {place: word for word, group in enumerate(tokenizer.words(ids)) for place in group}
     spans = located([raw(tokenizer, id)[0] for id in ids], text)
     ends = (tokenizer.eos, tokenizer.pad)
@@ -98,7 +98,7 @@ def of_translator(tokenizer: Any, ids: Sequence[int], text: str) -> list[Token]:
 def of_encoder(
     tokenizer: EncoderTokenizer, encoded: Encoded, spans: Sequence[tuple[int, int]] | None = None
 ) -> list[Token]:
-    """Of a text or a pair as BERT reads it; word numbers continue in the second text. `spans` replace its own."""
+    """The chips of a text or a pair for BERT; word numbers continue in the second text. `spans` replace its own."""
     first = max(
         (w for w, s in zip(encoded.words, encoded.sentences, strict=True) if w is not None and not s), default=-1
     )
@@ -110,7 +110,7 @@ def of_encoder(
 
 
 def located(pieces: Sequence[str], text: str) -> list[tuple[int, int]]:
-    """The span of each piece in the text; one that is not found is empty, at the end of the last."""
+    """The span of each piece in the text; one that is missing gets an empty span after the last."""
     spans, place = [], 0
     for piece in pieces:
         core = piece.strip()

@@ -1,4 +1,4 @@
-"""A translation as it comes about: the search, every step of the best hypothesis, and what attended to what."""
+"""How a translation is found: the search, every step of the best hypothesis, and its attention."""
 
 import time
 from typing import Any
@@ -19,13 +19,13 @@ STREAMS = {
     "encoder": ("source", "source"), "decoder": ("target", "inputs"), "cross": ("target", "source"),
     "additive": ("target", "source"),
 }  # fmt: skip
-ALPHA = 0.6  # of the length penalty, as `regard translate` has it
-TOP = 8  # words of a step
+ALPHA = 0.6  # of the length penalty, as in `regard translate`
+TOP = 8  # words per step
 MOST_BEAMS = 10
 
 
 class RecordedBeam(Beam):
-    """A search of one sentence that records the candidates of every step, and which were kept."""
+    """A search for one sentence that records the candidates of every step, and which were kept."""
 
     def __init__(self, *settings: Any):
         super().__init__(*settings)
@@ -47,7 +47,7 @@ class RecordedBeam(Beam):
 
 
 def of_translator(translator: Translator, question: Question, check: Check) -> Looked:
-    """Of the best hypothesis, or of a given `target`; row t belongs to the step that emits piece t."""
+    """Look at the best hypothesis, or at a given `target`; row t belongs to the step that emits piece t."""
     if not 1 <= question.beam <= MOST_BEAMS:
         raise ConfigError(f"beam must be in 1 to {MOST_BEAMS}, got {question.beam}", "choose another beam")
     reading, tokenizer = read(translator, question), translator.tokenizer
@@ -115,7 +115,7 @@ def search(
 
 
 def forced(translator: Translator, source: list[int], target: list[int]) -> tuple[Tensor, list[int]]:
-    """Log-probabilities of all words at every step of a target, T V, and what the decoder read."""
+    """Log-probabilities of all words at every step of a target, T V, and the decoder's inputs."""
     ids = torch.tensor([target], device=translator.device)
     inputs = translator.shifted(ids)
     hidden = translator.model(torch.tensor([source], device=translator.device), None, inputs)
