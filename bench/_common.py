@@ -42,7 +42,7 @@ def pair(size: str, vocab: int, **settings: Any) -> tuple[EncoderDecoder, Any]:
 
 
 def seconds(work: Callable[[], Any], repeat: int, warm: int = 1) -> list[float]:
-    """Wall-clock times of `work`, a GPU waited for."""
+    """Wall-clock times of `work`, with the GPU synchronised."""
     wait = torch.cuda.synchronize if torch.cuda.is_available() else lambda: None
     times = []
     for i in range(warm + repeat):
@@ -56,7 +56,7 @@ def seconds(work: Callable[[], Any], repeat: int, warm: int = 1) -> list[float]:
 
 
 def in_turn(steps: dict[str, Callable[[], Any]], rounds: int = 10) -> dict[str, list[float]]:
-    """Times of each, one after the other again and again, so that a slow minute of the machine falls on all."""
+    """Times of each, interleaved, so that a slow minute of the machine affects all."""
     times: dict[str, list[float]] = {name: [] for name in steps}
     for work in steps.values():
         seconds(work, repeat=0, warm=5)
@@ -69,7 +69,7 @@ def in_turn(steps: dict[str, Callable[[], Any]], rounds: int = 10) -> dict[str, 
 def training_step(
     model: Any, objective: Any, batch: Any, count: int, optim: Optim = ADAMW
 ) -> Callable[[], tuple[torch.Tensor, ...]]:
-    """A step on a GPU as `regard train` does it: recorded once it is warm, where the objective's steps are alike."""
+    """A step on a GPU as in `regard train`: recorded once it is warm, if the objective has fixed shapes."""
     optimiser, marked = Optimiser(model, optim), getattr(objective, "marked_loss_sum", None)
 
     def step(batches: list[Any], count: Any) -> tuple[torch.Tensor, ...]:
@@ -83,10 +83,10 @@ def training_step(
 
 
 class Contender:
-    """One side of a comparison on a CPU, in a process of its own: `build(*args)` there gives what is called.
+    """One side of a comparison on a CPU, in its own process, where `build(*args)` returns the function to call.
 
-    In one process the thread pools that libraries bring along disturb each other: after CTranslate2 has run once,
-    our int8 is slower by a third for good.
+    In one process the thread pools of libraries disturb each other: after CTranslate2 has run once, our int8 stays
+    slower by a third.
     """
 
     def __init__(self, build: Callable[..., Callable[..., Any]], *args: Any):
@@ -120,7 +120,7 @@ def machine(device: str) -> str:
 
 
 def report(name: str, device: str, unit: str, work: float, **times: list[float]) -> dict[str, Any]:
-    """Print and record rates (`work` units per best time: noise only ever adds), and ratios to the last one named."""
+    """Print and record rates (`work` units per best time: noise only adds), and ratios to the last one named."""
     rates = {key: work / min(value) for key, value in times.items()}
     *ours, reference = rates
     line = {

@@ -1,4 +1,4 @@
-"""Beam search beside transformers' generate, same weights, same sentences.
+"""Beam search compared with transformers' generate, same weights, same sentences.
 
 python bench/beam.py                                          # base, beam 4, batch 64, 32 tokens (a GPU)
 python bench/beam.py runs/mine test.en                        # a trained model and real sentences, end to end
@@ -21,8 +21,8 @@ BATCH = 128  # the default of `Translator.translate`
 
 
 def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], Any]]]]:
-    """Words in all, and by name what gives the search. Every sentence is forced to the same length: the cost of a
-    step, without luck."""
+    """The number of words, and by name what makes the search. All sentences are forced to the same length, so that only
+    the cost of a step counts."""
     vocab, rows = 32000, ROWS if device == "cuda" else 16
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     source = torch.randint(2, vocab - 1, (rows, LENGTH), device=device)
@@ -44,7 +44,7 @@ def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], An
 
 
 def translators(folder: str, file: str, threads: int) -> dict[str, Callable[[], tuple[Callable[[], Any], int]]]:
-    """By name what gives the translation of a file, beam 5, and how many sentences it has; text to text on a CPU."""
+    """By name what makes a translator of a file, beam 5, and the number of its sentences; text to text on a CPU."""
     texts = sorted(Path(file).read_text(encoding="utf-8").splitlines(), key=len)
 
     def regard():
@@ -110,7 +110,7 @@ def trained(folder: str, file: str) -> None:
             made["transformers"] += tokenizer.batch_decode(outputs, skip_special_tokens=True)
 
     times: dict[str, list[float]] = {"regard": [], "transformers": []}
-    for _ in range(5):  # in turn, so that a slow minute of the machine falls on both
+    for _ in range(5):  # in turn, so that a slow minute affects both
         times["regard"] += seconds(regard, 1, warm=0)
         times["transformers"] += seconds(hugging, 1, warm=0)
     same = sum(a == b for a, b in zip(made["regard"], made["transformers"], strict=True))

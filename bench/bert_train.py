@@ -1,13 +1,13 @@
-"""Pre-training BERT-base on one GPU, hidden words alone, bf16: tokens per second beside transformers', both compiled.
+"""Pre-training BERT-base on one GPU, masked words only, bf16: tokens per second vs. transformers, both compiled.
 
 python bench/bert_train.py                # full rows of 128 and of 512 tokens, then sentences of many lengths
 python bench/bert_train.py 128 ragged     # only these
-python bench/bert_train.py --tiny         # a small model on a CPU, uncompiled: to see that it runs
+python bench/bert_train.py --tiny         # a small model on a CPU, uncompiled, as a check
 
-Ours reads packed rows and its head meets the hidden words alone; theirs reads padded rows and its head meets all. Both
-drop a tenth of what is hidden inside, none of the attention, and take AdamW's fused steps with clipped gradients.
-The ragged rows have the lengths of sentences of film reviews; theirs pads as many as fit to the longest (rounded
-up to 64), so that both compute as many tokens in a step, and counted are real ones.
+Ours reads packed rows and applies its head to the masked words only; theirs reads padded rows and applies it to all.
+Both use dropout 0.1 on hidden states, none on attention, and fused AdamW with clipped gradients. The ragged rows have
+the lengths of sentences of film reviews; theirs are padded to the longest (rounded up to 64), as many as fit, so that
+both compute the same number of tokens per step; only real tokens are counted.
 """
 
 import json
@@ -53,7 +53,7 @@ TINY = Setting("cpu", "tiny", 1000, 1024)
 
 
 def lengths(how: str, tokens: int) -> np.ndarray:
-    """Of the rows of a step: all alike, or by chance like those of sentences, as many as `tokens` hold."""
+    """The lengths of a step's rows: all equal, or sampled like those of sentences, as many as fit `tokens`."""
     if how != "ragged":
         return np.full(tokens // int(how), int(how))
     share = np.array(SENTENCES) / sum(SENTENCES)
@@ -62,7 +62,7 @@ def lengths(how: str, tokens: int) -> np.ndarray:
 
 
 def rows_of(sizes: np.ndarray, vocab: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The ids of each row, and where words are hidden."""
+    """The ids of each row, and the positions of masked words."""
     random = np.random.default_rng(1)
     return [(random.integers(5, vocab, n), random.permutation(n)[: max(1, round(MASKED * n))]) for n in sizes.tolist()]
 
@@ -152,12 +152,12 @@ def theirs(setting: Setting, longest: int, rows: list[tuple[np.ndarray, np.ndarr
 
 
 def repeated(step: Callable[[], torch.Tensor]) -> Callable[[], float]:
-    """Some steps, and the loss of the last: a look that it learns."""
+    """`STEPS` steps; returns the last loss, to check that it learns."""
     return lambda: [step() for _ in range(STEPS)][-1].item()
 
 
 def contenders(how: str, setting: Setting) -> dict[str, tuple[int, int, Callable[[], Callable[[], float]]]]:
-    """By name: rows and real tokens in a step, and what gives `STEPS` of them."""
+    """By name: rows and real tokens per step, and what makes `STEPS` of them."""
     longest = LONGEST if how == "ragged" else int(how)
     rows = rows_of(lengths(how, setting.tokens), setting.vocab)
     few = rows[: setting.tokens // longest]  # padded, these are as many tokens

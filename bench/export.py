@@ -1,11 +1,11 @@
-"""What `regard export` writes, next to our own models: MiniLM's vectors and SmolLM2's tokens through onnxruntime.
+"""Exported models compared with our own: MiniLM's vectors and SmolLM2's tokens through onnxruntime.
 
     pip install 'regard[export,gguf]'
     python bench/export.py [--threads 1]     # about five minutes; fetches MiniLM and SmolLM2-135M the first time
 
 Each side reads the same ids with the same number of threads, in turn. Outputs are compared first, and the largest
-difference is printed: a cosine below 0.99999 or another token of ONNX is an error. GGUF files are read back by regard,
-which computes in float32 whatever they hold; llama.cpp is not run here.
+difference is printed: a cosine below 0.99999 or a different token of ONNX is an error. GGUF files are read back by
+regard, which computes in float32 whatever they hold; llama.cpp is not run here.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""GPT-2 124M writing: tokens per second beside transformers' generate, and on a CPU beside CTranslate2, same weights.
+"""GPT-2 124M decoding: tokens per second vs. transformers' generate, and on a CPU vs. CTranslate2, same weights.
 
 python bench/gpt_decode.py        # a GPU: bf16, prompt 32, 256 new tokens, greedy, batch 1 and 64; else fp32, int8
 """
@@ -45,7 +45,7 @@ def reference(model):
 
 
 def on_gpu(rows: int) -> dict[str, Callable[[], Callable[[], Any]]]:
-    """By name what gives the writing of `rows` texts: ours as it is and compiled, and transformers' static cache."""
+    """By name what decodes `rows` texts: ours, uncompiled and compiled, and transformers' static cache."""
     ids = prompts(rows)
 
     def regard(compiled: bool = False):
@@ -60,19 +60,19 @@ def on_gpu(rows: int) -> dict[str, Callable[[], Callable[[], Any]]]:
     return {"regard": regard, "regard_compiled": partial(regard, True), "transformers": static_cache}
 
 
-def gpu(beside: bool) -> None:
-    """Ours as it is and compiled; with `beside`, transformers' generate with a static cache after them."""
+def gpu(compared: bool) -> None:
+    """Ours, uncompiled and compiled; if `compared`, then transformers' generate with a static cache."""
     for rows in (1, 64):
         times = {}
         for name, make in on_gpu(rows).items():
-            if beside or name != "transformers":
+            if compared or name != "transformers":
                 times[name] = seconds(make(), *((2, 1) if name == "transformers" else (10, 3)))
                 print(f"{name}, batch {rows}: {rows * NEW_ON_GPU / min(times[name]):,.0f} tokens/s", flush=True)
         report(f"decode-gpt2-124M-batch{rows}", "cuda", "tokens/s", rows * NEW_ON_GPU, **times)
 
 
 class Numbers:
-    """A tokenizer whose words are numbers: CTranslate2's converter asks for one, and the weights know no words."""
+    """A tokenizer whose words are numbers: CTranslate2's converter needs one, and the weights are random."""
 
     unk_token, bos_token, eos_token = "0", "50256", "50256"
     added_tokens_encoder: ClassVar[dict] = {}
@@ -123,7 +123,7 @@ def transformers(threads: int):
 
 
 def cpu(threads: int) -> None:
-    """fp32 and int8 beside CTranslate2 int8 and transformers fp32, in turn, so that a slow minute falls on all."""
+    """fp32 and int8 vs. CTranslate2 int8 and transformers fp32, in turn, so that a slow minute affects all."""
     torch.set_num_threads(threads)
     work = {
         "regard_int8": Contender(regard, threads, True),

@@ -1,6 +1,6 @@
-"""Training GPT-2 124M at T=1024: tokens per second beside transformers' GPT-2, compiled, and nanoGPT's recorded rate.
+"""Training GPT-2 124M at T=1024: tokens per second vs. transformers' GPT-2, compiled, and nanoGPT's recorded rate.
 
-python bench/gpt_train.py            # a GPU: rates, peak memory, and 200 steps beside a float32 reference
+python bench/gpt_train.py            # a GPU: rates, peak memory, and 200 steps compared with a float32 reference
 python bench/gpt_train.py rates      # only the rates
 python bench/gpt_train.py loss IDS   # 2,000 steps in bf16 and in fp8 on the token ids of a .npy file: their losses
 """
@@ -24,7 +24,7 @@ from regard.training.precision import PRECISIONS
 from regard.training.recorded import RecordedStep
 from regard.training.settings import Optim
 
-VOCAB, LENGTH, STEPS = 50257, 1024, 4  # steps between two looks at the clock: training never waits for the device
+VOCAB, LENGTH, STEPS = 50257, 1024, 4  # steps per timing: training never waits for the device
 NANOGPT, MATMUL = 533_000, 807.0  # nanoGPT's tokens/s at batch 64 and the matmul TFLOP/s of the machine it ran on
 ADAM = Optim(name="adamw", lr=6e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1, clip=1.0)
 
@@ -123,7 +123,7 @@ def rates(batches: list[int]) -> None:
 
 
 def text_like(rows: int, steps: int) -> torch.Tensor:
-    """Ids with something to learn: Zipf frequencies, and every other token decided by the one before."""
+    """Ids with something to learn: Zipf frequencies, and every other token determined by the one before."""
     g = torch.Generator().manual_seed(0)
     rank = torch.arange(1, VOCAB + 1, dtype=torch.float64)
     ids = torch.multinomial((1 / rank).float(), steps * rows * (LENGTH + 1), replacement=True, generator=g)
@@ -160,7 +160,7 @@ def parity(steps: int = 200, rows: int = 4) -> None:
 
 def compare_losses(path: str, steps: int = 2000, rows: int = 4) -> None:
     """Two models with the same weights on the same batches, in bf16 and in fp8: their loss over the last hundred
-    steps, and on text that was not trained on, read in bf16."""
+    steps, and their validation loss in bf16."""
     taken = 0
 
     def set_lr(optimiser: Optimiser) -> None:

@@ -33,7 +33,7 @@ LABELS = {"length": "tokens of a text (65,536 in all)", "width": "width (32 x 1,
 
 
 def flops(config: Any, length: int) -> float:
-    """Of a token, forward and backward, with the half of the attention table that a causal model uses."""
+    """FLOPs per token, forward and backward, with the half of the attention table that a causal model uses."""
     matrices = 12 * config.layers * config.width**2 + config.width * 50_304
     return 6 * matrices + 6 * config.layers * config.width * length
 

@@ -1,4 +1,4 @@
-"""What a cold command costs: CPU seconds of `regard --help`, and of a translation compared with `import torch`.
+"""The cost of a cold start: CPU seconds of `regard --help`, and of a translation compared with `import torch`.
 
 python bench/help.py            # help alone
 python bench/help.py runs/demo  # and one sentence of a trained translator
@@ -34,7 +34,7 @@ if __name__ == "__main__":
         for words in commands.values():
             cpu_seconds(*words, env=env)
         seconds: dict[str, list[float]] = {name: [] for name in commands}
-        for _ in range(TIMES):  # in turn, so that a busy moment meets all of them
+        for _ in range(TIMES):  # in turn, so that a busy moment affects all of them
             for name, words in commands.items():
                 seconds[name].append(cpu_seconds(*words, env=env))
     for name, values in seconds.items():

@@ -49,7 +49,7 @@ def measure(maps_of: dict[str, dict[str, list[Map]]], rows: int) -> None:
         x = torch.randn(rows, width)
         best: dict[str, float] = {}
         for _ in range(ROUNDS):
-            for name, maps in maps_of[shape].items():  # in turn, so that a slow moment falls on all
+            for name, maps in maps_of[shape].items():  # in turn, so that a slow moment affects all
                 start = clock()
                 for f in maps:
                     f(x)

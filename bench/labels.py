@@ -1,12 +1,12 @@
-"""Fine-tuning MiniLM on labels: ours beside transformers' Trainer, from the same weights, with the same settings.
+"""Fine-tuning MiniLM on labels: ours vs. transformers' Trainer, from the same weights, with the same settings.
 
 python bench/labels.py                            # SST-2, WNUT-17 and EWT, three seeds of each, a table at the end
 python bench/labels.py sst2 --lr 2e-4 --epochs 2  # one of them, with other settings on both sides
-python bench/labels.py --jobs 9                   # so many at a time on one GPU (as it is, 6; on a CPU 1)
-python bench/labels.py --steps 4 --seeds 1        # to see that it runs
+python bench/labels.py --jobs 9                   # nine at a time on one GPU (default 6; on a CPU 1)
+python bench/labels.py --steps 4 --seeds 1        # a quick check
 
-The data is fetched when it is first used (`regard data list`), the settings those of recipes/*_minilm.py. Both take as
-many steps of the same mean size, at the same rates; the last weights are judged by the same code on the held-out part.
+The data is fetched on first use (`regard data list`); the settings are those of recipes/*_minilm.py. Both take the same
+number of steps of the same mean size, at the same rates; the same code scores the last weights on the validation set.
 """
 
 import argparse
@@ -36,7 +36,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def settings(name: str, seed: int, options: argparse.Namespace) -> regard.Run:
-    """Those of the recipe, judged once, at the end."""
+    """The settings of the recipe, with one evaluation at the end."""
     (run,) = load_recipe(Path(__file__).parents[1] / "recipes" / f"{name}_minilm.py").values()
     optim = dataclasses.replace(run.optim, lr=options.lr or run.optim.lr)
     run = dataclasses.replace(run, optim=optim, epochs=options.epochs or run.epochs, seed=seed, eval_every=1_000_000)
@@ -44,7 +44,7 @@ def settings(name: str, seed: int, options: argparse.Namespace) -> regard.Run:
 
 
 def score(task: str, labels: Any, true: list[list[str]], guessed: list[list[str]]) -> float:
-    """In per cent: strict F1 of entities where there are any, else accuracy."""
+    """In per cent: strict F1 of entities if there are any, else accuracy."""
     if task == "tag" and is_iob(labels):
         return 100 * entity_score(true, guessed).f1
     pairs = [(a, b) for x, y in zip(true, guessed, strict=True) for a, b in zip(x, y, strict=True)]
@@ -115,7 +115,7 @@ def theirs(run: regard.Run, folder: str) -> Path:
 
 
 def one(options: argparse.Namespace) -> None:
-    """Train and judge, in a process of its own; a line of JSON comes out."""
+    """Train and score, in a separate process; prints a line of JSON."""
     who, name, seed = options.one
     torch.set_num_threads(2 if DEVICE == "cuda" else torch.get_num_threads())
     run = settings(name, int(seed), options)

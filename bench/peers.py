@@ -1,4 +1,4 @@
-"""All ratios in one table: each side in a process of its own, the median of three measurements.
+"""All ratios in one table: each side in its own process, the median of three measurements.
 
 python bench/peers.py                       # every row of this machine: a GPU's, or a CPU's
 python bench/peers.py gpt2-train vit-train  # only these
@@ -26,7 +26,7 @@ MEASUREMENTS, LEAST = 3, 2.0  # how often a rate is measured, and seconds that t
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison. `side(name)` builds a side; one that is only a number to compare with gives its rate."""
+    """One comparison. `side(name)` builds a side, or returns the rate of one that was recorded earlier."""
 
     unit: str
     ours: str
@@ -105,7 +105,7 @@ def minilm(alone: bool) -> Callable[[str], Work]:
 
 
 def translate(name: str) -> Work:
-    """Sentences a second, text to text, beam 5."""
+    """Sentences per second, text to text, beam 5."""
     import beam
 
     return beam.translators(os.environ.get("DEMO", "runs/demo"), os.environ["TEST"], THREADS)[name]()
@@ -143,7 +143,7 @@ TABLE = GPU if torch.cuda.is_available() else CPU
 
 
 def measure(side: Work | float) -> dict[str, float]:
-    """In this process: the median of three rates and their spread, and the most memory that was taken."""
+    """In this process: the median of three rates, their spread, and the peak memory."""
     if isinstance(side, float):
         return {"rate": side, "spread": 0.0, "gib": 0.0}
     work, units = side

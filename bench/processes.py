@@ -1,6 +1,6 @@
-"""The demo's translator on two processes with a thread each, next to one process with one thread: tokens per second.
+"""The demo's translator on two processes with a thread each vs. one process with one thread: tokens per second.
 
-python bench/processes.py        # about two minutes on two cores that do nothing else; the bar is 1.6
+python bench/processes.py        # about two minutes on two idle cores; the target ratio is 1.6
 """
 
 import json
@@ -19,7 +19,7 @@ QUICK = [f"--steps={STEPS}", "--set=log_every=10", f"--set=eval_every={STEPS}", 
 
 
 def rate(processes: int) -> list[float]:
-    """Of each stretch of ten steps after the first two."""
+    """The rate of each ten steps after the first twenty."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "regard", "train", *DEMO, *QUICK, f"--processes={processes}"]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
@@ -30,7 +30,7 @@ def rate(processes: int) -> list[float]:
 
 if __name__ == "__main__":
     rates: dict[int, list[float]] = {1: [], 2: []}
-    for _ in range(ROUNDS):  # in turn, so that a slow minute of the machine falls on both
+    for _ in range(ROUNDS):  # in turn, so that a slow minute affects both
         for processes in rates:
             rates[processes] += rate(processes)
     one, two = (statistics.median(rates[processes]) for processes in (1, 2))

@@ -1,4 +1,4 @@
-"""Where a GPU's time goes: the kernels of one call of a row of peers.py, and how long a call takes without a profiler.
+"""Where a GPU's time goes: the kernels of one call of a row of peers.py, and the time of a call without the profiler.
 
 python bench/profile_gpu.py gpt2-train-fp8        # ours
 python bench/profile_gpu.py gpt2-decode-64 transformers

@@ -6,9 +6,8 @@ python bench/scale.py 7b         # Llama 2 7B: weights, gradients and AdamW's mo
 python bench/scale.py sizes large 48 64   # one size, with these micro-batches; "whole" compiles it as one graph
 
 The step is that of `regard train` on random token ids, new ones in every step, so that the loss stays near the
-logarithm of the vocabulary: a wide model memorises a batch that comes again within six steps. Nothing is saved. Each
-line is compared with `regard plan`.
-Without a GPU all of it runs on toy models, which shows that it works and nothing else.
+logarithm of the vocabulary: a wide model memorises a repeated batch within six steps. Nothing is saved. Each
+line is compared with `regard plan`. Without a GPU all of it runs on toy models, only as a check.
 """
 
 import gc
@@ -122,7 +121,7 @@ class Training:
         return Tokens(ids=torch.randint(0, self.vocab, self.shape, device=DEVICE))
 
     def measure(self, repeat: int, steps: int) -> dict[str, Any]:
-        """Times of `steps` steps at a time: training does not wait for the device between them."""
+        """Times of groups of `steps` steps: training does not wait for the device between steps."""
         if GPU:
             torch.cuda.reset_peak_memory_stats()
         start = time.perf_counter()
@@ -143,7 +142,7 @@ class Training:
 
 
 def measured(arch: str, size: str, rows: int, length: int, repeat: int, steps: int, **how: bool) -> dict[str, Any]:
-    """One line: what was measured, and what `regard plan` says of it."""
+    """One line: what was measured, and the estimate of `regard plan`."""
     torch._dynamo.reset()
     line: dict[str, Any] = SHARED | dict(model=f"{arch} {size}", rows=rows, length=length) | how
     try:
@@ -180,7 +179,7 @@ def best_batch(arch: str, size: str, length: int, batches: tuple[int, ...], **ho
 
 
 def under_torchrun() -> None:
-    """The same step in a plain process and in one that torchrun started, in turn; then the others under torchrun."""
+    """The same step in a plain process and under torchrun, in turn; then the others under torchrun."""
     here = [sys.executable, __file__, "step"]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1", *here[1:]]
     rates: dict[str, float] = {}

@@ -4,11 +4,11 @@
     python bench/serve.py --only texts      # or alone, embeddings
     python bench/serve.py --seconds 5       # of each measurement, for a first look
 
-texts: 16 clients with prompts of 20 to 400 tokens and 16 to 200 new ones, each asking again as soon as it is answered;
-tokens that arrived within the time, and the 95th percentile of what a client waits for its first one. transformers
-without continuous batching, and with it, in blocks and batches that suit a CPU (its defaults are for GPUs); and our
-engine without HTTP. alone: one client, compared with the same text without a server. embeddings: 64 clients with a
-sentence each. Every figure that has a bar is printed with it.
+texts: 16 clients with prompts of 20 to 400 tokens and 16 to 200 new ones, each sending the next request as soon as it
+has an answer; tokens that arrived in time, and the 95th percentile of the time to the first token. transformers without
+continuous batching, and with it, in blocks and batches that suit a CPU (its defaults are for GPUs); and our engine
+without HTTP. alone: one client, compared with the same text without a server. embeddings: 64 clients with a sentence
+each. Figures with a target are printed with it.
 """
 
 import argparse
@@ -48,7 +48,7 @@ TUNED = ("--continuous-batching", "--cb-block-size", "32", "--cb-num-blocks", "5
 
 @contextmanager
 def running(line: list[str], address: str) -> Iterator[str]:
-    """The address of a server that is ready."""
+    """Start a server; yields its address once it is ready."""
     process = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while True:
@@ -90,7 +90,7 @@ def post(address: str, path: str, body: dict[str, Any], patience: float = 600.0)
 
 @dataclass
 class Texts:
-    """Requests for texts, and what came of them while the clock ran."""
+    """Requests for texts, and the tokens that arrived in time."""
 
     model: str  # its name at the server
     tokenizer: Tokenizer
@@ -100,13 +100,13 @@ class Texts:
     written: list[str] = field(default_factory=list)
 
     def request(self) -> tuple[str, int]:
-        """A prompt that begins like no other, and how many tokens are to follow it."""
+        """A prompt with a unique beginning, and the number of tokens to generate."""
         words = self.rng.sample(WORDS, PROMPT[1])
         ids = self.tokenizer.encode(" ".join(words)).ids[: self.rng.randint(*PROMPT)]
         return self.tokenizer.decode(ids), self.rng.randint(*OUTPUT)
 
     def ask(self, address: str, prompt: str, tokens: int) -> None:
-        """One request, as far as it comes before the clock stops."""
+        """One request, cut off when the time is up."""
         body = {"model": self.model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True}
         with self.timed() as add, post(address, "/v1/completions", body, self.ends - time.perf_counter()) as answer:
             for line in answer:
@@ -126,7 +126,7 @@ class Texts:
 
     @contextmanager
     def timed(self) -> Iterator[Callable[[str], bool]]:
-        """What notes a piece of the text, and returns whether there is time for another."""
+        """A function that records a piece of the text, and returns whether there is time for another."""
         begin, waits, pieces = time.perf_counter(), [], []
 
         def add(piece: str) -> bool:
@@ -145,12 +145,12 @@ class Texts:
         return sum(len(self.tokenizer.encode(text).ids) for text in self.written)
 
     def result(self, seconds: float) -> tuple[float, float]:
-        """Tokens a second of all clients, and the 95th percentile of the time to the first token."""
+        """Tokens per second of all clients, and the 95th percentile of the time to the first token."""
         return self.tokens() / seconds, sorted(self.waits)[int(0.95 * len(self.waits))]
 
 
 def clients(count: int, work: Callable[[int], None], until: float) -> None:
-    """So many at once, each again and again until then."""
+    """Run clients concurrently, each repeating its request until the time is up."""
 
     def client(number: int) -> None:
         while time.perf_counter() < until:
@@ -195,7 +195,7 @@ async def many_texts_without_http(seconds: float) -> tuple[float, float]:
 
 
 def judge(what: str, value: float, least: float = 0.0, most: float = 0.0) -> None:
-    """Print a figure and the bar it must reach."""
+    """Print a figure and its target."""
     met = value >= least if least else value <= most
     bar = f"at least {least:g}" if least else f"at most {most:g}"
     print(f"{'reached' if met else 'MISSED '}  {what}: {value:.3g} ({bar})", flush=True)
@@ -253,7 +253,7 @@ def alone() -> None:
 
         times: dict[str, list[float]] = {}
         for tokens, ways in ((64, (over_http, generated)), (1, (over_http, without_http))):
-            for repeat in range(REPEATS + 1):  # the first to warm up; one after the other, so that noise falls on all
+            for repeat in range(REPEATS + 1):  # the first to warm up; interleaved, so that noise affects all
                 for way in ways:
                     begin = time.perf_counter()
                     way(tokens)

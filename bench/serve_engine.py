@@ -3,9 +3,9 @@
     python bench/serve_engine.py                    # GPT-2 124M in bf16 on a GPU, 512 requests; 80 seconds
     python bench/serve_engine.py --requests 16      # on a CPU, in fp32
 
-Compared with transformers' `generate` on batches of 64 sorted by the length of their outputs, which nobody knows in
-advance, and with our own static batches: of the same requests, and of texts that all have the mean number of tokens, so
-that no row ever waits for another. Random weights.
+Compared with transformers' `generate` on batches of 64 sorted by the length of their outputs, which is unknown in
+practice, and with our own static batches: of the same requests, and of texts that all have the mean number of tokens,
+so that no row ever waits for another. Random weights.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def sync() -> None:
 
 
 class Run:
-    """Requests through a scheduler, each added at its moment: seconds in all, and until the first token of each."""
+    """Requests through a scheduler, each added at its time: total seconds, and seconds to the first token of each."""
 
     def __init__(self, scheduler: Scheduler, requests: Requests, moments: Sequence[float]):
         self.texts: dict[int, list[int]] = defaultdict(list)
@@ -71,7 +71,7 @@ class Run:
 
 
 def where_time_goes(scheduler: Scheduler, requests: Requests) -> str:
-    """Milliseconds of the parts of a run in which the host waits for each of them."""
+    """Milliseconds of the parts of a run, with the host waiting for each."""
     spent: dict[str, float] = defaultdict(float)
     calls: dict[str, int] = defaultdict(int)
 
@@ -99,7 +99,7 @@ def where_time_goes(scheduler: Scheduler, requests: Requests) -> str:
 
 
 def static(engine: Engine, requests: Requests, even: bool) -> float:
-    """Seconds of static batches: `even` texts all have the mean length, others the one that was asked for."""
+    """Seconds of static batches: `even` texts all have the mean length, others the requested one."""
     lengths = [tokens for _, tokens in requests]
     made = [0] * len(requests)
 
@@ -117,7 +117,7 @@ def static(engine: Engine, requests: Requests, even: bool) -> float:
 
 
 def transformers(model: Any, requests: Requests, device: torch.device) -> float:
-    """Seconds of `generate` on batches sorted by how much is written, padded on the left."""
+    """Seconds of `generate` on batches sorted by output length, padded on the left."""
     ordered = sorted(requests, key=lambda request: (request[1], len(request[0])))
     sync()
     begin = time.perf_counter()
@@ -134,7 +134,7 @@ def transformers(model: Any, requests: Requests, device: torch.device) -> float:
 
 @torch.inference_mode()
 def compare_texts(model: Any, requests: Requests, slots: int) -> None:
-    """How many texts are those that a request gets alone, and how close the two words are where another begins."""
+    """How many texts equal those of a request alone, and how close the two words are where others first differ."""
     few = requests[:16]
     engine, near = Engine(model), []
     alone = [engine.generate([p], Sampling(max_tokens=n, temperature=0.0))[0][0].ids for p, n in few]

@@ -3,7 +3,7 @@
 python bench/short_finetune.py                # 100, 500 and 2,000 rows, three seeds of each: nine minutes
 python bench/short_finetune.py 100 --seeds 1  # one of them
 
-Each seed draws other rows. Both are scored on the 872 sentences of the validation set, which neither has seen.
+Each seed samples other rows. Both are scored on the 872 sentences of the validation set, which neither has seen.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def write(path: Path, rows: Sequence[Any]) -> str:
 
 
 def scores(train: Sequence[Any], valid: Sequence[Any], seed: int, minutes: str) -> tuple[float, float, int]:
-    """Accuracy of the model and of the bag of words, and the steps that were made."""
+    """The accuracy of the model and of the bag of words, and the number of steps."""
     with tempfile.TemporaryDirectory() as place:
         data, test = write(Path(place, "train.csv"), train), write(Path(place, "dev.csv"), valid)
         folder = str(Path(place, "run"))

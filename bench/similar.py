@@ -1,7 +1,7 @@
 """Seconds of `regard similar` over many saved vectors, and its recall: python bench/similar.py [--vectors 1000000]
 
-The vectors are drawn in clusters, with variances that fall off as those of sentence encoders do, and rotated at random;
-queries are drawn alike. Exact search by NumPy's matrix product is the reference.
+Vectors and queries are sampled in clusters, with variances that fall off like those of sentence encoders, and rotated
+at random. Exact search by NumPy's matrix product is the reference.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""SmolLM2-135M from its GGUF file: our reading of it beside transformers' own, weight by weight and word by word.
+"""SmolLM2-135M from its GGUF file: our reading of it compared with transformers', by weights and by words.
 
     pip install 'regard[gguf]' transformers accelerate
     python bench/smollm2.py                # 2 cores, a minute; fetches the model (93 MB) the first time
@@ -6,9 +6,9 @@
 Prints the 13 likeliest words after the slide's prompt from both, and ends with an error if a weight differs, a
 probability differs by more than 1e-3, or ids differ in a way not explained below.
 
-The ids of both tokenizers are equal except before numbers. SmolLM2 cuts off each digit first, and so do its published
+The ids of both tokenizers are equal except before numbers. SmolLM2 splits off each digit first, and so do its published
 tokenizer and llama.cpp; transformers takes the tokenizer of a GGUF file for GPT-2's, which joins the space before a
-number to the number: the "\\n\\n" before the "1." of a list becomes two pieces there, and one here.
+number to the number: the "\\n\\n" before the "1." of a list becomes two tokens there, and one here.
 """
 
 import random

@@ -1,6 +1,6 @@
-"""What looking costs: 1,024 tokens through a GPT of 12 layers with 12 heads, on a CPU.
+"""The overhead of looking inside: 1,024 tokens through a GPT of 12 layers with 12 heads, on a CPU.
 
-python bench/studio.py [THREADS]    # 2 threads, unless told otherwise
+python bench/studio.py [THREADS]    # 2 threads by default
 
 Three questions: how much longer the forward pass takes while it is watched (at most 15 %), how long after it the first
 figure's bytes are ready (at most 2 s), and how many bytes these are (at most 1 MiB).
@@ -41,7 +41,7 @@ def main() -> None:
             writer.hidden(ids)
 
     alone, seen = [], []
-    for _ in range(ROUNDS):  # in turns, so that a busy moment hits both
+    for _ in range(ROUNDS):  # in turn, so that a busy moment affects both
         alone += seconds(plain, 1)
         seen += seconds(watched, 1, warm=0)
     report("studio-watch-gpt2-1024", "cpu", "tokens/s", TOKENS, watched=seen, plain=alone)

@@ -1,9 +1,9 @@
-"""How the page feels: 1,024 tokens through a GPT of 12 layers with 12 heads, in chromium, the server on two threads.
+"""Latency of the page: 1,024 tokens through a GPT of 12 layers with 12 heads, in chromium, the server on two threads.
 
 python bench/studio_page.py
 
-Told are the seconds from asking to the first figure with the forward pass taken off (at most 2), the bytes that were
-sent for it (at most 1 MiB), and how long the page takes to show what a click or a key asked for (under 100 ms).
+It prints the seconds from the request to the first figure without the forward pass (at most 2), the bytes sent for it
+(at most 1 MiB), and how long the page takes to respond to a click or a key (under 100 ms).
 """
 
 import json

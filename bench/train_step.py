@@ -1,7 +1,7 @@
-"""Training a translator: target tokens per second beside torch's nn.Transformer and transformers' Marian.
+"""Training a translator: target tokens per second vs. torch's nn.Transformer and transformers' Marian.
 
 python bench/train_step.py           # base, 512 pairs of 64+64 tokens, bf16, compiled on a GPU; tiny, ragged on a CPU
-python bench/train_step.py torch     # beside one of them
+python bench/train_step.py torch     # vs. one of them
 """
 
 import math
@@ -42,7 +42,7 @@ def batch_of(device: str, vocab: int) -> Pairs:
 
 
 class Torchs(nn.Module):
-    """torch's own Transformer with what it leaves out: one embedding for both sides and the output, and sines."""
+    """torch's Transformer with what it leaves out: one embedding for both sides and the output, and sinusoids."""
 
     def __init__(self, c):
         super().__init__()
@@ -62,7 +62,7 @@ class Torchs(nn.Module):
 
 
 def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], Any]]]]:
-    """Targets in a step, and by name what gives a step, with all weights alike where they can be."""
+    """Targets per step, and by name what makes a step, with equal weights where possible."""
     cuda = device == "cuda"
     torch.set_float32_matmul_precision("high")
     size, vocab = ("base", 32000) if cuda else ("tiny", 10000)
@@ -91,7 +91,7 @@ def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], An
         return step(lambda: run(batch.source, batch.inputs, labels), adam(model), cuda)
 
     builders = {"regard": regard, "transformers": transformers}
-    if cuda:  # ragged sentences are no match for one that does not leave padding out
+    if cuda:  # on ragged sentences it would compute padding, too
         builders["torch"] = torchs
     return batch.targets_count, builders
 

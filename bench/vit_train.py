@@ -1,4 +1,4 @@
-"""Training a ViT: images per second beside timm's and transformers', same sizes, batch and optimiser.
+"""Training a ViT: images per second vs. timm and transformers, same sizes, batch and optimiser.
 
 python bench/vit_train.py        # B/16, 224 pixels, 256 images, bf16, all compiled on a GPU; tiny, fp32 on a CPU
 """
@@ -21,7 +21,7 @@ CLASSES = 1000
 
 
 def contenders(device: str) -> tuple[int, dict[str, Callable[[], Callable[[], Any]]]]:
-    """Images in a step, and by name what gives a step; those of which the package is here."""
+    """Images per step, and by name what makes a step, for the packages that are installed."""
     cuda = device == "cuda"
     torch.set_float32_matmul_precision("high")
     size, side, patch, rows = ("b", 224, 16, 256) if cuda else ("tiny", 32, 4, 32)

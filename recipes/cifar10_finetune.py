@@ -7,12 +7,12 @@
     regard evaluate runs/four photos/test
     regard train recipes/cifar10_finetune.py --set data.path=photos/four --steps 300 --set batch=64 --name nothing
 
-Accuracy on 1,600 pictures that were used for nothing else, mean and spread of three seeds, one H200, 2026-11-16:
+Accuracy on 1,600 test pictures, mean and spread of three seeds, one H200, 2026-11-16:
 
-    fine-tuned, 200 steps            83.3 ± 0.9      from nothing, 300 steps               57.0 ± 4.9
-    fine-tuned, --steps 60           79.8 ± 2.0      from nothing, 1,000 steps             61.4 ± 2.9
-    --lora, --steps 60               80.7 ± 1.4      from nothing, 1,000 steps of AdamW,
-    --probe, --steps 60              76.8 ± 1.3        augmented by crop and flip alone    54.0 ± 1.5
+    fine-tuned, 200 steps            83.3 ± 0.9      from scratch, 300 steps               57.0 ± 4.9
+    fine-tuned, --steps 60           79.8 ± 2.0      from scratch, 1,000 steps             61.4 ± 2.9
+    --lora, --steps 60               80.7 ± 1.4      from scratch, 1,000 steps of AdamW,
+    --probe, --steps 60              76.8 ± 1.3        augmented by crop and flip only     54.0 ± 1.5
 """
 
 import dataclasses

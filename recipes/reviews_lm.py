@@ -1,4 +1,4 @@
-"""An LSTM vs. a GPT on 25,000 film reviews: the same pieces, the same number of them. For a GPU.
+"""An LSTM vs. a GPT on 25,000 film reviews: the same tokens, as many of them. For a GPU.
 
     regard train recipes/reviews_lm.py --name reviews --device cuda
     regard next runs/reviews/lstm "I grew up in France, I speak fluent" --word " French"
@@ -7,8 +7,7 @@
 On one H200, 2026-11-15, two other models training at the same time: validation loss 4.140 of the GPT (27 M parameters,
 116 s) and 4.494 of the LSTM (28 M, 153 s), perplexity 62.8 and 89.5. " French" is the GPT's 16th guess (0.68 %; "
 English" its 4th, 4.8 %) and the LSTM's 141st (0.04 %); " water" its 33rd (0.43 %), the LSTM's 251st (0.02 %); "
-coffee" its 95th (0.11 %), the LSTM's 2,195th. Film reviews seldom drink; SmolLM2, which has read more:
-docs/lectures.md.
+coffee" its 95th (0.11 %), the LSTM's 2,195th. Film reviews seldom mention drinks; docs/lectures.md compares SmolLM2.
 """
 
 from regard import Run

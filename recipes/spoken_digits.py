@@ -3,9 +3,9 @@
     regard train recipes/spoken_digits.py --name digits
     regard classify runs/digits seven.wav
 
-98.5 % of 270 clips held out of 2,700, of the same voices, with seeds 0 and 1 (98.1 and 98.5 % after the last step; the
-best of eight evaluations on those same clips is kept). 16 and 24 minutes on one thread of a busy CPU, 2026-11-15. The
-data is CC BY-SA 4.0 and must be supplied by you: $REGARD_DATA/fsdd/train.tar.gz.
+98.5 % of 270 validation clips out of 2,700, of the same voices, with seeds 0 and 1 (98.1 and 98.5 % after the last
+step; the best of eight evaluations on those same clips is kept). 16 and 24 minutes on one thread of a busy CPU,
+2026-11-15. The data is CC BY-SA 4.0 and must be supplied by you: $REGARD_DATA/fsdd/train.tar.gz.
 """
 
 from regard import Run

@@ -13,8 +13,8 @@ See what it needs before it starts with --dry-run. A smaller GPU accumulates the
 --set tokens=6250 --set accumulate=4; a newer one is faster with --set precision=bf16.
 
 Where this differs from the paper: it averages the five best checkpoints by dev BLEU, the paper the last five
-(section 6.1); sines and cosines stand in halves, as in Marian's files, where the paper interleaves them, which the
-layers cannot tell apart; 256 of the 37,000 pieces are bytes, so no text is unknown.
+(section 6.1); sines and cosines are in separate halves, as in Marian's files, where the paper interleaves them, which
+makes no difference to the layers; 256 of the 37,000 pieces are bytes, so no text is unknown.
 """
 
 from regard import Run
@@ -29,7 +29,7 @@ def recipe() -> Run:
     return Run(
         model=config_for("transformer", "base", VOCAB, dropout=0.1),  # table 3: N=6, 512, 2048, h=8; section 5.4
         data=PairsConfig(vocab=VOCAB),
-        optim=Optim(name="adam", lr=1.0, betas=(0.9, 0.98), eps=1e-9, clip=0.0),  # section 5.3; no clipping is told of
+        optim=Optim(name="adam", lr=1.0, betas=(0.9, 0.98), eps=1e-9, clip=0.0),  # section 5.3; it mentions no clipping
         schedule=Schedule(kind="noam", warmup=4000),  # section 5.3, equation 3
         steps=100_000,  # section 5.2
         tokens=25_000,  # section 5.1: about 25,000 source and 25,000 target tokens; ours count padding too
