@@ -188,7 +188,7 @@ def _finetuned(
     if not probe:
         return run
     if lora:
-        raise ConfigError(f"--probe goes without --lora: regard finetune {start} {name} --probe")
+        raise ConfigError(f"--probe does not combine with --lora; type: regard finetune {start} {name} --probe")
     return task.probe(run)
 
 

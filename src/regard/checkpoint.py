@@ -132,14 +132,16 @@ def load_state(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         header = parse(text.encode()) if text else None
     except (SafetensorError, OSError, ValueError) as e:
-        raise CheckpointError(f"{path}: damaged or not a safetensors file ({reason(e)}); take an older copy") from None
+        raise CheckpointError(
+            f"{path}: damaged or not a safetensors file ({reason(e)}); restore an older copy"
+        ) from None
     if not isinstance(header, dict):
         raise CheckpointError(f"{path}: not written by regard; a model folder is loaded with regard.load(folder)")
     check_format(path, header)
     meta = header.get("meta")
     whole = header.get("checksum") == _checksum(tensors) and isinstance(meta, dict)
     if not whole or header.get("meta_checksum", _crc(meta)) != _crc(meta):  # older files have no second one
-        raise CheckpointError(f"{path}: damaged, its checksum does not match its contents; take an older copy")
+        raise CheckpointError(f"{path}: damaged, its checksum does not match its contents; restore an older copy")
     return tensors, meta
 
 
@@ -203,11 +205,12 @@ def load_weights(model: nn.Module, saved: dict[str, Tensor], path: str | Path) -
     """Copy `saved` into the model; names and shapes must match. `path` is for the error message."""
     own = weights(model)
     if differing := sorted(own.keys() ^ saved.keys()):
-        raise CheckpointError(f"{path}: another model, it differs in {differing[0]!r} and {len(differing) - 1} more")
+        more = len(differing) - 1
+        raise CheckpointError(f"{path}: a different model; it differs in {differing[0]!r} and {more} more")
     for name, tensor in own.items():
         if tensor.shape != saved[name].shape:
             got, expected = tuple(saved[name].shape), tuple(tensor.shape)
-            raise CheckpointError(f"{path}: another model, {name} has shape {got}, expected {expected}")
+            raise CheckpointError(f"{path}: a different model; {name} has shape {got}, expected {expected}")
     with torch.no_grad():
         for name, tensor in own.items():
             fill(tensor, saved[name])

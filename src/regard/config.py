@@ -56,7 +56,7 @@ def inside(folder: Path, name: str, source: Path) -> Path:
     except (OSError, RuntimeError, ValueError):  # a loop of links, a name no file can have
         stays = False
     if not stays:
-        raise CheckpointError(f"{source}: the path {name!r} leads out of {folder}; it must be one inside that folder")
+        raise CheckpointError(f"{source}: the path {name!r} leads out of {folder}; it must stay inside that folder")
     return path
 
 
@@ -70,7 +70,7 @@ def at_least(config: Any, group: str = "", **least: float) -> None:
 def fraction(config: Any, name: str, group: str = "") -> None:
     """Raise `ConfigError` unless the field is in [0, 1)."""
     if not 0 <= getattr(config, name) < 1:
-        raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be at least 0 and less than 1")
+        raise ConfigError(f"{group}{name} is {getattr(config, name)}; must be in [0, 1)")
 
 
 def check_types(config: Any) -> None:

@@ -89,7 +89,7 @@ class Confined:
             return LimitError(f"it takes longer than {self.seconds:g} s")
         if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):  # out of memory, or a library's bug
             return LimitError(
-                f"it breaks the program that reads it, or needs more than {show_size(self.memory)} of memory"
+                f"it crashes the process that reads it, or needs more than {show_size(self.memory)} of memory"
             )
         return CheckpointError(f"the process that reads it ended with code {code}")
 

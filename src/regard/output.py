@@ -34,7 +34,7 @@ def check_output(path: str | Path, *inputs: str | Path) -> None:
             raise DataError(f"{path} is a folder; name a file")
         for folder in (Path(path).parent, place.parent):  # as typed, and where a link leads
             if not folder.is_dir():
-                raise DataError(f"{folder} is not a folder; make it first: mkdir -p {folder}")
+                raise DataError(f"{folder} is not a folder; create it first: mkdir -p {folder}")
         if place.exists() and not os.access(place, os.W_OK, effective_ids=True):
             raise DataError(f"{path} is write-protected; name another file, or type: chmod u+w {place}")
         if not _is_regular(place):

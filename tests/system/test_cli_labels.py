@@ -184,7 +184,7 @@ def test_a_probe_leaves_the_encoder_alone_and_is_compared(place):
     output = works("compare", "runs/sent", "runs/sent").out
     assert "on 22 texts of its own validation set" in output and "score the same accuracy" in output
     result = regard("finetune", "enc", "classify", "--data=reviews.csv", "--probe", "--lora")
-    assert result.code == 2 and "--probe goes without --lora" in result.err
+    assert result.code == 2 and "--probe does not combine with --lora" in result.err
 
 
 def test_an_encoder_is_fine_tuned_to_entities(place):
@@ -271,7 +271,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("finetune nowhere classify --data=reviews.csv", "no run or model folder 'nowhere'"),
         ("finetune enc lm --data=reviews.csv", "which is not fine-tuned to lm; it can be fine-tuned to: classify"),
         ("evaluate runs/sent --data=unseen.csv", "unseen.csv line 3: the label 'mixed' is not among those trained on"),
-        ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name ends in"),
+        ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name must end in"),
         ("classify runs/sent", "Missing argument"),
         ("tag runs/sent hello", "regard tag is not for runs/sent"),
         ("predict runs/sent new2.csv --text=body", "no column 'body'"),

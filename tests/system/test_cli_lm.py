@@ -342,7 +342,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
         ("next runs/x hello --lens --surprisal", "not both"),
         ("export runs/x --to=onnxx", "no format"),
         ("export runs/x --to=gguf --type=q4_0", "there are: f16, q8_0, f32"),
-        ("export runs/x --type=f16", "hf has no such type of numbers"),
+        ("export runs/x --type=f16", "hf has no such number format"),
         ("evaluate runs/x --data=empty.txt", "empty.txt is empty"),
         ("train lm --data=my.txt --minutes=0 --name=e", "--minutes 0: must be above 0"),
     ],

@@ -173,7 +173,7 @@ ENDS = {
     "different": (2, "process 1 has different settings and data from process 0"),
     "unfit": (2, "hsdp: 3 processes cannot hold copies of 2 shards each; type --set parallel.shard=N"),
     "full": (1, "no space left on the disk; what was there before is untouched; free some and go on"),
-    "changed-2": (2, "another model or optimiser, it differs in"),
+    "changed-2": (2, "a different model or optimiser; it differs in"),
     "missing": (2, "process 1: --data absent.txt: no such file"),
     "broken": (1, "process 1, step 4: OSError: [Errno 5] Input/output error"),
     "killed": (1, "step 4: process 2 died or hung"),

@@ -209,5 +209,5 @@ def test_a_damaged_state_is_refused(tmp_path: Path):
 
 def test_another_model_is_refused(tmp_path: Path):
     toy_train(tmp_path / "run")
-    with pytest.raises(CheckpointError, match="another model"):
+    with pytest.raises(CheckpointError, match="a different model"):
         toy_train(tmp_path / "run", resume=True, model=torch.nn.Linear(2, 2))

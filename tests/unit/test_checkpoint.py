@@ -214,9 +214,9 @@ def test_tied_weights_are_saved_once_and_stay_tied(tmp_path):
 
 
 def test_weights_of_another_model_are_refused():
-    with pytest.raises(CheckpointError, match=r"another model, table\.weight has shape"):
+    with pytest.raises(CheckpointError, match=r"a different model; table\.weight has shape"):
         checkpoint.load_weights(Tied(), checkpoint.weights(Tied(width=4)), "s")
-    with pytest.raises(CheckpointError, match="another model, it differs in"):
+    with pytest.raises(CheckpointError, match="a different model; it differs in"):
         checkpoint.load_weights(Tied(), checkpoint.weights(nn.Linear(2, 2)), "s")
 
 

@@ -22,7 +22,7 @@ def test_arguments_and_results_travel():
 
 @pytest.mark.parametrize(
     ("function", "error", "words"),
-    [("os:abort", LimitError, "breaks the program"), ("operator:truediv", CheckpointError, "TypeError")],
+    [("os:abort", LimitError, "crashes the process"), ("operator:truediv", CheckpointError, "TypeError")],
 )
 def test_an_end_of_the_child_is_an_error_of_the_parent(function, error, words):
     child = Confined(function)

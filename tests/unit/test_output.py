@@ -135,7 +135,7 @@ def test_a_folder_is_refused_and_kept(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "link"):
         with pytest.raises(DataError, match="is a folder; name a file"):
             write(path)
-    with pytest.raises(DataError, match="is not a folder; make it first: mkdir -p"):
+    with pytest.raises(DataError, match="is not a folder; create it first: mkdir -p"):
         write(tmp_path / "no" / "out.txt")
     assert names(tmp_path) == ["link"]
 

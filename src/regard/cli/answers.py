@@ -41,7 +41,7 @@ def ask(
             raise ConfigError(f"--attention is not for {task.name}; leave it out")
         check_picture(attention)
     if task.reads == "text" and len(words) == 1 and Path(words[0]).suffix and names_file(words[0]):
-        raise ConfigError(f"{words[0]} is a file, expected a text; for all of it: regard predict {run} {words[0]}")
+        raise ConfigError(f"{words[0]} is a file, expected a text; for the whole file: regard predict {run} {words[0]}")
     if "labels" in options and not task.takes_labels:
         raise ConfigError(f"--labels is for CLIP, which learned no classes; {run} has its own, leave it out")
     inputs = task.parse_inputs(model, words, console)

@@ -43,7 +43,7 @@ def export(
     form = FORMATS[to.lower()]
     if type and type.lower() not in form.types:
         has = f"there are: {', '.join(form.types)}" if form.types else "it is always float32"
-        raise ConfigError(f"--type {type}: {form.name} has no such type of numbers; {has}")
+        raise ConfigError(f"--type {type}: {form.name} has no such number format; {has}")
     dtype = type.lower() or next(iter(form.types), "")
     source = resolve(model, flags.say)
     load_model(source)  # fails before anything is written

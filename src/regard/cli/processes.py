@@ -53,7 +53,7 @@ def share_between(processes: int, ctx: Any) -> None:
         cores = os.cpu_count() or 1
         if processes > CROWD * cores:
             limit = f"at most {CROWD} for each of the {cores} cores"
-            raise ConfigError(f"--processes {processes:,}: expected {limit}; one for each core or GPU is quickest")
+            raise ConfigError(f"--processes {processes:,}: expected {limit}; one per core or GPU is fastest")
         launch(processes, ctx.meta["words"])
 
 

@@ -75,7 +75,7 @@ def look(
 
     page = out.suffix.lower() == ".html"
     if not page and out.suffix.lower() not in KINDS:
-        raise ConfigError(f"--out {out}: its name ends in .html, {', '.join(KINDS)}; try {out.stem or 'look'}.html")
+        raise ConfigError(f"--out {out}: its name must end in .html, {', '.join(KINDS)}; try {out.stem or 'look'}.html")
     if page and (layer or head):
         raise ConfigError("--layer and --head are for pictures; an .html file has all of them")
     check_output(out) if page else check_picture(out)

@@ -20,7 +20,7 @@ def check_picture(path: str | Path) -> Path:
     path = Path(path)
     if path.suffix.lower() not in KINDS:
         better = path.with_suffix(".png") if path.name else "picture.png"
-        raise ConfigError(f"{path}: a picture's name ends in {', '.join(KINDS)}; try {better}")
+        raise ConfigError(f"{path}: a picture's name must end in {', '.join(KINDS)}; try {better}")
     figure(1, 1)
     check_output(path)
     return path

@@ -46,7 +46,7 @@ class HuggingFace(Format):
         try:
             load_model(target)
         except CheckpointError as e:
-            raise CheckpointError(f"what was written does not load again: {e}") from None
+            raise CheckpointError(f"the exported model does not load: {e}") from None
         config = read_json(target / "config.json")
         foreign = config["model_type"].startswith(OURS)
         name = (config.get("architectures") or ["AutoModel"])[0]

@@ -30,7 +30,7 @@ def look(predictor: Any, question: Question, check: Check = lambda: None) -> Loo
     """Run the model once and record it. `check` is called between layers and steps, and may raise to stop."""
     family = getattr(predictor, "family", "")
     if family not in LOOKS:
-        raise ConfigError("there are no figures of this model", "its training curves are shown, if it was trained here")
+        raise ConfigError("there are no figures for this model", "its training curves are shown if it was trained here")
     with torch.inference_mode(), interruptible(predictor.model, check):
         looked = LOOKS[family](predictor, question, check)
         for kind, attention in looked.attention.items():

@@ -151,7 +151,7 @@ def check_equal(hypotheses: Sequence[str], references: Sequence[Any]) -> None:
     if not references:
         raise DataError("nothing to score: the files hold no sentence")
     if empty_references(references) == len(references):
-        raise DataError(f"all {len(references):,} references are empty; a score compares with them: is that the file?")
+        raise DataError(f"all {len(references):,} references are empty; is that the right file?")
 
 
 def empty_references(references: Sequence[Any]) -> int:

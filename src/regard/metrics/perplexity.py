@@ -70,7 +70,7 @@ def perplexity(
             batch = np.stack([np.asarray(ids[a : b + 1], dtype=np.int64) for a, b, _ in spans[first : first + rows]])
             if batch.max() >= model.config.vocab:
                 raise DataError(
-                    f"the text holds the id {batch.max()}, but the model knows ids below {model.config.vocab}; "
+                    f"the text holds the id {batch.max()}, but the model has only ids below {model.config.vocab}; "
                     "the text was prepared for another tokenizer, prepare it with the model's own"
                 )
             x = torch.from_numpy(batch).to(device)  # B T+1
@@ -142,7 +142,7 @@ def loss_sum(model: LanguageModel, hidden: Tensor, targets: Tensor) -> Tensor:
 def check(model: LanguageModel, ids: Any, context: int, stride: int) -> None:
     most = model.config.context  # 0: no limit
     if context < 1 or (most and context > most):
-        raise ConfigError(f"context {context} for a model that reads 1 to {most or 'any number of'} ids at once")
+        raise ConfigError(f"context is {context}; this model reads 1 to {most or 'any number of'} tokens at once")
     if not 1 <= stride <= context:
         raise ConfigError(
             f"stride {stride} with context {context}; expected 1 (slow, most context) to {context} (fast)"

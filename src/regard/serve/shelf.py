@@ -34,7 +34,7 @@ class Shelf:
         for name, folder in self.folders():
             if name == id:
                 return folder
-        raise CheckpointError(f"the model {id!r} is not there any more", "choose another one")
+        raise CheckpointError(f"the model {id!r} no longer exists", "choose another one")
 
     def models(self) -> dict[str, list[dict[str, Any]]]:
         """All models, newest first; and the folders that cannot be read, with the reason."""

@@ -210,8 +210,8 @@ class Training:
         self.tally.forgive()  # a resumed run may try as often again
         self.save()
         raise WorkFailed(
-            f"the loss was not finite for {BAD_IN_A_ROW} steps in a row, up to step {self.at.step}; the run is saved "
-            f"as it was before them in {self.folder}; try again with a lower rate (--set optim.lr=…), more warm-up, "
+            f"the loss was not finite for {BAD_IN_A_ROW} steps in a row, up to step {self.at.step}; the state "
+            f"before them is saved in {self.folder}; try again with a lower rate (--set optim.lr=…), more warm-up, "
             "or precision fp32"
         )
 

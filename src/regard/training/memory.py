@@ -31,7 +31,7 @@ def fitted(work: Callable[[Any], Tensor], batches: list[Any], at: Progress, undo
             if len(halves) < 2:
                 raise WorkFailed(
                     f"one example of {size(piece)} padded tokens does not fit into memory; leave such examples out "
-                    "with --set data.max_length=…, or take a smaller model"
+                    "with --set data.max_length=…, or use a smaller model"
                 ) from None
             at.limit = max(size(half) for half in halves)
         undo()  # outside `except`, whose traceback would keep the failed pass alive

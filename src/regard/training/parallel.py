@@ -234,7 +234,7 @@ def join(device: str = "cpu") -> World:
         return World()
     if device.startswith("cuda"):
         if device != "cuda":
-            raise ConfigError(f"--device {device}: each process takes a GPU of its own; type --device cuda")
+            raise ConfigError(f"--device {device}: each process uses its own GPU; type --device cuda")
         local = int(os.environ.get("LOCAL_RANK", 0))
         here, gpus = int(os.environ.get("LOCAL_WORLD_SIZE", local + 1)), torch.cuda.device_count()
         if here > gpus:

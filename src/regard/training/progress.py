@@ -183,7 +183,7 @@ class SavedState:
             return Progress(**meta["progress"])
         except (KeyError, TypeError, ValueError, RuntimeError) as e:
             raise CheckpointError(
-                f"{path}: not a state of this run ({type(e).__name__}: {e}); take an older copy"
+                f"{path}: not a state of this run ({type(e).__name__}: {e}); restore an older copy"
             ) from None
 
 

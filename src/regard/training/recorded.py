@@ -61,8 +61,8 @@ class RecordedStep:
             return Recording(batch, count, self.captured(batch, count))
         except RuntimeError as e:  # torch is left in an unusable state
             raise WorkFailed(
-                f"a step of this model cannot be recorded: {str(e).splitlines()[0]}; does it ask the GPU for a number? "
-                "Train it with --set accumulate=2, which launches every step"
+                f"a step of this model cannot be recorded: {str(e).splitlines()[0]}; does it synchronise with the GPU? "
+                "Train it with --set accumulate=2, which records nothing"
             ) from e
 
     def captured(self, batch: Any, count: Tensor) -> Callable[[], Step]:

@@ -57,14 +57,14 @@ class Run:
 
     def __post_init__(self):
         if self.steps == 0 and self.minutes == 0 and self.epochs == 0:
-            raise ConfigError("how long? say steps or minutes (or epochs): --steps 2000, or --minutes 4")
+            raise ConfigError("how long? set steps, minutes or epochs: --steps 2000, or --minutes 4")
         at_least(self, **AT_LEAST)
         for name, most in AT_MOST.items():
             if getattr(self, name) > most:
                 raise ConfigError(f"{name} is {getattr(self, name)}; must be at most {most}")
         fraction(self, "smoothing")
         if self.frozen and (self.lora or not self.start):
-            raise ConfigError("frozen needs a model to start from, and no LoRA with it: regard finetune MODEL --probe")
+            raise ConfigError("frozen needs a model to start from, and excludes LoRA: regard finetune MODEL --probe")
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         name = "context" if hasattr(self.data, "context") else "max_length"

@@ -46,7 +46,7 @@ class Optim:
             raise ConfigError(f"optim.iterations is {self.iterations}; there are: {', '.join(map(str, ITERATIONS))}")
         if len(self.betas) != 2 or not all(0 <= b < 1 for b in (*self.betas, self.momentum)):
             raise ConfigError(
-                f"optim.betas are {self.betas} and momentum {self.momentum}; two betas and a momentum, 0 to below 1"
+                f"optim.betas are {self.betas} and momentum {self.momentum}; expected two betas, and all in [0, 1)"
             )
 
 
@@ -66,7 +66,7 @@ class Parallel:
         if self.kind not in LAYOUTS:
             raise unknown("layout", self.kind, LAYOUTS[1:])
         if self.shard and self.kind != "hsdp":
-            raise ConfigError("parallel.shard is for copies in shards; add --set parallel.kind=hsdp, or leave it out")
+            raise ConfigError("parallel.shard is only for hsdp; add --set parallel.kind=hsdp, or leave it out")
 
 
 WARMUP_SHARE = 0.1  # of the steps, at most, where their number follows from minutes, epochs or --steps

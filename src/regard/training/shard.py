@@ -211,8 +211,8 @@ def check_shapes(path: Path, state: Tensors) -> None:
     own = {name: tuple(tensor.shape) for name, tensor in state.items()}
     if differing := sorted(saved.items() ^ own.items()):
         raise CheckpointError(
-            f"{path}: another model or optimiser, it differs in {differing[0][0]!r}; resume with the settings that the "
-            "run was started with, or train a new one"
+            f"{path}: a different model or optimiser; it differs in {differing[0][0]!r}; resume with the settings "
+            "that the run was started with, or train a new one"
         )
 
 

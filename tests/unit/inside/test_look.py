@@ -205,7 +205,7 @@ def test_several_labels_have_probabilities_of_their_own(open_model, monkeypatch)
 def test_a_predictor_without_figures_is_refused(open_model, monkeypatch):
     classifier = open_model("classifier")
     monkeypatch.setattr(classifier, "family", "")
-    with pytest.raises(ConfigError, match="no figures of this model"):
+    with pytest.raises(ConfigError, match="no figures for this model"):
         look(classifier, Question(text=TEXT))
 
 

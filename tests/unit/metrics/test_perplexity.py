@@ -144,12 +144,12 @@ def test_hopeless_is_a_number_too():
 def test_what_cannot_be_scored_is_said():
     model = Bigram(HALVES, context=4)
     for context in (0, 5):
-        with pytest.raises(ConfigError, match=f"context {context} for a model that reads 1 to 4"):
+        with pytest.raises(ConfigError, match=f"context is {context}; this model reads 1 to 4"):
             perplexity(model, TEXT, context, 1)
     for stride in (0, 4):
         with pytest.raises(ConfigError, match=f"stride {stride} with context 3"):
             perplexity(model, TEXT, 3, stride)
     with pytest.raises(DataError, match="a text of 1 ids"):
         perplexity(model, [0], 2, 2)
-    with pytest.raises(DataError, match="holds the id 3, but the model knows ids below 3"):
+    with pytest.raises(DataError, match="holds the id 3, but the model has only ids below 3"):
         perplexity(model, [0, 3, 0], 2, 2)

@@ -23,7 +23,7 @@ def test_more_processes_than_gpus_are_refused_by_all_of_them(torchrun, monkeypat
 
 
 def test_one_gpu_for_all_processes_is_refused(torchrun):
-    with pytest.raises(ConfigError, match="each process takes a GPU of its own; type --device cuda"):
+    with pytest.raises(ConfigError, match="each process uses its own GPU; type --device cuda"):
         join("cuda:1")
 
 

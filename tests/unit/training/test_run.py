@@ -76,7 +76,7 @@ def test_override_checks_changed_settings_together(order):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (dict(), "steps or minutes"),
+        (dict(), "set steps, minutes or epochs"),
         (dict(steps=-1), "steps is -1"),
         (dict(steps=1, keep=0), "keep is 0; must be at least 1"),
         (dict(steps=1, smoothing=1.0), "smoothing is 1.0"),

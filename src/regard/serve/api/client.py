@@ -19,7 +19,7 @@ class RemoteModel:
 
     def __init__(self, server: str, name: str):
         if urlsplit(server).scheme not in ("http", "https") or not urlsplit(server).netloc:
-            raise ConfigError(f"--server {server}: expected an address, as http://127.0.0.1:8000")
+            raise ConfigError(f"--server {server}: expected an address, such as http://127.0.0.1:8000")
         self.server, self.name = server.rstrip("/").removesuffix("/v1"), name
         about = json.load(self.request(f"/v1/models/{quote(name, safe='')}"))
         self.reads: str = about["reads"]
@@ -64,4 +64,4 @@ def refused(e: HTTPError) -> RegardError:
     except (ValueError, KeyError, TypeError):
         return DataError(f"{e.url} answered {e.code} {e.reason}; is it the address of regard serve?")
     hint = "; set REGARD_API_KEY" if e.code == 401 else ""
-    return DataError(f"the server refuses: {message}{hint}")
+    return DataError(f"the server refused the request: {message}{hint}")

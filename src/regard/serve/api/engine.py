@@ -244,7 +244,7 @@ def path_of(endpoint: str, model: str) -> str:
 def dead() -> APIError:
     return APIError(
         503,
-        "the engine stopped while it worked on this and is being started again; try again",
+        "the engine crashed during this request and is restarting; try again",
         None,
         "engine_restarted",
     )

@@ -50,10 +50,11 @@ class Access:
         host = hostname(full)
         if not (host in (*LOOPBACK, self.host, *self.allowed_hosts) or is_address(host, loopback=self.local)):
             what = f"this server is not called {host[:80]!r}"
-            raise APIError(403, f"{what}; add --allow-host, or ask for its address", None, "host_not_allowed")
+            raise APIError(403, f"{what}; add --allow-host, or use its IP address", None, "host_not_allowed")
         origins = (f"http://{full}", f"https://{full}", *(origin.lower() for origin in self.allowed_origins))
         if other_site(headers, origins):
-            what = f"pages of {headers.get('origin', 'other sites')[:80]!r} may not ask this server; add --allow-origin"
+            site = headers.get("origin", "other sites")[:80]
+            what = f"pages from {site!r} may not use this server; add --allow-origin"
             raise APIError(403, what, None, "origin_not_allowed")
         key = key_of(headers.get("authorization", ""))
         equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all, for constant time
@@ -121,7 +122,7 @@ class AccessGuard:
         except TimeoutError:
             raise APIError(408, f"the body did not arrive within {SLOWEST:.0f} s") from None
         if body is None:
-            raise APIError(413, f"the body is larger than {self.largest:,} bytes, which is the most this server reads")
+            raise APIError(413, f"the body is larger than {self.largest:,} bytes, the limit of this server")
         return {"type": "http.request", "body": body, "more_body": False}
 
 
@@ -132,5 +133,5 @@ def read_keys(keys: Sequence[str], file: str, variable: str) -> tuple[str, ...]:
     try:
         lines = Path(file).read_text("utf-8").splitlines() if file else []
     except UnicodeDecodeError:
-        raise ConfigError(f"{file}: not UTF-8 text; --api-key-file expects one key a line") from None
+        raise ConfigError(f"{file}: not UTF-8 text; --api-key-file expects one key per line") from None
     return tuple(key.strip() for key in (*keys, *lines, variable) if key.strip())

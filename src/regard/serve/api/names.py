@@ -23,7 +23,7 @@ def named_models(models: Sequence[str], followed: Sequence[str] = ()) -> list[Se
         if not equals or Path(model).exists():
             name, path = Path(model).resolve().name if Path(model).exists() else model.removeprefix(PREFIX), model
         if not name or not path:
-            raise ConfigError(f"{model!r}: expected NAME=FOLDER, a folder, or a name of: regard model list")
+            raise ConfigError(f"{model!r}: expected NAME=FOLDER, a folder, or a name from: regard model list")
         if name in named:
             raise ConfigError(f"two models are called {name!r}; name one of them: other={path}")
         follow = len(named) >= len(models)

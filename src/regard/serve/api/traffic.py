@@ -31,10 +31,10 @@ class Admission:
             await self.app(scope, receive, send)
             return
         if self.draining:
-            await send_error(send, APIError(503, "the server is about to stop; ask another one", None, "draining"))
+            await send_error(send, APIError(503, "the server is stopping; try another one", None, "draining"))
             return
         if self.active >= self.limits.requests:
-            what = f"{self.active} requests are under way, which is the most this server takes; try again"
+            what = f"{self.active} requests are under way, the limit of this server; try again later"
             await send_error(send, APIError(429, what, None, "too_many_requests"))
             return
         started: list[Message] = []

@@ -45,7 +45,7 @@ def test_predict_answers_every_line_of_a_file(command, folders, tmp_path):
 
 
 def test_what_the_server_refuses_is_said(command, address, monkeypatch):
-    with pytest.raises(DataError, match="the server refuses: no model 'gtp'; did you mean 'gpt'"):
+    with pytest.raises(DataError, match="the server refused the request: no model 'gtp'; did you mean 'gpt'"):
         command("chat", "gtp", "hi")
     with pytest.raises(DataError, match="the prompt has"):
         command("chat", "gpt", "hi " * 60)
@@ -54,5 +54,5 @@ def test_what_the_server_refuses_is_said(command, address, monkeypatch):
         RemoteModel(address, "gpt")
     with pytest.raises(DataError, match="does not answer"):
         RemoteModel("http://127.0.0.1:9", "gpt")
-    with pytest.raises(ConfigError, match="expected an address, as http"):
+    with pytest.raises(ConfigError, match="expected an address, such as http"):
         RemoteModel("127.0.0.1:8000", "gpt")

@@ -63,5 +63,5 @@ def test_no_server_is_open_to_others_without_a_key():
 
 def test_a_key_file_that_is_not_text_is_refused(tmp_path):
     (tmp_path / "keys").write_bytes(b"first\n\x80\n")
-    with pytest.raises(ConfigError, match="keys: not UTF-8 text; --api-key-file expects one key a line"):
+    with pytest.raises(ConfigError, match="keys: not UTF-8 text; --api-key-file expects one key per line"):
         read_keys((), str(tmp_path / "keys"), "")
