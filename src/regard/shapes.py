@@ -12,7 +12,7 @@ from regard.errors import ShapeError
 
 
 def check(tensor: Tensor, shape: str, **sizes: int) -> None:
-    """Raise `ShapeError` unless `tensor` has the named axes: equal letters have equal sizes, those of `sizes` these."""
+    """Raise `ShapeError` unless `tensor` has the axes of `shape`: equal letters have equal sizes, as in `sizes`."""
     letters = shape.split()
     got = tuple(tensor.shape)
     if len(got) == len(letters):

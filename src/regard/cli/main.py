@@ -104,8 +104,8 @@ for verb in (
     app.command(verb.__name__.rstrip("_"), cls=Command)(verb)  # `next` is a Python builtin
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"regard {__version__}")
         raise typer.Exit
 

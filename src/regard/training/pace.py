@@ -65,7 +65,7 @@ class Pace:
     # -- with minutes -------------------------------------------------------------------------------------------------
 
     def plan(self, evaluation: Callable[[], float]) -> bool:
-        """Plan the steps if it is time to; return whether this was the first plan. `evaluation` gives its seconds."""
+        """Plan the steps if due; return whether it was the first plan. `evaluation` returns the seconds of one."""
         at, now, done = self.at, self.seconds() - self.at.started, self.at.step - self.at.start
         if not self.clocked:
             return False

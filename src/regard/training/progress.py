@@ -51,7 +51,7 @@ class Progress:
         return Progress(start=self.step, started=self.seconds, steps=end, evaluated_at=self.seconds, **kept)
 
     def due(self, every: int) -> bool:
-        """Whether what is done `every` so many steps, and at the end, is due; never before the end is planned."""
+        """Whether something done every `every` steps, and at the end, is due; never before the end is planned."""
         return self.steps > 0 and ((self.step - self.start) % every == 0 or self.step == self.steps)
 
     def going(self, run: Run) -> bool:

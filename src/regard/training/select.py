@@ -145,5 +145,5 @@ def weights_path(folder: Path, step: int) -> Path:
 
 def prune(folder: Path, at: Progress) -> None:
     """Remove weights that the saved state does not name."""
-    wanted = {weights_name(kept["step"]) for kept in at.best}
-    release(folder, [n for n in owned(folder) or [] if n.startswith(f"{CHECKPOINTS}/") and n not in wanted])
+    named = {weights_name(kept["step"]) for kept in at.best}
+    release(folder, [n for n in owned(folder) or [] if n.startswith(f"{CHECKPOINTS}/") and n not in named])

@@ -347,7 +347,7 @@ class WritingLane(Lane):
             self.send(self.report(request, choice))
 
     def report(self, request: Writing, choice: Choice) -> Message:
-        """A choice's new text, with the tokens of all text sent so far; those of a stop string are left out."""
+        """A choice's new text, and the new tokens whose text is sent; those of a stop string are left out."""
         text = choice.text
         sure = text.count if choice.finish else sum(begin < text.shown for begin in text.begins)
         tokens, choice.tokens = choice.tokens[: sure - choice.sent], choice.tokens[sure - choice.sent :]
