@@ -123,7 +123,7 @@ def test_what_is_exported_opens_in_transformers_with_equal_logits(place):
     assert tokenizer(text)["input_ids"] == ids[0].tolist()
     with torch.no_grad():
         torch.testing.assert_close(ours.model.logits(ours.model(ids)), theirs(ids).logits, atol=1e-4, rtol=1e-4)
-    assert "there already" in regard("export", "runs/x", "--out=out").err
+    assert "already exists" in regard("export", "runs/x", "--out=out").err
 
 
 def test_finetune_lora_learns_answers_and_merges_its_weights(place):

@@ -63,7 +63,7 @@ def test_an_extension_begins_with_the_kept_model(rows):
 
 def test_only_finished_runs_are_extended_by_one_measure(rows):
     works(*TABLE, "--steps=10", "--name=x")
-    assert "one of them" in regard("train", "--resume=runs/x", "--steps=5", "--minutes=1").err
+    assert "only one of --minutes" in regard("train", "--resume=runs/x", "--steps=5", "--minutes=1").err
     kept = [json.dumps(event) for event in events("runs/x")[:-1]]
     Path("runs/x/metrics.jsonl").write_text("\n".join(kept) + "\n")
     refused = regard("train", "--resume=runs/x", "--steps=5")

@@ -98,7 +98,7 @@ def test_a_folder_with_files_is_not_written_into(tmp_path):
     (tmp_path / "mine").write_text("x")
     with pytest.raises(ConfigError, match="not empty"):
         checkpoint.write_new_folder(tmp_path, lambda draft: None)
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         checkpoint.write_new_folder(tmp_path / "mine", lambda draft: None)
     assert [p.name for p in tmp_path.iterdir()] == ["mine"]
 

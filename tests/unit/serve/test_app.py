@@ -235,7 +235,7 @@ def test_without_a_page_there_is_a_sentence(client, monkeypatch, tmp_path):
 def test_models_come_from_the_folders_given_only(ask, runs, id):
     shutil.copytree(runs / "gpt", runs / ".x")
     answer = ask("/api/look", model=id, text=TEXT)
-    assert answer.status_code == 404 and "not there" in answer.json()["error"]["message"]
+    assert answer.status_code == 404 and "no longer exists" in answer.json()["error"]["message"]
 
 
 # -- what is kept -------------------------------------------------------------------------------------------------
