@@ -70,7 +70,7 @@ def write_new_folder(folder: str | Path, write: Callable[[Path], None]) -> None:
 
 
 @contextmanager
-def alone(folder: str | Path) -> Iterator[None]:
+def locked(folder: str | Path) -> Iterator[None]:
     """Hold the lock on training in `folder`. It is released when the process ends, however it ends."""
     try:
         file = os.open(folder, os.O_RDONLY)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from regard.checkpoint import UNFINISHED, alone, move, sync, write_atomic, write_failed
+from regard.checkpoint import UNFINISHED, locked, move, sync, write_atomic, write_failed
 from regard.config import ADAPTER, inside
 from regard.errors import CheckpointError, ConfigError, reason
 from regard.jsonfile import parse
@@ -210,7 +210,7 @@ def new_run(folder: str | Path, force: bool = False, names: Sequence[str] = OF_A
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise write_failed(folder, e) from e
-    with alone(folder):  # held by a run in training
+    with locked(folder):  # held by a run in training
         check_free(folder, force, names)  # again: another process may have been faster
         if owned(folder) is not None:
             adopt(folder)  # if removal is interrupted, the rest is still listed as regard's

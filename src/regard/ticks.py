@@ -23,7 +23,7 @@ def tick(done: int) -> None:
 
 
 @contextmanager
-def hearing(hear: Callable[[int], None]) -> Iterator[None]:
+def on_tick(hear: Callable[[int], None]) -> Iterator[None]:
     """Call `hear` for every `tick` inside the block."""
     before = _hear.set(hear)
     try:
@@ -42,7 +42,7 @@ def say(text: str, passing: bool = False) -> None:
     _print(start + text + ("" if passing else "\n"))
 
 
-def settle(wipe: bool = False) -> None:
+def end_passing(wipe: bool = False) -> None:
     """Keep the passing line, or wipe it out."""
     global _open
     if _open:
@@ -82,11 +82,11 @@ class Console:
     def progress(self, what: str, total: int = 0) -> Iterator[None]:
         """Show the progress of the work inside, its rate and the time left, once it takes longer than a moment."""
         line = Line(what, total)
-        with nullcontext() if self.quiet else hearing(line.hear):
+        with nullcontext() if self.quiet else on_tick(line.hear):
             try:
                 yield
             finally:
-                settle(wipe=True)
+                end_passing(wipe=True)
 
 
 class Line:

@@ -195,7 +195,7 @@ def test_a_run_is_not_overwritten(tmp_path: Path):
 
 def test_two_processes_do_not_train_in_one_folder(tmp_path: Path):
     toy_train(tmp_path / "run")
-    with checkpoint.alone(tmp_path / "run"), pytest.raises(WorkFailed, match="another process"):
+    with checkpoint.locked(tmp_path / "run"), pytest.raises(WorkFailed, match="another process"):
         toy_train(tmp_path / "run", resume=True)
 
 

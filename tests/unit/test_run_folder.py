@@ -85,7 +85,7 @@ def test_force_removes_what_regard_wrote_and_nothing_else(tmp_path):
 
 def test_force_does_not_touch_a_run_in_training(tmp_path):
     toy_train(tmp_path / "run", short())
-    with checkpoint.alone(tmp_path / "run"), pytest.raises(WorkFailed):
+    with checkpoint.locked(tmp_path / "run"), pytest.raises(WorkFailed):
         run_folder.new_run(tmp_path / "run", force=True)
     assert (tmp_path / "run/run.json").exists() and (tmp_path / "run/state.safetensors").exists()
 

@@ -29,7 +29,7 @@ def clean(
       regard clean
       regard clean runs/demo --yes
     """
-    from regard.checkpoint import alone
+    from regard.checkpoint import locked
     from regard.training.progress import reduce_state, reducible
 
     if missing := [path for path in folders or () if not path.is_dir()]:
@@ -38,7 +38,7 @@ def clean(
     sizes = {run: size for run in finished_runs(folders or [Path("runs")]) if (size := reducible(run))}
     if yes:
         for run in sizes:
-            with alone(run):
+            with locked(run):
                 reduce_state(run)
     total = sum(sizes.values())
     if json:

@@ -50,7 +50,7 @@ def gradients(
     for name in archs:
         if name not in (choices := [*get("lm").archs, *PLAIN]):
             raise unknown("architecture", name, choices)
-    out, device = pictured(out, flags), pick_device(device)
+    out, device = usable_picture(out, flags), pick_device(device)
 
     from regard.lab.gradients import NETWORKS, WIDTH
     from regard.lab.report import measure, sections
@@ -71,7 +71,7 @@ def gradients(
         flags.say(f"picture: {draw(measured, out)}")
 
 
-def pictured(out: str, flags: Console) -> str:
+def usable_picture(out: str, flags: Console) -> str:
     """`out`, or "" if matplotlib is not installed: the tables hold the same numbers."""
     if out:
         from regard.explain.picture import check_picture

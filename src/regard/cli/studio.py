@@ -114,10 +114,10 @@ def look(
 def live(folder: Path, flags: Console) -> Iterator[None]:
     """Serve the studio with the curves of a run, or of the runs in a folder, during training."""
     from regard.serve.built import make_page
-    from regard.serve.run import beside
+    from regard.serve.run import serve_in_thread
     from regard.serve.studio import Studio, shelf
 
     make_page()
-    with beside(Studio(shelf(folder.parent)[0])) as address:
+    with serve_in_thread(Studio(shelf(folder.parent)[0])) as address:
         flags.say(f"studio: {address}#view=training&runs={quote(f'runs/{folder.name}')}")
         yield

@@ -15,7 +15,7 @@ from regard.inside.tokens import Token
 
 MOST_WORDS = 64  # masked one by one
 RANKED = 24  # heads listed
-PLAIN = ("the", "a", "an", "was", "is", "of", "to", "and", "because", "i")
+STOP_WORDS = ("the", "a", "an", "was", "is", "of", "to", "and", "because", "i")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def compare(looked: Looked, question: Question) -> None:
 
 
 def shared_word(predictor: Any, first: str, second: str) -> tuple[int, int]:
-    """The numbers of a word that both texts have: "it" if it is one, else the last that is not in `PLAIN`."""
+    """The numbers of a word that both texts have: "it" if it is one, else the last that is not in `STOP_WORDS`."""
     names = []
     for text in (first, second):
         chips = read(predictor, Question(text=text)).chips
@@ -79,7 +79,7 @@ def shared_word(predictor: Any, first: str, second: str) -> tuple[int, int]:
         names.append({number: "".join(c for c in word if c.isalnum()).lower() for number, word in words.items()})
     places = {name: number for number, name in names[1].items() if name}
     shared = [(number, places[name], name) for number, name in names[0].items() if name in places]
-    telling = [one for one in shared if one[2] not in PLAIN]
+    telling = [one for one in shared if one[2] not in STOP_WORDS]
     best = next((one for one in shared if one[2] == "it"), (telling or shared or [(0, 0, "")])[-1])
     return best[:2]
 

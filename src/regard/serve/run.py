@@ -27,7 +27,7 @@ def bind(host: str, port: int) -> socket.socket:
     return ours
 
 
-def bound(port: int) -> socket.socket:
+def bind_local(port: int) -> socket.socket:
     """A socket on the loopback address: on `port`, or for 0 on the first free port from `PORT` on."""
     for tried in range(PORT, PORT + TRIES - 1) if not port else ():
         try:
@@ -84,14 +84,14 @@ def serve(studio: Studio, port: int, started: Callable[[str], None]) -> None:
         started(place)
         warm()
 
-    run_server(studio_server(studio), bound(port), report)
+    run_server(studio_server(studio), bind_local(port), report)
     studio.worker.thread.join(5)  # work stops at its next check; a hanging job ends with the program
 
 
 @contextmanager
-def beside(studio: Studio, port: int = 0) -> Iterator[str]:
+def serve_in_thread(studio: Studio, port: int = 0) -> Iterator[str]:
     """Serve from a thread during the block; yields the address."""
-    server, ours = studio_server(studio), bound(port)
+    server, ours = studio_server(studio), bind_local(port)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [ours]}, daemon=True)
     thread.start()
     try:

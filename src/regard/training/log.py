@@ -17,7 +17,7 @@ from regard.checkpoint import write_atomic, write_failed
 from regard.config import inside
 from regard.jsonfile import parse
 from regard.run_folder import claim_written
-from regard.ticks import PATIENT, can_overwrite, say, settle
+from regard.ticks import PATIENT, can_overwrite, end_passing, say
 from regard.training.overfitting import Curve
 from regard.words import duration, metric_name
 
@@ -72,7 +72,7 @@ class Log:
             self.warned.add(topic)
 
     def close(self) -> None:
-        settle()
+        end_passing()
         self.file.close()
         if self.board:
             self.board.close()

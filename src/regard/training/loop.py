@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from regard import run_folder
-from regard.checkpoint import alone
+from regard.checkpoint import locked
 from regard.errors import WorkFailed
 from regard.training.baseline import compared
 from regard.training.log import Log, NoLog, metrics_text, train_text
@@ -67,7 +67,7 @@ def train(
             if world.main:
                 if not resume:
                     run_folder.new_run(folder, force)
-                held.enter_context(alone(folder))
+                held.enter_context(locked(folder))
                 run_folder.adopt(folder)
         with world.together():
             stop = held.enter_context(Interrupts())
@@ -207,7 +207,7 @@ class Training:
         """Stop a run that has diverged. The weights are those before the first bad step."""
         if self.tally.worst() < BAD_IN_A_ROW:
             return
-        self.tally.forgive()  # a resumed run may try as often again
+        self.tally.reset_bad()  # a resumed run may try as often again
         self.save()
         raise WorkFailed(
             f"the loss was not finite for {BAD_IN_A_ROW} steps in a row, up to step {self.at.step}; the state "

@@ -140,7 +140,7 @@ class World:
         except Exception as e:
             error = e
         errors: list[Any] = [None] * self.size
-        dist.all_gather_object(errors, error and last_words(error), group=self.patient)
+        dist.all_gather_object(errors, error and failure(error), group=self.patient)
         if self.main and error:
             raise error
         for rank, words in enumerate(errors):
@@ -186,7 +186,7 @@ class World:
         if not lost_contact(error):
             if isinstance(error, RuntimeError) and exhausted_memory(error):
                 error = WorkFailed(OUT_OF_MEMORY)
-            self.store.set(f"failed/{self.rank}", json.dumps(last_words(error)))
+            self.store.set(f"failed/{self.rank}", json.dumps(failure(error)))
             return error
         self.store.set(f"alive/{self.rank}", "")
         end, ranks = time.monotonic() + GRACE, range(self.size)
@@ -216,7 +216,7 @@ class PeerFailed(RegardError):
         self.exit_code = code
 
 
-def last_words(error: Exception) -> dict[str, Any]:
+def failure(error: Exception) -> dict[str, Any]:
     if isinstance(error, RegardError):
         return {"message": str(error), "code": error.exit_code}
     return {"message": f"{type(error).__name__}: {error}".splitlines()[0], "code": 1}

@@ -90,7 +90,7 @@ class Tally:
         targets, steps = sums["targets"] or math.nan, sums["steps"] or math.nan
         return {"loss": sums["loss"] / targets, "norm": sums["norm"] / steps, "skipped": int(sums["skipped"])}
 
-    def forgive(self) -> None:
+    def reset_bad(self) -> None:
         self.sums[5:] = 0
 
 

@@ -223,11 +223,11 @@ def test_a_model_by_name_is_a_run_a_folder_or_of_the_cache(runs, tmp_path, monke
 
 
 def test_a_port_that_is_taken_is_said(monkeypatch):
-    taken = run.bound(0)
+    taken = run.bind_local(0)
     port = taken.getsockname()[1]
     with pytest.raises(ConfigError, match="choose another"):
-        run.bound(port)
-    other = run.bound(0)
+        run.bind_local(port)
+    other = run.bind_local(0)
     assert other.getsockname()[1] != port and run.address(other).startswith("http://127.0.0.1:")
     taken.close()
     other.close()
@@ -235,7 +235,7 @@ def test_a_port_that_is_taken_is_said(monkeypatch):
 
 def test_beside_training_it_answers_from_a_thread(runs, tmp_path):
     made = Studio(Shelf({"runs": runs}, {}))
-    with run.beside(made) as address:
+    with run.serve_in_thread(made) as address:
         models = json.loads(urllib.request.urlopen(f"{address}api/models", timeout=60).read())["models"]
         assert len(models) == 6
     with pytest.raises(urllib.error.URLError):

@@ -78,7 +78,7 @@ class EngineClient:
         """Keep an engine process running until `close`."""
         pause, following = PAUSE, asyncio.create_task(self.follow())
         while not self.closing:
-            ready = await self.live()
+            ready = await self.run_process()
             if self.closing:
                 break
             self.on_death()
@@ -96,7 +96,7 @@ class EngineClient:
         for model in self.models.values():
             model.about, model.failed, model.version = None, "", ()
 
-    async def live(self) -> bool:
+    async def run_process(self) -> bool:
         """Run one process from start to end; return whether any model became ready."""
         self.on_start()
         self.process = process = await asyncio.create_subprocess_exec(
