@@ -68,7 +68,7 @@ def test_a_plan_with_measured_rates(monkeypatch):
         (["--size=huge"], "'huge'"),
         (["--params=7B", "--gpu=abacus"], "'abacus'"),
         (["--params=7B", "--network=fast"], "gigabits"),
-        (["--params=7B", "--out=plan.txt"], "ends in .png"),
+        (["--params=7B", "--out=plan.txt"], "must end in .png"),
     ],
 )
 def test_bad_plans_are_one_line(words, message):
