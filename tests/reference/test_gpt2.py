@@ -147,7 +147,7 @@ def damage(folder, edit):
     [
         (lambda s: s["transformer.h.0.mlp.c_fc.weight"].view(-1)[5].fill_(torch.nan), r"h\.0\.mlp\.c_fc\.weight.*NaN"),
         (lambda s: s.pop("transformer.h.0.ln_1.bias"), r"does not fit.*h\.0\.ln_1\.bias"),
-        (lambda s: s.update(score=torch.ones(2)), r"does not fit.*more than that: score"),
+        (lambda s: s.update(score=torch.ones(2)), r"does not fit.*unexpected tensors: score"),
         (lambda s: s.update({"transformer.wpe.weight": torch.ones(3, 2)}), r"does not fit"),
     ],
     ids=["NaN", "missing", "unexpected", "shape"],

@@ -105,7 +105,7 @@ def test_two_dimensional_sines_are_those_worked_out_by_hand():
         (dict(heads=3), "width 15"),
         (dict(stem="cnn"), "no stem"),
         (dict(stem="conv", patch=3), "power of 2"),
-        (dict(positions="sine", width=18), "4 divides"),
+        (dict(positions="sine", width=18), "divisible by 4"),
         (dict(mean=(0.1, 0.2)), "2 numbers for 3 channels"),
     ],
 )

@@ -121,5 +121,5 @@ def test_an_index_names_files_beside_it(place, shard):
     package.load("theirs")
     shard = str(place / "outside.safetensors") if shard == "absolute" else shard
     index.write_text(json.dumps({"weight_map": dict.fromkeys(names, shard)}))
-    with pytest.raises(CheckpointError, match="is not the name of a file beside it"):
+    with pytest.raises(CheckpointError, match="is not a file next to it"):
         package.load("theirs")

@@ -1,4 +1,4 @@
-"""One file a lecture. The names below are imported when they are first used, so that `models.sizes` needs no torch."""
+"""One file per paper. Names are imported on first use, so that `models.sizes` needs no torch."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "config_for":  # where recipes written for version 0.1 look for it
+    if name == "config_for":  # recipes written for version 0.1 import it from here
         return importlib.import_module("regard.tasks").config_for
     if name.startswith("_"):
         raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""A classifier of short clips: Whisper's encoder over the clip's log-mel picture, and the mean of what it says."""
+"""A classifier of short clips: Whisper's encoder over the log-mel spectrogram, mean-pooled."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class AudioTransformerConfig:
     heads: int = 4
     ffn: int = 256
     dropout: float = 0.1
-    positions: str = "sinusoidal"  # or "whisper": the same waves, a little slower
+    positions: str = "sinusoidal"  # or "whisper": slightly lower frequencies
     labels: tuple[str, ...] = ("0", "1")
 
     def __post_init__(self):
@@ -33,7 +33,7 @@ class AudioTransformerConfig:
 
 
 class WhisperPlaces(nn.Module):
-    """Whisper's, which begin at any length like those of 2017."""
+    """Whisper's sinusoids, for any number of positions."""
 
     table: Tensor
 
@@ -50,7 +50,7 @@ PLACES: dict[str, type[nn.Module]] = {"sinusoidal": Sinusoidal, "whisper": Whisp
 
 
 class AudioTransformer(nn.Module):
-    """The left half of figure 1 in Radford et al. 2022, with a head of classes."""
+    """The left half of figure 1 in Radford et al. 2022, with a classification head."""
 
     def __init__(self, c: AudioTransformerConfig):
         super().__init__()
@@ -65,9 +65,9 @@ class AudioTransformer(nn.Module):
         glorot_(self)
 
     def forward(self, frames: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """B mels F pictures, of which the first `lengths[b]` frames are real -> B D: what stands for the clip."""
+        """B mels F spectrograms, of which the first `lengths[b]` frames are real -> B D, a vector per clip."""
         check(frames, "B mels F", mels=self.config.mels)
-        frames = frames[:, :, : 2 * self.place.places]  # beyond is padding alone: no clip is as long
+        frames = frames[:, :, : 2 * self.place.places]  # beyond is only padding: no clip is that long
         x = self.stem(frames, lengths)  # B S D
         reach_(self, x.size(1))
         where = torch.arange(x.size(1), device=x.device)
@@ -79,5 +79,5 @@ class AudioTransformer(nn.Module):
         return pooled(self.norm(x), sizes, "mean")
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: B D -> B labels."""
+        """Class logits: B D -> B labels."""
         return self.classifier(self.drop(hidden))

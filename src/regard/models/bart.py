@@ -1,4 +1,4 @@
-"""BART: BERT's encoder and GPT's decoder, taught to mend damaged texts (Lewis et al. 2020)."""
+"""BART: BERT's encoder and GPT's decoder, pre-trained to restore corrupted texts (Lewis et al. 2020)."""
 
 import math
 from dataclasses import dataclass
@@ -29,17 +29,17 @@ class BartConfig:
     max_length: int = 1024
     scaled: bool = False  # whether embeddings are multiplied by √width
     output_bias: bool = False
-    start: int = 2  # the id that the decoder reads first, which also ends a text
+    start: int = 2  # the decoder's first id, which also ends a text
 
     def __post_init__(self):
         check_model(self, {"start": 0}, activation=ACTIVATIONS)
 
 
 class Bart(Transformer):
-    """The Transformer of 2017 with learned places, and a norm after the embeddings."""
+    """The Transformer of 2017 with learned positions and a norm after the embeddings."""
 
     def __init__(self, c: BartConfig):
-        super(Transformer, self).__init__()  # none of its parts is made
+        super(Transformer, self).__init__()  # builds none of its parts
         self.config, self.scale = c, math.sqrt(c.width) if c.scaled else 1.0
         self.token = nn.Embedding(c.vocab, c.width)
         self.encoder_place: nn.Module = Learned(c.max_length, c.width)

@@ -1,4 +1,4 @@
-"""What every model promises. Training sees `forward`; decoding sees `begin` and `step`, or `begin` and `read`."""
+"""The interface of every model. Training calls `forward`; decoding calls `begin` and `step`, or `begin` and `read`."""
 
 from typing import Any, Protocol
 
@@ -15,14 +15,14 @@ from regard.shapes import check
 
 
 class DecodingState(Protocol):
-    """All that a decoder carries from word to word, for B sentences with N hypotheses each. Owned by the caller."""
+    """All that a decoder carries from token to token, for B sentences with N hypotheses each. Owned by the caller."""
 
     def reorder(self, parents: Tensor) -> None:
-        """Hypothesis n of sentence b goes on from hypothesis `parents[b, n]`, B N; there may be more than before."""
+        """Let hypothesis n of sentence b continue hypothesis `parents[b, n]`, B N; N may grow."""
         ...
 
     def select(self, rows: Tensor) -> None:
-        """Keep these sentences; the others are finished and leave the batch."""
+        """Keep these sentences; the others are finished."""
         ...
 
 
@@ -31,7 +31,7 @@ class EncoderDecoder(nn.Module):
 
     config: Any
     token: nn.Embedding
-    bias: Tensor | None  # of the head; only some published models have one
+    bias: Tensor | None  # of the head; only some published models have it
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
         """B S ids, their lengths (None: no padding anywhere), B T decoder inputs -> B T D."""
@@ -45,11 +45,11 @@ class EncoderDecoder(nn.Module):
         return linear(hidden, self.head, self.bias)  # … D -> … V
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> Any:
-        """Read the sources once: a `DecodingState` of one hypothesis each, and room for `capacity` words of `beams`."""
+        """Encode the sources: a `DecodingState` with one hypothesis each, and room for `capacity` tokens of `beams`."""
         raise NotImplementedError
 
     def step(self, ids: Tensor, state: Any) -> Tensor:
-        """One more word of every hypothesis: B N -> B N D. `state` moves on in place."""
+        """Decode one more token of every hypothesis: B N -> B N D. Updates `state` in place."""
         raise NotImplementedError
 
 
@@ -59,35 +59,34 @@ class State(Protocol):
     places: Tensor  # B, on the model's device: tokens read so far
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows, in this order. A row may be taken more than once: they go on separately."""
+        """Keep these rows, in this order. A row may be taken more than once; the copies continue separately."""
         ...
 
     def restart(self) -> None:
-        """Nothing is read yet, in the same memory."""
+        """Empty all rows, keeping the memory."""
         ...
 
     def part(self, rows: slice, reach: int = 0, fresh: bool = False) -> "State":
-        """These rows, in the same memory. None comes further than `reach`; `fresh`: none has read anything yet."""
+        """A view of these rows. None gets further than `reach`; `fresh`: all are empty."""
         ...
 
     def reserve(self, stop: int) -> None:
-        """Rows may look at the first `stop` tokens of any row, before all of them are read."""
+        """Make the first `stop` positions safe to read in every row, before all of them are written."""
         ...
 
     def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
-        """The rows `target` go on from where the rows `source` are; none of them has read more than `stop`."""
+        """Let the rows `target` continue from the rows `source`, none of which has read more than `stop` tokens."""
         ...
 
     def rewind(self, rows: slice) -> None:
-        """These rows have read nothing yet."""
+        """Empty these rows."""
         ...
 
 
 class LanguageModel(nn.Module):
     """Ids to the next id. `forward` returns hidden states; `logits` is the head.
 
-    The tables of words have more rows than there are words, up to a multiple of 64, which is what matrix units like;
-    `logits` never shows the rest.
+    Embedding tables are padded to a multiple of 64 rows, which matrix units like; `logits` drops the padding.
     """
 
     config: Any  # has .vocab, .width, .context (the longest text; 0: no limit)
@@ -95,10 +94,10 @@ class LanguageModel(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.int8_head: nn.Module | None = None  # … D -> … V: takes the place of `head` in `logits`
+        self.int8_head: nn.Module | None = None  # … D -> … V: replaces `head` in `logits`
 
     def forward(self, ids: Tensor, documents: Tensor | None = None) -> Tensor:
-        """B T -> B T D, all at once. Tokens with different `documents` numbers, B T, know nothing of each other."""
+        """B T -> B T D in one pass. Tokens with different `documents` numbers, B T, do not see each other."""
         raise NotImplementedError
 
     @property
@@ -116,34 +115,34 @@ class LanguageModel(nn.Module):
         return linear(hidden, self.head, self.bias)[..., : self.config.vocab]  # … D -> … V
 
     def lens(self, stream: Tensor) -> Tensor:
-        """What the head makes of the stream after any layer (nostalgebraist 2020): … D -> … V."""
+        """The logit lens (nostalgebraist 2020): the head applied to the residual stream after any layer, … D -> … V."""
         raise NotImplementedError
 
     def begin(self, rows: int, capacity: int) -> Any:
-        """A `State` of `rows` rows that have read nothing yet, with room for `capacity` tokens each."""
+        """A `State` of `rows` empty rows with room for `capacity` tokens each."""
         raise NotImplementedError
 
     def read(self, ids: Tensor, state: Any, lengths: Tensor | None = None) -> Tensor:
-        """B T more tokens of every row -> B T D; `state` moves on in place.
+        """Read B T more tokens -> B T D. Updates `state` in place.
 
-        With `lengths`, B, only the first `lengths[b]` tokens of row b are real and it moves on by as many.
+        With `lengths`, B, only the first `lengths[b]` tokens of row b are real, and it advances by that many.
         """
         raise NotImplementedError
 
     def size(self) -> int:
-        """Parameters, without the rows that only fill the tables of words up."""
+        """The number of parameters, without the padding of the embedding tables."""
         spare = padded(self.config.vocab) - self.config.vocab
         tables = {id(t): t for t in (self.token.weight, self.head, self.bias) if t is not None}
         return sum(p.numel() for p in self.parameters()) - sum(spare * t[0].numel() for t in tables.values())
 
 
 class Decoder(LanguageModel):
-    """A language model of attention layers: it reads with a cache of keys and values."""
+    """A language model of attention layers, with a cache of keys and values."""
 
     norm: nn.Module
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
-        """All at once; with the `step` of a state, what is new."""
+        """B T -> B T D: a whole text, or with the `step` of a state, the new tokens."""
         raise NotImplementedError
 
     def lens(self, stream: Tensor) -> Tensor:
@@ -169,10 +168,10 @@ class Decoder(LanguageModel):
 
 
 def new_cache(layers: int, rows: int, heads: int, capacity: int, head_width: int, like: Tensor) -> Cache:
-    """Room for the keys and values of `rows` texts, after a look at how much memory there is."""
+    """A cache for `rows` texts; `LimitError` if memory has no room for it."""
     if like.device.type == "cpu":
         size = 2 * layers * rows * heads * capacity * head_width * like.element_size()
-        hint = "lower --max-tokens or --beam, of a server --context or --slots"
+        hint = "lower --max-tokens or --beam; for a server, --context or --slots"
         limits.require(size, f"the keys and values of {rows:,} × {capacity:,} tokens", hint)
     return Cache(layers, rows, heads, capacity, head_width, like)
 
@@ -182,7 +181,7 @@ def padded(vocab: int) -> int:
 
 
 def clear_padding_(model: LanguageModel) -> None:
-    """Zeros in the rows of no word: the last line of a constructor, after the weights are drawn."""
+    """Zero the padding rows of the embedding tables: the last line of a constructor, after initialisation."""
     with torch.no_grad():
         for table in (model.token.weight, model.head, model.bias):
             if table is not None:

@@ -1,6 +1,6 @@
-"""BERT: an encoder that looks both ways, taught by filling in hidden words (Devlin et al. 2019).
+"""BERT: a bidirectional encoder, pre-trained by filling in masked tokens (Devlin et al. 2019).
 
-RoBERTa and XLM-R are the same network, trained longer and on more languages; DistilBERT has no sentence numbers.
+RoBERTa and XLM-R are the same network, trained longer and on more languages; DistilBERT has no segment ids.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from regard.nn.masks import Everything, Lengths, Mask, Packed, owners, pooled
 from regard.nn.positions import Learned
 from regard.shapes import check
 
-# What stands on top of the encoder. "pooler" is the map of [CLS] that the published BertModel carries along.
+# What sits on top of the encoder. "pooler" is the layer on [CLS] that the published BertModel includes.
 HEADS = ("none", "pooler", "masked", "pretraining", "sequence", "token")
 POOLED = ("pooler", "pretraining", "sequence")
 MASKED = ("masked", "pretraining")
 LABELLED = ("sequence", "token")
 POOLINGS = ("mean", "cls", "max")
-FAMILIES: dict[str, Callable[[Tensor], Tensor]] = {  # the layouts a folder may have, and what follows their pooler
+FAMILIES: dict[str, Callable[[Tensor], Tensor]] = {  # layouts of folders, and the activation after their pooler
     "bert": torch.tanh,
     "roberta": torch.tanh,
     "xlm-roberta": torch.tanh,
@@ -44,14 +44,14 @@ class BertConfig:
     heads: int = 12
     ffn: int = 3072
     max_length: int = 512
-    types: int = 2  # sentence numbers; with one or none all texts are alike
+    types: int = 2  # segment ids; with 0 or 1, pairs are not marked
     dropout: float = 0.1
-    attention_dropout: float = 0.1  # of the weights of attention; packed texts on a GPU are quick without it alone
+    attention_dropout: float = 0.1  # packed texts on a GPU are fast only without it
     activation: str = "gelu"
     eps: float = 1e-12
     head: str = "pooler"
-    labels: tuple[str, ...] = ()  # names of the classes, of a sequence or a token
-    pooling: str = "cls"  # what a sequence is classified by: [CLS], through the pooler; or all tokens alike
+    labels: tuple[str, ...] = ()  # class names, of sequences or tokens
+    pooling: str = "cls"  # of a sequence classifier: [CLS] through the pooler, or the mean of all tokens
     family: str = "bert"
 
     def __post_init__(self):
@@ -63,7 +63,7 @@ class BertConfig:
 
 
 class MaskedWordHead(nn.Module):
-    """Appendix A.1: one more layer, then the table of words itself, with a bias of its own."""
+    """Appendix A.1: one more layer, then the embedding table itself, with its own bias."""
 
     def __init__(self, c: BertConfig):
         super().__init__()
@@ -75,10 +75,10 @@ class MaskedWordHead(nn.Module):
 
 
 class Bert(nn.Module):
-    """Words, places and sentence numbers added up, then post-norm layers. `forward` returns hidden states.
+    """Token, position and segment embeddings, then post-norm layers. `forward` returns hidden states.
 
-    The heads are methods, for a task to call on the positions it needs: `logits` (masked words), `follows` (is the
-    second sentence the next one?), `scores` (classes). As in `LanguageModel`, the table of words has spare rows.
+    The heads are methods, for a task to call on the positions it needs: `logits` (masked tokens), `follows` (is the
+    second sentence the next one?), `scores` (classes). As in `LanguageModel`, the embedding table is padded.
     """
 
     def __init__(self, c: BertConfig):
@@ -111,9 +111,9 @@ class Bert(nn.Module):
     ) -> Tensor:
         """B T ids -> B T D.
 
-        Rows are padded, real up to their `lengths`, B; or there is one of several texts, packed: those between two of
-        `starts`, R+1, know nothing of the others, and places restart with each (padding is one more text). `sentences`,
-        B T, are 0 where not given. A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
+        Either rows are padded, real up to their `lengths`, B; or one row packs several texts, which begin at `starts`,
+        R+1, do not see each other, and restart positions (padding is one more text). `sentences`, B T, default to 0.
+        A list `kept` receives the embeddings and the output of every layer, L + 1 in all.
         """
         check(ids, "B T")
         where, mask = self.places(ids, lengths, starts)
@@ -131,14 +131,14 @@ class Bert(nn.Module):
         return x
 
     def places(self, ids: Tensor, lengths: Tensor | None, starts: Tensor | None) -> tuple[Tensor, Mask]:
-        """Where each token stands, T, and whom it may look at."""
+        """The position of each token, T, and the mask."""
         size = ids.size(1)
         where = torch.arange(size, device=ids.device)
         if starts is not None:
             if lengths is not None:
                 raise ConfigError("rows are padded or packed: give lengths or starts, not both")
             check(ids, "B T", B=1)
-            if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # a GPU would have to be waited for
+            if ids.device.type == "cpu" and not torch.compiler.is_compiling():  # on a GPU this would synchronise
                 self.check_length(int(starts.diff().max()))
             return where - starts[owners(starts, size)], Packed(starts, size, self.config.max_length)
         self.check_length(size)
@@ -154,7 +154,7 @@ class Bert(nn.Module):
     # -- heads ----------------------------------------------------------------------------------------------------
 
     def pooled(self, first: Tensor) -> Tensor:
-        """What stands for the whole text: … D of [CLS] -> … D."""
+        """The pooled vector of a text: … D of [CLS] -> … D."""
         return FAMILIES[self.config.family](self.needed(self.pooler, "pooler")(first))
 
     @property
@@ -163,27 +163,27 @@ class Bert(nn.Module):
 
     @property
     def bias(self) -> Tensor:
-        """Of the masked-word head: padded(V)."""
+        """The bias of the masked-word head: padded(V)."""
         return self.needed(self.masked, "masked-word head").bias
 
     def words(self, hidden: Tensor) -> Tensor:
-        """What meets the table of words, … D -> … D; a fused loss takes this, `head` and `bias`."""
+        """The input of the embedding table, … D -> … D; a fused loss takes this, `head` and `bias`."""
         return self.needed(self.masked, "masked-word head")(hidden)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Of the words hidden at some positions: … D -> … V."""
+        """Token logits at masked positions: … D -> … V."""
         return linear(self.words(hidden), self.head, self.bias)[..., : self.config.vocab]
 
     def follows(self, first: Tensor) -> Tensor:
-        """Of [CLS], … D -> … 2: the second sentence came next (0), or from elsewhere (1)."""
+        """Next-sentence logits from [CLS], … D -> … 2: the second sentence came next (0), or from elsewhere (1)."""
         return self.needed(self.next, "next-sentence head")(self.pooled(first))
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """What stands for a whole text, of which the first `lengths`, B, are real: B T D -> B D."""
+        """One vector per text, of which the first `lengths`, B, tokens are real: B T D -> B D."""
         return pooled(hidden, lengths, self.config.pooling)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: … D of [CLS] for a sequence, of any tokens for a tagger -> … labels."""
+        """Class logits: … D of [CLS] for a sequence, of any tokens for a tagger -> … labels."""
         classifier = self.needed(self.classifier, "classifier")
         x = self.pooled(hidden) if self.pooler is not None else hidden
         return classifier(self.drop(x))
@@ -194,6 +194,6 @@ class Bert(nn.Module):
         return part
 
     def size(self) -> int:
-        """Parameters, without the rows that only fill the table of words up."""
+        """The number of parameters, without the padding of the embedding table."""
         spare = padded(self.config.vocab) - self.config.vocab
         return sum(p.numel() for p in self.parameters()) - spare * (self.config.width + (self.masked is not None))

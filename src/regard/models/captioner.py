@@ -1,4 +1,4 @@
-"""From an image to a sentence: the encoder reads patches instead of words, the decoders are those of translation."""
+"""From an image to a sentence: the encoder reads patches instead of tokens, the decoders are those of translation."""
 
 import math
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ class CaptionerConfig:
     heads: int = 4
     ffn: int = 1024
     dropout: float = 0.1
-    max_length: int = 64  # pieces of a caption
+    max_length: int = 64  # tokens of a caption
     mean: tuple[float, ...] = (0.5,)
     std: tuple[float, ...] = (0.5,)
 
@@ -57,10 +57,10 @@ class CaptionerConfig:
 
 
 class Captioner(Transformer):
-    """A ViT and the decoder of 2017, which looks at all patches from every layer: what translates, but from pixels."""
+    """A ViT and the decoder of 2017, every layer of which attends to all patches."""
 
     def __init__(self, c: CaptionerConfig):
-        super(Transformer, self).__init__()  # the encoder is another one, so none of its parts is made
+        super(Transformer, self).__init__()  # builds none of its parts: the encoder differs
         self.config = c
         self.scale = math.sqrt(c.width)
         self.vision = ViT(c.encoder)
@@ -76,15 +76,15 @@ class Captioner(Transformer):
         self.token.weight.register_hook(without_last)
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Mask]:
-        """B C P P pixels -> B T D, and everything may be looked at."""
+        """B C P P pixels -> B T D, and no mask."""
         return self.vision(source), Everything()
 
 
 @dataclass(frozen=True, kw_only=True)
 class GPTCaptionerConfig(CaptionerConfig):
-    """`vocab` counts one word more than GPT-2's table: padding, before which a decoder has written nothing."""
+    """`vocab` counts one token more than GPT-2's table: padding, which the decoder reads first."""
 
-    start: int  # the word that stands before a caption: GPT-2's end of a text
+    start: int  # the token before a caption: GPT-2's end of text
     eps: float = 1e-12  # of the encoder's norms
     max_length: int = 1024
 
@@ -94,7 +94,7 @@ class GPTCaptionerConfig(CaptionerConfig):
 
 
 class StartEmbedding(nn.Embedding):
-    """Padding, the last word, is looked up as the word that stands before a text."""
+    """Looks up padding, the last token, as the start token."""
 
     def __init__(self, words: int, width: int, start: int):
         super().__init__(words, width)
@@ -105,7 +105,7 @@ class StartEmbedding(nn.Embedding):
 
 
 class GPTCaptioner(Captioner):
-    """A ViT and GPT-2's layers with a look at all patches in each, as published captioners have it."""
+    """A ViT and GPT-2's layers, each with cross-attention to all patches, as in published captioners."""
 
     def __init__(self, c: GPTCaptionerConfig):
         super(Transformer, self).__init__()  # as above
@@ -119,7 +119,7 @@ class GPTCaptioner(Captioner):
         )
         self.decoder_norm: nn.Module = Norm(c.width)
         self.drop = nn.Dropout(c.dropout)
-        never = torch.zeros(c.vocab).index_fill(0, torch.tensor([c.vocab - 1]), -1e9)  # padding is no word of a caption
+        never = torch.zeros(c.vocab).index_fill(0, torch.tensor([c.vocab - 1]), -1e9)  # never generate padding
         self.register_buffer("bias", never, persistent=False)
         glorot_(self)
 
@@ -157,9 +157,9 @@ class ShowAttendTellConfig:
 
 
 class ShowAttendTell(Seq2Seq):
-    """Xu et al. 2015: before each word an LSTM looks at the regions of the image by Bahdanau's attention.
+    """Xu et al. 2015: before each token an LSTM attends to the regions of the image, by Bahdanau's attention.
 
-    Not as in the paper: the regions come from layers trained here, not from a network that knows ImageNet.
+    Unlike the paper, the regions come from layers trained here, not from a network pre-trained on ImageNet.
     """
 
     def __init__(self, c: ShowAttendTellConfig):
@@ -181,6 +181,6 @@ class ShowAttendTell(Seq2Seq):
 
 
 def grid_of(model: EncoderDecoder, weights: Tensor) -> Tensor:
-    """Weights of places, … S, as a square of patches … h w: a token that stands for the whole image is left out."""
+    """Attention weights, … S, as a square of patches … h w, without the token for the whole image."""
     side = model.config.encoder.grid
     return torch.unflatten(weights[..., -(side**2) :], -1, (side, side))

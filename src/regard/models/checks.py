@@ -1,4 +1,4 @@
-"""What every model's config is checked for when it is made."""
+"""Checks of every model's config, when it is constructed."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -15,10 +15,10 @@ def check_model(
     split: str = "width",
     **choices: Collection[str],
 ) -> None:
-    """Raise `ConfigError` for the first field that no model can be built with.
+    """Raise `ConfigError` for the first field with which no model can be built.
 
-    Whole numbers are at least 1, or what `least` says; dropout is in [0, 1); eps is positive; heads `split` a width
-    evenly ("": none); tuples named in `full` hold something; names are among their `choices`.
+    Integers are at least 1, or their `least`; dropout is in [0, 1); eps is positive; heads divide the field `split`
+    evenly ("": no check); tuples named in `full` are not empty; names are among their `choices`.
     """
     names = {field.name: field.type for field in fields(config)}
     at_least(config, "model.", **{name: 1 for name, kind in names.items() if kind is int} | dict(least or {}))

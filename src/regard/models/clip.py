@@ -1,4 +1,4 @@
-"""CLIP: an image and its caption become one vector each, near each other (Radford et al. 2021)."""
+"""CLIP: an image and its caption become vectors that are close together (Radford et al. 2021)."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -32,7 +32,7 @@ class CLIPConfig:
     layers: int = 12
     heads: int = 12
     ffn: int = 3072
-    shared: int = 512  # numbers of the vectors that are compared
+    shared: int = 512  # width of the vectors that are compared
     activation: str = "quick-gelu"
     eps: float = 1e-5
     mean: tuple[float, ...] = (0.48145466, 0.4578275, 0.40821073)  # of the pixels, between 0 and 1
@@ -48,12 +48,12 @@ class CLIPConfig:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one image: channels, and pixels a side twice."""
+        """Of one image: C P P."""
         return self.channels, self.image, self.image
 
 
 class Tower(nn.Module):
-    """Pre-norm layers of one of the two sides."""
+    """The pre-norm layers of one of the two encoders."""
 
     def __init__(self, width: int, layers: int, heads: int, ffn: int, c: CLIPConfig):
         super().__init__()
@@ -67,7 +67,7 @@ class Tower(nn.Module):
 
 
 class CLIP(nn.Module):
-    """Figure 1: two towers, and how near their vectors are. `forward` gives the scores of all pairs."""
+    """Figure 1: two towers and the similarity of their vectors. `forward` gives the scores of all pairs."""
 
     def __init__(self, c: CLIPConfig):
         super().__init__()
@@ -83,11 +83,11 @@ class CLIP(nn.Module):
         self.text_place = Learned(c.context, c.text_width)
         self.text_tower = Tower(c.text_width, c.text_layers, c.text_heads, c.text_ffn, c)
         self.text_norm, self.text_map = Norm(c.text_width, c.eps), nn.Linear(c.text_width, c.shared, bias=False)
-        self.sharpness = nn.Parameter(torch.tensor(2.6592))  # log of what cosines are multiplied by: at first, 1/0.07
+        self.sharpness = nn.Parameter(torch.tensor(2.6592))  # log of the factor of the cosines: initially 1/0.07
         glorot_(self)
 
     def images(self, pixels: Tensor) -> Tensor:
-        """B C P P pixels -> B E, at length one. Bytes are scaled; floats are taken as they are."""
+        """B C P P pixels -> B E, unit vectors. Bytes are scaled; floats are used as they are."""
         check(pixels, "B C P P", C=self.config.channels, P=self.config.image)
         x = self.stem(compute_dtype(self.scale(pixels)))  # B N D
         x = torch.cat((self.first.to(x.dtype).expand(x.size(0), 1, -1), x), 1)
@@ -96,17 +96,17 @@ class CLIP(nn.Module):
         return F.normalize(self.image_map(self.image_norm(x)), dim=-1)
 
     def texts(self, ids: Tensor, lengths: Tensor) -> Tensor:
-        """B T ids, the first `lengths` real, the last of these the mark that ends a text -> B E, at length one."""
+        """B T ids, the first `lengths` real and the last of these the end-of-text token -> B E, unit vectors."""
         check(ids, "B T")
         if ids.size(1) > self.config.context:
             raise ConfigError(f"a text of {ids.size(1)} tokens, this model reads at most {self.config.context}")
         x = self.token(ids) + self.text_place(torch.arange(ids.size(1), device=ids.device))
         x = self.text_tower(compute_dtype(x), Causal(ids.size(1), ids.device))
-        ends = x[torch.arange(x.size(0), device=x.device), lengths - 1]  # B D: it has seen all that came before
+        ends = x[torch.arange(x.size(0), device=x.device), lengths - 1]  # B D: it has seen the whole text
         return F.normalize(self.text_map(self.text_norm(ends)), dim=-1)
 
     def compare(self, images: Tensor, texts: Tensor) -> Tensor:
-        """B E and N E vectors -> B N scores, whose softmax says which text belongs to an image."""
+        """B E and N E vectors -> B N scores; their softmax is the probability that a text belongs to an image."""
         return self.sharpness.exp() * images @ texts.T
 
     def forward(self, pixels: Tensor, ids: Tensor, lengths: Tensor) -> Tensor:

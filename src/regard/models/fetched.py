@@ -1,4 +1,4 @@
-"""Models by name, or in llama.cpp's GGUF files: fetched and unpacked into a folder of the cache, once."""
+"""Models by name or from llama.cpp's GGUF files: fetched and unpacked once, into a folder of the cache."""
 
 import difflib
 import hashlib
@@ -46,10 +46,9 @@ CHANGED = "unpacked to float32; the values are the same"
 
 
 def resolve(model: str | Path, say: Say = to_stderr) -> Path:
-    """The folder of a model: a folder is one already, a GGUF file is unpacked, a name of the catalogue or of the hub is
-    fetched.
+    """The folder of a model: a folder itself, a GGUF file unpacked, or a name of the catalogue or the hub, fetched.
 
-    Anything else is returned as it is, for the caller to say what is not there; unless it is nearly a name.
+    Anything else is returned as it is, for the caller to report as missing, unless it is close to a known name.
     """
     if str(model).startswith(hub.PREFIX):
         return from_hub(str(model), say)
@@ -63,12 +62,12 @@ def resolve(model: str | Path, say: Say = to_stderr) -> Path:
     if is_hub_name(path):
         return from_hub(str(model), say)
     if len(path.parts) == 1 and difflib.get_close_matches(str(model).lower(), MODELS_CATALOG):
-        find_model(str(model))  # which raises the error that gives the nearest name
+        find_model(str(model))  # raises the error that suggests the nearest name
     return path
 
 
 def reference_of(folder: Path) -> tuple[str, str]:
-    """How others find the model of a folder: its name on the hub and its commit, its name here, or its path."""
+    """How others find a folder's model: its name on the hub and its commit, its name in the catalogue, or its path."""
     folder = folder.absolute()
     if match := re.search(r"/models--([^/]+)--([^/]+)/snapshots/([0-9a-f]+)$", folder.as_posix()):
         return f"{match[1]}/{match[2]}", match[3]
@@ -87,7 +86,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def from_hub(name: str, say: Say = to_stderr, *, newer: bool = False, yes: bool = False) -> Path:
-    """The folder of a model of the hub, fetched if it is not here yet; `newer` as for `hub.get`."""
+    """The folder of a model of the hub, fetched if it is not in the cache; `newer` as for `hub.get`."""
     reference = hub.parse(name)
     record = hub.get(reference, hub.model_files(reference), say, newer=newer, yes=yes)
     folder = Path(record.folder)
@@ -97,7 +96,7 @@ def from_hub(name: str, say: Say = to_stderr, *, newer: bool = False, yes: bool 
 
 
 def get(name: str, say: Say = to_stderr) -> Path:
-    """The folder of the model `name`, fetched if it is not here yet."""
+    """The folder of the model `name`, fetched if it is not in the cache."""
     model = find_model(name)
     if not model.here:
         if not model.files and not model.vocabulary:
@@ -133,7 +132,7 @@ def _unpack(model: PublishedModel, archive: Path, vocabulary: Path | None, folde
 
 
 def _unpacked(path: Path, say: Say) -> Path:
-    """The folder a GGUF file was unpacked to, found by the content of the file and not by its name."""
+    """The folder a GGUF file was unpacked to, found by the file's content, not its name."""
     from regard.models.gguf import check_magic, convert, need_gguf
 
     check_magic(path)
@@ -150,19 +149,19 @@ def _unpacked(path: Path, say: Say) -> Path:
 
 
 def is_bare_adapter(folder: Path) -> bool:
-    """Whether a folder holds what LoRA adds to a model, and none of that model's settings: so PEFT writes them."""
+    """Whether a folder holds a LoRA adapter without the model's own settings, as PEFT writes it."""
     return (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file()
 
 
 def _merged(folder: Path, say: Say) -> Path:
-    """The folder of the base with the adapter of `folder` added."""
+    """The folder of the base model with the adapter of `folder` merged."""
     from regard.models.published import load_model, published_weights
     from regard.models.published.adapter import base_of, with_adapter
     from regard.models.published.weights import write_weights
 
     base = resolve(base_of(folder), say)
     if not (base / "config.json").is_file():
-        raise CheckpointError(f"{folder} holds what LoRA adds to {base}, which is not there; put it back, or fetch it")
+        raise CheckpointError(f"{folder} holds a LoRA adapter for {base}, which is missing; put it back, or fetch it")
     digest = hashlib.sha256(str(base).encode())
     digest.update((folder / "adapter_config.json").read_bytes() + (folder / ADAPTER).read_bytes())
     merged = cache_folder() / "models" / f"adapter-{digest.hexdigest()[:16]}"
@@ -180,12 +179,12 @@ def _merged(folder: Path, say: Say) -> Path:
 
 
 def _describe(model: PublishedModel, folder: Path) -> None:
-    """Where it comes from and on which terms, beside the weights."""
+    """Write where the model comes from, and its licence, next to the weights."""
     source = f"{model.archive.member} in {model.archive.package} {model.archive.version}"
     _known(folder, source, model.archive.sha256, model.task)
     changed = "nothing; regard.json and this file were added" if model.files else CHANGED
     values = dict(name=model.name, about=model.about, licence=model.licence, attribution=model.attribution)
-    if not model.files:  # a folder has a card of its own
+    if not model.files:  # a folder has its own card
         pipeline, use = USES[model.task]
         card = CARD.format(source=source, pipeline=pipeline, use=use.format(name=model.name), **values)
         (folder / "README.md").write_text(card, "utf-8")
@@ -195,6 +194,6 @@ def _describe(model: PublishedModel, folder: Path) -> None:
 
 
 def _known(folder: Path, source: str, sha256: str, task: str) -> None:
-    """regard.json; the format is the one `checkpoint.FORMAT_VERSION` counts."""
+    """Write regard.json, in the format of `checkpoint.FORMAT_VERSION`."""
     about = {"format_version": 1, "task": task, "source": source, "sha256": sha256}
     (folder / "regard.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")

@@ -1,4 +1,4 @@
-"""A forecaster: the past as patches, every column by itself (PatchTST, Nie et al. 2023), plus a linear map."""
+"""A forecaster: the past as patches, every column separately (PatchTST, Nie et al. 2023), plus a linear layer."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -15,15 +15,15 @@ from regard.nn.masks import Everything
 from regard.nn.positions import Learned
 from regard.shapes import check
 
-FLAT = 1e-5  # of the training part's variance: what a window that never moves is divided by
+FLAT = 1e-5  # fraction of the training variance that a constant window is divided by
 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecasterConfig:
-    columns: tuple[str, ...] = ("value",)  # what is forecast, by name
-    covariates: tuple[str, ...] = ()  # what is known in advance, by name
-    lookback: int = 336  # steps it sees
-    horizon: int = 96  # steps it forecasts
+    columns: tuple[str, ...] = ("value",)  # names of the forecast columns
+    covariates: tuple[str, ...] = ()  # names of the columns known in advance
+    lookback: int = 336  # input steps
+    horizon: int = 96  # forecast steps
     patch: int = 16
     stride: int = 8  # from one patch to the next; less than `patch` lets them overlap
     width: int = 16
@@ -31,7 +31,7 @@ class ForecasterConfig:
     heads: int = 4
     ffn: int = 128
     dropout: float = 0.3
-    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)  # predicted next to the mean; none: the mean alone
+    quantiles: tuple[float, ...] = (0.1, 0.5, 0.9)  # predicted in addition to the mean; (): the mean alone
 
     def __post_init__(self):
         check_model(self)
@@ -46,14 +46,14 @@ class ForecasterConfig:
 
 
 class Forecaster(nn.Module):
-    """Numbers go in as they are and come out as they are: each window is normed by itself, and the norm is undone.
+    """Inputs and outputs are in the data's own units: each window is normed, and the forecast scaled back.
 
-    Columns share all weights and know nothing of each other (channel independence, section 3.1 of the paper). A linear
-    map leads straight from the past to the forecast (TiDE, Das et al. 2023, section 4: a global residual), so that the
-    patches learn only what it leaves over; it starts at zero, and the model as PatchTST.
+    Columns share all weights and do not see each other (channel independence, section 3.1 of the paper). A linear
+    layer leads straight from the past to the forecast (TiDE, Das et al. 2023, section 4: a global residual), so that
+    the patches learn only the rest; it starts at zero, so the model starts as PatchTST.
 
-    Covariates are embedded with the patches they belong to. Those of a future step, with what the patches say of the
-    past, add to the forecast of that step (TiDE's temporal decoder, section 4.2), starting at zero too.
+    Covariates are embedded with the patches they belong to. Those of a future step, with the mean state of the
+    patches, add to the forecast of that step (TiDE's temporal decoder, section 4.2), starting at zero too.
     """
 
     spread: Tensor
@@ -63,7 +63,7 @@ class Forecaster(nn.Module):
     def __init__(self, c: ForecasterConfig):
         super().__init__()
         self.config = c
-        self.register_buffer("spread", torch.ones(len(c.columns)))  # of each column's training part: the loss's unit
+        self.register_buffer("spread", torch.ones(len(c.columns)))  # of each column in training: the loss's unit
         if c.covariates:
             self.register_buffer("covariate_mean", torch.zeros(len(c.covariates)))  # in training
             self.register_buffer("covariate_std", torch.ones(len(c.covariates)))

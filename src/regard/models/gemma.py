@@ -1,4 +1,4 @@
-"""Gemma 3: a decoder whose layers look near, and every sixth far (Gemma Team 2025)."""
+"""Gemma 3: a decoder with sliding-window layers, every sixth global (Gemma Team 2025)."""
 
 import math
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ class GemmaConfig:
     head_width: int = 256
     ffn: int = 2048
     context: int = 32768
-    window: int = 512  # tokens that a token of a local layer sees, itself included
-    global_every: int = 6  # of so many layers, the last sees all tokens
-    theta: float = 1_000_000.0  # of the rotations of global layers
+    window: int = 512  # tokens a local layer attends to, including the token itself
+    global_every: int = 6  # the last of this many layers is global
+    theta: float = 1_000_000.0  # rotary base of the global layers
     local_theta: float = 10_000.0
     eps: float = 1e-6
     dropout: float = 0.0
@@ -41,13 +41,13 @@ class GemmaConfig:
         check_model(self, {"head_width": 2}, split="")
         at_least(self, "model.", theta=1.0, local_theta=1.0)
         if self.heads % self.kv_heads:
-            raise ConfigError(f"{self.heads} heads cannot share {self.kv_heads} heads of keys evenly")
+            raise ConfigError(f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly")
         if self.head_width % 2:
-            raise ConfigError(f"rotations turn pairs, so model.head_width must be even, got {self.head_width}")
+            raise ConfigError(f"model.head_width is {self.head_width}; rotary positions need an even one")
 
 
 class SandwichBlock(Block):
-    """A norm before and after attention, and before and after the feed-forward part."""
+    """A norm before and after attention, and before and after the feed-forward network."""
 
     def __init__(self, c: GemmaConfig):
         before, after = ((RMSNorm(c.width, c.eps), RMSNorm(c.width, c.eps)) for _ in range(2))
@@ -62,7 +62,7 @@ class SandwichBlock(Block):
 
 
 class Gemma(Decoder):
-    """Scaled embeddings, tied to the head; local layers rotate faster than global ones."""
+    """Scaled embeddings, tied to the head; local layers have a smaller rotary base than global ones."""
 
     def __init__(self, c: GemmaConfig):
         super().__init__()

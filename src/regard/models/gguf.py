@@ -1,7 +1,7 @@
-"""GGUF files in: llama.cpp's one-file models become Hugging Face folders, weights unpacked to float32.
+"""Read GGUF files: llama.cpp's one-file models become Hugging Face folders, weights unpacked to float32.
 
-Read are the architectures of `gguf_layouts` with a byte-level BPE tokenizer, in every tensor type the package `gguf`
-can unpack. Anything the folder could not say exactly (experts, rotary frequencies scaled otherwise than Llama 3's) is
+Supports the architectures of `gguf_layouts` with a byte-level BPE tokenizer, in every tensor type the package `gguf`
+can unpack. Anything the folder cannot express exactly (experts, rotary frequencies scaled otherwise than Llama 3's) is
 refused, not dropped.
 """
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 MAGIC = b"GGUF"
 ROPE_FACTORS = "rope_freqs.weight"
-CONTROL, USER_DEFINED = 3, 4  # token types: never written by a user, and text that is always one piece
+CONTROL, USER_DEFINED = 3, 4  # token types: never written by a user, and text that is always one token
 
-# How a text is cut before its bytes are merged, by `tokenizer.ggml.pre`. The file only names the way.
-GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the expression of Radford et al. 2019, built in
+# Pre-tokenizers by `tokenizer.ggml.pre`: the file holds only their name.
+GPT2 = pre_tokenizers.ByteLevel(add_prefix_space=False)  # the regular expression of Radford et al. 2019, built in
 DIGITS = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), GPT2])  # each digit alone
 
 
@@ -58,14 +58,14 @@ Plan = dict[str, tuple[str, tuple[int, ...]]]  # published name: name in the fil
 
 @dataclass(frozen=True)
 class Gguf:
-    """What a file holds: its settings as plain values, its tensors still packed and on disk."""
+    """An open file: its settings as plain values, its tensors still packed and on disk."""
 
     path: Path
     settings: dict[str, Any]
     tensors: "dict[str, ReaderTensor]"
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The setting `key`; a `CheckpointError` where there is neither it nor a default."""
+        """The setting `key`, or the default; `CheckpointError` if there is neither."""
         value = self.settings.get(key, default)
         if value is None:
             raise CheckpointError(f"{self.path}: the setting {key} is missing; a complete GGUF model has it")
@@ -75,12 +75,12 @@ class Gguf:
 def convert(path: Path, folder: Path) -> None:
     """Write the model of a GGUF file into `folder`: settings, weights in float32, tokenizer.
 
-    One tensor at a time is unpacked, so memory stays that of the largest.
+    Unpacks one tensor at a time, so it needs memory for the largest only.
     """
     model = open_gguf(path)
     config = read_config(model)
     tokenizer = read_tokenizer(model)
-    weights = plan(model, config)  # everything that can be refused is refused before the first large file is written
+    weights = plan(model, config)  # refuses what it can before the first large file is written
     ids = {name: _special(model, name) for name in ("bos", "pad")} | {"eos": end_ids(model)}
     special = {f"{name}_token_id": i for name, i in ids.items() if i is not None}
     for name, values in (
@@ -94,7 +94,7 @@ def convert(path: Path, folder: Path) -> None:
 
 
 def need_gguf() -> Any:
-    """The package `gguf`, or the error that says how to get it."""
+    """The package `gguf`; `MissingExtra` if it is not installed."""
     try:
         import gguf
     except ImportError:
@@ -103,7 +103,7 @@ def need_gguf() -> Any:
 
 
 def check_magic(path: Path) -> None:
-    """A `CheckpointError` unless there is a file that begins as a GGUF file does."""
+    """Raise `CheckpointError` unless the file begins like a GGUF file."""
     if path.exists() and not path.is_file():
         raise CheckpointError(f"{path} is not a file that can be read")
     try:
@@ -119,11 +119,11 @@ def check_magic(path: Path) -> None:
 
 
 def open_gguf(path: Path) -> Gguf:
-    """The settings and packed tensors of a file; a `CheckpointError` unless it is a whole GGUF file."""
+    """The settings and packed tensors of a file; `CheckpointError` unless it is a complete GGUF file."""
     gguf = need_gguf()
 
     class Reader(gguf.GGUFReader):
-        """The package's reader, that stops where the file does: a damaged count must not become a loop without end."""
+        """The package's reader, stopping at the end of the file: a damaged count must not loop forever."""
 
         def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> Any:
             if offset + np.dtype(dtype).itemsize * int(count) > self.data.size:
@@ -148,7 +148,7 @@ def architecture_of(model: Gguf) -> Architecture:
 
 
 def read_config(model: Gguf) -> dict[str, Any]:
-    """config.json of the class of transformers that the architecture stands for."""
+    """config.json of the corresponding class of transformers."""
     architecture = architecture_of(model)
     if "token_embd.weight" not in model.tensors:
         raise CheckpointError(f"{model.path}: it has no tensor token_embd.weight")
@@ -172,7 +172,7 @@ def read_config(model: Gguf) -> dict[str, Any]:
 
 
 def rope_type(model: Gguf, config: dict[str, Any]) -> dict[str, Any]:
-    """Which rotary frequencies are slowed down, of which the file has the factors: as Llama 3 does it, or none."""
+    """The rope_scaling that matches the file's frequency factors: Llama 3's or none; otherwise `CheckpointError`."""
     if ROPE_FACTORS not in model.tensors:
         return {"rope_type": "default"}
     factors = model.tensors[ROPE_FACTORS].data
@@ -184,13 +184,13 @@ def rope_type(model: Gguf, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def rope_factors(head_width: int, theta: float, stretch: Stretch) -> np.ndarray:
-    """By how much each frequency is divided: K/2."""
+    """The divisor of each frequency: K/2."""
     plain, slowed = Rotary(1, head_width, theta), StretchedRotary(1, head_width, theta, stretch)
     return (plain.rates() / slowed.rates()).float().numpy()
 
 
 def rotary_settings(model: Gguf, name: str) -> dict[str, Any]:
-    """What the settings of heads and rotations are unless stated; `CheckpointError` for what we do not compute."""
+    """Head and rotary settings with their defaults; `CheckpointError` for what we do not compute."""
     scaling = model.get(f"{name}.rope.scaling.type", "none")
     if scaling != "none":
         raise CheckpointError(f"{model.path}: it scales its rotary frequencies ({scaling}), which we do not read")
@@ -210,7 +210,7 @@ def rotary_settings(model: Gguf, name: str) -> dict[str, Any]:
 
 
 def _short(value: float) -> float:
-    """A float32 as people write it: 1e-05 and not 9.999999747378752e-06."""
+    """A float32 in its shortest form: 1e-05, not 9.999999747378752e-06."""
     return float(str(np.float32(value)))
 
 
@@ -218,7 +218,7 @@ def _short(value: float) -> float:
 
 
 def plan(model: Gguf, config: dict[str, Any]) -> Plan:
-    """Where each published tensor is in the file, and its shape; all are there, unpackable, and no other is."""
+    """Each published tensor's name and shape in the file. Raises unless all are there, unpackable, and no others."""
     architecture = architecture_of(model)
     layers = model.get(f"{architecture.name}.block_count")
     if layers > len(model.tensors):
@@ -226,8 +226,8 @@ def plan(model: Gguf, config: dict[str, Any]) -> Plan:
     shapes = published_shapes(from_published(config, str(model.path)))
     names = {ours: theirs for theirs, ours in architecture.names(layers).items()}
     expected = {published: (names[published], shape) for published, shape in shapes.items()}
-    if strange := sorted(model.tensors.keys() - {name for name, _ in expected.values()} - {ROPE_FACTORS}):
-        raise CheckpointError(f"{model.path}: it has the tensor {strange[0]}, which a {architecture.name} does not")
+    if unexpected := sorted(model.tensors.keys() - {name for name, _ in expected.values()} - {ROPE_FACTORS}):
+        raise CheckpointError(f"{model.path}: it has the tensor {unexpected[0]}, which a {architecture.name} does not")
     for name, shape in expected.values():
         if name not in model.tensors:
             raise CheckpointError(f"{model.path}: the tensor {name} is missing")
@@ -250,7 +250,7 @@ def unpack(model: Gguf, config: dict[str, Any], name: str) -> np.ndarray:
 
 
 def write_weights(path: Path, model: Gguf, config: dict[str, Any], expected: Plan) -> None:
-    """model.safetensors, written as it is unpacked: an 8-byte length, a table in JSON, the tensors one by one."""
+    """Write model.safetensors while unpacking: an 8-byte length, a table in JSON, the tensors one by one."""
     table: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for published, (_, shape) in expected.items():
@@ -270,19 +270,17 @@ def write_weights(path: Path, model: Gguf, config: dict[str, Any], expected: Pla
 def read_tokenizer(model: Gguf) -> Tokenizer:
     """The byte-level BPE a file describes."""
     if (kind := model.get("tokenizer.ggml.model")) != "gpt2":
-        raise CheckpointError(
-            f"{model.path}: its tokenizer is of the kind {kind!r}; we read only byte-level BPE ('gpt2')"
-        )
+        raise CheckpointError(f"{model.path}: its tokenizer is {kind!r}; we read only byte-level BPE ('gpt2')")
     cut = model.get("tokenizer.ggml.pre", "default")
     if cut not in CUTS:
-        raise CheckpointError(f"{model.path}: its tokenizer cuts text as {cut!r}; we know only {', '.join(CUTS)}")
+        raise CheckpointError(f"{model.path}: its pre-tokenizer is {cut!r}; we read only {', '.join(CUTS)}")
     tokens: list[str] = model.get("tokenizer.ggml.tokens")
     if len(tokens) > (rows := int(model.tensors["token_embd.weight"].shape[-1])):
         raise CheckpointError(f"{model.path}: {len(tokens):,} tokens but only {rows:,} rows in token_embd.weight")
     merges = [(left, right) for left, _, right in (m.partition(" ") for m in model.get("tokenizer.ggml.merges"))]
     vocab = {token: i for i, token in enumerate(tokens)}
     try:
-        # Llama 3 takes a word that is in the vocabulary whole, also where no merges lead to it.
+        # Llama 3 keeps a word of the vocabulary whole, even if no merges lead to it.
         tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=CUTS[cut] is LLAMA3))
     except Exception as e:  # the library raises a plain Exception for a merge of unknown pieces
         raise CheckpointError(f"{model.path}: its tokens and merges do not fit together ({e})") from None
@@ -303,7 +301,7 @@ def read_tokenizer(model: Gguf) -> Tokenizer:
 
 
 def tokenizer_config(model: Gguf) -> dict[str, Any]:
-    """tokenizer_config.json: which pieces are special, and how a conversation is written."""
+    """tokenizer_config.json: the special tokens and the chat template."""
     tokens = model.get("tokenizer.ggml.tokens")
     config: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -319,7 +317,7 @@ def tokenizer_config(model: Gguf) -> dict[str, Any]:
 
 
 def end_ids(model: Gguf) -> int | list[int] | None:
-    """The ids a text ends with: of the document, then of a turn of a conversation where that is another."""
+    """The ids that end a text: of the document, then of a turn of a conversation if that differs."""
     ends = [i for name in ("eos", "eot") if (i := _special(model, name)) is not None]
     return ends or None if len(set(ends)) != 1 else ends[0]
 

@@ -1,4 +1,4 @@
-"""llama.cpp's architectures that we read and write: their names of settings and tensors, next to the published ones."""
+"""llama.cpp's architectures that we read and write: their names of settings and tensors, and the published ones."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -35,7 +35,7 @@ GPT2_LAYER = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """`general.architecture`, the class of transformers it stands for, and the tensors of both."""
+    """`general.architecture`, the corresponding class of transformers, and the tensor names of both."""
 
     name: str
     published: str  # class of transformers
@@ -43,8 +43,8 @@ class Architecture:
     whole: Mapping[str, str]  # llama.cpp's tensors outside the layers -> published
     layer: Mapping[str, str]
     settings: Mapping[str, str]  # llama.cpp's, after the name of the architecture -> published
-    layers: str = "model.layers."  # how published names of a layer begin
-    fixed: Mapping[str, Any] = field(default_factory=dict)  # published settings that follow from the architecture
+    layers: str = "model.layers."  # prefix of a layer's published names
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # published settings implied by the architecture
 
     def names(self, layers: int) -> dict[str, str]:
         """llama.cpp's name of every tensor -> the published one."""
@@ -54,7 +54,7 @@ class Architecture:
         return names
 
     def shape(self, name: str, published: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a tensor that has this one in published files."""
+        """The shape here of a tensor with this `published` shape."""
         return published
 
     def to_published(self, name: str, values: np.ndarray, config: dict[str, Any]) -> np.ndarray:
@@ -62,12 +62,12 @@ class Architecture:
         return values
 
     def from_published(self, name: str, values: np.ndarray, config: dict[str, Any]) -> np.ndarray:
-        """What `to_published` does, undone."""
+        """The inverse of `to_published`."""
         return values
 
 
 class Rotated(Architecture):
-    """Llama: rotated are neighbours, where published files turn the two halves of a head."""
+    """Llama: rotary pairs are neighbours here; published files pair the two halves of a head."""
 
     def to_published(self, name: str, values: np.ndarray, config: dict[str, Any]) -> np.ndarray:
         heads = heads_of(name, config)
@@ -79,7 +79,7 @@ class Rotated(Architecture):
 
 
 class Transposed(Architecture):
-    """GPT-2: its published matrices are those of x W, all others of W x."""
+    """GPT-2: its published matrices are for x W, all others for W x."""
 
     def shape(self, name: str, published: tuple[int, ...]) -> tuple[int, ...]:
         return published[::-1] if name.startswith("blk.") else published
@@ -91,13 +91,13 @@ class Transposed(Architecture):
 
 
 def heads_of(name: str, config: dict[str, Any]) -> int:
-    """Heads whose rows are in another order; 0: the tensor is in none."""
+    """The number of heads whose rows must be reordered in this tensor; 0: none."""
     key = {"attn_q.weight": "num_attention_heads", "attn_k.weight": "num_key_value_heads"}
     return config.get(key.get(name.partition(".")[2].partition(".")[2], ""), 0)
 
 
 def permute(rows: np.ndarray, heads: int) -> np.ndarray:
-    """The two halves of a head, a row of each in turn."""
+    """Interleave the two halves of every head."""
     return rows.reshape(heads, 2, -1, rows.shape[-1]).swapaxes(1, 2).reshape(rows.shape)
 
 

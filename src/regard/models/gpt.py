@@ -31,7 +31,7 @@ class GPTConfig:
     def __post_init__(self):
         check_model(self, positions=POSITIONS)
         if self.positions == "rotary" and self.head_width % 2:
-            raise ConfigError(f"rotary positions turn pairs, but a head is {self.head_width} wide; change model.heads")
+            raise ConfigError(f"rotary positions need heads of even width, got {self.head_width}; change model.heads")
 
     @property
     def head_width(self) -> int:
@@ -39,7 +39,7 @@ class GPTConfig:
 
 
 class GPT(Decoder):
-    """Norms before each part and one at the end, GELU, one table for words in and words out."""
+    """Pre-norm layers and a norm at the end, GELU, tied embeddings."""
 
     def __init__(self, c: GPTConfig):
         super().__init__()

@@ -1,6 +1,6 @@
-"""Llama: the decoder of today (Touvron et al. 2023), with shared keys and values (Ainslie et al. 2023).
+"""Llama (Touvron et al. 2023), with grouped-query attention (Ainslie et al. 2023).
 
-Mistral (a window), Qwen2 (biases of q, k and v) and Qwen3 (norms of q and k) are Llama with one setting more.
+Mistral (a window), Qwen2 (biases of q, k and v) and Qwen3 (norms of q and k) are Llama with one more setting.
 """
 
 from dataclasses import dataclass, field
@@ -32,9 +32,9 @@ class LlamaConfig:
     context: int = 2048
     theta: float = 10000.0  # the longest wave of the rotations is about 2π·theta tokens long
     eps: float = 1e-5
-    tied: bool = True  # one table for words in and words out
+    tied: bool = True  # whether the head is the embedding table
     dropout: float = 0.0
-    window: int = 0  # tokens that a token sees, itself included; 0: all before it
+    window: int = 0  # tokens attended to, including the token itself; 0: all
     qkv_bias: bool = False
     qk_norm: bool = False
     stretch: Stretch = field(default_factory=Stretch)
@@ -44,11 +44,11 @@ class LlamaConfig:
         at_least(self, "model.", theta=1.0)
         if self.heads % self.kv_heads:
             raise ConfigError(
-                f"{self.heads} heads cannot share {self.kv_heads} heads of keys evenly; "
+                f"{self.heads} heads cannot share {self.kv_heads} key-value heads evenly; "
                 f"try --set model.heads={max(self.heads // self.kv_heads, 1) * self.kv_heads}"
             )
         if self.head_width % 2:
-            raise ConfigError(f"rotations turn pairs, so model.head_width must be even, got {self.head_width}")
+            raise ConfigError(f"model.head_width is {self.head_width}; rotary positions need an even one")
         at_least(self.stretch, "model.stretch.", factor=1.0, context=1)
         if not 0 < self.stretch.low < self.stretch.high:
             raise ConfigError(
@@ -57,7 +57,7 @@ class LlamaConfig:
 
 
 class NormedAttention(SelfAttention):
-    """Every head's queries and keys are normed before they turn (Henry et al. 2020; Qwen3, Gemma 3)."""
+    """Every head's queries and keys are normed before the rotation (Henry et al. 2020; Qwen3, Gemma 3)."""
 
     def __init__(self, c: Any, bias: bool = False):
         super().__init__(c.width, c.heads, c.head_width, c.head_width, c.kv_heads, bias=bias, out_bias=False)
@@ -68,7 +68,7 @@ class NormedAttention(SelfAttention):
 
 
 class Llama(Decoder):
-    """RMS norms, rotated queries and keys, SwiGLU; heads share keys and values in groups."""
+    """RMS norms, rotary positions, SwiGLU; groups of heads share keys and values."""
 
     def __init__(self, c: LlamaConfig):
         super().__init__()

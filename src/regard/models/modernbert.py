@@ -1,4 +1,4 @@
-"""ModernBERT: an encoder with a decoder's parts, which reads long texts (Warner et al. 2024)."""
+"""ModernBERT: an encoder for long texts, built like a current decoder (Warner et al. 2024)."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -33,9 +33,9 @@ class ModernBertConfig(BertConfig):
     eps: float = 1e-5
     head: str = "none"
     family: str = "modernbert"
-    window: int = 128  # tokens that a token of a local layer sees, half of them on either side
-    global_every: int = 3  # of so many layers, the first sees all tokens
-    theta: float = 160_000.0  # of the rotations of global layers
+    window: int = 128  # tokens a local layer attends to, half of them on either side
+    global_every: int = 3  # the first of this many layers is global
+    theta: float = 160_000.0  # rotary base of the global layers
     local_theta: float = 10_000.0
 
     def __post_init__(self):
@@ -46,11 +46,11 @@ class ModernBertConfig(BertConfig):
             if getattr(self, name) not in values:
                 raise ConfigError(f"model.{name} is {getattr(self, name)!r}; ModernBERT has {values[0]!r}")
         if self.width // self.heads % 2:
-            raise ConfigError(f"rotations turn pairs, so a head must be of even width; got {self.width // self.heads}")
+            raise ConfigError(f"rotary positions need heads of even width, got {self.width // self.heads}")
 
 
 class ModernHead(nn.Module):
-    """One more layer before the words or the classes."""
+    """One more layer before the token or class logits."""
 
     def __init__(self, c: ModernBertConfig):
         super().__init__()
@@ -62,7 +62,7 @@ class ModernHead(nn.Module):
 
 
 class WordBias(nn.Module):
-    """Of the masked-word head, whose layer is the pooler: a fine-tuned model begins with it."""
+    """The bias of the masked-word head. Its layer is the pooler, so that fine-tuning starts from it."""
 
     def __init__(self, words: int):
         super().__init__()
@@ -70,7 +70,7 @@ class WordBias(nn.Module):
 
 
 class ModernBert(Bert):
-    """Words, normed; then pre-norm layers with rotations and gates, without biases. The heads are those of `Bert`."""
+    """Normed embeddings, then pre-norm layers with rotary positions and GeGLU, without biases. Heads as in `Bert`."""
 
     def __init__(self, c: ModernBertConfig):
         nn.Module.__init__(self)
@@ -92,7 +92,7 @@ class ModernBert(Bert):
 
     @staticmethod
     def block(c: ModernBertConfig, number: int) -> Block:
-        """The embeddings are normed already, so the first layer does not norm them again."""
+        """The first layer has no norm: the embeddings are already normed."""
         size = c.width // c.heads
         attention = SelfAttention(c.width, c.heads, size, size, bias=False, dropout=c.attention_dropout)
         first = Norm(c.width, c.eps, bias=False) if number else nn.Identity()
@@ -106,7 +106,7 @@ class ModernBert(Bert):
         starts: Tensor | None = None,
         kept: list[Tensor] | None = None,
     ) -> Tensor:
-        """As `Bert.forward`; sentences are not numbered."""
+        """As `Bert.forward`; `sentences` are ignored."""
         check(ids, "B T")
         where, mask = self.places(ids, lengths, starts)
         reach_(self, ids.size(1))
@@ -127,6 +127,6 @@ class ModernBert(Bert):
         return self.pooled(hidden)
 
     def nearby(self, mask: Mask, where: Tensor) -> Mask:
-        """What local layers see of it."""
+        """The mask of local layers."""
         reach = self.window // 2 + 1
         return Window(mask, where, where, reach) if reach < len(where) else mask

@@ -1,4 +1,4 @@
-"""OpenAI's own files of Whisper, weights and vocabulary, unpacked into a Hugging Face folder."""
+"""OpenAI's Whisper files, weights and vocabulary, unpacked into a Hugging Face folder."""
 
 import json
 import re
@@ -14,15 +14,15 @@ from regard.errors import CheckpointError
 from regard.models.published import fill, save_weights, to_published
 from regard.models.whisper import WhisperConfig
 
-MULTILINGUAL = 51865  # pieces, or more, of models that know other languages than English
+MULTILINGUAL = 51865  # vocabulary size from which a model is multilingual
 
 
 def convert(weights: bytes, vocabulary: bytes, folder: Path) -> None:
-    """Write config.json, model.safetensors, the tokenizer and what transformers keeps beside them."""
+    """Write config.json, model.safetensors, the tokenizer and transformers' other files."""
     try:
-        file = torch.load(BytesIO(weights), map_location="cpu", weights_only=True)  # runs nothing it may find inside
+        file = torch.load(BytesIO(weights), map_location="cpu", weights_only=True)  # executes nothing in the file
         config, state = openai_config(file["dims"]), from_openai(file["model_state_dict"])
-    except Exception as e:  # the library raises whatever a strange file leads it to
+    except Exception as e:  # the library may raise anything for a malformed file
         raise CheckpointError(f"not a file of Whisper's weights ({type(e).__name__}: {e})") from None
     model = fill(config, state, "Whisper's weights")
     tokenizer = whisper_tokenizer(vocabulary, config.vocab)

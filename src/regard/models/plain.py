@@ -1,4 +1,4 @@
-"""The networks that all others start from: layers of sums (`mlp`), and sums of neighbours (`conv`)."""
+"""The baseline networks: a multi-layer perceptron (`mlp`) and a convolutional network (`conv`)."""
 
 import itertools
 import math
@@ -17,20 +17,20 @@ from regard.shapes import check
 
 @dataclass(frozen=True, kw_only=True)
 class MLPConfig:
-    shape: tuple[int, ...] = (784,)  # of one thing: the columns of a table, or channels, rows and columns of an image
+    shape: tuple[int, ...] = (784,)  # of one example: the columns of a table, or channels, rows and columns of an image
     width: int = 256
     layers: int = 2
     dropout: float = 0.0
     labels: tuple[str, ...] = ("0", "1")
-    mean: tuple[float, ...] = (0.0,)  # of the inputs, pixels between 0 and 1: one number, or one an input
+    mean: tuple[float, ...] = (0.0,)  # of the inputs, pixels in [0, 1]: one number, or one per input
     std: tuple[float, ...] = (1.0,)
 
     def __post_init__(self):
         check_model(self, {"layers": 0}, full=("labels",))
         if not self.shape or min(self.shape) < 1:
-            raise ConfigError(f"model.shape is {self.shape}; expected the size of what is read, as 784")
+            raise ConfigError(f"model.shape is {self.shape}; expected the size of an input, such as 784")
         if not {len(self.mean), len(self.std)} <= {1, self.inputs}:
-            raise ConfigError(f"model.mean and std have {len(self.mean)} and {len(self.std)} numbers; expected 1 or 1 "
+            raise ConfigError(f"model.mean and std have {len(self.mean)} and {len(self.std)} numbers; expected 1, or 1 "
                               f"for each of the {self.inputs} inputs")  # fmt: skip
 
     @property
@@ -39,7 +39,7 @@ class MLPConfig:
 
 
 class MLP(nn.Module):
-    """Rosenblatt's perceptrons in layers: every input meets every unit, whatever stands beside it."""
+    """Fully connected layers: every input is connected to every unit, wherever it stands."""
 
     mean: Tensor
     std: Tensor
@@ -56,14 +56,14 @@ class MLP(nn.Module):
         glorot_(self)
 
     def forward(self, x: Tensor) -> Tensor:
-        """B … numbers, or bytes of pixels -> B D."""
+        """B … floats, or bytes of pixels -> B D."""
         x = x.flatten(1)
         check(x, "B D", D=self.config.inputs)
         x = (x / 255 if x.dtype == torch.uint8 else x) - self.mean
         return self.layers(compute_dtype(x / self.std))
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: B D -> B labels."""
+        """Class logits: B D -> B labels."""
         return self.classifier(hidden)
 
 
@@ -83,7 +83,7 @@ class ConvConfig:
         check_model(self, full=("labels",))
         check_pixels(self)
         if self.kernel % 2 == 0:
-            raise ConfigError(f"model.kernel is {self.kernel}; a filter has a middle, so it must be odd")
+            raise ConfigError(f"model.kernel is {self.kernel}; must be odd")
         if self.image >> self.layers == 0:
             most = int(math.log2(self.image))
             raise ConfigError(
@@ -92,17 +92,17 @@ class ConvConfig:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one image: channels, and pixels a side twice."""
+        """Of one image: C P P."""
         return self.channels, self.image, self.image
 
     @property
     def reach(self) -> int:
-        """Pixels a side that one output of the last layer depends on: all that it can ever know of."""
-        return 1 + self.kernel * (2**self.layers - 1)  # layer i sees k - 1 more by its filter, 1 more by its pairs
+        """The receptive field of one output of the last layer, in pixels a side."""
+        return 1 + self.kernel * (2**self.layers - 1)  # layer i adds (k - 1) + 1 by filter and pooling, times 2^i
 
 
 class Conv(nn.Module):
-    """LeCun et al. 1998: filters that slide over the image, then the strongest answer of every 2 x 2."""
+    """LeCun et al. 1998: convolutions, each followed by 2 x 2 max-pooling."""
 
     def __init__(self, c: ConvConfig):
         super().__init__()
@@ -125,5 +125,5 @@ class Conv(nn.Module):
         return self.layers(compute_dtype(self.scale(pixels))).flatten(1)
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: B D -> B labels."""
+        """Class logits: B D -> B labels."""
         return self.classifier(self.drop(hidden))

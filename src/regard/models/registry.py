@@ -1,4 +1,4 @@
-"""Every model by its name, and how to build one from its config."""
+"""All models by name, and how to build one from its config."""
 
 from typing import Any, overload
 
@@ -84,7 +84,7 @@ MODELS: dict[str, tuple[type[Any], type[Model]]] = {
     "llama": (LlamaConfig, Llama),
     "gemma": (GemmaConfig, Gemma),
     "rnn_lm": (RecurrentLMConfig, RecurrentLM),
-    "modernbert": (ModernBertConfig, ModernBert),  # whose config is a BERT's with more, so it comes first
+    "modernbert": (ModernBertConfig, ModernBert),  # before its base class
     "bert": (BertConfig, Bert),
     "rnn_classifier": (RecurrentClassifierConfig, RecurrentClassifier),
     "vit": (ViTConfig, ViT),
@@ -134,16 +134,16 @@ def depth(config: ModelConfig) -> int:
 
 
 def outline(config: ModelConfig) -> Model:
-    """A model without numbers, to count: any size costs next to nothing."""
+    """A model on the meta device, to count parameters at almost no cost."""
     try:
         with torch.device("meta"), skip_init():
             return build(config)
     except (RuntimeError, OverflowError, TypeError):
-        raise LimitError("a model of this size has more parameters than can be counted; make it smaller") from None
+        raise LimitError("this model has too many parameters to count; make it smaller") from None
 
 
 def check_memory(config: ModelConfig) -> None:
-    """Raise `LimitError` for a model whose parameters have no room in memory; nothing of it is built."""
+    """Raise `LimitError` if memory has no room for the model's parameters, without building it."""
     count = sum(p.numel() for p in outline(config).parameters())
     what = f"a {model_type(config)} of {depth(config):,} layers and {count:,} parameters"
     limits.require(4 * count, what, "make it smaller with --size or --set model.…")

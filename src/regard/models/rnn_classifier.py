@@ -1,4 +1,4 @@
-"""A recurrent classifier: read the text word by word, then predict its class from the states; or tag as you read."""
+"""A recurrent classifier: read the text token by token and predict its class from the states; or tag every token."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class RecurrentClassifierConfig:
     width: int = 128
     layers: int = 1
     dropout: float = 0.0
-    pooling: str = "mean"  # what stands for a whole text: the mean of all states, or the "last", as in the lecture
+    pooling: str = "mean"  # of all states, or the "last", as in the lecture
     head: str = "sequence"  # or "token"
     labels: tuple[str, ...] = ("0", "1")
 
@@ -32,7 +32,7 @@ class RecurrentClassifierConfig:
 
 
 class RecurrentClassifier(nn.Module):
-    """Many to one, or many to many: the words go in one by one, and the same cell carries the state along."""
+    """Many to one, or many to many: one cell reads the tokens in order and carries the state."""
 
     def __init__(self, c: RecurrentClassifierConfig):
         super().__init__()
@@ -42,21 +42,21 @@ class RecurrentClassifier(nn.Module):
         self.drop = dropout(c.dropout)
         self.classifier = nn.Linear(c.width, len(c.labels))
         recurrent_(self)
-        nn.init.normal_(self.token.weight, std=0.1)  # labelled text is little: a rare word should weigh little
+        nn.init.normal_(self.token.weight, std=0.1)  # small: labelled data is scarce, rare words should count little
 
     def forward(self, ids: Tensor, lengths: Tensor | None = None, sentences: Tensor | None = None) -> Tensor:
-        """B T ids -> B T D. Padding comes after all that counts, so it changes nothing and `lengths` are not needed;
-        nor are `sentences`: a second text begins after a [SEP]."""
+        """B T ids -> B T D. `lengths` are not needed: padding comes last and changes nothing. Nor are `sentences`: a
+        second text begins after a [SEP]."""
         check(ids, "B T")
         x = self.drop(compute_dtype(self.token(ids)))  # B T E
         return run_stack(self.cells, x, drop=self.config.dropout if self.training else 0.0)[0]  # B T D
 
     def summary(self, hidden: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """What stands for a whole text: B T D -> B D. Padding is ignored."""
+        """One vector per text: B T D -> B D. Padding is ignored."""
         if self.config.pooling == "mean":
             return pooled(hidden, lengths, "mean")
         return hidden[:, -1] if lengths is None else hidden.take_along_dim((lengths - 1)[:, None, None], 1)[:, 0]
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: … D -> … labels."""
+        """Class logits: … D -> … labels."""
         return self.classifier(self.drop(hidden))

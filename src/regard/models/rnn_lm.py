@@ -29,13 +29,13 @@ class RecurrentLMConfig:
 
     @property
     def context(self) -> int:
-        return 0  # a state has one size, however long the text
+        return 0  # no limit: the state has a fixed size
 
 
 class RecurrentLM(LanguageModel):
     """Mikolov et al. 2010: h_t = f(W_xh x_t + W_hh h_{t-1} + b_h), y_t = W_hy h_t + b_y.
 
-    With several layers each reads the hidden states of the one below. Dropout spares the recurrence (Zaremba et
+    Each layer reads the hidden states of the one below. Dropout is not applied to the recurrence (Zaremba et
     al. 2014).
     """
 
@@ -55,7 +55,7 @@ class RecurrentLM(LanguageModel):
         x = self.embed(ids)  # B T E
         if documents is None:
             return self.top(self.run(x)[0])
-        # every document becomes a row of its own, and goes back where it came from
+        # every document becomes its own row, and is put back afterwards
         new = torch.ones_like(documents, dtype=torch.bool)
         new[:, 1:] = documents[:, 1:] != documents[:, :-1]
         starts = new.flatten().nonzero().squeeze(1)
@@ -114,7 +114,7 @@ class RecurrentState:
         self.places = torch.zeros(cells[0].size(1), dtype=torch.long, device=cells[0].device)
 
     def move(self, new: State, tokens: int, lengths: Tensor | None) -> None:
-        if lengths is not None:  # who has read nothing stays where they are
+        if lengths is not None:  # rows that read nothing keep their state
             new = tuple(torch.where(lengths[:, None] > 0, b, a) for a, b in zip(self.cells, new, strict=True))
         for old, part in zip(self.cells, new, strict=True):
             old.copy_(part)
@@ -124,7 +124,7 @@ class RecurrentState:
         for tensor in (*self.cells, self.places):
             tensor.zero_()
 
-    shares = False  # of what it has read only the end is known
+    shares = False  # the state of a prefix is not kept
 
     def part(self, rows: slice, reach: int = 0, fresh: bool = False) -> "RecurrentState":
         part = RecurrentState(tuple(cell[:, rows] for cell in self.cells))
@@ -132,7 +132,7 @@ class RecurrentState:
         return part
 
     def reserve(self, stop: int) -> None:
-        """A state of fixed size has room for any text."""
+        """Nothing to do: the state has a fixed size."""
 
     def copy(self, source: Tensor, target: Tensor, stop: int) -> None:
         for cell in self.cells:
@@ -146,7 +146,7 @@ class RecurrentState:
 
     def select(self, rows: Tensor) -> None:
         cells, places = tuple(part[:, rows] for part in self.cells), self.places[rows]
-        if len(rows) == len(self.places):  # in place, as a captured step needs it
+        if len(rows) == len(self.places):  # in place, as a captured graph needs
             cells = tuple(old.copy_(new) for old, new in zip(self.cells, cells, strict=True))
             places = self.places.copy_(places)
         self.cells, self.places = cells, places

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder, before Transformers: one vector, or Bahdanau's attention over all of them."""
+"""The recurrent encoder-decoder, with a single context vector or Bahdanau's attention over all states."""
 
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ class Seq2SeqConfig:
 
 
 class BothWays(nn.Module):
-    """Read left to right and right to left. Padding stands on the right of both readings, so it reaches neither."""
+    """A bidirectional layer. Padding stays on the right in both directions, so it affects neither."""
 
     def __init__(self, cell: str, inputs: int, width: int):
         super().__init__()
@@ -36,17 +36,17 @@ class BothWays(nn.Module):
         self.backwards = LAYERS[cell](inputs, width, batch_first=True)
 
     def forward(self, x: Tensor, mirror: Tensor) -> Tensor:
-        there = self.forwards(x)[0]  # B S D
+        forward_states = self.forwards(x)[0]  # B S D
         back = self.backwards(take(x, mirror))[0]
-        return torch.cat((there, take(back, mirror)), -1)  # B S 2D
+        return torch.cat((forward_states, take(back, mirror)), -1)  # B S 2D
 
 
 class Seq2Seq(EncoderDecoder):
     """Bahdanau et al. 2015; without attention, the fixed context vector of Cho et al. 2014.
 
-    As in the paper: a reader in both directions, a decoder that looks before each word, an output that sees state,
-    context and last word. Not as in the paper: the first state comes from both readers' ends, the output layer is a
-    tanh instead of a maxout, one embedding serves source, target and output, and the default cell is an LSTM.
+    As in the paper: a bidirectional encoder, a decoder that attends before each token, an output layer over state,
+    context and last token. Unlike the paper: the first state comes from both directions' ends, the output layer is a
+    tanh instead of a maxout, source, target and output share one embedding, and the default cell is an LSTM.
     """
 
     def __init__(self, c: Seq2SeqConfig):
@@ -74,7 +74,7 @@ class Seq2Seq(EncoderDecoder):
         return self.read(torch.cat(hidden, 1), torch.cat(contexts, 1), words)  # B T E
 
     def advance(self, word: Tensor, state: "Seq2SeqState") -> Tensor:
-        """Look at the memory from the old state, then take one step: returns the context, B N 2D."""
+        """Attend to the memory from the old state, then take one step: returns the context, B N 2D."""
         if self.attention is None:
             context = state.memory.expand(-1, word.size(1), -1)
         else:
@@ -88,18 +88,18 @@ class Seq2Seq(EncoderDecoder):
         return self.drop(torch.tanh(self.readout(torch.cat((hidden, context, word), -1))))
 
     def encode(self, source: Tensor, lengths: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        """All of both readings B S 2D, their last words B 1 2D, and where words are B 1 S (None: everywhere)."""
+        """The states of both directions B S 2D, their last ones B 1 2D, and the mask B 1 S (None: no padding)."""
         check(source, "B S")
         B, S = source.shape
         where = torch.arange(S, device=source.device).expand(B, S)
         sizes = torch.full((B,), S, device=source.device) if lengths is None else lengths
-        # position p of a row of n words reads from n-1-p: the words reversed, the padding where it was
+        # position p of a row of n tokens reads from n-1-p: the tokens reversed, the padding unmoved
         mirror = torch.where(where < sizes[:, None], sizes[:, None] - 1 - where, where)  # B S
         memory = self.drop(self.token(source))
         for layer in self.encoder:
             memory = self.drop(layer(memory, mirror))  # B S 2D
-        there, back = memory.chunk(2, -1)
-        ends = torch.cat((take(there, sizes[:, None] - 1), back[:, :1]), -1)
+        forward_states, backward_states = memory.chunk(2, -1)
+        ends = torch.cat((take(forward_states, sizes[:, None] - 1), backward_states[:, :1]), -1)
         return memory, ends, None if lengths is None else (where < sizes[:, None])[:, None]
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> "Seq2SeqState":

@@ -1,7 +1,7 @@
 """Series of measurements to classes: tokens of (time, value, error, band), an encoder or a recurrent cell, a class.
 
-Times need no rhythm: a token knows when it was measured, and gaps are simply not there. Vaswani et al. 2017's encoder
-as used for light curves by Allam and McEwen 2021 and Moreno-Cartagena et al. 2023.
+Sampling may be irregular: a token encodes its time, and gaps need no filling. Vaswani et al. 2017's encoder as used
+for light curves by Allam and McEwen 2021 and Moreno-Cartagena et al. 2023.
 """
 
 from dataclasses import dataclass
@@ -26,20 +26,20 @@ ORIGINS = ("first", "peak")
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesFields:
-    """What both models know of the data; the first five are filled in when it is read."""
+    """Settings of both models; the first five are filled in from the data."""
 
-    labels: tuple[str, ...] = ("0", "1")  # none: a model that fills in hidden values
+    labels: tuple[str, ...] = ("0", "1")  # (): a model that fills in hidden values
     bands: tuple[str, ...] = ("value",)
-    known: tuple[str, ...] = ()  # numbers known of each object beside its curve, by name
-    tick: float = 1.0  # the usual time from point to point
-    span: float = 1024.0  # the longest series, in time
+    known: tuple[str, ...] = ()  # names of numbers known of each object in addition to its series
+    tick: float = 1.0  # the typical time between points
+    span: float = 1024.0  # the duration of the longest series
     width: int = 64
     layers: int = 2
     dropout: float = 0.1
-    patch: int = 1  # points a token is made of
+    patch: int = 1  # points per token
     stride: int = 1  # points from one token to the next
     time: str = "waves"
-    origin: str = "first"  # what times count from: the first point, or the moment the series stands highest ("peak")
+    origin: str = "first"  # of times: the first point, or the time of the maximum ("peak")
 
     def __post_init__(self):
         check_model(self, full=("bands",), time=TIMES, origin=ORIGINS)
@@ -51,7 +51,7 @@ class SeriesFields:
 class SeriesTransformerConfig(SeriesFields):
     heads: int = 4
     ffn: int = 128
-    pooling: str = "mean"  # what stands for a series: the mean of its tokens, or the first ("cls")
+    pooling: str = "mean"  # of all tokens, or the first ("cls")
 
     def __post_init__(self):
         super().__post_init__()
@@ -68,9 +68,9 @@ class SeriesRecurrentConfig(SeriesFields):
 
 
 class SeriesTokens(nn.Module):
-    """Points to tokens. Each band of a series is centred by itself and all are divided by their common spread, so that
-    the shape speaks; what that takes away stands in a first token, beside the `known` numbers: level and spread, and
-    those of each band. A point also tells how many of its errors it stands above its band's level."""
+    """Points to tokens. Each band is centred and all are divided by their common spread, so that the shape counts. The
+    level and spread of the series and of each band go into a first token, with the `known` numbers. A point also has
+    its distance from its band's level in units of its error."""
 
     usual: Tensor
 
@@ -78,7 +78,7 @@ class SeriesTokens(nn.Module):
         super().__init__()
         self.config = c
         whole = 2 + 2 * len(c.bands) + len(c.known)
-        self.register_buffer("usual", torch.stack((torch.zeros(whole), torch.ones(whole))))  # mean and spread, training
+        self.register_buffer("usual", torch.stack((torch.zeros(whole), torch.ones(whole))))  # mean and spread
         self.points = nn.Linear((3 + len(c.bands)) * c.patch, c.width)
         self.whole = nn.Linear(whole, c.width)
         self.time = TIMES[c.time](c.width, 2 * c.tick, 2 * c.span)
@@ -95,8 +95,8 @@ class SeriesTokens(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Points, B T each, to B 1+N D tokens and how many of them are real, B.
 
-        The first `lengths` points of a series are real (None: all of all). Those `hidden`, B T, keep their time and
-        band but not their value, and have no part in the norm. `known` is B K; for NaN its usual value is taken.
+        The first `lengths` points of a series are real (None: all). Those `hidden`, B T, keep their time and band but
+        not their value, and do not count for the norm. `known` is B K; NaN becomes its mean in training.
         """
         check(times, "B T")
         check(values, "B T", B=times.size(0), T=times.size(1))
@@ -117,19 +117,19 @@ class SeriesTokens(nn.Module):
         return torch.cat((first[:, None], x), 1), tokens
 
     def kinds(self, values: Tensor, bands: Tensor | None) -> Tensor:
-        """B T bands: 1 at the band of each point."""
+        """B T bands: the one-hot band of each point."""
         which = torch.zeros_like(values, dtype=torch.long) if bands is None else bands
         return F.one_hot(which, len(self.config.bands))
 
     def summary(self, times: Any, values: Any, errors: Any, bands: Any, lengths: Any, known: Any) -> Tensor:
-        """What the first token reads, before it is brought to its usual measure."""
+        """The input of the first token, before it is normalised by `usual`."""
         real = real_points(times, lengths)
         whole = norm(values, self.kinds(values, bands) * real[..., None], real)[2]
         return whole if known is None else torch.cat((whole, known), 1)
 
     def joined(self, each: Tensor, times: Tensor) -> Tensor:
-        """`patch` points to a token, at the mean of their times: B T F -> B N D. Points that fill no patch at the end
-        are left out, but a series shorter than a patch is one token."""
+        """`patch` points to a token, at their mean time: B T F -> B N D. An incomplete last patch is dropped, but a
+        series shorter than a patch is one token."""
         c = self.config
         short = max(0, c.patch - each.size(1))
         each, times = F.pad(each, (0, 0, 0, short)), F.pad(times, (0, short))
@@ -145,24 +145,24 @@ def real_points(times: Tensor, lengths: Tensor | None) -> Tensor:
 
 
 def known_errors(errors: Tensor, seen: Tensor, spread: Tensor) -> Tensor:
-    """An error of 0 is unknown: the mean of the others stands in, or the spread if there are no others."""
+    """Replace errors of 0, which mean unknown, by the mean of the others, or by the spread if there are none."""
     count = (seen & (errors > 0)).sum(1, keepdim=True)
     usual = torch.where(count > 0, (errors * seen).sum(1, keepdim=True) / count.clamp(min=1), spread)
     return torch.where(errors > 0, errors, usual)
 
 
 def peak(times: Tensor, rise: Tensor) -> Tensor:
-    """The mean time of the points that rise at least half as high as the highest, B 1: what bursts, whenever it was
-    seen to, is read alike."""
+    """The mean time of the points at least half as high as the highest, B 1, so that a burst is encoded the same
+    whenever it was observed."""
     high = torch.where(2 * rise >= rise.amax(1, keepdim=True), rise, 0.0).clamp(min=0)
     return (high * times).sum(1, keepdim=True) / high.sum(1, keepdim=True).clamp(min=1e-6)
 
 
 def norm(values: Tensor, kinds: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Values centred by band and divided by their common spread, B T; that spread, B 1; and a summary of the whole:
-    level and spread, then those of each band, B 2+2·bands. Only points `seen` have a say.
+    """Values centred by band and divided by their common spread, B T; that spread, B 1; and a summary: level and
+    spread, then those of each band, B 2+2·bands. Only points `seen` count.
 
-    `kinds` is B T bands, 1 where a point is of that band. A series that never moves has a spread of nearly 0.
+    `kinds`, B T bands, is the one-hot band of each point. A constant series has a spread of nearly 0.
     """
     weight = kinds * seen[..., None].to(values)  # B T bands
     count, total = weight.sum(1), weight.sum((1, 2))[:, None].clamp(min=1)  # B bands, B 1
@@ -178,8 +178,8 @@ def norm(values: Tensor, kinds: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, T
 
 
 class SeriesModel(nn.Module):
-    """`forward` gives one vector a series, of which `scores` makes classes; `states` gives all tokens, of which
-    `filled` guesses the values of hidden points."""
+    """`forward` gives one vector per series, for `scores`, the class logits; `states` gives all tokens, for `filled`,
+    the predicted values of hidden points."""
 
     config: Any  # SeriesFields
 
@@ -201,7 +201,7 @@ class SeriesModel(nn.Module):
         return pooled(x, tokens, "mean")
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: B D -> B labels."""
+        """Class logits: B D -> B labels."""
         if self.classifier is None:
             raise ConfigError("this model fills in hidden values and has no classes; fine-tune it: regard finetune")
         return self.classifier(self.drop(hidden))
@@ -209,12 +209,12 @@ class SeriesModel(nn.Module):
     def filled(self, states: Tensor) -> Tensor:
         """The normed values of the points of each token: B 1+N D -> B N P."""
         if self.value is None:
-            raise ConfigError("this model predicts classes and fills in nothing")
+            raise ConfigError("this model predicts classes and cannot fill in values")
         return self.value(states[:, 1:])
 
 
 class SeriesTransformer(SeriesModel):
-    """Everybody looks at everybody, whenever they were measured; padding is looked at by nobody."""
+    """All tokens attend to all others; padding is masked."""
 
     def __init__(self, c: SeriesTransformerConfig):
         super().__init__(c)
@@ -238,7 +238,7 @@ class SeriesTransformer(SeriesModel):
 
 
 class SeriesRecurrent(SeriesModel):
-    """The same tokens, one by one: the cell carries along what it has seen; padding comes after all that counts."""
+    """A recurrent cell over the same tokens; padding comes last, so it changes nothing."""
 
     def __init__(self, c: SeriesRecurrentConfig):
         super().__init__(c)

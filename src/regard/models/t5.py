@@ -1,4 +1,4 @@
-"""T5: every task is text to text (Raffel et al. 2020). An encoder-decoder that knows distances and no places."""
+"""T5: every task is text to text (Raffel et al. 2020). An encoder-decoder with relative positions only."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -28,12 +28,12 @@ class T5Config:
     heads: int = 8
     head_width: int = 64
     ffn: int = 2048
-    forward: str = "relu"  # how the feed-forward part is made: T5 1.1 and FLAN-T5 are gated
+    forward: str = "relu"  # the feed-forward network; gated in T5 1.1 and FLAN-T5
     dropout: float = 0.1
     buckets: int = 32  # distinct relative distances
-    furthest: int = 128  # from where all distances are alike
+    furthest: int = 128  # from here on all distances share a bucket
     eps: float = 1e-6
-    tied: bool = True  # one table for words in and words out; not so in T5 1.1 and FLAN-T5
+    tied: bool = True  # whether the head is the embedding table; not in T5 1.1 and FLAN-T5
 
     def __post_init__(self):
         check_model(self, {"buckets": 4}, split="", forward=FORWARD)
@@ -72,7 +72,7 @@ class T5(EncoderDecoder):
         self.encoder_norm, self.decoder_norm = RMSNorm(c.width, c.eps), RMSNorm(c.width, c.eps)
         self.drop = dropout(c.dropout)
         self.output = None if c.tied else nn.Parameter(torch.empty(c.vocab, c.width))
-        self.scale = c.width**-0.5 if c.tied else 1.0  # of what meets the table of words
+        self.scale = c.width**-0.5 if c.tied else 1.0  # of the head's input
         gpt2_(self, c.encoder_layers + c.decoder_layers)
 
     @staticmethod
@@ -121,7 +121,7 @@ class T5(EncoderDecoder):
 
 
 class T5State(TransformerState):
-    """What `TransformerState` is, and the place of each key."""
+    """A `TransformerState` that also keeps the position of each key."""
 
     def __init__(self, *parts):
         super().__init__(*parts)

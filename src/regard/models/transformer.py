@@ -44,25 +44,25 @@ class Transformer(EncoderDecoder):
         super().__init__()
         self.config = c
         self.scale = math.sqrt(c.width)
-        self.token = nn.Embedding(c.vocab, c.width, padding_idx=c.vocab - 1)  # padding is zero, and the start symbol
+        self.token = nn.Embedding(c.vocab, c.width, padding_idx=c.vocab - 1)  # padding is zero, and the start token
         self.encoder_place = POSITIONS[c.positions](c.max_length, c.width)
         self.decoder_place = POSITIONS[c.positions](c.max_length, c.width)
         parts = (c.width, c.heads, c.ffn, c.dropout, c.activation)
         self.encoder = nn.ModuleList(ENCODER_LAYERS[c.norm](*parts) for _ in range(c.encoder_layers))
         layers = nn.ModuleList(DECODER_LAYERS[c.norm](*parts) for _ in range(c.decoder_layers))
         self.decoder = cast("list[DecoderLayer]", layers)
-        last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream leaves its last layer un-normed
+        last = Norm if c.norm == "pre" else nn.Identity  # a pre-norm stream is not normed by its last layer
         self.encoder_norm: nn.Module = last(c.width)
         self.decoder_norm: nn.Module = last(c.width)
         self.drop = nn.Dropout(c.dropout)
         self.bias = nn.Parameter(torch.zeros(c.vocab)) if c.output_bias else None
         glorot_(self)
-        self.token.weight.register_hook(without_last)  # the tied head must not move that zero
+        self.token.weight.register_hook(without_last)  # so that the tied head's gradient does not change that zero
 
     def forward(self, source: Tensor, lengths: Tensor | None, inputs: Tensor) -> Tensor:
         """Figure 1 up to its last Add & Norm; `inputs` are the outputs shifted right, `logits` is the Linear on top.
 
-        The softmax belongs to whoever uses the logits: the loss, or the search for words.
+        The softmax is left to the loss or the search.
         """
         memory, memory_mask = self.encode(source, lengths)
         x = self.embed(inputs, self.decoder_place)  # B T D
@@ -86,7 +86,7 @@ class Transformer(EncoderDecoder):
         return self.drop(compute_dtype(self.placed(ids, place, where)))
 
     def placed(self, ids: Tensor, place: nn.Module, where: Tensor) -> Tensor:
-        """Words and where they stand, added up."""
+        """Scaled token embeddings plus positions."""
         return self.token(ids) * self.scale + place(where)
 
     def check_length(self, length: int) -> None:
@@ -119,11 +119,11 @@ def without_last(grad: Tensor) -> Tensor:
 
 
 class TransformerState:
-    """N hypotheses of a sentence are N more tokens in one cache, and a table says who descends from whom.
+    """The N hypotheses of a sentence share one cache, and a table records their ancestry.
 
-    Each step appends a key per hypothesis, in place, and never moves the old ones. When hypotheses are re-ordered only
-    the table changes: row n tells which of the S keys so far are ancestors of hypothesis n. The encoder's keys and
-    values are shared by all hypotheses in the same way, as N queries of one sentence.
+    Each step appends a key per hypothesis, in place, and never moves the old ones. Re-ordering hypotheses changes only
+    the table: row n marks which of the S keys so far are ancestors of hypothesis n. All hypotheses share the encoder's
+    keys and values too, as N queries of one sentence.
     """
 
     def __init__(self, cache: Cache, cross: list[tuple[Tensor, Tensor]], mask: Mask):
@@ -131,13 +131,13 @@ class TransformerState:
         keys = cache.keys[0]  # B H C K
         self.time = torch.zeros(1, dtype=torch.long, device=keys.device)  # positions decoded so far
         self.written = torch.zeros(1, dtype=torch.long, device=keys.device)  # keys so far
-        self.fixed = keys.is_cuda  # a GPU looks at all of the cache at every step, so that all steps are alike
-        self.stop = keys.size(2) if self.fixed else 0  # keys to look at: else the host's copy of `written`
+        self.fixed = keys.is_cuda  # a GPU attends to the whole cache, so that every step is the same graph
+        self.stop = keys.size(2) if self.fixed else 0  # keys to attend to: on a CPU, the host's copy of `written`
         self.ancestors = torch.zeros(keys.size(0), 1, keys.size(2), dtype=torch.bool, device=keys.device)  # B N S
         self.own = torch.eye(1, dtype=torch.bool, device=keys.device)  # N N
 
     def grow(self) -> tuple[Tensor | slice, Mask]:
-        """Room for one more key per hypothesis: its slots, and the table in which each may see its own."""
+        """Advance by one key per hypothesis: its slots, and the mask with each hypothesis's ancestors."""
         N = self.ancestors.size(1)
         if self.fixed:
             slots = self.written + torch.arange(N, device=self.written.device)

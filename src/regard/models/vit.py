@@ -35,22 +35,22 @@ class ViTConfig:
     dropout: float = 0.0
     eps: float = 1e-6
     stem: str = "patch"  # or "conv"
-    pool: str = "token"  # what stands for the whole image: a token of its own, the "mean" of all patches, or "both"
-    distilled: str = ""  # DeiT's second "token", which learned from a teacher; or with a "head" of its own
-    layer_scale: float = 0.0  # DINOv2: what each residual branch is multiplied by at first; 0: no such scale
-    forward: str = "gelu"  # how the feed-forward part is made: DINOv2's largest is "swiglu"
+    pool: str = "token"  # an image "token", the "mean" of all patches, or "both"
+    distilled: str = ""  # DeiT's second "token", trained by a teacher, or also its own "head"
+    layer_scale: float = 0.0  # DINOv2: initial scale of the residual branches; 0: none
+    forward: str = "gelu"  # the feed-forward network; "swiglu" in DINOv2's largest
     positions: str = "learned"  # or "sine", in two dimensions
-    labels: tuple[str, ...] = ("0", "1")  # (): an encoder alone
-    mean: tuple[float, ...] = (0.5,)  # of the pixels, between 0 and 1: one number, or one a channel
+    labels: tuple[str, ...] = ("0", "1")  # (): an encoder without a head
+    mean: tuple[float, ...] = (0.5,)  # of the pixels in [0, 1]: one number, or one per channel
     std: tuple[float, ...] = (0.5,)
 
     def __post_init__(self):
         check_model(self, stem=STEMS, pool=POOLS, positions=PLACES, distilled=DISTILLED, forward=FORWARD)
         check_pixels(self)
         if self.forward == "swiglu" and not self.layer_scale:
-            raise ConfigError("forward swiglu goes with a layer_scale; try --set model.layer_scale=1.0")
+            raise ConfigError("forward swiglu needs a layer_scale; try --set model.layer_scale=1.0")
         if self.distilled and (self.pool != "token" or self.positions != "learned"):
-            raise ConfigError("a distilled ViT has pool token and positions learned; set both, or leave distilled out")
+            raise ConfigError("a distilled ViT needs pool token and positions learned; set both, or omit distilled")
         if self.image % self.patch:
             fitting = [p for p in range(1, min(self.image, 4096) + 1) if self.image % p == 0]
             near = min(fitting, key=lambda p: abs(p - self.patch))
@@ -59,11 +59,11 @@ class ViTConfig:
                 f"try --set model.patch={near}"
             )
         if self.positions == "sine" and self.width % 4:
-            raise ConfigError(f"sine positions need a width that 4 divides, got {self.width}; try positions learned")
+            raise ConfigError(f"sine positions need a width divisible by 4, got {self.width}; try positions learned")
         if self.stem == "conv" and (self.patch & (self.patch - 1) or self.width % self.patch):
             raise ConfigError(
-                f"the conv stem halves the image again and again, so patch {self.patch} must be a power of 2 that "
-                f"divides the width {self.width}; or take stem patch"
+                f"the conv stem halves the image repeatedly, so patch {self.patch} must be a power of 2 that "
+                f"divides the width {self.width}; or set stem patch"
             )
 
     @property
@@ -73,19 +73,19 @@ class ViTConfig:
 
     @property
     def tokens(self) -> int:
-        """Before the patches: that of the image, and that of a teacher."""
+        """How many tokens precede the patches: the image token, and the distillation token."""
         return (self.pool != "mean") + bool(self.distilled)
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Of one image: channels, and pixels a side twice."""
+        """Of one image: C P P."""
         return self.channels, self.image, self.image
 
 
 class Scale(nn.Module):
-    """Bytes to numbers around 0; `mean` and `std`, one number or one a channel, are of pixels between 0 and 1.
+    """Normalise bytes by `mean` and `std` of pixels in [0, 1], one number or one per channel.
 
-    Floats have been through this already and pass.
+    Floats are already normalised and pass through.
     """
 
     mean: Tensor
@@ -101,7 +101,7 @@ class Scale(nn.Module):
 
 
 class PatchStem(nn.Linear):
-    """Section 3.1: cut into patches, lay each out flat, one map for all of them."""
+    """Section 3.1: cut into patches, flatten each, one linear layer for all of them."""
 
     def __init__(self, c: Any, bias: bool = True):
         super().__init__(c.channels * c.patch**2, c.width, bias)
@@ -114,7 +114,7 @@ class PatchStem(nn.Linear):
 
 
 class ConvStem(nn.Module):
-    """Xiao et al. 2021: small convolutions, each but the first halving the image, until a pixel is a patch."""
+    """Xiao et al. 2021: small convolutions, each but the first halving the image, until one pixel is a patch."""
 
     def __init__(self, c: ViTConfig):
         super().__init__()
@@ -137,7 +137,7 @@ STEMS: dict[str, type[nn.Module]] = {"patch": PatchStem, "conv": ConvStem}
 
 
 class LayerScale(nn.Module):
-    """Touvron et al. 2021 (CaiT), equation 4: a residual branch, each of its channels times a number of its own."""
+    """Touvron et al. 2021 (CaiT), equation 4: a learned scale for each channel of a residual branch."""
 
     def __init__(self, width: int, value: float):
         super().__init__()
@@ -164,9 +164,9 @@ class ScaledEncoderLayer(PreNormEncoderLayer):
 
 
 class ViT(nn.Module):
-    """Patches and their places, pre-norm layers, a class. `forward` gives the states of all patches, B T D.
+    """Patches and their positions, pre-norm layers, a classifier. `forward` gives the states of all tokens, B T D.
 
-    With `pool` "token" or "both" the first of the T is the token that stands for the image; with "mean" there is none.
+    With `pool` "token" or "both" the first of them is the image token; with "mean" there is none.
     """
 
     def __init__(self, c: ViTConfig):
@@ -192,7 +192,7 @@ class ViT(nn.Module):
         return PreNormEncoderLayer(c.width, c.heads, c.ffn, c.dropout, "gelu", c.eps)
 
     def forward(self, pixels: Tensor) -> Tensor:
-        """B C P P pixels -> B T D. Bytes are made numbers of mean 0 and spread 1; floats are taken as they are."""
+        """B C P P pixels -> B T D. Bytes are normalised; floats are used as they are."""
         check(pixels, "B C P P", C=self.config.channels)
         x = self.stem(compute_dtype(self.scale(pixels)))  # B N D
         tokens = [t.to(x.dtype).expand(x.size(0), 1, -1) for t in (self.first, self.second) if t is not None]
@@ -204,7 +204,7 @@ class ViT(nn.Module):
         return self.norm(x)
 
     def places(self, side: int) -> Tensor:
-        """T D for images of so many pixels a side; learned ones are interpolated for another size than they have."""
+        """Position embeddings, T D, for images of `side` pixels; learned ones are interpolated to another size."""
         c = self.config
         if side == c.image:
             return self.place(torch.arange(c.grid**2 + c.tokens, device=self.norm.weight.device))
@@ -214,24 +214,22 @@ class ViT(nn.Module):
         return interpolated(cast("Learned", self.place).table, c.tokens, side // c.patch)
 
     def summary(self, hidden: Tensor) -> Tensor:
-        """What stands for a whole image: B T D -> B D, or B 2D where that is both its token and the mean."""
+        """One vector per image: B T D -> B D, or B 2D for `pool` "both"."""
         if self.first is None:
             return hidden.mean(1)
         token = hidden[:, 0]
         return torch.cat((token, hidden[:, 1:].mean(1)), 1) if self.config.pool == "both" else token
 
     def scores(self, hidden: Tensor) -> Tensor:
-        """Of the classes: B T D -> B labels; of two heads the mean (Touvron et al. 2021, section 4)."""
+        """Class logits: B T D -> B labels; the mean of two heads (Touvron et al. 2021, section 4)."""
         if self.classifier is None:
-            raise ConfigError(
-                "this ViT has no classes: it is an encoder alone; fine-tune it: regard finetune MODEL image"
-            )
+            raise ConfigError("this ViT is an encoder without classes; fine-tune it: regard finetune MODEL image")
         scores = self.classifier(self.summary(hidden))
         return scores if self.teacher is None else (scores + self.teacher(hidden[:, 1])) / 2
 
 
 def interpolated(table: Tensor, tokens: int, grid: int) -> Tensor:
-    """Learned places of another number of patches: those of the `tokens` as they are, the square of the others
+    """Learned positions for another number of patches: those of the `tokens` unchanged, the square of the others
     interpolated (Dosovitskiy et al. 2021, section 3.2)."""
     side = math.isqrt(len(table) - tokens)
     square = table[tokens:].unflatten(0, (side, side)).permute(2, 0, 1)[None]  # 1 D h w

@@ -1,4 +1,4 @@
-"""Whisper (Radford et al. 2022): the encoder-decoder of 2017 whose source is 30 seconds of sound."""
+"""Whisper (Radford et al. 2022): the encoder-decoder of 2017, whose source is 30 seconds of audio."""
 
 import math
 from dataclasses import dataclass
@@ -30,30 +30,30 @@ class WhisperConfig:
     heads: int = 6
     ffn: int = 1536
     dropout: float = 0.0
-    places: int = 1500  # of the encoder, two frames each: 30 seconds
-    max_length: int = 448  # pieces of the text
+    places: int = 1500  # encoder positions, two frames each: 30 seconds
+    max_length: int = 448  # tokens of the text
 
     def __post_init__(self):
         check_model(self, {"width": 4, "max_length": 2})
         if self.width % 2:
-            raise ConfigError(f"width {self.width} is odd; half of it are sines, the other half cosines")
+            raise ConfigError(f"width {self.width} is odd; must be even, for half sines and half cosines")
 
     @property
     def frames(self) -> int:
-        """Of the log-mel picture of one window."""
+        """Frames of the spectrogram of one window."""
         return 2 * self.places
 
 
 class Whisper(Transformer):
-    """Figure 1: convolutions and encoder blocks over the sound, decoder blocks over the text, one table of words.
+    """Figure 1: convolutions and encoder blocks over the audio, decoder blocks over the text, tied embeddings.
 
-    Every window of sound is as long as any other, padded with silence, so there are no lengths to mask.
+    Every window is padded with silence to the same length, so there is nothing to mask.
     """
 
     places: Tensor
 
     def __init__(self, c: WhisperConfig):
-        super(Transformer, self).__init__()  # the encoder is another one, so none of its parts is made
+        super(Transformer, self).__init__()  # builds none of its parts: the encoder differs
         self.config, self.bias, self.scale = c, None, 1.0
         self.stem = AudioStem(c.mels, c.width)
         self.register_buffer("places", sines_then_cosines(c.places, c.width))  # published files hold it, rounded
@@ -69,7 +69,7 @@ class Whisper(Transformer):
         glorot_(self)
 
     def encode(self, source: Tensor, lengths: Tensor | None = None) -> tuple[Tensor, Mask]:
-        """B mels F -> B S D, where S is half of F, and everything may be looked at."""
+        """B mels F -> B S D, where S is half of F, and no mask."""
         check(source, "B mels F", mels=self.config.mels, F=self.config.frames)
         x = self.drop(compute_dtype(self.stem(source) + self.places))
         for layer in self.encoder:
@@ -78,7 +78,7 @@ class Whisper(Transformer):
 
 
 def sines_then_cosines(places: int, width: int) -> Tensor:
-    """P D. Unlike those of 2017 the slowest wave is 10,000 times slower than the fastest, not nearly so."""
+    """P D. Unlike in 2017, the lowest frequency is exactly 10,000 times lower than the highest."""
     rates = torch.exp(-math.log(10000) / (width // 2 - 1) * torch.arange(width // 2))
     angles = torch.arange(places)[:, None] * rates
     return torch.cat((angles.sin(), angles.cos()), 1)

@@ -1,6 +1,6 @@
-"""Hugging Face folders, out and in: config.json and model.safetensors with the published names.
+"""Write and read Hugging Face folders: config.json and model.safetensors with the published names.
 
-Where transformers has the same model, its names are used and both read each other's folders. Models without a
+Where transformers has the same model, we use its names, and both read each other's folders. Models without a
 published counterpart keep our own names under `model_type: regard-…`; transformers cannot open those.
 """
 
@@ -60,14 +60,14 @@ PUBLISHED = (
     ViTLayout(),
     DeiTLayout(),
     DINOv2Layout(),
-    GPTCaptionerLayout(),  # whose model_type is that of the next, which reads both
+    GPTCaptionerLayout(),  # shares its model_type with the next, which reads both
     CaptionerLayout(),
     WhisperLayout(),
     CLIPLayout(),
 )
 LAYOUTS: dict[str, Layout] = {layout.name: layout for layout in PUBLISHED}
-HEAD = re.compile(r"For[A-Z]\w+$")  # of the name of a class: what it is for
-WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables of words, whose last rows are padding
+HEAD = re.compile(r"For[A-Z]\w+$")  # the head in the name of a class
+WORDS = ("token.weight", "output", "W_hy", "b_y", "masked.bias")  # tables whose last rows are padding
 
 
 def layout_of(config: ModelConfig) -> Layout | None:
@@ -84,7 +84,7 @@ def to_published(config: ModelConfig, eos: int | None = None) -> dict[str, Any]:
 
 
 def from_published(values: dict[str, Any], where: str = "config.json") -> ModelConfig:
-    """Our config; `CheckpointError` for what is not a model's settings, or not of a model we read."""
+    """Our config; `CheckpointError` for settings that are malformed or of a model we do not read."""
     name = str(values.get("model_type", ""))
     ours = name.removeprefix(OURS)
     if name not in LAYOUTS and (ours == name or ours not in MODELS):
@@ -112,7 +112,7 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
 
 
 def check_head(values: dict[str, Any], layout: Layout, where: str) -> None:
-    """Raise `CheckpointError` for a class with a head that the layout does not have; old names of others are read."""
+    """Raise `CheckpointError` for a class with a head that the layout does not have; old class names are read."""
     architecture = str(next(iter(values.get("architectures") or []), ""))
     classes = dict.fromkeys(layout.classes())
     if HEAD.search(architecture) and architecture.lower() not in map(str.lower, classes):
@@ -120,19 +120,19 @@ def check_head(values: dict[str, Any], layout: Layout, where: str) -> None:
 
 
 def nearest_layout(values: dict[str, Any]) -> str:
-    """The layout nearest to one that we do not read, and its file, for whoever adds it; "" where none is near."""
+    """A hint at the layout closest to one that we do not read, and its file; "" if none is close."""
     close = difflib.get_close_matches(str(values.get("model_type", "")), LAYOUTS, n=1, cutoff=0.55)
     task = HEAD.search(str(next(iter(values.get("architectures") or []), "")))
-    alike = [n for n, layout in LAYOUTS.items() if task and any(c.endswith(task[0]) for c in layout.classes())]
-    if not (close or alike):
+    same_head = [n for n, layout in LAYOUTS.items() if task and any(c.endswith(task[0]) for c in layout.classes())]
+    if not (close or same_head):
         return ""
-    name = (close or alike)[0]
+    name = (close or same_head)[0]
     module = type(LAYOUTS[name]).__module__.removeprefix("regard.").replace(".", "/")
     return f"the nearest is {name} ({module}.py); "
 
 
 def rows_of(model: nn.Module, name: str) -> int | None:
-    """How many rows of a parameter are published, where the others only pad a table of words; None: all."""
+    """How many rows of a padded embedding table are published; None: all of this parameter."""
     return model.config.vocab if isinstance(model, LanguageModel | Bert) and name in WORDS else None
 
 
@@ -145,7 +145,7 @@ def published_weights(model: Model) -> dict[str, Tensor]:
 
 
 def published_shapes(config: ModelConfig) -> Shapes:
-    """The shape of every parameter by its published name; nothing of that size is allocated."""
+    """The shape of every parameter by its published name, without allocating any."""
     model = outline(config)
     state = {
         name: tensor[: rows_of(model, name)] if tensor.ndim else tensor for name, tensor in model.state_dict().items()
@@ -156,12 +156,12 @@ def published_shapes(config: ModelConfig) -> Shapes:
 
 
 def weights_bytes(model: Model) -> bytes:
-    """model.safetensors of a model."""
+    """The bytes of a model's model.safetensors."""
     return save(published_weights(model), metadata={"format": "pt"})
 
 
 def save_weights(model: Model, folder: Path) -> None:
-    """model.safetensors of a model, or its shards and their index."""
+    """Write a model's model.safetensors, or its shards and their index."""
     write_weights(folder, published_weights(model))
 
 
@@ -182,13 +182,13 @@ def load_model(folder: Path) -> Model:
 
 
 def load_adapted(folder: Path, config: ModelConfig) -> Model:
-    """A model of which the folder holds only what LoRA adds; the rest is the base's, under the same names."""
+    """A model whose folder holds only a LoRA adapter; the rest are the base's weights, under the same names."""
     from regard.models.fetched import resolve
 
     base = resolve(adapter.base_of(folder))
     if not (base / "config.json").is_file():
         raise CheckpointError(
-            f"{folder} holds what LoRA adds to {base}, which is not there; put it back, or name another in "
+            f"{folder} holds a LoRA adapter for {base}, which is missing; put it back, or name another in "
             f"{folder / adapter.CONFIG}"
         )
     started = load_model(base)
@@ -205,7 +205,7 @@ def shared(own: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, Tenso
 
 
 def write_adapter(folder: Path, model: Model, start: Path) -> None:
-    """What LoRA adds to the model in the folder `start`, which the files name."""
+    """Write the LoRA adapter of a model fine-tuned from the folder `start`, which the files name."""
     from regard.models.fetched import reference_of
 
     base = check_fit(read_config(start), read_shapes(start), str(start))
@@ -214,9 +214,9 @@ def write_adapter(folder: Path, model: Model, start: Path) -> None:
 
 
 def check_fit(config: ModelConfig, shapes: Shapes, where: str) -> Model:
-    """The model without its numbers, after checking its settings against the weights' table of contents.
+    """The model on the meta device, after checking its settings against the weights' table of contents.
 
-    Nothing of the sizes either of them claims is allocated before both agree, and memory has room for it.
+    Nothing is allocated until both agree and memory has room.
     """
     if depth(config) > len(shapes):
         raise CheckpointError(
@@ -226,13 +226,13 @@ def check_fit(config: ModelConfig, shapes: Shapes, where: str) -> Model:
     with torch.device("meta"):
         try:
             state = {name: torch.empty(shape) for name, shape in shapes.items()}
-        except (RuntimeError, OverflowError):  # more than can be counted
+        except (RuntimeError, OverflowError):  # too large to count
             raise CheckpointError(f"{where}: the table of contents of the weights is damaged") from None
         return fill(config, state, where)
 
 
 def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> Model:
-    """A model with these weights, under their published names."""
+    """A model with these weights, given by their published names."""
     layout = layout_of(config)
     config = config if layout is None else layout.complete(config, state)
     try:
@@ -250,7 +250,7 @@ def fill(config: ModelConfig, state: dict[str, Tensor], where: str) -> Model:
 
 
 def check_shapes(model: Model, state: dict[str, Tensor]) -> None:
-    """Raise `Misfit` for the first tensor that is missing, unexpected or of another shape than the model's."""
+    """Raise `Misfit` for the first tensor that is missing, unexpected or of the wrong shape."""
     expected = {name: tuple(t.shape) for name, t in model.state_dict().items()}
     got = {name: tuple(t.shape) for name, t in state.items()}
     wrong = [name for name in expected | got if expected.get(name) != got.get(name)]

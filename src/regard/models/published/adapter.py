@@ -1,4 +1,4 @@
-"""LoRA's maps without the model that they change, as PEFT keeps them: adapter_config.json, adapter_model.safetensors.
+"""LoRA adapters without their base model, as PEFT stores them: adapter_config.json, adapter_model.safetensors.
 
 PEFT's names are those of the published tensors, so an adapter is added to a model in its published layout.
 """
@@ -21,7 +21,7 @@ from regard.models.published.weights import read_file
 from regard.nn.lora import LoraLinear, adapters
 
 CONFIG = "adapter_config.json"
-PREFIX = "base_model.model."  # of every name of PEFT's
+PREFIX = "base_model.model."  # of all of PEFT's names
 
 
 def is_adapter(folder: Path) -> bool:
@@ -32,9 +32,9 @@ def is_adapter(folder: Path) -> bool:
 
 
 def write_adapter(folder: Path, model: nn.Module, layout: Layout | None, base: tuple[str, str], have: set[str]) -> None:
-    """Both files of a model with LoRA's maps on the model that `base` names, with its revision ("": none).
+    """Write both files of a model with LoRA on the model that `base` names, with its revision ("": none).
 
-    `have` are the tensors that it shares with that model; all others are kept whole.
+    `have` are the tensors that it shares with that model; all others are written whole.
     """
     maps, tensors, ranks = adapters(model), {}, {}
     for name, lora in maps.items():
@@ -67,7 +67,7 @@ def write_adapter(folder: Path, model: nn.Module, layout: Layout | None, base: t
 
 
 def published_maps(name: str, lora: LoraLinear, layout: Layout | None, model: Any) -> list[tuple[str, Tensor, Tensor]]:
-    """The module of theirs, A and B: one for each part of a fused map, or where theirs is fused too, one for all."""
+    """Published module, A and B: one for each part of a fused layer, or one for all if theirs is fused too."""
     names = [f"{name}.weight"] if layout is None else theirs(f"{name}.weight", layout, model.config)
     modules = [their.removesuffix(".weight") for their in names]
     A, B = lora.A.split(lora.rank), lora.B.split(lora.parts)
@@ -81,19 +81,19 @@ def theirs(name: str, layout: Layout, config: Any) -> list[str]:
 
 
 def whole_tensors(model: Any, layout: Layout | None, have: set[str]) -> dict[str, Tensor]:
-    """By their published names: parts that are trained besides LoRA's maps, and what the base does not have."""
+    """By published name: layers trained in addition to LoRA, and tensors that the base does not have."""
     own = {f"{name}.{letter}" for name in adapters(model) for letter in "AB"}
     trained = {name.rpartition(".")[0] for name, p in model.named_parameters() if p.requires_grad and name not in own}
     state = {name: tensor for name, tensor in model.state_dict().items() if name not in own}
     kept = {n: t for n, t in state.items() if n not in have or n.rpartition(".")[0] in trained}
-    return kept if layout is None else Layout.to_weights(layout, kept, model.config)  # without copies of tied ones
+    return kept if layout is None else Layout.to_weights(layout, kept, model.config)  # without copies of tied weights
 
 
 # -- in -------------------------------------------------------------------------------------------------------------
 
 
 def base_of(folder: Path) -> str:
-    """What the adapter's model is called: a folder, a name of the catalogue, or one of the hub with its revision."""
+    """The adapter's base model: a folder, a name of the catalogue, or one of the hub with its revision."""
     settings = read_json(folder / CONFIG)
     name, revision = str(settings.get("base_model_name_or_path") or ""), settings.get("revision")
     if not name:
@@ -102,12 +102,12 @@ def base_of(folder: Path) -> str:
 
 
 def with_adapter(published: dict[str, Tensor], folder: Path) -> dict[str, Tensor]:
-    """The weights of a model with an adapter added: W + (α/r) B A, worked out in float64 and rounded once."""
+    """The weights of a model with an adapter merged: W + (α/r) B A, computed in float64 and rounded once."""
     settings, tensors = read_json(folder / CONFIG), read_file(folder / ADAPTER)
     where = str(folder / CONFIG)
     if str(settings.get("peft_type", "LORA")).upper() != "LORA" or settings.get("use_dora"):
         what = "DoRA" if settings.get("use_dora") else settings["peft_type"]
-        raise CheckpointError(f"{where}: an adapter of the kind {what}; we read only LoRA")
+        raise CheckpointError(f"{where}: a {what} adapter; we read only LoRA")
     result = dict(published)
     for key, A in tensors.items():
         name = re.sub(r"\.(default\.)?weight$", "", key.removeprefix(PREFIX))
@@ -118,13 +118,13 @@ def with_adapter(published: dict[str, Tensor], folder: Path) -> dict[str, Tensor
             continue
         module, B = name.removesuffix(".lora_A"), tensors.get(key.replace("lora_A", "lora_B"))
         if B is None or A.ndim != 2:
-            raise CheckpointError(f"{folder / ADAPTER}: {key} has no lora_B, or is not a matrix; we read linear maps")
+            raise CheckpointError(f"{folder / ADAPTER}: {key} has no lora_B, or is not a matrix; we read linear layers")
         weight = matching(f"{module}.weight", published)
         delta = scale_of(settings, module, len(A)) * (B.double() @ A.double())
         delta = delta.T if settings.get("fan_in_fan_out") else delta
         if delta.shape != published[weight].shape:
             got, expected = tuple(delta.shape), tuple(published[weight].shape)
-            raise CheckpointError(f"{folder / ADAPTER}: {key} changes a matrix of the shape {got}, got {expected}")
+            raise CheckpointError(f"{folder / ADAPTER}: {key} has the shape {got}, the model's matrix {expected}")
         result[weight] = (result[weight].double() + delta).to(published[weight].dtype)
     return result
 
@@ -136,10 +136,8 @@ def scale_of(settings: dict[str, Any], module: str, rank: int) -> float:
 
 
 def matching(name: str, published: dict[str, Tensor], new: bool = False) -> str:
-    """The tensor of the model that an adapter's `name` means: either may have the prefix of a model around it."""
-    alike = [own for own in published if own == name or own.endswith(f".{name}") or name.endswith(f".{own}")]
-    if not alike and not new:
-        raise CheckpointError(
-            f"the adapter changes {name}, which the model does not have; is it that of another model?"
-        )
-    return name if name in published or not alike else alike[0]
+    """The model's tensor that an adapter's `name` refers to; either may have an extra prefix."""
+    candidates = [own for own in published if own == name or own.endswith(f".{name}") or name.endswith(f".{own}")]
+    if not candidates and not new:
+        raise CheckpointError(f"the adapter changes {name}, which the model does not have; is it for another model?")
+    return name if name in published or not candidates else candidates[0]

@@ -1,4 +1,4 @@
-"""Layers that look near, and every n-th that looks at everything: how ModernBERT's and Gemma 3's settings name them."""
+"""Local layers with every n-th global, as the settings of ModernBERT and Gemma 3 describe them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
 def layer_types(layers: int, global_every: int, first: bool) -> list[str]:
-    """Of every `global_every` layers the `first` is global, or the last."""
+    """Of every `global_every` layers, the first is global if `first`, otherwise the last."""
     at = 0 if first else global_every - 1
     return [GLOBAL if number % global_every == at else LOCAL for number in range(layers)]
 
@@ -24,7 +24,7 @@ def alternating_settings(config: Any, first: bool) -> dict[str, Any]:
 def alternating_fields(
     values: dict[str, Any], where: str, first: bool, every: int, thetas: dict[str, Any]
 ) -> dict[str, Any]:
-    """Fields of ours; `every` and `thetas`, by type of layer, are what older files say, which have no layer_types."""
+    """Our fields; `every` and `thetas`, by type of layer, are for older files without layer_types."""
     rope = values.get("rope_parameters") or {}
     for scaled in (values.get("rope_scaling") or {}, *(part for part in rope.values() if isinstance(part, dict))):
         if (rope_type := scaled.get("rope_type", "default")) != "default":
@@ -39,7 +39,7 @@ def alternating_fields(
 
 
 def period(types: list[str], first: bool) -> int:
-    """After how many layers the next one is global, as far as the list shows it."""
+    """The period of the global layers, as far as the list shows it."""
     places = [place for place, name in enumerate(types) if name == GLOBAL]
     if len(places) > 1:
         return places[1] - places[0]

@@ -9,11 +9,11 @@ from regard.models.bart import BartConfig
 from regard.models.published.layout import Layout, with_prefix
 from regard.models.published.marian import DECODER, ENCODER, SIZES, MarianLayout
 
-EMPTY = 2  # rows of their tables of positions that no token has
+EMPTY = 2  # unused rows of their position tables
 
 
 class BartLayout(MarianLayout):
-    """Positions are counted from the third row of their tables on."""
+    """Positions start at the third row of their tables."""
 
     name, architecture, config = "bart", "BartForConditionalGeneration", BartConfig
     settings = SIZES | {
@@ -42,7 +42,7 @@ class BartLayout(MarianLayout):
         **with_prefix("decoder.*.", DECODER, "decoder.layers.*."),
     }
     prefix = "model."  # not in the files of bart-base and bart-large
-    spare = r"embed_tokens|^lm_head"  # second copies of the table of words
+    spare = r"embed_tokens|^lm_head"  # copies of the embedding table
 
     def fits(self, config: Any) -> bool:
         return isinstance(config, BartConfig)

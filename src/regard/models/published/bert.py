@@ -11,7 +11,7 @@ from regard.errors import CheckpointError
 from regard.models.bert import LABELLED, MASKED, POOLED, BertConfig
 from regard.models.published.layout import COMMON, Layout, label_settings, read_labels
 
-BERT = {  # our head -> what a class of theirs is called, after Bert
+BERT = {  # our head -> their class name, after Bert
     "none": "Model",
     "pooler": "Model",
     "masked": "ForMaskedLM",
@@ -20,7 +20,7 @@ BERT = {  # our head -> what a class of theirs is called, after Bert
     "token": "ForTokenClassification",
 }
 ARCHITECTURES = {head: f"Bert{name}" for head, name in BERT.items()}
-HEADS = ("masked.dense", "next", "pooler")  # tensors that tell which head a file holds
+HEADS = ("masked.dense", "next", "pooler")  # tensors that show which head a file holds
 
 
 class BertLayout(Layout):
@@ -63,9 +63,9 @@ class BertLayout(Layout):
         "classifier": "classifier",
     }
     prefix = "bert."
-    heads: tuple[str, ...] = ("cls.", "classifier.")  # how names begin that have no prefix
+    heads: tuple[str, ...] = ("cls.", "classifier.")  # starts of names without the prefix
     architectures: Mapping[str, str] = ARCHITECTURES  # by head
-    spare = r"^embeddings\.position_ids$|^cls\.predictions\.decoder\."  # a buffer of old files; copies of what is tied
+    spare = r"^embeddings\.position_ids$|^cls\.predictions\.decoder\."  # a buffer of old files; copies of tied weights
 
     def classes(self) -> tuple[str, ...]:
         return tuple(self.architectures.values())
@@ -90,33 +90,33 @@ class BertLayout(Layout):
         return {"family": self.name, "head": head, "labels": read_labels(values) if head in LABELLED else ()}
 
     def complete(self, config: BertConfig, published: dict[str, Tensor]) -> BertConfig:
-        """Whether there is a pooler, and whether a masked-word file (bert-base-uncased) holds all of pre-training."""
+        """Set the head by the tensors: a masked-word file (bert-base-uncased) may hold both heads of pre-training."""
         if config.head in LABELLED:
             return config
         names = {self.current(name) for name in published}
-        there = {part for part in HEADS if part in self.tensors and f"{self.tensors[part]}.weight" in names}
-        if "masked.dense" in there:
-            return replace(config, head="pretraining" if "next" in there else "masked")
+        present = {part for part in HEADS if part in self.tensors and f"{self.tensors[part]}.weight" in names}
+        if "masked.dense" in present:
+            return replace(config, head="pretraining" if "next" in present else "masked")
         if config.head in MASKED:
-            return config  # whose missing weights will be named
-        return replace(config, head="pooler" if "pooler" in there and "pooler" in self.architectures else "none")
+            return config  # loading will name the missing weights
+        return replace(config, head="pooler" if "pooler" in present and "pooler" in self.architectures else "none")
 
     def prefixed(self, name: str, config: BertConfig) -> str:
         bare = config.head in ("none", "pooler") or name.startswith(self.heads)
         return name if bare else self.prefix + name
 
     def current(self, name: str) -> str:
-        """The first files, from TensorFlow, called weight and bias of a norm gamma and beta."""
+        """Early files, from TensorFlow, call a norm's weight and bias gamma and beta."""
         name = name.removeprefix(self.prefix)
         return name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
 
     def ignored(self, name: str, config: BertConfig) -> bool:
-        """Some files carry a pooler that nothing reads."""
+        """Some files have an unused pooler."""
         return super().ignored(name, config) or (config.head not in POOLED and name.startswith("pooler."))
 
 
 class RobertaLayout(BertLayout):
-    """Liu et al. 2019. Positions are counted from the id of padding on: the first rows of their table stay empty."""
+    """Liu et al. 2019. Positions start after the id of padding: the first rows of their table are unused."""
 
     name, architecture = "roberta", "RobertaModel"
     architectures = {head: f"Roberta{name}" for head, name in BERT.items() if head != "pretraining"}
@@ -133,7 +133,7 @@ class RobertaLayout(BertLayout):
     heads = ("lm_head.", "classifier.")
     spare = r"^embeddings\.position_ids$|^lm_head\.decoder\."
     sequence = {"pooler": "classifier.dense", "classifier": "classifier.out_proj"}
-    empty = 2  # rows of the table of positions
+    empty = 2  # unused rows of the position table
 
     def extra_settings(self, config: BertConfig, eos: int | None) -> dict[str, Any]:
         return super().extra_settings(config, eos) | {"max_position_embeddings": config.max_length + self.empty}
@@ -143,7 +143,7 @@ class RobertaLayout(BertLayout):
         return fields | {"max_length": values["max_position_embeddings"] - self.empty}
 
     def names(self, name: str, config: BertConfig) -> tuple[str, ...]:
-        """A classifier of sequences has a pooler of its own."""
+        """A sequence classifier has its own pooler."""
         part, _, which = name.rpartition(".")
         if config.head == "sequence" and part in self.sequence:
             return (f"{self.sequence[part]}.{which}",)
@@ -167,7 +167,7 @@ class XLMRobertaLayout(RobertaLayout):
 
 
 class DistilBertLayout(BertLayout):
-    """Sanh et al. 2019: every second layer of BERT, without sentence numbers."""
+    """Sanh et al. 2019: every second layer of BERT, without segment ids."""
 
     name, architecture = "distilbert", "DistilBertModel"
     architectures = {head: f"DistilBert{name}" for head, name in BERT.items() if head not in ("pooler", "pretraining")}

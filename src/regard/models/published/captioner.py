@@ -16,7 +16,7 @@ from regard.models.published.vit import ENCODER, ViTLayout
 from regard.models.transformer import TransformerConfig
 
 VIT, MARIAN, GPT2 = ViTLayout(), MarianLayout(), GPT2Layout()
-TABLE, HEAD = "decoder.model.decoder.embed_tokens.weight", "decoder.lm_head.weight"  # tied: the same numbers
+TABLE, HEAD = "decoder.model.decoder.embed_tokens.weight", "decoder.lm_head.weight"  # tied
 
 
 class CaptionerLayout(Layout):
@@ -89,7 +89,7 @@ GPT_DECODER = {
 
 
 class GPTCaptionerLayout(CaptionerLayout):
-    """Of a ViT and GPT-2 with cross-attention, as `nlpconnect/vit-gpt2-image-captioning` is published."""
+    """A ViT and GPT-2 with cross-attention, like `nlpconnect/vit-gpt2-image-captioning`."""
 
     config = GPTCaptionerConfig
     written = {"is_encoder_decoder": True, "tie_word_embeddings": False}
@@ -133,7 +133,7 @@ class GPTCaptionerLayout(CaptionerLayout):
         return super(CaptionerLayout, self).to_weights(state, config)
 
     def to_theirs(self, name: str, tensor: Tensor, config: Any) -> Tensor:
-        """Linear maps of the decoder with the inputs first; the table of words without padding."""
+        """The decoder's linear layers transposed; the embedding table without padding."""
         if name == "token.weight":
             return tensor[:-1]
         if name.startswith("decoder.") and tensor.ndim == 2:
@@ -149,10 +149,10 @@ class GPTCaptionerLayout(CaptionerLayout):
 
 
 def text_config(config: CaptionerConfig) -> TransformerConfig:
-    """The translator whose decoder a captioner has."""
+    """The config of the translator whose decoder the captioner has."""
     return TransformerConfig(**{name: getattr(config, name) for name in shared(TransformerConfig, config)})
 
 
 def shared(cls: type, config: Any) -> list[str]:
-    """The fields of `cls` that a config has too."""
+    """The fields of `cls` that `config` also has."""
     return [field.name for field in fields(cls) if hasattr(config, field.name)]

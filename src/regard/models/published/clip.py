@@ -86,7 +86,7 @@ class CLIPLayout(Layout):
         return fields | {"activation": activation, "eps": shared["layer_norm_eps"]}
 
     def to_theirs(self, name: str, tensor: Tensor, config: CLIPConfig) -> Tensor:
-        """A convolution's weight."""
+        """The patch embedding as a convolution's weight."""
         return tensor.unflatten(1, (config.channels, config.patch, config.patch)) if name == "stem.weight" else tensor
 
     def to_ours(self, name: str, tensor: Tensor, config: CLIPConfig) -> Tensor:

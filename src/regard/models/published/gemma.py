@@ -20,7 +20,7 @@ NORMS = {
 
 
 class Gemma3Layout(LlamaLayout):
-    """Their norms multiply by one more than their weight: ours are that much larger."""
+    """Their norms multiply by 1 + weight, so our weights are larger by 1."""
 
     name, architecture, config = "gemma3_text", "Gemma3ForCausalLM", GemmaConfig
     settings = COMMON | {
@@ -46,7 +46,7 @@ class Gemma3Layout(LlamaLayout):
         **with_prefix("blocks.*.", LAYER | NORMS, "model.layers.*."),
         "norm": "model.norm",
     }
-    spare = r"^lm_head\.weight$|rotary_emb"  # a second copy of the table of words
+    spare = r"^lm_head\.weight$|rotary_emb"  # a copy of the embedding table
 
     def fits(self, config: Any) -> bool:
         return isinstance(config, GemmaConfig)
@@ -58,7 +58,7 @@ class Gemma3Layout(LlamaLayout):
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         if (scale := values.get("query_pre_attn_scalar", 256)) != values["head_dim"]:
-            raise CheckpointError(f"{where}: query_pre_attn_scalar is {scale}, we read only that of head_dim")
+            raise CheckpointError(f"{where}: query_pre_attn_scalar is {scale}; we read only head_dim")
         every = values.get("sliding_window_pattern") or values.get("_sliding_window_pattern") or 6
         thetas = {GLOBAL: values.get("rope_theta", 1e6), LOCAL: values.get("rope_local_base_freq", 1e4)}
         return alternating_fields(values, where, False, every, thetas)

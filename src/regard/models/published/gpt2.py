@@ -9,7 +9,7 @@ from regard.models.published.layout import Layout
 
 
 class GPT2Layout(Layout):
-    """Its linear maps are stored transposed."""
+    """Linear layers are stored transposed."""
 
     name, architecture, config = "gpt2", "GPT2LMHeadModel", GPTConfig
     settings = {
@@ -42,7 +42,7 @@ class GPT2Layout(Layout):
         "norm": "ln_f",
     }
     transposed, prefix = True, "transformer."
-    spare = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"  # old files keep the causal mask, some a second copy of wte
+    spare = r"\.attn\.(masked_)?bias$|^lm_head\.weight$"  # old files hold the causal mask, some a copy of wte
 
     def fits(self, config: Any) -> bool:
         return super().fits(config) and config.positions == "learned"

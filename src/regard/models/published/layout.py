@@ -1,7 +1,7 @@
-"""A published layout as tables: what its settings and its tensors are called, and what our model cannot compute.
+"""A published layout as tables: the names of its settings and tensors, and what our model cannot compute.
 
-A layout is a subclass with its tables filled in. What no table can say (a matrix stored transposed, a setting derived
-from two others) overrides the small method it concerns.
+A layout is a subclass that fills in the tables. What a table cannot express (a transposed matrix, a setting derived
+from two others) overrides the method it concerns.
 """
 
 import re
@@ -18,7 +18,7 @@ ACTIVATIONS = {"silu": "swish", "gelu_new": "gelu-tanh", "gelu_pytorch_tanh": "g
 ACTIVATIONS["quick_gelu"] = "quick-gelu"  # theirs to ours
 PUBLISHED_ACTIVATIONS = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
 MOST_LABELS = 1_000_000
-COMMON = {  # settings that most layouts call the same
+COMMON = {  # settings with the same name in most layouts
     "width": "hidden_size",
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
@@ -27,24 +27,24 @@ COMMON = {  # settings that most layouts call the same
 
 
 class Misfit(ValueError):
-    """Tensors that are not those of the model that config.json describes."""
+    """The tensors do not match the model that config.json describes."""
 
 
 class Layout:
     name: str  # model_type in config.json
     architecture: str  # the class of transformers
     config: type[Any]  # ours
-    settings: Mapping[str, Names]  # our field -> their name; where there are several, they must agree
-    optional: Collection[str] = ()  # fields of ours that a file may leave out; they have our defaults
-    fixed: Mapping[str, Any] = {}  # written, and refused when a file has another value
-    written: Mapping[str, Any] = {}  # written, and not read
-    tensors: Mapping[str, Names]  # our module or tensor -> theirs, several for a fused map; * is the layer's index
-    transposed = False  # whether their linear maps are stored with the inputs first
+    settings: Mapping[str, Names]  # our field -> their name, or several that must agree
+    optional: Collection[str] = ()  # our fields that a file may omit, which then have our defaults
+    fixed: Mapping[str, Any] = {}  # written; a file with another value is refused
+    written: Mapping[str, Any] = {}  # written, not read
+    tensors: Mapping[str, Names]  # our module or tensor -> theirs, several for a fused layer; * is the layer's index
+    transposed = False  # whether their linear layers are stored with the inputs first
     prefix = ""  # of their names, which some files leave out
-    spare = "(?!)"  # a regular expression for tensors that are not read, such as second copies of tied ones
+    spare = "(?!)"  # a regular expression for tensors that are not read, such as copies of tied ones
 
     def classes(self) -> tuple[str, ...]:
-        """The classes of transformers that it stands for."""
+        """The classes of transformers with this layout."""
         return (self.architecture,)
 
     def fits(self, config: Any) -> bool:
@@ -63,7 +63,7 @@ class Layout:
         return {**values, **self.fixed, **self.written, **self.extra_settings(config, eos), "dtype": "float32"}
 
     def extra_settings(self, config: Any, eos: int | None) -> dict[str, Any]:
-        """Settings of theirs that follow from ours in a way of their own."""
+        """Their settings that no table can derive from ours."""
         return {}
 
     def from_config(self, values: dict[str, Any], where: str) -> Any:
@@ -80,17 +80,17 @@ class Layout:
         return self.config(**fields | self.extra_fields(values, where))
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
-        """Fields of ours that follow from theirs in a way of their own."""
+        """Our fields that no table can derive from theirs."""
         return {}
 
     def complete(self, config: Any, published: dict[str, Tensor]) -> Any:
-        """Our config, with what config.json leaves open and the tensors show."""
+        """Our config, completed by what only the tensors show."""
         return config
 
     # -- model.safetensors ----------------------------------------------------------------------------------------
 
     def to_weights(self, state: dict[str, Tensor], config: Any) -> dict[str, Tensor]:
-        """Our names to theirs."""
+        """Our tensors as theirs, by their names."""
         published = {}
         for name, tensor in state.items():
             names = self.names(name, config)
@@ -100,7 +100,7 @@ class Layout:
         return published
 
     def from_weights(self, published: dict[str, Tensor], expected: list[str], config: Any) -> dict[str, Tensor]:
-        """Theirs to ours, for the `expected` names; `Misfit` where some are missing or there are more."""
+        """Their tensors as ours, for the `expected` names; `Misfit` if some are missing or left over."""
         left = {new: t for name, t in published.items() if not self.ignored(new := self.current(name), config)}
         ours = {}
         for name in expected:
@@ -110,29 +110,29 @@ class Layout:
             pieces = [left.pop(their) for their in names]
             ours[name] = self.to_ours(name, joined(pieces), config)
         if left:
-            raise Misfit(f"it has more than that: {', '.join(sorted(left)[:3])}")
+            raise Misfit(f"unexpected tensors: {', '.join(sorted(left)[:3])}")
         return ours
 
     def names(self, name: str, config: Any) -> tuple[str, ...]:
-        """Our name of a tensor -> theirs, without the prefix."""
+        """Our name of a tensor -> their names, without the prefix."""
         index = re.search(r"(?<=\.)\d+(?=\.)", name)
         pattern = f"{name[: index.start()]}*{name[index.end() :]}" if index else name
-        module, _, kind = pattern.rpartition(".")
+        module, _, suffix = pattern.rpartition(".")
         if pattern in self.tensors:
             names = several(self.tensors[pattern])
         else:
-            names = tuple(f"{their}.{kind}" for their in several(self.tensors[module]))
+            names = tuple(f"{their}.{suffix}" for their in several(self.tensors[module]))
         return tuple(their.replace("*", index[0]) for their in names) if index else names
 
     def rows(self, name: str, rows: int, pieces: int, config: Any) -> Any:
-        """How many rows of a fused map each of theirs has: as many as any other."""
+        """How many rows of a fused layer each of their tensors has: equally many."""
         return rows // pieces
 
     def prefixed(self, name: str, config: Any) -> str:
         return self.prefix + name
 
     def current(self, name: str) -> str:
-        """A name in a file, which may be an old one -> the name in `tensors`."""
+        """A name in a file, possibly an old one -> the name in `tensors`."""
         return name.removeprefix(self.prefix)
 
     def ignored(self, name: str, config: Any) -> bool:
@@ -143,12 +143,12 @@ class Layout:
         return tensor
 
     def to_ours(self, name: str, tensor: Tensor, config: Any) -> Tensor:
-        """What `to_theirs` did, undone."""
+        """The inverse of `to_theirs`."""
         return tensor
 
 
 def joined(pieces: Sequence[Tensor]) -> Tensor:
-    """The rows of all pieces; `torch.cat` on the meta device would load torch's compiler, which takes seconds."""
+    """The rows of all pieces. On the meta device `torch.cat` would import torch's compiler, which takes seconds."""
     if len(pieces) == 1 or not pieces[0].is_meta:
         return pieces[0] if len(pieces) == 1 else torch.cat(tuple(pieces))
     return pieces[0].new_empty((sum(map(len, pieces)), *pieces[0].shape[1:]))
@@ -159,7 +159,7 @@ def several(names: Names) -> tuple[str, ...]:
 
 
 def with_prefix(prefix: str, table: Mapping[str, Names], their_prefix: str) -> dict[str, Names]:
-    """A table with a prefix on either side: `layers.*.` and `encoder.layer.*.`, say."""
+    """A table with a prefix on either side, such as `layers.*.` and `encoder.layer.*.`."""
     return {prefix + ours: tuple(their_prefix + name for name in several(names)) for ours, names in table.items()}
 
 
@@ -174,10 +174,10 @@ def label_settings(labels: tuple[str, ...]) -> dict[str, Any]:
 
 
 def read_labels(values: dict[str, Any]) -> tuple[str, ...]:
-    """The classes in the order of their numbers; LABEL_0 and so on where they have no names."""
+    """The class names in the order of their indices; LABEL_0 and so on if they have none."""
     named = values.get("id2label") or {}
     if not named:
         if (count := values.get("num_labels", 2)) > MOST_LABELS:
-            raise CheckpointError(f"num_labels is {count:,}; at most {MOST_LABELS:,} are read")
+            raise CheckpointError(f"num_labels is {count:,}; we read at most {MOST_LABELS:,}")
         return tuple(f"LABEL_{i}" for i in range(count))
     return tuple(str(label) for _, label in sorted((int(i), label) for i, label in named.items()))

@@ -1,4 +1,4 @@
-"""The layouts of transformers' Llama, Mistral, Qwen2 and Qwen3: our Llama, with a setting or two more."""
+"""The layouts of transformers' Llama, Mistral, Qwen2 and Qwen3: our Llama with one or two more settings."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ class LlamaLayout(Layout):
         "norm": "model.norm",
         "output": "lm_head.weight",
     }
-    spare = r"rotary_emb\.inv_freq$"  # kept by old files
+    spare = r"rotary_emb\.inv_freq$"  # in old files
 
     def fits(self, config: Any) -> bool:
         return super().fits(config) and options(config) == set()
@@ -57,13 +57,13 @@ class LlamaLayout(Layout):
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         rope = {**(values.get("rope_scaling") or {}), **(values.get("rope_parameters") or {})}
-        kind = rope.get("rope_type", rope.get("type", "default"))
-        if kind not in ("default", "llama3"):
+        rope_type = rope.get("rope_type", rope.get("type", "default"))
+        if rope_type not in ("default", "llama3"):
             raise CheckpointError(
-                f"{where}: rotary frequencies are scaled ({kind!r}), and we read only plain and Llama 3's; choose a "
+                f"{where}: rotary frequencies are scaled ({rope_type!r}); we read plain ones and Llama 3's; choose a "
                 "model without rope_scaling, such as smollm2-135m"
             )
-        stretch = {ours: rope[their] for ours, their in STRETCH.items()} if kind == "llama3" else {}
+        stretch = {ours: rope[their] for ours, their in STRETCH.items()} if rope_type == "llama3" else {}
         heads = values["num_attention_heads"]
         return {
             "kv_heads": values.get("num_key_value_heads") or heads,
@@ -79,12 +79,12 @@ class LlamaLayout(Layout):
         return rows // pieces
 
     def ignored(self, name: str, config: LlamaConfig) -> bool:
-        """Some files keep a second copy of the tied table."""
+        """Some files hold a copy of the tied table."""
         return super().ignored(name, config) or (config.tied and name == "lm_head.weight")
 
 
 class MistralLayout(LlamaLayout):
-    """Jiang et al. 2023: a token sees the last few thousand."""
+    """Jiang et al. 2023: sliding-window attention."""
 
     name, architecture = "mistral", "MistralForCausalLM"
     fixed = {"hidden_act": "silu"}
@@ -131,5 +131,5 @@ class Qwen3Layout(LlamaLayout):
 
 
 def options(config: LlamaConfig) -> set[str]:
-    """What a model has that a Llama does not."""
+    """The options a model has that a plain Llama does not."""
     return {name for name in ("window", "qkv_bias", "qk_norm") if getattr(config, name)}

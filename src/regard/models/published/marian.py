@@ -40,7 +40,7 @@ SIZES = {
 
 
 class MarianLayout(Layout):
-    """The id that ends a text is always 0, and padding is the last word."""
+    """The end-of-text id is always 0, and padding is the last token."""
 
     name, architecture, config = "marian", "MarianMTModel", TransformerConfig
     settings = SIZES | {"max_length": "max_position_embeddings", "activation": "activation_function"}
@@ -59,7 +59,7 @@ class MarianLayout(Layout):
         "bos_token_id": None,
     }
     tensors = {"token": "model.shared", "bias": "final_logits_bias", **LAYERS}
-    spare = r"embed_tokens|embed_positions|^lm_head"  # second copies of the table of words, and sines
+    spare = r"embed_tokens|embed_positions|^lm_head"  # copies of the embedding table, and sinusoids
 
     def fits(self, config: Any) -> bool:
         return super().fits(config) and config.norm == "post" and config.positions == "sinusoidal"
@@ -73,7 +73,7 @@ class MarianLayout(Layout):
 
     def complete(self, config: TransformerConfig, published: dict[str, Tensor]) -> TransformerConfig:
         bias = published.get("final_logits_bias")
-        shows = bias is not None and not bias.is_meta and bool(bias.any())  # a tensor without numbers shows nothing
+        shows = bias is not None and not bias.is_meta and bool(bias.any())  # a meta tensor shows nothing
         return replace(config, output_bias=True) if shows else config
 
     def to_weights(self, state: dict[str, Tensor], config: TransformerConfig) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What sentence-transformers writes beside a BERT folder: how its vectors are made of its hidden states."""
+"""What sentence-transformers adds to a BERT folder: how hidden states become sentence vectors."""
 
 import json
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.js
 
 @dataclass(frozen=True)
 class Sentences:
-    """The settings of a folder; without any, the mean of all tokens, at length one."""
+    """The settings of a folder; by default the mean of all tokens, normalised."""
 
     pooling: str = "mean"
     normalise: bool = True
-    max_length: int = 0  # 0: as long as the model reads
+    max_length: int = 0  # 0: the model's own limit
     lower: bool = False
 
     @classmethod
@@ -37,10 +37,10 @@ class Sentences:
             mode = _mode(pooling)
         except (ValueError, KeyError, AttributeError, TypeError) as e:
             raise CheckpointError(f"{path}: cannot be read ({type(e).__name__}: {e})") from None
-        odd = [name for name in modules if name not in ("Transformer", "Pooling", "Normalize")]
-        if odd or prompt or mode not in POOLINGS:
-            what = f"a {odd[0]} layer" if odd else f"the prompt {prompt!r}" if prompt else f"{mode} pooling"
-            raise CheckpointError(f"{folder} makes its vectors with {what}; we read {', '.join(POOLINGS)} alone")
+        layers = [name for name in modules if name not in ("Transformer", "Pooling", "Normalize")]
+        if layers or prompt or mode not in POOLINGS:
+            what = f"a {layers[0]} layer" if layers else f"the prompt {prompt!r}" if prompt else f"{mode} pooling"
+            raise CheckpointError(f"{folder} computes its vectors with {what}; we read only {', '.join(POOLINGS)}")
         longest = about.get("max_seq_length") or tokenizer.get("model_max_length") or 0
         return cls(mode, "Normalize" in modules, int(min(longest, 1 << 30)), bool(about.get("do_lower_case")))
 
@@ -61,7 +61,7 @@ class Sentences:
 
 
 def _mode(pooling: dict[str, Any]) -> str:
-    """ "mean" and so on; several joined by "+"."""
+    """The pooling mode, such as "mean"; several are joined by "+"."""
     if "pooling_mode" in pooling:
         return pooling["pooling_mode"]
     names = {name: mode for mode, name in OLD.items()}
@@ -70,7 +70,7 @@ def _mode(pooling: dict[str, Any]) -> str:
 
 
 def _read(path: Path, kind: type = dict) -> Any:
-    """A JSON file; an empty object where there is none."""
+    """The content of a JSON file; empty if there is none."""
     return read_json(path, kind) if path.is_file() else {}
 
 

@@ -24,7 +24,7 @@ QUERIES = re.compile(r"(attention\.qkv|cross\.query)\.weight$")
 
 
 class T5Layout(Layout):
-    """Their scores are not divided by √K: our queries are that much larger."""
+    """Their scores are not divided by √K, so our query weights are larger by that factor."""
 
     name, architecture, config = "t5", "T5ForConditionalGeneration", T5Config
     settings = {
@@ -55,7 +55,7 @@ class T5Layout(Layout):
         "encoder_norm": "encoder.final_layer_norm",
         "decoder_norm": "decoder.final_layer_norm",
     }
-    spare = r"embed_tokens\.weight$|EncDecAttention\.relative_attention_bias"  # copies; what old files never read
+    spare = r"embed_tokens\.weight$|EncDecAttention\.relative_attention_bias"  # copies; unused tensors of old files
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         return {"decoder_layers": values.get("num_decoder_layers") or values["num_layers"]}
@@ -80,7 +80,7 @@ class T5Layout(Layout):
 
 
 def with_queries_times(state: dict[str, Tensor], factor: float, config: T5Config) -> dict[str, Tensor]:
-    """The same weights, but for those that queries are made with."""
+    """The weights with the query projections multiplied by `factor`."""
 
     def scaled(tensor: Tensor) -> Tensor:
         tensor = tensor.clone()

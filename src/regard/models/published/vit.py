@@ -24,7 +24,7 @@ LAYER = ATTENTION | {
     "mlp.down": "output.dense",
     "norm2": "layernorm_after",
 }
-ENCODER = STEM | with_prefix("layers.*.", LAYER, "encoder.layer.*.")  # without the prefix, which a captioner has not
+ENCODER = STEM | with_prefix("layers.*.", LAYER, "encoder.layer.*.")  # without the prefix, for captioners
 SCALED = ATTENTION | {
     "norm1": "norm1",
     "norm2": "norm2",
@@ -41,17 +41,17 @@ SIZES = {
 
 
 class ViTLayout(Layout):
-    """Patches by one map, a token for the image, learned places: the model of the paper."""
+    """Linear patch embedding, an image token, learned positions: the model of the paper."""
 
     name, architecture, config = "vit", "ViTForImageClassification", ViTConfig
-    alone = "ViTModel"  # the class of the encoder without classes
-    prefix = "vit."  # of the encoder's names, which one alone has not
+    alone = "ViTModel"  # the class of the encoder without a head
+    prefix = "vit."  # of the encoder's names; absent without a head
     settings = COMMON | SIZES
     optional = tuple(settings)
     fixed = {"hidden_act": "gelu", "qkv_bias": True, "attention_probs_dropout_prob": 0.0}
     tensors = ENCODER | {"classifier": "classifier"}
     heads: tuple[str, ...] = ("classifier.",)
-    spare = r"^pooler\.|\.mask_token$"  # nothing reads them here
+    spare = r"^pooler\.|\.mask_token$"  # we do not use them
     traits: dict[str, Any] = {"pool": "token", "distilled": "", "layer_scale": 0.0, "forward": "gelu"}
     usual_eps = 1e-12
 
@@ -64,7 +64,7 @@ class ViTLayout(Layout):
         return all(getattr(config, name) == value for name, value in self.traits.items())
 
     def extra_settings(self, config: ViTConfig, eos: int | None) -> dict[str, Any]:
-        # Transformers keeps mean and std in preprocessor_config.json, which we write too.
+        # Transformers stores mean and std in preprocessor_config.json, which we also write.
         pixels = {"image_mean": list(config.mean), "image_std": list(config.std)}
         values = {"layer_norm_eps": config.eps, **label_settings(config.labels), **pixels}
         return values | ({} if config.labels else {"architectures": [self.alone]})
@@ -85,7 +85,7 @@ class ViTLayout(Layout):
         return self.prefix + name if config.labels and not name.startswith(self.heads) else name
 
     def to_theirs(self, name: str, tensor: Tensor, config: ViTConfig) -> Tensor:
-        """A convolution's weight, and an axis for the batch."""
+        """The patch embedding as a convolution's weight; tokens and positions with a batch axis."""
         if name == "stem.weight":
             return tensor.unflatten(1, (config.channels, config.patch, config.patch))  # D C·p·p -> D C p p
         return tensor[None, None] if name in ("first", "second") else tensor[None] if name == "place.table" else tensor
@@ -97,7 +97,7 @@ class ViTLayout(Layout):
 
 
 class DeiTLayout(ViTLayout):
-    """With a second token, and in the distilled model a second head; those without are published as ViTs."""
+    """With a second token and, if distilled, a second head; models without are published as ViTs."""
 
     name, architecture, alone, prefix = "deit", "DeiTForImageClassificationWithTeacher", "DeiTModel", "deit."
     one_head = "DeiTForImageClassification"
@@ -127,7 +127,7 @@ class DeiTLayout(ViTLayout):
 
 
 class DINOv2Layout(ViTLayout):
-    """Branches with a scale; a class by the image's token and the mean of the patches together."""
+    """Scaled residual branches; classifies by the image token and the mean of the patches."""
 
     name, architecture, alone, prefix = "dinov2", "Dinov2ForImageClassification", "Dinov2Model", "dinov2."
     settings = {ours: theirs for ours, theirs in COMMON.items() if ours != "ffn"} | SIZES
@@ -161,11 +161,11 @@ class DINOv2Layout(ViTLayout):
 
 
 def ffn_of(width: int, ratio: float, forward: str) -> int:
-    """Two thirds of it where it is gated, and then a multiple of 8."""
+    """The hidden width; if gated, two thirds of it, rounded up to a multiple of 8."""
     ffn = int(width * ratio)
     return (ffn * 2 // 3 + 7) // 8 * 8 if forward == "swiglu" else ffn
 
 
 def ratio_of(config: ViTConfig) -> int:
-    """How many times as wide the feed-forward part is, as DINOv2's settings have it; 0: no whole number is right."""
+    """The feed-forward width as a multiple of the width, as in DINOv2's settings; 0 if no integer fits."""
     return next((n for n in range(1, 65) if ffn_of(config.width, n, config.forward) == config.ffn), 0)

@@ -1,6 +1,6 @@
-"""model.safetensors, or the shards that stand for it: first its table of contents, which is cheap, then the tensors.
+"""model.safetensors or its shards: first the table of contents, which is cheap to read, then the tensors.
 
-Where there is only pytorch_model.bin, it is read as tensors and plain containers: nothing in it is run.
+pytorch_model.bin is read only where there is nothing else, as tensors and plain containers: nothing in it is executed.
 """
 
 import json
@@ -21,7 +21,7 @@ from regard.jsonfile import expect, parse, read_json
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
 BIN = "pytorch_model.bin"
-SHARD = 5_000_000_000  # bytes of a file; what has more is written in several
+SHARD = 5_000_000_000  # bytes of a file; more are written in shards
 LONGEST = 100_000_000  # bytes of a table of contents, the format's own limit
 READ = {torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2}
 READ |= {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool}
@@ -29,7 +29,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The one file, or the shards an index beside it names; pytorch_model.bin only where there is nothing better."""
+    """The weights file, or the shards its index names; pytorch_model.bin only if there is nothing better."""
     for name in (FILE, BIN):
         path, index = folder / name, folder / f"{name}.index.json"
         if path.exists():
@@ -42,16 +42,16 @@ def weight_files(folder: Path) -> list[Path]:
 def shards_of(index: Path) -> list[Path]:
     try:
         shards = sorted(set(read_json(index)["weight_map"].values()))
-        odd = [name for name in shards if name in ("", "..") or "\0" in name or Path(name).name != name]
+        invalid = [name for name in shards if name in ("", "..") or "\0" in name or Path(name).name != name]
     except (KeyError, AttributeError, TypeError) as e:
         raise CheckpointError(f"{index} is not the index of a model ({type(e).__name__}: {e})") from None
-    if odd:  # a file beside the index may be a link, as in a cache of downloads
-        raise CheckpointError(f"{index}: {odd[0]!r} is not the name of a file beside it; fetch the folder again")
+    if invalid:  # a file next to the index may be a link, as in a download cache
+        raise CheckpointError(f"{index}: {invalid[0]!r} is not a file next to it; fetch the folder again")
     return [index.parent / shard for shard in shards]
 
 
 def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """model.safetensors; where it would have more than `SHARD` bytes, shards of at most so many and their index."""
+    """Write model.safetensors, or shards of at most `SHARD` bytes and their index."""
     groups: list[dict[str, Tensor]] = [{}]
     size = 0
     for name, tensor in tensors.items():
@@ -71,12 +71,12 @@ def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_shapes(folder: Path) -> Shapes:
-    """The shape of every tensor, by name, as the files claim; opening them will tell whether it is true."""
+    """The shape of every tensor by name, as the files claim; not verified until they are read."""
     return {name: shape for path in weight_files(folder) for name, shape in file_shapes(path).items()}
 
 
 def file_shapes(path: Path) -> Shapes:
-    """Eight bytes of length, then a table in JSON."""
+    """The shapes in one file's header: eight bytes of length, then a table in JSON."""
     if not path.is_file():
         raise missing(path)
     if path.suffix == ".bin":
@@ -105,17 +105,17 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def read_bin(path: Path) -> dict[str, Tensor]:
-    """Of PyTorch's own format, which is a pickle, the tensors; anything else in it is refused."""
+    """The tensors of PyTorch's own format, a pickle; anything else in it is refused."""
     if not path.is_file():
         raise missing(path)
     try:
         with path.open("rb") as file:
-            zipped = file.read(2) == b"PK"  # not so before PyTorch 1.6; such a file cannot be mapped
+            zipped = file.read(2) == b"PK"  # PyTorch before 1.6 wrote no zip; such a file cannot be memory-mapped
         state = torch.load(path, map_location="cpu", weights_only=True, mmap=zipped)
         return {name: tensor.detach() for name, tensor in state.items()}
-    except Exception as e:  # the library raises whatever a strange file leads it to
+    except Exception as e:  # the library may raise anything for a malformed file
         reason = (str(e).splitlines() or [""])[0][:200]
-        raise CheckpointError(f"{path} is not a file of weights alone ({type(e).__name__}: {reason})") from None
+        raise CheckpointError(f"{path} holds more than weights, or is damaged ({type(e).__name__}: {reason})") from None
 
 
 def read_file(path: Path) -> dict[str, Tensor]:
@@ -128,17 +128,17 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
             return {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise missing(path) from None
-    except (SafetensorError, OSError, AttributeError) as e:  # the last: a type of number that torch does not have
+    except (SafetensorError, OSError, AttributeError) as e:  # the last: a dtype that torch does not have
         raise unreadable(path, e) from None
 
 
 def finite(path: Path, state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors in float32, none with NaN or infinity."""
-    if odd := next((name for name, t in state.items() if t.dtype not in READ), None):
-        raise CheckpointError(f"{path}: {odd} is of type {state[odd].dtype}, which is not how weights are kept")
+    if other := next((name for name, t in state.items() if t.dtype not in READ), None):
+        raise CheckpointError(f"{path}: {other} has the dtype {state[other].dtype}, which we do not read")
     state = {name: tensor.float() for name, tensor in state.items()}
     for name, tensor in state.items():
-        if not math.isfinite(tensor.sum()) and not tensor.isfinite().all():  # the sum is quick, and rarely wrong
+        if not math.isfinite(tensor.sum()) and not tensor.isfinite().all():  # the sum is fast, and overflows rarely
             raise CheckpointError(f"{path}: {name} holds NaN or infinity; take an earlier checkpoint of this model")
     return state
 

@@ -11,7 +11,7 @@ from regard.models.whisper import WhisperConfig
 
 
 class WhisperLayout(Layout):
-    """Keys have no bias there: one added to all keys of a query changes nothing, so ours is dropped, or zero."""
+    """Their keys have no bias: adding one to all keys does not change the softmax, so ours is dropped, or zero."""
 
     name, architecture, config = "whisper", "WhisperForConditionalGeneration", WhisperConfig
     settings = SIZES | {"mels": "num_mel_bins", "places": "max_source_positions", "max_length": "max_target_positions"}
@@ -33,10 +33,10 @@ class WhisperLayout(Layout):
         "decoder_norm": "model.decoder.layer_norm",
         **LAYERS,
     }
-    spare = r"^proj_out"  # a second copy of the table of words
+    spare = r"^proj_out"  # a copy of the embedding table
 
     def extra_settings(self, config: WhisperConfig, eos: int | None) -> dict[str, Any]:
-        start = None if eos is None else eos + 1  # as all of them have it
+        start = None if eos is None else eos + 1  # true of all published models
         return {**dict.fromkeys(("eos_token_id", "pad_token_id", "bos_token_id"), eos), "decoder_start_token_id": start}
 
     def to_weights(self, state: dict[str, Tensor], config: WhisperConfig) -> dict[str, Tensor]:
