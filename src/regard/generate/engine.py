@@ -1,6 +1,6 @@
-"""Prompts to completions, for every language model. Knows ids only; `generate/text.py` makes text of them.
+"""Prompts to completions, for every language model. Handles ids only; `generate/text.py` turns them into text.
 
-Rows of different lengths share a batch and never notice. On a GPU the host only looks now and then at what was written.
+Rows of different lengths share a batch without affecting each other. The host reads a GPU's output every few steps.
 """
 
 from collections import deque
@@ -16,23 +16,23 @@ from regard.generate.sampling import prompt_uniforms
 from regard.models.base import LanguageModel
 from regard.ticks import tick
 
-LOOK_EVERY = 32  # steps between two looks at a GPU: a look is a wait, and what ends in between runs on for nothing
-STREAM_EVERY = 8  # the same where somebody reads along
-SHELF = 4  # sets of rows, with their caches and graphs, that a GPU keeps for the next call
+LOOK_EVERY = 32  # steps between reads from a GPU: a read synchronises; rows that end in between run on in vain
+STREAM_EVERY = 8  # the same when streaming
+SHELF = 4  # sets of rows, with caches and graphs, that a GPU keeps for later calls
 
 
 class Engine:
-    """Continues prompts. `ends` are the ids after which nothing comes; `batch` rows are decoded together at most.
+    """Continues prompts. `ends` are the ids that end a text; at most `batch` rows are decoded together.
 
-    What a prompt is continued with depends on the prompt, the settings and which of its `n` completions it is; not on
-    other prompts, their order or the batch. `compile` makes steps faster on a GPU, after a minute.
+    A continuation depends on the prompt, the settings and which of its `n` completions it is; not on other prompts,
+    their order or the batch. `compile` makes steps faster on a GPU, after a minute of compilation.
     """
 
     def __init__(self, model: LanguageModel, ends: Collection[int] = (), *, batch: int = 64, compile: bool = False):
         self.model, self.ends, self.batch = model, tuple(ends), batch
         self.static = model.token.weight.is_cuda
         self.compile = compile and self.static
-        self.shelf: dict[tuple[int, int, Kind], StaticRows] = {}  # the one used last comes last
+        self.shelf: dict[tuple[int, int, Kind], StaticRows] = {}  # most recently used last
 
     def generate(
         self,
@@ -40,10 +40,10 @@ class Engine:
         settings: Sampling,
         enough: Callable[[int, int], bool] | None = None,
     ) -> list[list[Completion]]:
-        """The `n` completions of each prompt; row r is one of prompt r // n, and ends where `enough(r, id)` says so."""
+        """The `n` completions of each prompt. Row r belongs to prompt r // n, and ends when `enough(r, id)` is true."""
         settings.check_memory(len(prompts))
         completions = [Completion() for _ in range(len(prompts) * settings.n)]
-        blind = enough is None and not self.ends and not settings.stop_ids  # nothing can end a row but its length
+        blind = enough is None and not self.ends and not settings.stop_ids  # only its length can end a row
         for event in self.stream(prompts, settings, enough, settings.max_tokens if blind else LOOK_EVERY):
             completions[event.row].add(event)
         return [completions[i : i + settings.n] for i in range(0, len(completions), settings.n)]
@@ -56,9 +56,9 @@ class Engine:
         enough: Callable[[int, int], bool] | None = None,
         look_every: int = STREAM_EVERY,
     ) -> Generator[Event, None, None]:
-        """The same, as it is written. Closing the generator stops the work.
+        """`generate` as a stream of events. Closing the generator stops the work.
 
-        A text that outgrows the model's context goes on from the last half of it. `look_every` is for GPUs.
+        A text that outgrows the model's context continues from its last half. `look_every` is for GPUs.
         """
         settings.check_memory(len(prompts))
         jobs = deque(sorted(self.jobs(prompts, settings), key=lambda job: len(job.prompt)))
@@ -68,7 +68,7 @@ class Engine:
             jobs.extend(job for job in batch if not job.finish)
 
     def jobs(self, prompts: Sequence[Sequence[int]], settings: Sampling) -> Iterator[Job]:
-        """A job per row; prompts are checked, and cut to their last part where context and `max_tokens` say so."""
+        """A job per row. Prompts are checked, and cut from the front to fit the context with `max_tokens`."""
         for number, prompt in enumerate(prompts):
             ids, cut = fitting(self.model, prompt, f"prompt {number + 1}", self.ends, settings.max_tokens)
             for nth in range(settings.n):
@@ -79,7 +79,7 @@ class Engine:
     def together(
         self, jobs: list[Job], settings: Sampling, enough: Callable[[int, int], bool] | None, look_every: int
     ) -> Iterator[Event]:
-        """One batch, until every job is finished or its context full."""
+        """Decode one batch, until every job is finished or its context is full."""
         context, ends = self.model.config.context, {*self.ends, *settings.stop_ids}
         texts = [job.text(context) for job in jobs]
         seats = [Seat(job, job.limit - len(job.made), len(text)) for job, text in zip(jobs, texts, strict=True)]
@@ -109,14 +109,14 @@ class Engine:
     def reading(
         self, texts: list[list[int]], uniforms: list[Tensor], capacity: int, settings: Sampling
     ) -> Iterator[Rows]:
-        """Rows that have read these texts. A GPU's come from the shelf where they can, and go back to it."""
+        """Rows that have read these texts. On a GPU they are taken from the shelf if possible, and put back."""
         if not self.static:
             distinct = {text: i for i, text in enumerate(dict.fromkeys(map(tuple, texts)))}
             rows = Rows(self.model, settings, len(texts), len(distinct), capacity)
             rows.start([list(text) for text in distinct], [distinct[tuple(text)] for text in texts], uniforms)
             yield rows
             return
-        count = 1 << (len(texts) - 1).bit_length()  # few sizes, few graphs
+        count = 1 << (len(texts) - 1).bit_length()  # powers of two: fewer graphs
         idle = count - len(texts)
         fits = [c for r, c, kind in self.shelf if (r, kind) == (count, settings.kind) and capacity <= c <= 2 * capacity]
         key = count, min(fits, default=capacity), settings.kind
@@ -126,7 +126,7 @@ class Engine:
             held.start([*texts, *[[0]] * idle], list(range(count)), [*uniforms, *[torch.zeros(1)] * idle])
             yield held
         except Exception:
-            held = None  # who knows what state it is in
+            held = None  # its state is undefined
             raise
         finally:
             if held is not None:

@@ -14,11 +14,11 @@ from regard.models.base import EncoderDecoder, LanguageModel, State
 
 
 class PromptedState:
-    """BeamResult are rows of the language model's own state."""
+    """Hypotheses as rows of the language model's own state."""
 
     def __init__(self, state: State, last: Tensor):
         self.state, self.count = state, len(last)
-        self.last: Tensor | None = last  # B 1, of the prompts: what the first step reads
+        self.last: Tensor | None = last  # B 1: the prompts' last ids, which the first step reads
 
     def reorder(self, parents: Tensor) -> None:
         B, beams = parents.size(0), len(self.state.places) // parents.size(0)
@@ -32,7 +32,7 @@ class PromptedState:
 
 
 class Prompted(EncoderDecoder):
-    """A language model that looks like an encoder-decoder. Padding is one more word, which never comes."""
+    """A language model with the interface of an encoder-decoder. Padding is one more token, never generated."""
 
     def __init__(self, model: LanguageModel):
         super().__init__()
@@ -40,7 +40,7 @@ class Prompted(EncoderDecoder):
 
     def begin(self, source: Tensor, lengths: Tensor | None, beams: int, capacity: int) -> PromptedState:
         B, S = source.shape
-        state = self.model.begin(B, S + capacity - 1)  # the last word is not read
+        state = self.model.begin(B, S + capacity - 1)  # the last token is not read
         if lengths is None:
             lengths = torch.full((B,), S, device=source.device)
         if S > 1:
@@ -50,7 +50,7 @@ class Prompted(EncoderDecoder):
     def step(self, ids: Tensor, state: PromptedState) -> Tensor:
         if state.last is not None:
             ids, state.last = state.last, None
-        words = ids.clamp(max=self.config.vocab - 1)  # a hypothesis that cannot come may end in padding
+        words = ids.clamp(max=self.config.vocab - 1)  # an impossible hypothesis may end in padding
         return self.model.read(words.reshape(-1, 1), state.state).view(*ids.shape, -1)  # B N D
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -59,10 +59,10 @@ class Prompted(EncoderDecoder):
 
 @dataclass(frozen=True)
 class Continuation:
-    """One of the best continuations of a prompt, without the end that follows it."""
+    """One of the best continuations of a prompt, without its end token."""
 
     ids: list[int]
-    score: float  # log-probability over the length penalty, the end included
+    score: float  # log-probability over the length penalty, including the end token
     log_probability: float
     cut: int  # ids dropped from the front of a prompt that was too long
 
@@ -80,12 +80,12 @@ def best(
 ) -> list[list[Continuation]]:
     """The best continuations of each prompt, at most `beams`, by beam search, best first; all of them end.
 
-    In a model with little room a continuation may have half of the context at most.
+    A continuation has at most half of the model's context.
     """
     if beams < 1 or max_tokens < 1 or batch < 1:
-        raise ConfigError(f"beams, max_tokens and batch start at 1, got {beams}, {max_tokens} and {batch}")
+        raise ConfigError(f"beams, max_tokens and batch must be at least 1, got {beams}, {max_tokens} and {batch}")
     if not ends:
-        raise ConfigError("beam search compares texts that end, and this model has no end mark; sample instead")
+        raise ConfigError("beam search compares texts that end, but this model has no end token; sample instead")
     read = [fitting(model, prompt, f"prompt {n + 1}", ends, max_tokens) for n, prompt in enumerate(prompts)]
     half = model.config.context - model.config.context // 2 if model.config.context else max_tokens
     search = Search(beams=beams, alpha=alpha, eos=ends[0], pad=model.config.vocab, no_repeat_ngram=no_repeat_ngram)
@@ -109,7 +109,7 @@ def best(
 
 
 def by_sentence(hypotheses: BeamResult) -> Iterator[list[tuple[list[int], float, float]]]:
-    """Ids, score and log-probability of every hypothesis, sentence by sentence."""
+    """Ids, score and log-probability of every hypothesis, by sentence."""
     h = hypotheses
     parts = (h.ids, h.lengths, h.scores, h.log_probabilities)
     for sentence in zip(*(part.tolist() for part in parts), strict=True):

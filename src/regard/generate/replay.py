@@ -8,22 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-EAGER_FIRST = 2  # steps run as they are before one is captured: libraries set themselves up in them
+EAGER_FIRST = 2  # steps before one is captured, in which libraries initialise
 
 
 class Replay:
     """Runs `step`, which changes tensors held by `holders`; on a GPU it is captured once and then replayed.
 
-    `step` must not wait for the device, nor take decisions on the host. New tensors that it puts in place of old ones
-    are copied back into the old ones, so that every replay finds its inputs where the capture saw them. Whole numbers
-    that it changes, always to the same, are set again after every replay.
+    `step` must not synchronise, nor decide on the host. Tensors that it replaces are copied back into the old ones, so
+    that every replay finds its inputs where the capture saw them. Integers that it sets, always to the same value, are
+    set again after every replay.
     """
 
     def __init__(self, step: Callable[[], None], holders: list[Any], cuda: bool):
         self.step, self.holders, self.cuda = step, holders, cuda
         self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
-        self.after: list[dict[str, int]] = [{} for _ in holders]  # whole numbers that a step changes
+        self.after: list[dict[str, int]] = [{} for _ in holders]  # integers that a step sets
 
     def __call__(self) -> None:
         self.calls += 1
@@ -35,7 +35,7 @@ class Replay:
             with (
                 uncollected(),
                 torch.cuda.graph(self.graph, capture_error_mode="thread_local"),
-            ):  # others may be at work
+            ):  # other threads may use the GPU
                 self._step_in_place()
         self.graph.replay()
         self._set_numbers()
@@ -57,7 +57,7 @@ class Replay:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage is collected meanwhile: a graph of an engine that is gone may be in it, whose end spoils a capture."""
+    """Suspend garbage collection: destroying another engine's graph would break a capture."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -76,7 +76,7 @@ def _copied(old: Any, new: Any) -> Any:
 
 
 def overwrite(old: Any, new: Any) -> None:
-    """Copy the tensors that `new` holds, itself or in lists and parts of its own, over those of `old`, of one shape."""
+    """Copy the tensors of `new`, also in its lists and attributes, over those of `old`, which has the same shapes."""
     if old is new:
         return
     if isinstance(old, Tensor):

@@ -1,4 +1,4 @@
-"""Requests to the engine, and its answers."""
+"""Requests to the engine, and its results."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from regard.config import at_least
 from regard.errors import ConfigError
 from regard.models.base import LanguageModel
 
-BYTES_TOKEN, BYTES_ROW = 64, 4_096  # of memory, about: its id here and there, its random number, its text
+BYTES_TOKEN, BYTES_ROW = 64, 4_096  # approximate memory: ids, random numbers, text
 
 
 class Kind(NamedTuple):
-    """What a captured step is made for; numbers that may change between two calls are not part of it."""
+    """What a captured step is specific to; settings that may change between calls are not part of it."""
 
     greedy: bool
     top_k: int
@@ -27,7 +27,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How to continue a prompt. Temperature 0 takes the likeliest id at every step."""
+    """How to continue a prompt. Temperature 0 is greedy."""
 
     max_tokens: int = 256
     temperature: float = 1.0
@@ -35,30 +35,30 @@ class Sampling:
     top_p: float = 1.0
     min_p: float = 0.0
     repetition_penalty: float = 1.0
-    no_repeat_ngram: int = 0  # no sequence of so many ids comes twice, in prompt and text together; 0: any may
-    stop: tuple[str, ...] = ()  # strings, which only `generate/text.py` can see
+    no_repeat_ngram: int = 0  # no n-gram of this many ids occurs twice in prompt and text; 0: no rule
+    stop: tuple[str, ...] = ()  # strings, handled by `generate/text.py`
     stop_ids: tuple[int, ...] = ()
     seed: int = 0
     n: int = 1  # completions of each prompt
-    logprobs: int = 0  # how many of the likeliest ids to tell beside the chosen one's log-probability; 0: neither
+    logprobs: int = 0  # how many alternatives to report with the chosen id's log-probability; 0: neither
 
     def __post_init__(self):
         at_least(self, max_tokens=1, temperature=0, top_k=0, min_p=0, no_repeat_ngram=0, n=1, logprobs=0)
         if not 0 < self.top_p <= 1:
-            raise ConfigError(f"top_p is {self.top_p}; must be in (0, 1], where 1 keeps all words")
+            raise ConfigError(f"top_p is {self.top_p}; must be in (0, 1], where 1 keeps all tokens")
         if self.min_p > 1:
-            raise ConfigError(f"min_p is {self.min_p}; must be at most 1, which keeps only the likeliest word")
+            raise ConfigError(f"min_p is {self.min_p}; must be at most 1, which keeps only the likeliest token")
         if not 0 < self.repetition_penalty < math.inf:
             raise ConfigError(
                 f"repetition_penalty is {self.repetition_penalty}; must be greater than 0, and is 1 for none"
             )
         if self.temperature == math.inf:
-            raise ConfigError("temperature is infinite; expected a number, 1 for the model's own probabilities")
+            raise ConfigError("temperature is infinite; must be finite, 1 for the model's own probabilities")
         if isinstance(self.stop, str) or not all(self.stop):
             raise ConfigError(f"stop is {self.stop!r}; expected a list of texts, none of them empty")
 
     def check_memory(self, prompts: int) -> None:
-        """Raise `LimitError` where what would be written for so many prompts has no room."""
+        """Raise `LimitError` if memory has no room for the output of this many prompts."""
         rows = prompts * self.n
         size = rows * (BYTES_ROW + self.max_tokens * BYTES_TOKEN * (1 + self.logprobs))
         limits.require(size, f"{rows:,} × {self.max_tokens:,} tokens", "lower --max-tokens or --n")
@@ -74,7 +74,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Event:
-    """What a row has gained since its last event; `finish` is empty while the row goes on."""
+    """What a row has written since its last event; `finish` is empty while the row continues."""
 
     row: int
     ids: list[int]
@@ -95,7 +95,7 @@ class Completion:
     ids: list[int] = field(default_factory=list)
     finish: str = ""
     logprobs: list[float] = field(default_factory=list)
-    top: list[list[tuple[int, float]]] = field(default_factory=list)  # of each place, likeliest first
+    top: list[list[tuple[int, float]]] = field(default_factory=list)  # at each position, likeliest first
     cut: int = 0
 
     def add(self, event: Event) -> None:
@@ -111,17 +111,17 @@ class Completion:
 def fitting(
     model: LanguageModel, prompt: Sequence[int], name: str, ends: Sequence[int], max_tokens: int
 ) -> tuple[list[int], int]:
-    """What of a prompt is read before `max_tokens` more, and how many ids of it are not.
+    """The part of a prompt that is read to leave room for `max_tokens`, and how many ids are cut.
 
-    An empty prompt becomes an end, after which texts begin. A long one keeps its last part: what `max_tokens` leaves
-    of the model's context, but half of it at least.
+    An empty prompt becomes an end id, after which texts begin. A long one keeps its last part: what `max_tokens` leaves
+    of the model's context, but at least half of it.
     """
     context, words, ids = model.config.context, model.config.vocab, list(prompt)
     if not ids and not ends:
-        raise ConfigError(f"{name} is empty; this model knows no mark to begin after: give it a first word")
+        raise ConfigError(f"{name} is empty, and this model has no start token; give it a first word")
     if ids and not 0 <= min(ids) <= max(ids) < words:
         raise ConfigError(
-            f"{name} has ids from {min(ids)} to {max(ids)}, but this model knows 0 to {words - 1}; "
+            f"{name} has ids from {min(ids)} to {max(ids)}, but this model has 0 to {words - 1}; "
             "encode it with the model's own tokenizer"
         )
     ids = ids or [ends[0]]

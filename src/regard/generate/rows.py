@@ -1,6 +1,6 @@
-"""The rows of a batch that are decoded together: their state on the device, and whose prompts they continue.
+"""The rows of a batch that are decoded together: their state on the device, and the jobs they belong to.
 
-On a GPU a step (read an id, score all words, choose, note) is one replayed graph; on a CPU finished rows leave.
+On a GPU a step (read an id, score all tokens, choose, record) is one replayed graph; on a CPU finished rows leave.
 """
 
 from collections.abc import Callable, Set
@@ -17,12 +17,12 @@ from regard.generate.request import Event, Sampling
 from regard.generate.sampling import choose, likeliest, no_repeat_ngrams, repetition_penalty
 from regard.models.base import LanguageModel
 
-READ_AT_ONCE, READ_LEAST = 16_384, 64  # prompt ids read together, of all rows and of one; more come in parts
-REPLAY_UP_TO = 4_096  # prompt ids whose reading is worth a graph of its own: launching takes longer than computing
+READ_AT_ONCE, READ_LEAST = 16_384, 64  # prompt ids read at once, of all rows and at least of one; more come in parts
+REPLAY_UP_TO = 4_096  # up to this many prompt ids, launching takes longer than computing, so a graph pays
 
 
 class New(NamedTuple):
-    """What a row has written since the last look."""
+    """What a row has written since the last `look`."""
 
     ids: list[int]
     logprobs: list[float]
@@ -30,9 +30,9 @@ class New(NamedTuple):
 
 
 class HostCopy:
-    """What R rows have written, C ids each, on its way to the host: a GPU is waited for where `news` are read.
+    """A copy to the host of what R rows have written, C ids each; `news` waits for it.
 
-    With their log-probabilities, R C, and the likeliest ids and their log-probabilities, R C top, where these count.
+    If requested, also their log-probabilities, R C, and the likeliest ids and log-probabilities, R C top.
     """
 
     def __init__(self, *written: Tensor):
@@ -57,7 +57,7 @@ class HostCopy:
 
 
 class Rows:
-    """What R rows need on the device while they are decoded together: the model's state, and what they wrote."""
+    """The device state of R rows that are decoded together: the model's state, and what they wrote."""
 
     def __init__(self, model: LanguageModel, settings: Sampling, rows: int, texts: int, capacity: int):
         kind = settings.kind
@@ -85,7 +85,7 @@ class Rows:
         )
 
     def start(self, texts: list[list[int]], which: list[int], uniforms: list[Tensor]) -> None:
-        """Read the texts and choose a first id of every row; row r goes on from text `which[r]`."""
+        """Read the texts and choose the first id of every row; row r continues text `which[r]`."""
         ids, lengths = self.padded(texts, max(map(len, texts)))
         rows = torch.tensor(which)
         self.prepare(ids[rows], lengths[rows], uniforms)
@@ -96,7 +96,7 @@ class Rows:
         self.note(self.model.logits(hidden))
 
     def padded(self, texts: list[list[int]], size: int) -> tuple[Tensor, Tensor]:
-        """R T ids and their lengths. Padding repeats an id that is there anyway: nothing is `seen` that was not."""
+        """R T ids and their lengths. Padding repeats an id of the text, so that it adds nothing to `seen`."""
         ids = torch.tensor([text + text[-1:] * (size - len(text)) for text in texts])
         lengths = torch.tensor([len(text) for text in texts])
         return ids.to(self.last.device, non_blocking=True), lengths.to(self.last.device, non_blocking=True)
@@ -127,7 +127,7 @@ class Rows:
         return ends
 
     def steps(self, count: int) -> None:
-        """So many more ids of every row."""
+        """Decode `count` more ids of every row."""
         for _ in range(count):
             self.step()
         self.written += count
@@ -136,7 +136,7 @@ class Rows:
         self.note(self.model.logits(self.model.read(self.last, self.state)[:, -1]))
 
     def note(self, logits: Tensor) -> None:
-        """Choose one of the words, R V, for each row and write the choice down."""
+        """Choose an id for each row from R V logits, and record it."""
         own, kind = logits, self.kind
         if kind.penalty:
             logits = repetition_penalty(logits, self.seen, self.numbers["repetition_penalty"])
@@ -166,14 +166,14 @@ class Rows:
         self.time += 1
 
     def look(self) -> list[New]:
-        """What every row has written since the last look: the only wait for the device."""
+        """What every row has written since the last look: the only synchronisation."""
         new = slice(self.looked, self.written)
         self.looked = self.written
         rest = (self.logprobs, self.top_ids, self.top_logprobs) if self.top else ()
         return HostCopy(*(x[:, new] for x in (self.ids, *rest))).news()
 
     def make_room(self, seats: list["Seat"]) -> list["Seat"]:
-        """Finished rows leave once they are many, or out of room: those that stay."""
+        """Drop finished rows once there are many, or no room is left; returns the remaining seats."""
         stay = [row for row, seat in enumerate(seats) if seat.left]
         if 4 * len(stay) > 3 * len(seats) and all(seat.place < self.capacity for seat in seats):
             return seats
@@ -191,7 +191,7 @@ class Rows:
 
 
 class StaticRows(Rows):
-    """Rows whose memory never moves, so that a GPU replays their step as one graph, in this call and the next."""
+    """Rows whose memory never moves, so that a GPU can replay their step as one graph, also in later calls."""
 
     def __init__(self, model: LanguageModel, settings: Sampling, rows: int, capacity: int, compile: bool):
         super().__init__(model, settings, rows, rows, capacity)
@@ -201,19 +201,19 @@ class StaticRows(Rows):
         self.cuda = self.last.is_cuda
         step = compiled(self.step) if compile else self.step
         self.replay = Replay(step, [self.state, self], self.cuda)
-        self.readings: dict[int, tuple[Tensor, Tensor, Replay]] = {}  # by the length of the texts
+        self.readings: dict[int, tuple[Tensor, Tensor, Replay]] = {}  # by text length
 
     def adjust(self, settings: Sampling) -> None:
         for name, value in numbers(settings).items():
             self.numbers[name].fill_(value)
 
     def start(self, texts: list[list[int]], which: list[int], uniforms: list[Tensor]) -> None:
-        """As `Rows.start`, with a text for every row; in few different lengths, and short ones as one graph."""
+        """As `Rows.start`, with a text for every row, padded to a few lengths; short ones are read by a graph."""
         longest = max(map(len, texts))
         ids, lengths = self.padded([texts[w] for w in which], min(rounded(longest), self.capacity))
         self.prepare(ids, lengths, uniforms)
         self.state.restart()
-        if ids.numel() > REPLAY_UP_TO or not self.model.config.context:  # recurrent nets wait for the lengths
+        if ids.numel() > REPLAY_UP_TO or not self.model.config.context:  # recurrent nets synchronise for the lengths
             self.begin(ids, lengths)
             return
         if ids.size(1) not in self.readings:
@@ -233,7 +233,7 @@ class StaticRows(Rows):
         self.written += count
 
     def make_room(self, seats: list["Seat"]) -> list["Seat"]:
-        """All rows stay; finished ones that are out of room go on from their start, where nobody reads."""
+        """All rows stay; finished ones without room restart at 0, and their output is ignored."""
         full = [row for row, seat in enumerate(seats) if seat.place == self.capacity]
         if full:
             self.state.places[torch.tensor(full, device=self.last.device)] = 0
@@ -243,7 +243,7 @@ class StaticRows(Rows):
 
 
 def compiled(step: Callable[[], None]) -> Callable[[], None]:
-    """`step` as few kernels. Every set of rows is compiled anew, more often than torch thinks reasonable."""
+    """`step` compiled into few kernels. Every set of rows is compiled, which exceeds torch's default limit."""
     fast = torch.compile(step, fullgraph=True, dynamic=False)
 
     def run() -> None:
@@ -259,7 +259,7 @@ def numbers(settings: Sampling) -> dict[str, float]:
 
 @dataclass
 class Job:
-    """One row on its way. `limit` ids may be made in all."""
+    """One continuation in progress, of at most `limit` ids."""
 
     row: int
     prompt: list[int]
@@ -270,23 +270,23 @@ class Job:
     finish: str = ""
 
     def text(self, context: int) -> list[int]:
-        """What to read before going on: all so far, or its last half once the model's context is full."""
+        """The text to read before continuing: all so far, or its last half once the model's context is full."""
         ids = self.prompt + self.made
         return ids if not context or len(ids) <= context else ids[-max(context // 2, 1) :]
 
 
 @dataclass
 class Seat:
-    """A job's row in a batch: how many ids it may still make there, and how many it has read."""
+    """A job's row in a batch: how many ids it may still write there, and how many it has read."""
 
-    job: Job | None  # None: nobody sits here
+    job: Job | None  # None: the row is free
     left: int
     place: int
 
     def take(self, new: New, ends: Set[int], enough: Callable[[int, int], bool] | None) -> Event:
-        """What counts of the newly written, up to an end, a caller who has `enough`, or the last id there is room for.
+        """The part of the new ids that counts: up to an end, the id where `enough` is true, or the last one with room.
 
-        A job may be left without a `finish`: its context is full, and it goes on in another batch.
+        A job whose context is full has no `finish` yet, and continues in another batch.
         """
         job = self.job
         assert job is not None

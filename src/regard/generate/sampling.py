@@ -1,6 +1,6 @@
-"""Logits to an id, as pure functions of a batch; none waits for the device.
+"""Logits to an id, as pure functions of a batch; none synchronises.
 
-Numbers may be floats or, where a captured step must serve many settings, tensors without dimensions.
+Settings are floats or, where a captured step must serve many, zero-dimensional tensors.
 """
 
 import math
@@ -15,11 +15,11 @@ from regard.nn.gpu import TRITON
 Number = float | Tensor
 
 GAMMA, MIX_1, MIX_2 = (x - 2**64 for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))  # SplitMix64
-BLOCK = 128  # words; few blocks and few words in each, so little noise is made
+BLOCK = 128  # tokens; few blocks of few tokens need little noise
 
 
 def likeliest(logits: Tensor) -> Tensor:
-    """The best id, the first of equals: … V -> …"""
+    """The argmax, ties to the first: … V -> …"""
     if logits.is_cuda:
         if TRITON and not torch.compiler.is_compiling():
             from regard.nn.batched import best_word, takes_words
@@ -33,28 +33,28 @@ def likeliest(logits: Tensor) -> Tensor:
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:
-    """Keep the k likeliest words (Fan et al. 2018); 0 keeps all. … V"""
+    """Keep the k likeliest tokens (Fan et al. 2018); 0 keeps all. … V"""
     if not 0 < k < logits.size(-1):
         return logits
     return logits.masked_fill(logits < logits.topk(k, -1).values[..., -1:], -torch.inf)
 
 
 def top_p(logits: Tensor, p: Number, total: Tensor | None = None) -> Tensor:
-    """Keep the smallest set of words whose probability reaches p (Holtzman et al. 2020); 1 keeps all. … V
+    """Keep the smallest set of tokens whose probability reaches p (Holtzman et al. 2020); 1 keeps all. … V
 
-    `total`, … 1, is the log of the mass of all words where `logits` holds only some of them.
+    `total`, … 1, is the log-sum-exp over all tokens where `logits` holds only some of them.
     """
     if not isinstance(p, Tensor) and p >= 1.0:
         return logits
     ordered, order = logits.sort(-1, descending=True)
     probabilities = ordered.softmax(-1) if total is None else (ordered - total).exp()
-    before = probabilities.cumsum(-1) - probabilities  # mass of the likelier words: the likeliest always stays
+    before = probabilities.cumsum(-1) - probabilities  # mass of the likelier tokens: the likeliest always stays
     cut = torch.zeros_like(before, dtype=torch.bool).scatter(-1, order, (before >= p) & (before > 0))
     return logits.masked_fill(cut, -torch.inf)
 
 
 def min_p(logits: Tensor, least: Number) -> Tensor:
-    """Keep words at least `least` times as likely as the likeliest (Nguyen et al. 2024); 0 keeps all. … V"""
+    """Keep tokens at least `least` times as likely as the likeliest (Nguyen et al. 2024); 0 keeps all. … V"""
     if not isinstance(least, Tensor) and least <= 0.0:
         return logits
     log = least.log() if isinstance(least, Tensor) else math.log(least)
@@ -62,7 +62,7 @@ def min_p(logits: Tensor, least: Number) -> Tensor:
 
 
 def repetition_penalty(logits: Tensor, seen: Tensor, penalty: Number) -> Tensor:
-    """Words that were `seen` (… V) lose: their logit is divided by `penalty`, or multiplied where it is negative.
+    """Divide the logits of tokens `seen` (… V) by `penalty`, or multiply them if negative.
 
     Keskar et al. 2019, section 4.1, in the form every library uses.
     """
@@ -70,9 +70,9 @@ def repetition_penalty(logits: Tensor, seen: Tensor, penalty: Number) -> Tensor:
 
 
 def no_repeat_ngrams(logits: Tensor, ids: Tensor, lengths: Tensor, n: int) -> Tensor:
-    """Rule out every word that would end a sequence of `n` words for the second time (Paulus et al. 2018, section 2.5).
+    """Rule out every token that would complete an n-gram for the second time (Paulus et al. 2018, section 2.5).
 
-    … V logits of the word that follows the first `lengths`, … or 1, of `ids`, … T.
+    … V logits of the token that follows the first `lengths`, … or 1, of `ids`, … T.
     """
     if ids.size(-1) < n:
         return logits
@@ -86,13 +86,13 @@ def no_repeat_ngrams(logits: Tensor, ids: Tensor, lengths: Tensor, n: int) -> Te
 
 
 def cooled(logits: Tensor, temperature: Number) -> Tensor:
-    """Logits over temperature, the best at 0: however cold, nothing overflows but what becomes impossible. … V"""
+    """Logits over temperature, the best at 0: at any temperature, only impossible tokens overflow. … V"""
     logits = logits - logits.amax(-1, keepdim=True)
     return logits if not isinstance(temperature, Tensor) and temperature == 1.0 else logits / temperature
 
 
 def narrowed(logits: Tensor, temperature: float = 1.0, k: int = 0, p: float = 1.0, least: float = 0.0) -> Tensor:
-    """What `choose` draws from: logits after temperature, top-k, top-p and min-p; -inf for what cannot come. … V"""
+    """What `choose` samples from: logits after temperature, top-k, top-p and min-p; -inf if ruled out. … V"""
     logits = logits.float() if logits.dtype != torch.float64 else logits
     if temperature == 0:
         best = likeliest(logits)[..., None]
@@ -103,9 +103,9 @@ def narrowed(logits: Tensor, temperature: float = 1.0, k: int = 0, p: float = 1.
 def choose(
     logits: Tensor, uniform: Tensor, temperature: Number = 1.0, k: int = 0, p: Number = 1.0, least: Number = 0.0
 ) -> Tensor:
-    """`draw(narrowed(logits, …), uniform)` with less work: few words are sorted, or even looked at. B V, B -> B
+    """`draw(narrowed(logits, …), uniform)` with less work: few tokens are sorted, or even read. B V, B -> B
 
-    The same ids, but that exactly k stay where several equals stand at the edge of the k likeliest.
+    The same ids, except that exactly k stay where there are ties at the edge of the k likeliest.
     """
     logits = cooled(logits.float() if logits.dtype != torch.float64 else logits, temperature)
     total = ids = None
@@ -123,9 +123,9 @@ def choose(
 
 
 def choose_each(logits: Tensor, uniform: Tensor, settings: Tensor) -> Tensor:
-    """`choose` for rows with temperature, top-k, top-p and min-p of their own, B 4: B V, B -> B.
+    """`choose` with each row's own temperature, top-k, top-p and min-p, B 4: B V, B -> B.
 
-    Nothing is decided on the host, so a captured step serves any settings. Temperature 0 takes the likeliest.
+    Nothing is decided on the host, so a captured step serves any settings. Temperature 0 is greedy.
     """
     best, logits = likeliest(logits), logits.float() if logits.dtype != torch.float64 else logits
     temperature, k, p, least = settings.to(logits.dtype).split(1, 1)  # B 1 each
@@ -140,9 +140,9 @@ def choose_each(logits: Tensor, uniform: Tensor, settings: Tensor) -> Tensor:
 
 
 def within_reach(words: Tensor, p: float) -> Tensor:
-    """The ids that top-p could keep in some row, few of many: B V log-probabilities -> M.
+    """The few ids that top-p could keep in some row: B V log-probabilities -> M.
 
-    All words below (1 - p) / V together weigh less than 1 - p, so p is reached before any of them is needed.
+    All tokens below (1 - p) / V together have less than 1 - p, so p is reached before any of them is needed.
     """
     edge = math.log(max(1.0 - p, 1e-12) / words.size(1)) - 0.01  # the margin is for rounding
     return (words >= edge).any(0).nonzero().squeeze(1)
@@ -151,13 +151,13 @@ def within_reach(words: Tensor, p: float) -> Tensor:
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """One id per row with the probabilities of a softmax: … V, … -> …
 
-    First a block of the vocabulary, then a word of it: where log-probability plus Gumbel noise is largest. One number
-    in [0, 1) per draw, made by the caller: a row's choice cannot depend on the other rows.
+    First a block of the vocabulary, then a token of it: where log-probability plus Gumbel noise is largest. The caller
+    supplies one number in [0, 1) per draw, so a row's choice cannot depend on the other rows.
 
-    A row is rounded a little differently in another batch. Were a cumulative distribution inverted, the errors of all
-    words before a boundary would move it, and a draw would flip by the sum over V boundaries. Here it flips only where
-    the two largest sums are closer than the error e of a logit: at either level with a probability below 2e. No way to
-    draw stays below e / 2, and logits on a coarser grid would not help: they jump seldom, but further.
+    In another batch a row is rounded slightly differently. Inverting a cumulative distribution, the errors of all
+    tokens before a boundary would move it, and a draw would flip by the sum over V boundaries. Here it flips only where
+    the two largest sums are closer than the error e of a logit: at either level with a probability below 2e. No way of
+    sampling gets below e / 2, and rounding logits to a coarser grid would not help: they jump less often, but further.
     """
     blocks = F.pad(logits, (0, -logits.size(-1) % BLOCK), value=-torch.inf).unflatten(-1, (-1, BLOCK))  # … G BLOCK
     uniform, inside = uniform[..., None], torch.arange(BLOCK, device=logits.device)
@@ -169,7 +169,7 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
 
 
 def gumbel(uniform: Tensor, keys: Tensor) -> Tensor:
-    """Standard Gumbel noise, a function of a draw's number and a key alone: … 1, … K -> … K"""
+    """Standard Gumbel noise, a function of a draw's uniform number and a key only: … 1, … K -> … K"""
     bits = splitmix(splitmix(uniform.double().view(torch.int64)) + keys * GAMMA)
     inside = ((bits >> 12 & (1 << 52) - 1).double() + 0.5) * 2.0**-52  # neither 0 nor 1
     return -(-inside.log()).log()
@@ -192,5 +192,5 @@ def row_uniforms(rows: list[int], steps: int, seed: int) -> Tensor:
 
 
 def prompt_uniforms(prompt: list[int], nth: int, seed: int, steps: int) -> Tensor:
-    """Uniform numbers for the n-th completion of a prompt, independent of its place in a batch: steps."""
+    """Uniform numbers for the n-th completion of a prompt, independent of its row in a batch: steps."""
     return torch.from_numpy(np.random.default_rng([seed % 2**64, nth, *prompt]).random(steps))

@@ -1,10 +1,10 @@
-"""Continuous batching: prompts join a running batch and leave it at every step, each with settings of its own.
+"""Continuous batching: prompts join a running batch and leave it at every step, each with its own settings.
 
-Knows ids only, and promises what `generate/engine.py` promises: a continuation depends on the prompt, the settings and
-which of its completions it is, never on what shares the batch. The first rows decode, the next read their prompts a
-part at a time, the last are free; a row that ends is replaced by the last one, so the rows in use stay together. On a
-CPU only those are computed. On a GPU a step is one replayed graph over a power of two of rows, of which some are idle,
-and the host reads what was written while the next ids are.
+Handles ids only, with the guarantee of `generate/engine.py`: a continuation depends on the prompt, the settings and
+which of its completions it is, never on the rest of the batch. The first rows decode, the next read their prompts in
+parts, the last are free; the last row replaces one that ends, so the rows in use stay contiguous. A CPU computes only
+those. On a GPU a step is one replayed graph over a power of two of rows, some idle, and the host reads the output of
+one step while the next runs.
 """
 
 from collections import OrderedDict, deque
@@ -24,15 +24,15 @@ from regard.generate.slots import BatchRow, Need, Slots
 from regard.models.base import LanguageModel
 from regard.words import count as number
 
-SHARED = 16  # ids that two prompts must begin with alike, for the second not to be read from its start
-UNLIMITED = 4_096  # tokens of a text, for a model that has no limit of its own
-# Prompts read together (a GPU reads a few in the time of one), their ids in a step, the same while fewer rows decode
+SHARED = 16  # least length of a common prefix for a prompt to reuse it
+UNLIMITED = 4_096  # context of a model without a limit
+# Prompts read together (a GPU reads a few in the time of one), their ids per step, the same while fewer rows decode
 # than have a prompt to read (decoding few costs nearly as much as decoding all), and ids decoded per step.
 ON_GPU, ON_CPU = (64, 16_384, 16_384, 16), (1, 128, 512, 1)
 
 
 class FairQueue:
-    """Who waits: owners take turns, each with its own in order, so a large request does not hold up a small one."""
+    """Waiting rows: owners take turns, each in its own order, so a large request does not hold up a small one."""
 
     def __init__(self) -> None:
         self.owners: OrderedDict[int, deque[BatchRow]] = OrderedDict()
@@ -61,7 +61,7 @@ class FairQueue:
 
 @dataclass
 class Flight:
-    """Rows that the device was told to go on with, what they write, and its first column that is new for each."""
+    """A launched step: its rows, what they write, and the first new column of each."""
 
     rows: list[BatchRow]
     begins: list[int]
@@ -69,7 +69,7 @@ class Flight:
     copy: HostCopy
 
     def land(self) -> list[Event]:
-        """Wait for the device: what each row has gained."""
+        """Wait for the device: what each row has written."""
         events = []
         for c, begin, new in zip(self.rows, self.begins, self.copy.news(), strict=True):
             c.ahead -= self.steps + 1 - begin
@@ -82,10 +82,10 @@ class Flight:
 
 
 class Scheduler:
-    """Continues prompts as they come. `add` them at any time, `step` while there are `active` ones, `cancel` any.
+    """Continues prompts as they arrive. `add` them at any time, `step` while any is `active`, `cancel` any.
 
-    `slots` rows share the batch, with room for `capacity` tokens each (0: the model's whole context); what comes
-    beyond waits in a fair queue. `logprobs` is the most that `Sampling.logprobs` may be.
+    `slots` rows share the batch, with room for `capacity` tokens each (0: the model's whole context); more wait in a
+    fair queue. `logprobs` is the maximum of `Sampling.logprobs`.
     """
 
     def __init__(
@@ -102,15 +102,15 @@ class Scheduler:
         self.capacity = min(capacity or context, context)
         cuda = model.token.weight.is_cuda
         self.together, self.budget, self.burst, self.steps = ON_GPU if cuda else ON_CPU
-        self.static = cuda and bool(model.config.context)  # recurrent nets wait for the lengths
+        self.static = cuda and bool(model.config.context)  # recurrent nets synchronise for the lengths
         with torch.inference_mode():
             self.slots = Slots(model, slots, self.capacity, self.steps, logprobs)
         self.graphs: dict[tuple[Need, int], Replay] = {}  # by the number of rows
         self.waiting = FairQueue()
-        self.rows: list[BatchRow] = []  # by their row: those that decode come first
+        self.rows: list[BatchRow] = []  # by row: those that decode come first
         self.decoding = 0
-        self.flight: Flight | None = None  # not looked at yet
-        self.left: list[tuple[BatchRow, int]] = []  # who had each row at the last move, and how much it had read
+        self.flight: Flight | None = None  # not read yet
+        self.left: list[tuple[BatchRow, int]] = []  # the last owner of each row, and how much it had read
         self.keys = count(1)
 
     @property
@@ -118,7 +118,7 @@ class Scheduler:
         return bool(self.rows or self.flight or len(self.waiting))
 
     def fit(self, prompt: int, max_tokens: int | None = None) -> int:
-        """How many tokens may follow a prompt of so many: `max_tokens`, or as many as there is room for."""
+        """How many tokens may follow a prompt of `prompt` tokens: `max_tokens`, or as many as there is room for."""
         if prompt >= self.capacity:
             what = f"the prompt has {number(prompt, 'token')}, this model reads at most {self.capacity - 1:,}"
             raise PromptTooLong(what, "shorten it")
@@ -137,7 +137,7 @@ class Scheduler:
         enough: Callable[[int, int], bool] | None = None,
         owner: int = 0,
     ) -> int:
-        """The key of a new continuation, the `nth` of its prompt; it ends where `enough(key, id)` returns True."""
+        """The key of a new continuation, the `nth` of its prompt; it ends when `enough(key, id)` is true."""
         self.fit(max(len(prompt), 1), settings.max_tokens)
         key, (ids, _) = next(self.keys), fitting(self.model, prompt, "the prompt", self.ends, settings.max_tokens)
         steps = 0 if settings.temperature == 0 else settings.max_tokens
@@ -147,22 +147,22 @@ class Scheduler:
         return key
 
     def cancel(self, key: int) -> None:
-        """Nothing more comes for this continuation; its row is free at the next step."""
+        """Stop this continuation; its row is free at the next step."""
         self.waiting.discard(key)
         for c in (*self.rows, *(self.flight.rows if self.flight else ())):
             c.cancelled |= c.request.row == key
 
     def reset(self) -> None:
-        """Forget everything: after a step that failed, nobody knows what the rows hold."""
+        """Drop everything: after a failed step the state of the rows is undefined."""
         self.waiting, self.rows, self.decoding = FairQueue(), [], 0
         self.left, self.flight = [], None
         self.graphs.clear()
 
     @torch.inference_mode()
     def step(self) -> list[Event]:
-        """Read a part of what waits, and decode one id of every row, on a GPU a few: what each has gained.
+        """Read part of the waiting prompts, and decode one id of every row, on a GPU a few: what each has written.
 
-        A GPU is looked at one step late: it has work while the host reads what it wrote, and prepares what comes.
+        A GPU is read one step late, so that it has work while the host reads its output and prepares the next step.
         """
         admits = self.admits()
         if admits or not self.static or self.shrinks():
@@ -173,7 +173,7 @@ class Scheduler:
         return landing.land() if landing else []
 
     def launch(self, fresh: int) -> Flight | None:
-        """A few more ids of every row that decodes, the last `fresh` of which have chosen their first already."""
+        """Launch a few more ids of every decoding row; the last `fresh` rows have just chosen their first."""
         rows = self.rows[: self.decoding]
         if not rows:
             return None
@@ -195,7 +195,7 @@ class Scheduler:
         )
 
     def compact(self) -> None:
-        """Rows that ended or were cancelled leave; the last ones that decode take their places."""
+        """Remove rows that ended or were cancelled; the last decoding rows take their places."""
         if not any(c.gone for c in self.rows):
             return
         self.left[: len(self.rows)] = [(c, c.place) for c in self.rows]
@@ -218,13 +218,13 @@ class Scheduler:
         self.slots.active[self.decoding :] = 0
 
     def read_prompts(self, admits: bool) -> int:
-        """Read a part of the prompts; how many rows came to the end of theirs, and chose a first id."""
+        """Read a part of the prompts; returns how many rows finished theirs and chose a first id."""
         to_read = min(len(self.waiting), self.free) + len(self.rows) - self.decoding
         left, fresh = self.burst if to_read > self.decoding else self.budget, 0
         while left > 0 and (len(self.rows) > self.decoding or (admits and len(self.waiting) and self.free)):
             if len(self.rows) == self.decoding:
                 self.admit()
-            reading = self.rows[self.decoding :]  # the shortest first, so those that end come first
+            reading = self.rows[self.decoding :]  # the shortest first, so those that finish come first
             size = min(len(reading[-1].unread), max(left // len(reading), 1))
             rows = slice(self.decoding, len(self.rows))
             parts = [c.unread[:size] for c in reading]
@@ -248,7 +248,7 @@ class Scheduler:
         return self.size - len(self.rows)
 
     def admits(self) -> bool:
-        """Whether somebody waits for a row that is free."""
+        """Whether a prompt is waiting and a row is free."""
         return len(self.waiting) > 0 and sum(not c.gone for c in self.rows) < self.size
 
     def shrinks(self) -> bool:
@@ -257,10 +257,10 @@ class Scheduler:
         return live == 0 or self.width(live) < self.width(self.decoding)
 
     def width(self, rows: int) -> int:
-        return min(self.size, 1 << (rows - 1).bit_length())  # few sizes, few graphs
+        return min(self.size, 1 << (rows - 1).bit_length())  # powers of two: fewer graphs
 
     def admit(self) -> None:
-        """The next to read, a few at a time, those with the least to read first."""
+        """Admit the next prompts, a few at a time, those with the least to read first."""
         begun = len(self.rows)
         rows = [self.waiting.pop() for _ in range(min(self.together, self.free, len(self.waiting)))]
         sources = {id(c): source for c, source in zip(rows, self.shared([c.request.prompt for c in rows]), strict=True)}
@@ -274,7 +274,7 @@ class Scheduler:
         self.rows += rows
 
     def shared(self, prompts: Sequence[list[int]]) -> list[tuple[int, int]]:
-        """For each prompt the row that has read most of what it begins with, and how much; all but its last id."""
+        """For each prompt, the row with the longest common prefix and its length, at most all but the last id."""
         if not self.slots.state.shares:
             return [(0, 0)] * len(prompts)
         texts = [(c, c.place) for c in self.rows] + self.left[len(self.rows) :]
@@ -302,7 +302,7 @@ class Scheduler:
             self.once(rows, need, settings, self.slots.state.part(rows))
 
     def once(self, rows: slice, need: Need, settings: Sequence[Sampling] | None, state: object) -> None:
-        """One more id of each row."""
+        """Decode one more id of each row."""
         slots = self.slots
         slots.time += 1
         lengths = slots.active[rows] if settings is None else None
@@ -310,7 +310,7 @@ class Scheduler:
 
 
 def trimmed(event: Event, top: int) -> Event:
-    """The event with as many alternatives as its row asked for."""
+    """The event with as many alternatives as its row requested."""
     if not top:
         return Event(event.row, event.ids, [], [], event.finish, event.cut)
     return Event(event.row, event.ids, event.logprobs, [place[:top] for place in event.top], event.finish, event.cut)

@@ -1,7 +1,7 @@
-"""Beam search and sampling for encoder-decoders: batched, on the device, one sentence never minding another.
+"""Beam search and sampling for encoder-decoders: batched, on the device, each sentence independent of the others.
 
-N hypotheses per sentence; B sentences that are not finished. Nothing here waits for the device but the look at who
-is finished, so a step can be captured and replayed as one CUDA graph.
+N hypotheses per sentence; B unfinished sentences. Only checking which are finished synchronises, so a step can be
+captured and replayed as one CUDA graph.
 """
 
 from collections.abc import Hashable
@@ -23,18 +23,18 @@ NEVER = -torch.inf
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """How to look for translations. Scores are log-probability / ((5 + length) / 6)^alpha (Wu et al. 2016)."""
+    """Settings of beam search. Scores are log-probability / ((5 + length) / 6)^alpha (Wu et al. 2016)."""
 
     beams: int = 5
     alpha: float = 0.6
     min_length: int = 0
     eos: int = 0
     pad: int = -1  # never emitted
-    start: int | None = None  # what the decoder reads first; None: `pad`
-    never: tuple[int, ...] = ()  # nor are these, but in a prefix,
-    not_first: tuple[int, ...] = ()  # nor these right after it
-    no_repeat_ngram: int = 0  # nor the end of a sequence of so many that is there already; 0: any may come
-    times: TimestampRules | None = None  # of a model that writes when something is said
+    start: int | None = None  # the decoder's first input; None: `pad`
+    never: tuple[int, ...] = ()  # never emitted, except in a prefix
+    not_first: tuple[int, ...] = ()  # not emitted right after the prefix
+    no_repeat_ngram: int = 0  # no n-gram of this many tokens occurs twice; 0: no rule
+    times: TimestampRules | None = None  # for a model that writes timestamps
 
     def penalty(self, length: Tensor | int) -> Tensor | float:
         return ((5 + length) / 6) ** self.alpha
@@ -57,8 +57,8 @@ class Beam:
         self, search: Search, limits: Tensor, capacity: int, prefix: Tensor | None, start: int = 1,
         before: Tensor | None = None,
     ):  # fmt: skip
-        """One empty hypothesis, of which the first step makes N; or as many as `start`, all but one impossible. What is
-        written comes after `before`, B S, padded on the left with -1."""
+        """Begin with one empty hypothesis, which the first step extends to N; or with `start`, all but one impossible.
+        The output follows `before`, B S, padded on the left with -1."""
         B, N, device = len(limits), search.beams, limits.device
         self.search, self.limits, self.prefix, self.before = search, limits, prefix, before
         self.never, self.not_first = (torch.tensor(x, device=device) for x in (search.never, search.not_first))
@@ -82,7 +82,7 @@ class Beam:
         return torch.where(self.time == 0, start, ids)
 
     def advance(self, logits: Tensor) -> Tensor:
-        """Extend every hypothesis by its best words, file the finished ones: returns parents, B N."""
+        """Extend every hypothesis by its best tokens and file the finished ones; returns the parents, B N."""
         s, N, V = self.search, self.search.beams, logits.size(-1)
         length = self.time + 1
         if self.has_kernel(logits):
@@ -90,7 +90,7 @@ class Beam:
         else:
             totals = self.totals(logits.float().log_softmax(-1)).flatten(1)  # B N·V
             best, flat = best_of(totals, min(2 * N, totals.size(1)))
-        if best.size(1) < 2 * N:  # a first step with fewer words than hypotheses
+        if best.size(1) < 2 * N:  # a first step with fewer tokens than hypotheses
             more = (0, 2 * N - best.size(1))
             best, flat = F.pad(best, more, value=NEVER), F.pad(flat, more)
         parents, ids = flat // V, flat % V
@@ -98,10 +98,10 @@ class Beam:
         histories = self.ids.gather(1, parents[:, :, None].expand(-1, -1, self.ids.size(2)))  # B 2N T
         histories.index_copy_(2, self.time, ids[:, :, None])
 
-        # an ending counts when it is among the N best; 2N candidates leave N to go on, whatever ends
+        # an ending counts if it is among the N best; 2N candidates leave N to continue, however many end
         rank = torch.arange(ends.size(1), device=ends.device)
         filed = ends & (rank < N) & (best > NEVER) & ~self.done[:, None]
-        if filed.is_cuda or filed.any():  # a look at a CPU costs nothing, and often nothing ends
+        if filed.is_cuda or filed.any():  # on a CPU the check is free, and often nothing ends
             self.file(filed, best, histories, length)
 
         alive = torch.where(ends, NEVER, best)
@@ -121,13 +121,13 @@ class Beam:
         self.finished = torch.cat((self.finished, histories), 1).gather(1, keep[:, :, None].expand_as(self.finished))
 
     def has_kernel(self, logits: Tensor) -> bool:
-        """Whether a GPU finds the best words in two kernels: no words are forbidden or forced."""
+        """Whether our two GPU kernels can find the best tokens: none may be forbidden or forced."""
         s = self.search
         plain = not (s.never or s.not_first or s.no_repeat_ngram) and s.times is None and self.prefix is None
         return plain and TRITON and logits.is_cuda and s.beams in (1, 2, 4, 8) and logits.size(1) == s.beams
 
     def best_words(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """`best_of` the `totals`; all words but the end are in the kernel's, which comes after them."""
+        """`best_of` the `totals`. The kernel ranks all tokens except eos, which is merged in afterwards."""
         from regard.nn.decoding import best_words
 
         s, length, N = self.search, self.time + 1, self.search.beams
@@ -140,7 +140,7 @@ class Beam:
         return best, torch.cat((flat, ends.expand(len(flat), -1)), 1).gather(1, order)
 
     def restart(self, limits: Tensor) -> None:
-        """Nothing is written yet, in the same memory."""
+        """Start over, in the same memory."""
         self.limits.copy_(limits)
         for zeros in (self.time, self.scores, self.finished_lengths, self.count, self.done):
             zeros.zero_()
@@ -151,7 +151,7 @@ class Beam:
             ids.fill_(self.search.pad)
 
     def totals(self, words: Tensor) -> Tensor:
-        """The score of every hypothesis with every next word, -inf for what may not come now: B N V, in place."""
+        """The score of every hypothesis with every next token, -inf if not allowed: B N V, in place."""
         s = self.search
         length, plain = self.time + 1, words
         if s.never:
@@ -165,11 +165,11 @@ class Beam:
             words = s.times.apply(words, self.ids, self.time, begin)
         if self.prefix is not None:
             place = self.time.clamp(max=self.prefix.size(1) - 1)
-            forced = self.prefix.index_select(1, place)[:, :, None]  # B 1 1; pad where the sentence is free
+            forced = self.prefix.index_select(1, place)[:, :, None]  # B 1 1; pad where nothing is forced
             free = (forced == s.pad) | (self.time >= self.prefix.size(1))
             it = torch.arange(words.size(-1), device=words.device) == forced
             words = torch.where(free, words, torch.where(it, plain, NEVER))
-        out_of_room = length >= self.limits  # B: only the end may come
+        out_of_room = length >= self.limits  # B: only eos is allowed
         ending = (length > s.min_length) | out_of_room
         end = torch.where(ending[:, None], words[..., s.eos], NEVER)  # B N
         words += torch.where(out_of_room[:, None], NEVER, self.scores)[:, :, None]
@@ -178,7 +178,7 @@ class Beam:
         return words
 
     def text(self) -> tuple[Tensor, Tensor]:
-        """All that was read and written, B N T, and how many ids that is, 1."""
+        """All ids read and written, B N T, and their number, 1."""
         if self.before is None:
             return self.ids, self.time
         before = self.before[:, None].expand(-1, self.ids.size(1), -1)
@@ -193,7 +193,7 @@ class Beam:
 
 
 def best_few(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """`topk` of short rows; a GPU sorts them in a third of the time."""
+    """`topk` of short rows; on a GPU sorting takes a third of the time."""
     if not scores.is_cuda:
         return scores.topk(k, 1)
     best, order = scores.sort(dim=1, descending=True, stable=True)
@@ -201,7 +201,7 @@ def best_few(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def best_of(scores: Tensor, k: int, width: int = 64) -> tuple[Tensor, Tensor]:
-    """`topk` of long rows, exactly: the k best lie in the k blocks with the best heads. B M -> B k, B k"""
+    """Exact `topk` of long rows: the k best lie in the k blocks with the largest maxima. B M -> B k, B k"""
     B, M = scores.shape
     if k * width * 8 > M:
         return scores.topk(k, 1)
@@ -226,15 +226,15 @@ def beam_search(
     shelf: "Shelf | None" = None,
     before: Tensor | None = None,
 ) -> BeamResult:
-    """Translate B S sources; sentence b gets at most `limits[b]` words (its end included). With a `shelf` a GPU keeps
-    what it has recorded for searches of the same shape. `before` as for `Beam`."""
+    """Translate B S sources; sentence b gets at most `limits[b]` tokens, eos included. With a `shelf` a GPU keeps its
+    captured graphs for searches of the same shape. `before` as for `Beam`."""
     capacity = int(limits.max())
     B, N = len(limits), search.beams
     if shelf is not None and source.is_cuda and prefix is None:
         return search_fixed(model, source, lengths, limits, search, look_every, shelf)
-    if not source.is_cuda:  # scores of the next word; the words so far; who sees which of whose tokens, for some heads
+    if not source.is_cuda:  # scores of the next token, the tokens so far, the table of ancestors, for some heads
         each = 16 * model.config.vocab + (64 + 16 * N) * capacity
-        require(B * N * each, f"searching with {N:,} beams", "search with fewer: --beam 5")
+        require(B * N * each, f"searching with {N:,} beams", "use fewer: --beam 5")
     state = model.begin(source, lengths, N, capacity)
     beam = Beam(search, limits, capacity, prefix, before=before)
     best = BeamResult(
@@ -262,7 +262,7 @@ def beam_search(
 
 
 class Recorded:
-    """A search over B S sources whose memory never moves, so that a GPU replays its start and its steps."""
+    """A search over B S sources whose memory never moves, so that a GPU can replay its start and its steps."""
 
     def __init__(self, model: EncoderDecoder, source: Tensor, lengths: Tensor | None, limits: Tensor, search: Search):
         self.model, self.search, self.capacity = model, search, int(limits.max())
@@ -270,7 +270,7 @@ class Recorded:
         self.lengths = None if lengths is None else lengths.clone()
         self.state = self.begun()
         self.beam = Beam(search, limits.clone(), self.capacity, None, search.beams)
-        waits = not hasattr(model.config, "max_length")  # recurrent nets do, for the lengths
+        waits = not hasattr(model.config, "max_length")  # recurrent nets synchronise for the lengths
         self.start = Replay(self.begin, [], source.is_cuda and not waits)
         self.step = Replay(self.extend, [self.beam, self.state], source.is_cuda)
 
@@ -295,8 +295,8 @@ class Recorded:
         self.start()
 
 
-Shelf = dict[Hashable, Recorded]  # by shape; the one used last comes last
-KEPT = 4  # recorded searches, each with a cache of its own
+Shelf = dict[Hashable, Recorded]  # by shape; most recently used last
+KEPT = 4  # recorded searches, each with its own cache
 
 
 @torch.inference_mode()
@@ -304,7 +304,7 @@ def search_fixed(
     model: EncoderDecoder, source: Tensor, lengths: Tensor | None, limits: Tensor, search: Search, look_every: int,
     shelf: Shelf,
 ) -> BeamResult:  # fmt: skip
-    """`beam_search` that keeps every sentence until the last one ends: on a GPU fewer rows take as long."""
+    """`beam_search` that keeps every sentence until the last one ends: on a GPU fewer rows are no faster."""
     capacity = int(limits.max())
     key = source.shape, lengths is None, capacity, search
     if key in shelf:
@@ -316,7 +316,7 @@ def search_fixed(
         recorded.step()
         if (time % look_every == 0 or time == capacity) and bool(recorded.beam.done.all()):
             break
-    shelf[key] = recorded  # one that failed is not kept
+    shelf[key] = recorded  # a failed one is not kept
     for old in list(shelf)[:-KEPT]:
         del shelf[old]
     beam = recorded.beam
@@ -325,7 +325,7 @@ def search_fixed(
 
 
 def leave(beam: Beam, state: DecodingState, best: BeamResult, share: int) -> bool:
-    """Finished sentences hand in their hypotheses and leave the batch, once one in `share` is finished; all: True."""
+    """Move finished sentences from the batch to `best`, once one in `share` is finished; True when all are."""
     done = beam.done.tolist()
     if all(done) or sum(done) * share >= len(done):
         out = beam.done.nonzero().squeeze(1)
@@ -356,7 +356,7 @@ def sample(
     p: float = 1.0,
     no_repeat_ngram: int = 0,
 ) -> BeamResult:
-    """One random translation per source; `uniform` holds the random numbers of each sentence, B T."""
+    """One sampled translation per source; `uniform`, B T, holds the random numbers of each sentence."""
     B, capacity = source.size(0), int(limits.max())
     state = model.begin(source, lengths, 1, capacity)
     ids = torch.full((B, capacity), pad, device=source.device)

@@ -1,4 +1,4 @@
-"""The rows of a batch that never ends, on the device: their settings, the model's state, and what they wrote last."""
+"""The rows of a continuous batch on the device: their settings, the model's state, and their latest output."""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
@@ -18,13 +18,13 @@ from regard.models.base import LanguageModel
 
 @dataclass
 class BatchRow(Seat):
-    """A prompt on its way: which row of the batch it has is its place in `Scheduler.rows`."""
+    """A prompt in progress; its index in `Scheduler.rows` is its row in the batch."""
 
     settings: Sampling = field(default_factory=Sampling)
     ends: Set[int] = frozenset()
     enough: Callable[[int, int], bool] | None = None
     cancelled: bool = False
-    ahead: int = 0  # ids that the device writes and the host has not seen yet
+    ahead: int = 0  # ids launched on the device that the host has not read yet
 
     @property
     def request(self) -> Job:
@@ -37,25 +37,25 @@ class BatchRow(Seat):
 
     @property
     def rest(self) -> int:
-        """How many ids are to come that the device does not write already."""
+        """How many ids remain to be launched."""
         return 0 if self.cancelled else max(self.left - self.ahead, 0)
 
     @property
     def gone(self) -> bool:
-        """Whether its row is free for another."""
+        """Whether its row is free."""
         return not self.rest
 
     def alike(self, stem: list[int], place: int) -> int:
-        """How many ids `stem` begins with like the first `place` ids of this text."""
+        """The length of the common prefix of `stem` and the first `place` ids of this text."""
         prompt = self.request.prompt
-        if not stem or stem[0] != prompt[0]:  # of nearly all
+        if not stem or stem[0] != prompt[0]:  # nearly always
             return 0
         text = [*prompt, *self.request.made][:place]
         return next((n for n, (x, y) in enumerate(zip(stem, text, strict=False)) if x != y), min(len(stem), len(text)))
 
 
 class Need(NamedTuple):
-    """What a step has to do for the rows that are there: a graph is captured for each."""
+    """What a step must compute for its rows; a graph is captured for each combination."""
 
     draws: bool = False
     penalty: bool = False
@@ -64,7 +64,7 @@ class Need(NamedTuple):
 
 
 class Slots:
-    """What R rows need on the device: the model's state, their settings, and what they wrote since the last look."""
+    """The device state of R rows: the model's state, their settings, and their output since the last look."""
 
     def __init__(self, model: LanguageModel, rows: int, capacity: int, steps: int, logprobs: int):
         device, words = model.token.weight.device, model.config.vocab
@@ -74,7 +74,7 @@ class Slots:
         def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        self.time = zeros(1)  # the column that is written: 0 for the first id after a prompt
+        self.time = zeros(1)  # the column to write: 0 for the first id after a prompt
         self.last, self.active, self.steps = zeros(rows, 1), zeros(rows), zeros(rows)
         self.settings = zeros(rows, 6, dtype=torch.double)  # of `place`
         self.uniforms = zeros(rows, capacity, dtype=torch.double)
@@ -85,7 +85,7 @@ class Slots:
         self.top_logprobs = zeros(rows, steps + 1, self.top, dtype=torch.float)
 
     def place(self, first: int, rows: Sequence[BatchRow]) -> None:
-        """The settings of continuations that begin to read, in the rows from `first` on."""
+        """Set up continuations that begin to read, in the rows from `first` on."""
         where, device = slice(first, first + len(rows)), self.last.device
         every = [c.settings for c in rows]
         names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram")
@@ -119,7 +119,7 @@ class Slots:
                 x[target] = x[source]
 
     def read(self, rows: slice, texts: list[list[int]], reach: int, fresh: bool) -> Tensor:
-        """The hidden state of each row after its text, R D; none is longer than `reach` then, `fresh` ones begin."""
+        """Read texts: the hidden state at the end of each row, R D. `reach` and `fresh` as in `Past.part`."""
         self.state.reserve(reach)
         state = self.state.part(rows, reach, fresh)
         sizes = [len(text) for text in texts]
@@ -130,7 +130,7 @@ class Slots:
         return self.model.read(ids, state, lengths)[torch.arange(len(sizes), device=ids.device), lengths - 1]
 
     def note(self, logits: Tensor, rows: slice, need: Need, settings: Sequence[Sampling] | None) -> None:
-        """Choose one of the words, R V, for each row and write the choice down; `settings` where the host has them."""
+        """Choose an id for each row from R V logits, and record it; with `settings`, by the host's copy of them."""
         own = logits
         if need.penalty:
             logits = repetition_penalty(logits, self.seen[rows], self.settings[rows, 4:5].to(logits.dtype))
@@ -164,14 +164,14 @@ class Slots:
             self.top_ids[rows].index_copy_(1, self.time, ids[:, None])
 
     def look(self, rows: int, columns: int, logprobs: bool) -> HostCopy:
-        """What the first rows wrote since the last look."""
+        """What the first `rows` rows wrote since the last look."""
         self.time.zero_()
         rest = (self.logprobs, self.top_ids, self.top_logprobs) if logprobs else ()
         return HostCopy(*(x[:rows, :columns] for x in (self.ids, *rest)))
 
 
 def choose_in_groups(logits: Tensor, uniform: Tensor, settings: Sequence[Sampling]) -> Tensor:
-    """`choose` for rows of different settings, those with equal ones together: quicker on a CPU than `choose_each`."""
+    """`choose` for groups of rows with equal settings: faster than `choose_each` on a CPU."""
     groups: dict[tuple[float, int, float, float], list[int]] = {}
     for row, s in enumerate(settings):
         groups.setdefault((s.temperature, s.top_k, s.top_p, s.min_p), []).append(row)

@@ -1,4 +1,4 @@
-"""Ids to text while they come: never half a character, and nothing that may yet turn out to be a stop string."""
+"""Ids to text as they arrive: never half a character, and nothing that may become a stop string."""
 
 import codecs
 from collections.abc import Callable, Generator, Sequence
@@ -9,25 +9,25 @@ from regard.generate.engine import LOOK_EVERY, STREAM_EVERY, Completion, Engine,
 
 
 class TextStream:
-    """The text of one row. `feed` and `close` return what may be shown; once `stopped`, nothing more comes."""
+    """The text of one row. `feed` and `close` return what may be shown; after `stopped`, nothing more."""
 
     def __init__(self, token_bytes: Callable[[int], bytes], stop: Sequence[str] = ()):
         self.token_bytes, self.stop = token_bytes, tuple(stop)
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self.held = ""  # decoded, and the beginning of a stop string if the right letters follow
-        self.shown = 0  # characters handed out
+        self.held = ""  # decoded, but possibly the beginning of a stop string
+        self.shown = 0  # characters returned
         self.begins: list[int] = []  # for each id, how many characters were decoded before it
         self.stopped = False
 
     def feed(self, id: int) -> str:
-        """The characters that are sure now that `id` has come."""
+        """The characters that are final once `id` is added."""
         if self.stopped:
             return ""
         self.begins.append(self.shown + len(self.held))
         return self._add(self.decoder.decode(self.token_bytes(id)))
 
     def close(self) -> str:
-        """The rest, when no more ids come; bytes that never became a character are shown as U+FFFD."""
+        """The rest, after the last id; incomplete characters become U+FFFD."""
         piece = "" if self.stopped else self._add(self.decoder.decode(b"", True))
         held, self.held = self.held, ""
         self.shown += len(held)
@@ -35,7 +35,7 @@ class TextStream:
 
     @property
     def count(self) -> int:
-        """How many of the ids begin before the end of the text: a stop string takes its own with it."""
+        """How many ids begin before the end of the text; those of a stop string do not count."""
         return sum(begin < self.shown for begin in self.begins) if self.stopped else len(self.begins)
 
     def _add(self, new: str) -> str:
@@ -50,7 +50,7 @@ class TextStream:
         return text[:sure]
 
     def _open(self, text: str) -> int:
-        """The length of the longest end of `text` that is the beginning of a stop string."""
+        """The length of the longest suffix of `text` that is a prefix of a stop string."""
         longest = max((len(s) - 1 for s in self.stop), default=0)
         ends = range(min(longest, len(text)), 0, -1)
         return next((n for n in ends if any(s.startswith(text[-n:]) for s in self.stop)), 0)
@@ -70,9 +70,9 @@ def stream(
     settings: Sampling,
     look_every: int = STREAM_EVERY,
 ) -> Generator[tuple[int, str], None, list[list[Written]]]:
-    """Pieces of text with the row they belong to, as soon as they are sure; row r continues prompt r // n.
+    """Pieces of text with their row, as soon as they are final; row r continues prompt r // n.
 
-    What `write` returns is the generator's return value. Closing it stops the work.
+    The generator's return value is that of `write`. Closing it stops the work.
     """
     settings.check_memory(len(prompts))
     rows = [TextStream(token_bytes, settings.stop) for _ in range(len(prompts) * settings.n)]

@@ -1,4 +1,4 @@
-"""When Whisper may write a time, and which (Radford et al. 2022, section 2.3, as OpenAI's decoder applies it)."""
+"""Whisper's rules for timestamps (Radford et al. 2022, section 2.3, as in OpenAI's decoder)."""
 
 from dataclasses import dataclass
 
@@ -8,17 +8,17 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TimestampRules:
-    """A transcript begins with a time; after it times come in pairs, where a passage ends and the next begins, and
-    never go back. A time is written as soon as all times together are likelier than any word."""
+    """A transcript begins with a timestamp; later ones come in pairs, where a passage ends and the next begins, and
+    never decrease. A timestamp is forced when all of them together are likelier than any text token."""
 
     first: int  # the id of <|0.00|>; this and all ids after it are times
     none: int  # <|notimestamps|>
     eos: int
-    latest: int | None = None  # how many steps after 0.00 a transcript may begin
+    latest: int | None = None  # the latest start of a transcript, in steps after 0.00
 
     def apply(self, words: Tensor, ids: Tensor, time: Tensor, begin: int) -> Tensor:
-        """Log-probabilities of the next word, B N V, with -inf for those that may not come after `ids`, B N T, of
-        which `time` are written, and those before `begin` belong to the prompt."""
+        """Log-probabilities of the next token, B N V, with -inf for those not allowed after `ids`, B N T, of which
+        `time` are written; those before `begin` belong to the prompt."""
         places = torch.arange(ids.size(2), device=ids.device)
         times = (ids >= self.first) & (places >= begin) & (places < time)  # B N T
         last, before = (times.index_select(2, (time - n).clamp(min=0))[:, :, 0] for n in (1, 2))  # B N

@@ -1,4 +1,4 @@
-"""What the training loop asks of an objective."""
+"""The interface of an objective to the training loop."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -10,19 +10,19 @@ from torch import Tensor, nn
 
 
 class Objective:
-    """Sums and counts: the loop divides once, over micro-batches and ranks, so padding cannot bend the loss."""
+    """Returns sums and counts: the loop divides once, over micro-batches and ranks, so padding cannot bias the loss."""
 
     name = ""
-    unit = ""  # what a target is, where that is not a token
-    warning = ""  # about the model that was evaluated last
-    dynamic: bool | None = None  # whether the compiled loss is made for any shape; None: torch decides
+    unit = ""  # the name of a target, if not a token
+    warning = ""  # about the last evaluated model
+    dynamic: bool | None = None  # whether to compile for dynamic shapes; None: torch decides
 
     def count(self, batch: Any) -> int:
-        """How many targets the batch holds, known on the host."""
+        """The number of targets in the batch, without synchronising."""
         raise NotImplementedError
 
     def tokens(self, batch: Any) -> int:
-        """What speed is measured in: targets, unless only some of the tokens read are."""
+        """The count for measuring speed: targets, unless the model reads more tokens than that."""
         return self.count(batch)
 
     def loss_sum(self, model: Any, batch: Any) -> Tensor:
@@ -30,21 +30,21 @@ class Objective:
         raise NotImplementedError
 
     def device_loss(self, *args: Any, **kwargs: Any) -> Any:
-        """What `loss_sum` computes on the device, of tensors alone."""
+        """The part of `loss_sum` on the device: a function of tensors, which can be compiled."""
         raise NotImplementedError
 
     def compile(self) -> None:
-        """From now on model, head and loss run as one compiled graph."""
+        """Compile model, head and loss as one graph."""
         self.device_loss = torch.compile(self.device_loss, dynamic=self.dynamic)
 
     def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
-        """One deterministic pass over the validation set: "loss" per target, and what else the task reports."""
+        """One deterministic pass over the validation set: "loss" per target, and the task's other scores."""
         raise NotImplementedError
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without gradients and dropout; then the mode of before."""
+    """Without gradients and dropout; restores the mode afterwards."""
     training = model.training
     model.eval()
     try:
@@ -55,5 +55,5 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def word_metrics(total: float, count: int) -> dict[str, float]:
-    """Cross-entropy per word, and the perplexity that it amounts to."""
+    """Cross-entropy per token, and its perplexity."""
     return {"loss": total / count, "perplexity": math.exp(min(total / count, 700.0))}

@@ -1,4 +1,4 @@
-"""Captioning: predict each word from the image and the words before it."""
+"""Captioning: predict each token from the image and the tokens before it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from regard.objectives.translate import TranslateLoss
 
 
 class CaptionLoss(TranslateLoss):
-    """Translation from pixels: images are all of one size, and padding of captions is marked by -1."""
+    """Translation from pixels: images have one size, and padding of captions is -1."""
 
     name = "caption"
     dynamic = False

@@ -16,7 +16,7 @@ Scores = Callable[[np.ndarray, np.ndarray], dict[str, float]]  # true and predic
 
 
 class ClassifyLoss(Objective):
-    """Cross-entropy of the classes. `weights`, one a class, make a rare class count more; validation loss is plain."""
+    """Cross-entropy of the classes. `weights`, one per class, make rare ones count more; validation is unweighted."""
 
     name = "classify"
     unit = "texts"
@@ -30,15 +30,15 @@ class ClassifyLoss(Objective):
         return batch.count
 
     def logits(self, model: Any, batch: Any) -> Tensor:
-        """M labels: of the targets that count."""
+        """The class logits of the targets that count: M labels."""
         return self.scored(model, *self.inputs(batch))
 
     def inputs(self, batch: Any) -> tuple[Any, ...]:
-        """What `scored` is called with."""
+        """The arguments of `scored`."""
         return batch.ids, batch.lengths, batch.sentences, batch.chosen
 
     def scored(self, model: Any, *inputs: Any) -> Tensor:
-        """B T ids -> M labels; here M is B: every text counts."""
+        """B T ids -> M labels; here M = B: every text counts."""
         ids, lengths, sentences, _ = inputs
         return model.scores(model.summary(model(ids, lengths, sentences), lengths))
 
@@ -51,7 +51,7 @@ class ClassifyLoss(Objective):
         return self.device_loss(model, targets, self.weight_on(targets.device), *self.inputs(batch))
 
     def weight_on(self, device: torch.device) -> Tensor | None:
-        """One weight a class, brought there once and without waiting."""
+        """The class weights on a device, copied once and without synchronising."""
         if self.weights and device not in self.brought:
             self.brought[device] = moved(torch.tensor(self.weights), device)
         return self.brought.get(device)
@@ -62,7 +62,7 @@ class ClassifyLoss(Objective):
         return F.cross_entropy(logits, targets, weight, **how)
 
     def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
-        """Cross-entropy per label and accuracy, and what `scores` makes of all labels in the order of the file."""
+        """Cross-entropy per label, accuracy, and `scores` of all labels in the order of the file."""
         total, true, guessed, rows = 0.0, [], [], []
         with evaluating(model):
             for batch in batches:
@@ -104,18 +104,18 @@ class ClassifySamples(ClassifyLoss):
 
 
 class ClassifyImages(ClassifySamples):
-    """The label of an image, or where images are mixed the shares of all labels, B L. Images are all of one size."""
+    """The label of an image or, if images are mixed, the shares of all labels, B L. Images have one size."""
 
     unit = "images"
     dynamic = False
 
     def marked_loss_sum(self, model: Any, batch: Any) -> Tensor:
-        """Of a batch whose shape says all that the host has to know: every one."""
+        """`loss_sum`: every image counts, so shapes are fixed anyway."""
         return self.loss_sum(model, batch)
 
 
 class ByCode:
-    """A row of numbers for each code, on a device from its first use there."""
+    """A row of numbers for each code, kept on each device after its first use there."""
 
     def __init__(self, rows: np.ndarray):
         self.rows = rows.astype(np.float32)
@@ -128,5 +128,5 @@ class ByCode:
 
 
 def balanced_weights(counts: Sequence[int]) -> list[float]:
-    """One weight a class, so that all classes weigh alike and the mean over the examples is 1."""
+    """One weight per class, so that all classes count equally and the mean over the examples is 1."""
     return [sum(counts) / (len(counts) * n) for n in counts]

@@ -1,4 +1,4 @@
-"""Vectors taught by pairs: a text should be nearer to its own second text than to those of the others in its batch."""
+"""Contrastive learning from pairs: a text should be closer to its own second text than to the others of its batch."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,11 +10,11 @@ from torch import Tensor
 from regard.nn.masks import pooled
 from regard.objectives.base import Objective, evaluating
 
-SHARPNESS = 20.0  # what cosines are multiplied by; 1/0.05 as in Gao et al. 2021
+SHARPNESS = 20.0  # inverse temperature of the cosines; 1/0.05 as in Gao et al. 2021
 
 
 class ContrastLoss(Objective):
-    """Van den Oord et al. 2018, equation 4, in both directions; `pooling` makes one vector of a text's states."""
+    """Van den Oord et al. 2018, equation 4, in both directions; `pooling` turns a text's states into one vector."""
 
     name = "contrast"
     unit = "pairs"
@@ -27,7 +27,7 @@ class ContrastLoss(Objective):
         return len(batch.rows)
 
     def vectors(self, model: Any, batch: Any) -> tuple[Tensor, Tensor]:
-        """B D each, of length one."""
+        """B D each, unit vectors."""
         first, sizes, second, second_sizes = batch.inputs
         sides = ((first, sizes), (second, second_sizes))
         one, two = (pooled(model(ids, lengths), lengths, self.pooling).float() for ids, lengths in sides)
@@ -37,7 +37,7 @@ class ContrastLoss(Objective):
         return contrast(*self.vectors(model, batch))
 
     def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
-        """The loss among all validation pairs, and how often a text's own second one is the nearest of them all."""
+        """The loss over all validation pairs, and how often a text's own second text is the closest of all."""
         with evaluating(model):
             sides = zip(*(self.vectors(model, batch) for batch in batches), strict=True)
             one, two = (torch.cat(side) for side in sides)
@@ -46,6 +46,6 @@ class ContrastLoss(Objective):
 
 
 def contrast(one: Tensor, two: Tensor) -> Tensor:
-    """The sum over pairs, the mean of both directions."""
+    """The loss summed over pairs, the mean of both directions."""
     scores, own = SHARPNESS * one @ two.mT, torch.arange(len(one), device=one.device)
     return (F.cross_entropy(scores, own, reduction="sum") + F.cross_entropy(scores.mT, own, reduction="sum")) / 2

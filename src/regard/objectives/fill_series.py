@@ -11,11 +11,11 @@ from regard.data.batch import Samples
 from regard.models.series import norm, real_points
 from regard.objectives.base import Objective, evaluating
 
-FAR = 1.0  # spreads: beyond it a miss counts by its size, not by its square (Huber 1964), as outliers are many
+FAR = 1.0  # spreads; a larger error counts linearly, not squared (Huber 1964): outliers are common
 
 
 class FillSeriesLoss(Objective):
-    """Devlin et al. 2019's idea for numbers. The last of a batch's inputs says which points are hidden."""
+    """Devlin et al. 2019's idea for numbers. The last of a batch's inputs marks the hidden points."""
 
     name = "fill-series"
     unit = "points"
@@ -25,12 +25,12 @@ class FillSeriesLoss(Objective):
         return int(batch.targets.sum())
 
     def loss_sum(self, model: Any, batch: Samples) -> Tensor:
-        """Where patches overlap, or leave points out, every hidden point counts the mean over those predicted."""
+        """The mean over predicted points times the hidden ones: patches may overlap, or leave points out."""
         loss, _, predicted = self.device_loss(model, *batch.inputs)
         return loss * batch.targets.sum() / predicted.clamp(min=1)
 
     def device_loss(self, model: Any, times: Any, values: Any, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Huber's loss summed over the hidden points, that of always guessing the band's mean, and their count."""
+        """Huber's loss summed over the hidden points, that of always predicting the band's mean, and their count."""
         lengths, hidden = rest[2], rest[-1]
         real, c = real_points(values, lengths), model.config
         kinds = model.tokens.kinds(values, rest[1])
@@ -47,7 +47,7 @@ class FillSeriesLoss(Objective):
         return F.pad(x, (0, max(0, c.patch - x.size(1)))).unfold(1, c.patch, c.stride)
 
     def held_out(self, model: Any, batches: Iterable[Samples]) -> dict[str, float]:
-        """The loss of a hidden point, and the baseline: that of guessing the mean of its band."""
+        """The loss per hidden point, and the baseline: that of predicting the mean of its band."""
         total, plain, count = 0.0, 0.0, 0
         with evaluating(model):
             for batch in batches:

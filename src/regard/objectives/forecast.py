@@ -1,6 +1,6 @@
 """Forecasting: the mean by its squared error, quantiles by the pinball loss, in units of each column's spread.
 
-Targets that are NaN are gaps, and do not count."""
+NaN targets are gaps and do not count."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,8 +31,8 @@ class ForecastLoss(Objective):
         return total
 
     def held_out(self, model: Any, batches: Iterable[Samples]) -> dict[str, float]:
-        """Squared and absolute error of the mean, over all windows, steps and columns; how many of the numbers lie
-        between the outer quantiles. The loss is the squared error alone: what models are compared by."""
+        """Squared and absolute error of the mean, over all windows, steps and columns; the share of values between the
+        outer quantiles. The loss is the squared error alone, by which models are compared."""
         several = len(model.config.quantiles) > 1
         square, absolute, inside, count = 0.0, 0.0, 0, 0
         with evaluating(model):
@@ -46,5 +46,5 @@ class ForecastLoss(Objective):
 
 def pinball(miss: Tensor, quantiles: tuple[float, ...]) -> Tensor:
     """Koenker and Bassett 1978: too low costs q, too high 1 - q; … Q, `miss` being truth minus forecast."""
-    pairs = zip(quantiles, miss.unbind(-1), strict=True)  # numbers of the host: nothing is copied to the device
+    pairs = zip(quantiles, miss.unbind(-1), strict=True)  # host numbers: nothing is copied to the device
     return torch.stack([torch.maximum(q * x, (q - 1) * x) for q, x in pairs], -1)

@@ -1,4 +1,4 @@
-"""Cross-entropy of a linear head, summed. Plain next to chunked: the chunked one never holds all logits at once."""
+"""Cross-entropy of a linear head, summed: plain, and chunked, which never holds all logits at once."""
 
 import math
 
@@ -24,9 +24,9 @@ from regard.nn.gpu import TRITON
 def plain_cross_entropy_sum(
     x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, bias: Tensor | None = None, vocab: int = 0
 ) -> Tensor:
-    """M D states, V D head, M targets. Szegedy et al. 2016: `smoothing` of the mass is spread over all words.
+    """M D states, V D head, M targets. Szegedy et al. 2016: `smoothing` of the mass is spread over all tokens.
 
-    Of a head with rows added for speed only the first `vocab` are words; 0: all. A target below 0 does not count.
+    Of a padded head only the first `vocab` rows are tokens; 0: all. Negative targets do not count.
     """
     logits = F.linear(x, weight, bias)[:, : vocab or None].float()  # M V
     return F.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing, ignore_index=-1)
@@ -35,10 +35,10 @@ def plain_cross_entropy_sum(
 def sampled_cross_entropy_sum(
     x: Tensor, weight: Tensor, targets: Tensor, sampled: int, smoothing: float = 0.0
 ) -> Tensor:
-    """As `plain_cross_entropy_sum`, over the targets of the batch and `sampled` other words (Jean et al. 2015).
+    """As `plain_cross_entropy_sum`, over the targets of the batch and `sampled` other tokens (Jean et al. 2015).
 
-    The others are drawn uniformly and weighted up to stand for all that were not, so the expected partition function is
-    that of all words.
+    The others are drawn uniformly and weighted up for those not drawn, so the expected partition function is that of
+    the whole vocabulary.
     """
     words, places = targets.unique(return_inverse=True)
     absent = torch.ones(weight.size(0), dtype=torch.bool, device=x.device)
@@ -51,7 +51,7 @@ def sampled_cross_entropy_sum(
 
 
 def picked(x: Tensor, chosen: Tensor | None) -> Tensor:
-    """The targets that count, of B T …, row after row: M …"""
+    """The positions of B T … that count, row by row: M …"""
     flat = x.flatten(0, 1)
     return flat if chosen is None else flat[chosen]
 
@@ -66,7 +66,7 @@ def _loss_and_error(logits: Tensor, targets: Tensor, first: int, smoothing: floa
     targets = targets[first : first + len(logits)]
     dtype, target, real = logits.dtype, targets.clamp(min=0)[:, None], targets[:, None] >= 0
     logits = logits.float()
-    logits[:, vocab:] = -torch.inf  # rows of the head that are not words
+    logits[:, vocab:] = -torch.inf  # padding of the head
     log_sum = logits.logsumexp(-1, keepdim=True)
     loss = log_sum - (1 - smoothing) * logits.gather(1, target)
     if smoothing:
@@ -80,19 +80,19 @@ def _loss_and_error(logits: Tensor, targets: Tensor, first: int, smoothing: floa
 
 def _added(dw: Tensor, error: Tensor, chunk: Tensor) -> Tensor:
     """V D, R V and R D: dw + errorᵀ · chunk."""
-    if torch.compiler.is_compiling():  # torch 2.11 loses what is changed in place before it is saved for backward
+    if torch.compiler.is_compiling():  # torch 2.11 loses in-place changes made before saving for backward
         return dw + error.T @ chunk
     return dw.addmm_(error.T, chunk) if error.dtype == torch.float32 else dw.add_(error.T @ chunk)
 
 
 class _Chunked(torch.autograd.Function):
-    """Logits of a few rows at a time; their gradient is worked out on the spot, so nothing M x V survives."""
+    """Logits of a few rows at a time; their gradient is computed at once, so no M x V tensor exists."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, rows: int, vocab: int) -> Tensor:
-        kind, learn_head = x.device.type, ctx.needs_input_grad[1]  # LoRA leaves the head as it is
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
-        with torch.autocast(kind, enabled=False):
+        device_type, learn_head = x.device.type, ctx.needs_input_grad[1]  # LoRA freezes the head
+        dtype = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else x.dtype
+        with torch.autocast(device_type, enabled=False):
             xs, w = x.to(dtype), weight.to(dtype)
             dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
             total, dxs = torch.zeros((), device=x.device), []
@@ -115,7 +115,7 @@ class _Chunked(torch.autograd.Function):
 
 
 def _loss_and_error8(logits: Tensor, targets: Tensor, first: int, smoothing: float, vocab: int) -> tuple[Tensor, Eight]:
-    """As `_loss_and_error`, the gradient in eight bits. It lies between -1 and 1, so its scale is fixed."""
+    """As `_loss_and_error`, with the gradient in FP8. It lies in [-1, 1], so its scale is fixed."""
     scale = torch.full((), 1 / ERRORS, device=logits.device)
     if logits.is_cuda and TRITON:
         from regard.nn.kernels8 import softmax_error8
@@ -127,7 +127,7 @@ def _loss_and_error8(logits: Tensor, targets: Tensor, first: int, smoothing: flo
 
 
 class _Chunked8(torch.autograd.Function):
-    """`_Chunked` in eight-bit floats. `rows` is a multiple of 16."""
+    """`_Chunked` in FP8. `rows` is a multiple of 16."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, rows: int, vocab: int) -> Tensor:
@@ -149,7 +149,7 @@ class _Chunked8(torch.autograd.Function):
     backward = staticmethod(_Chunked.backward)  # pyrefly: ignore[bad-override]
 
 
-ERRORS = 2.0**15  # times an error of 1 is in the range of e5m2
+ERRORS = 2.0**15  # times an error of 1 is within the range of e5m2
 
 
 def chunked_cross_entropy_sum(

@@ -1,4 +1,4 @@
-"""BERT's pre-training: find the hidden words, and say whether the second sentence follows (Devlin et al. 2019)."""
+"""BERT's pre-training: predict the masked tokens, and whether the second sentence follows (Devlin et al. 2019)."""
 
 from collections.abc import Iterable
 
@@ -13,18 +13,18 @@ from regard.objectives.losses import plain_cross_entropy_sum
 
 
 class MaskedToken(Objective):
-    """Cross-entropy of the hidden words, the only places the head sees, plus that of the next sentence.
+    """Cross-entropy of the masked tokens, the only positions the head sees, plus that of the next sentence.
 
-    Both have a mean of their own and the two means are added, as the paper does. The loop divides by the number of
-    hidden words, so a pair comes in weighted by how many of these there are for each pair in its batch.
+    The two means are added, as in the paper. The loop divides by the number of masked tokens, so a pair is weighted by
+    the number of masked tokens per pair in its batch.
     """
 
     name = "mlm"
-    dynamic = False  # packed batches are all of one shape
+    dynamic = False  # packed batches have one shape
 
     def __init__(self, smoothing: float = 0.0, entropy: float = 0.0):
         self.smoothing = smoothing
-        self.entropy = entropy  # of the corpus's words, reported with the loss
+        self.entropy = entropy  # unigram entropy of the corpus, reported with the loss
 
     def count(self, batch: MaskedBatch) -> int:
         return batch.count
@@ -35,7 +35,7 @@ class MaskedToken(Objective):
     def loss_sum(self, model: Bert, batch: MaskedBatch) -> Tensor:
         text, follows = text_of(batch), batch.follows
         if follows is not None and text[-1] is None:
-            follows = follows[: len(text[0])]  # of rows that are there: packed batches have room for more
+            follows = follows[: len(text[0])]  # of real rows: packed batches have room for more
         words, pairs = self.device_loss(model, *text, batch.chosen, batch.targets, follows)
         return words + batch.weight * pairs
 
@@ -50,7 +50,7 @@ class MaskedToken(Objective):
         targets: Tensor,
         follows: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """The two sums: over the hidden words, and over the pairs."""
+        """The two sums: over the masked tokens, and over the pairs."""
         x = model(ids, lengths, sentences, starts)  # B T D
         hidden = model.words(x.flatten(0, 1)[chosen])  # M D
         words = plain_cross_entropy_sum(
@@ -62,9 +62,9 @@ class MaskedToken(Objective):
         return words, F.cross_entropy(scores, follows, reduction="sum", ignore_index=-1)
 
     def held_out(self, model: Bert, batches: Iterable[MaskedBatch]) -> dict[str, float]:
-        """One pass with the same words hidden always: "loss" per hidden word, the share of them predicted, and for
-        comparison the corpus's unigram entropy: the loss of knowing only how frequent words are."""
-        sums = torch.zeros(5, dtype=torch.float64)  # loss of words, words right, loss of pairs, pairs right, pairs
+        """One pass, always with the same masks: "loss" per masked token, their accuracy, and as the baseline the
+        corpus's unigram entropy."""
+        sums = torch.zeros(5, dtype=torch.float64)  # token loss, correct tokens, pair loss, correct pairs, pairs
         count = 0
         with evaluating(model):
             for batch in batches:
@@ -87,8 +87,8 @@ class MaskedToken(Objective):
 
 
 def text_of(batch: MaskedBatch) -> tuple[Tensor, Tensor | None, Tensor, Tensor | None]:
-    """Ids, lengths, sentences and starts. Packed rows that are all of one length are rows without padding, whose
-    attention cuDNN computes in two thirds of the time."""
+    """Ids, lengths, sentences and starts. Packed texts of one length become rows without padding, whose attention cuDNN
+    computes in two thirds of the time."""
     length = int(batch.host_lengths[0])
     if batch.starts is None or (batch.host_lengths != length).any() or batch.tokens != batch.ids.numel():
         return batch.ids, batch.lengths, batch.sentences, batch.starts
@@ -96,7 +96,7 @@ def text_of(batch: MaskedBatch) -> tuple[Tensor, Tensor | None, Tensor, Tensor |
 
 
 def firsts(hidden: Tensor, starts: Tensor | None) -> Tensor:
-    """[CLS] of each row, padded or packed: B T D -> B D, or 1 T D -> R D. Of an empty one, any."""
+    """[CLS] of each row, padded or packed: B T D -> B D, or 1 T D -> R D. Undefined for an empty one."""
     if starts is None:
         return hidden[:, 0]
     return hidden[0, starts[:-1].clamp(max=hidden.size(1) - 1)]

@@ -14,7 +14,7 @@ from regard.objectives.classify import ByCode, ClassifyLoss
 
 class MultiLabelLoss(Objective):
     """Binary cross-entropy, averaged over the labels. A batch holds a code for each set of labels; `sets` has a 0/1 row
-    for each code, and `examples` knows how this kind of batch is read."""
+    for each code, and `examples` reads this type of batch."""
 
     name = "multilabel"
     dynamic = True
@@ -60,16 +60,16 @@ def f1_scores(true: np.ndarray, predicted: np.ndarray) -> dict[str, float]:
 
 
 def best_thresholds(true: np.ndarray, probabilities: np.ndarray) -> list[float]:
-    """For each of L labels the probability from which on predicting it gives the best F1; 0.5 where it never occurs.
+    """For each of L labels, the threshold with the best F1; 0.5 if the label never occurs.
 
-    A threshold lies midway between two probabilities, so that neither side hangs on rounding.
+    A threshold lies midway between two probabilities, so that rounding does not matter.
     """
     thresholds = []
     for has, p in zip(true.T > 0, probabilities.T, strict=True):
         order = np.argsort(-p, kind="stable")
         ranked, hits = p[order], np.cumsum(has[order])
         f1 = 2 * hits / (np.arange(1, len(p) + 1) + max(1, has.sum()))
-        f1[:-1][ranked[:-1] == ranked[1:]] = -1  # equal ones go together
+        f1[:-1][ranked[:-1] == ranked[1:]] = -1  # a threshold cannot separate equal ones
         best = int(f1.argmax())
         below = ranked[best + 1] if best + 1 < len(ranked) else 0.0
         thresholds.append(float(ranked[best] + below) / 2 if has.any() else 0.5)

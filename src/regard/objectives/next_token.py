@@ -29,7 +29,7 @@ class NextToken(Objective):
         return self.device_loss(model, batch.inputs, batch.targets, batch.chosen, batch.documents)
 
     def marked_loss_sum(self, model: LanguageModel, batch: Tokens) -> Tensor:
-        """The same, always of the same shapes: what does not count is marked, not left out."""
+        """The same with fixed shapes: positions that do not count are marked, not left out."""
         targets = batch.targets if batch.counts is None else batch.targets.masked_fill(~batch.counts, -1)
         return self.device_loss(model, batch.inputs, targets, None, batch.documents)
 
@@ -44,7 +44,7 @@ class NextToken(Objective):
         self.compiled = True
 
     def held_out(self, model: LanguageModel, batches: Iterable[Tokens]) -> dict[str, float]:
-        """Cross-entropy per token over all of the validation text: one pass, always the same."""
+        """Cross-entropy per token over the whole validation text, in one deterministic pass."""
         total, count = torch.zeros((), dtype=torch.float64), 0
         with evaluating(model):
             for batch in batches:
@@ -58,7 +58,7 @@ class NextToken(Objective):
 def linear_cross_entropy(
     how: Callable[..., Tensor], model: LanguageModel, x: Tensor, targets: Tensor, **settings
 ) -> Tensor:
-    """The loss of M D states under the model's head; a head with a bias (recurrent models) takes the plain way."""
+    """The loss of M D states under the model's head; a head with a bias (recurrent models) uses the plain loss."""
     if model.bias is not None:
         return plain_cross_entropy_sum(x, model.head, targets, bias=model.bias, vocab=model.config.vocab, **settings)
     return how(x, model.head, targets, vocab=model.config.vocab, **settings)

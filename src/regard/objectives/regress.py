@@ -13,7 +13,7 @@ from regard.objectives.classify import ByCode, ClassifyLoss
 
 class RegressLoss(Objective):
     """Squared error, in units of the targets' standard deviation. A batch holds a code for each target; `values` are
-    the numbers by code, and `examples` knows how this kind of batch is read."""
+    the numbers by code, and `examples` reads this type of batch."""
 
     name = "regress"
     dynamic = True
@@ -35,7 +35,7 @@ class RegressLoss(Objective):
         return (self.examples.scored(model, *inputs).float().squeeze(-1) - targets).square().sum()
 
     def held_out(self, model: Any, batches: Iterable[Any]) -> dict[str, float]:
-        """The loss; R², and the mean absolute error in the target's own unit."""
+        """The loss, R², and the mean absolute error in the target's own unit."""
         with evaluating(model):
             pairs = [(self.targets(b), self.examples.logits(model, b).float().squeeze(-1)) for b in batches]
         true, predicted = (torch.cat(x).cpu().double().numpy() for x in zip(*pairs, strict=True))

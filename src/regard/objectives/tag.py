@@ -1,4 +1,4 @@
-"""Tagging: one label for each word, predicted at its first piece."""
+"""Tagging: one label per word, predicted at its first token."""
 
 from typing import Any
 
@@ -12,13 +12,13 @@ from regard.objectives.losses import picked
 
 
 class TagLoss(ClassifyLoss):
-    """Cross-entropy of the tags, over the first pieces of words; the head never meets the other pieces."""
+    """Cross-entropy of the tags, over the first tokens of words; the head is not applied to others."""
 
     name = "tag"
     unit = "words"
 
     def scored(self, model: Any, *inputs: Any) -> Tensor:
-        """B T ids -> M labels, of the first pieces."""
+        """B T ids -> M labels, of the first tokens."""
         ids, lengths, sentences, chosen = inputs
         return model.scores(picked(model(ids, lengths, sentences), chosen))
 

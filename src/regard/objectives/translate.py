@@ -1,4 +1,4 @@
-"""Translation: predict each target word from the source and the target words before it."""
+"""Translation: predict each target token from the source and the target tokens before it."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,7 +20,7 @@ from regard.objectives.losses import (
 class TranslateLoss(Objective):
     """Label-smoothed cross-entropy over the real target positions; padding never reaches the head.
 
-    With `sampled`, training normalises over the words of the batch and so many others; validation over all.
+    With `sampled`, training normalises over the tokens of the batch and that many others; validation over all.
     """
 
     name = "translate"
@@ -32,7 +32,7 @@ class TranslateLoss(Objective):
         return batch.targets_count
 
     def tensors(self, batch: Any) -> tuple[Any, ...]:
-        """Source, its lengths (None: no padding), decoder inputs, where the real targets stand, and those targets."""
+        """Source, its lengths (None: no padding), decoder inputs, positions of the real targets, and those targets."""
         lengths = None if batch.full_source else batch.source_lengths
         return batch.source, lengths, batch.inputs, batch.chosen, picked(batch.target, batch.chosen)
 
@@ -56,7 +56,7 @@ class TranslateLoss(Objective):
         return chunked_cross_entropy_sum(x, model.head, targets, self.smoothing)
 
     def held_out(self, model: EncoderDecoder, batches: Iterable[Any]) -> dict[str, float]:
-        """Cross-entropy per target word, without smoothing."""
+        """Cross-entropy per target token, without smoothing."""
         total, count = 0.0, 0
         with evaluating(model):
             for batch in batches:

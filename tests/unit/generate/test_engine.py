@@ -271,7 +271,7 @@ def test_settings_are_checked(settings, words):
 
 
 def test_prompts_are_checked(pairs):
-    with pytest.raises(ConfigError, match="prompt 2 has ids from 1 to 6, but this model knows 0 to 5"):
+    with pytest.raises(ConfigError, match="prompt 2 has ids from 1 to 6, but this model has 0 to 5"):
         Engine(pairs()).generate([[1], [1, 6]], GREEDY)
     with pytest.raises(ConfigError, match="prompt 1 is empty"):
         Engine(pairs()).generate([[]], GREEDY)

@@ -80,8 +80,8 @@ def test_company_changes_nothing_not_even_at_the_edge_of_the_context(lm):
 
 
 def test_bad_settings_are_named(pairs):
-    with pytest.raises(ConfigError, match="no end mark"):
+    with pytest.raises(ConfigError, match="no end token"):
         best(pairs(), [[1]], [])
-    with pytest.raises(ConfigError, match="start at 1, got 0"):
+    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
         best(pairs(), [[1]], [END], beams=0)
     assert best(pairs(), [], [END]) == []

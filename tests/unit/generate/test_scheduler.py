@@ -179,7 +179,7 @@ def test_what_does_not_fit_is_refused_with_both_numbers(real_lm):
     with pytest.raises(PromptTooLong, match=r"20 tokens and max_tokens is 10, together 30; this model has room for 24"):
         scheduler.add([1] * 20, Sampling(max_tokens=10))
     assert scheduler.fit(20) == 4 and scheduler.fit(20, 3) == 3
-    with pytest.raises(ConfigError, match="knows 0 to 10"):
+    with pytest.raises(ConfigError, match="has 0 to 10"):
         scheduler.add([11], Sampling(max_tokens=1))
     assert not scheduler.active
 

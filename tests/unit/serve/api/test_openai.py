@@ -136,7 +136,7 @@ def test_models_are_listed_with_what_they_are_for(client):
         (dict(max_tokens="many"), 'max_tokens: Input should be a valid integer, got "many"'),
         (dict(prompt="x" * 90), "the prompt has 90 tokens, this model reads at most 63"),
         (dict(max_tokens=100), "and max_tokens is 100, together"),
-        (dict(prompt=[[1], [5000]]), "this model knows 0 to 299"),
+        (dict(prompt=[[1], [5000]]), "this model has 0 to 299"),
         (dict(extra_body={"stream_options": {}}), "stream_options needs stream: true"),
         (dict(prompt="\ud800"), "not JSON in UTF-8"),
         (dict(stop=""), "stop"),
