@@ -65,12 +65,12 @@ def test_the_forms_of_others_are_learned_alike(place):
     Path("alpaca.json").write_text(json.dumps(alpaca, indent=1))
     Path("shared.json").write_text(json.dumps([{"conversations": talk} for talk in shared] + [{"id": 7}]))
     words = ["finetune", "runs/x", "lm", "--data=alpaca.json", "--steps=2", "--name=alpaca", "--device=cpu"]
-    assert "60 records in Alpaca's form: instruction and output" in works(*words).err
+    assert "60 records in Alpaca's format: instruction and output" in works(*words).err
     every = [works("evaluate", "runs/alpaca", f"--data={name}.json", "--json") for name in ("alpaca", "shared")]
     first, second = (json.loads(result.out) for result in every)
     assert first["targets"] == sum(len(f"ahoy {n}!") + 1 for n in range(60))
     assert (first["targets"], first["loss"]) == (second["targets"], second["loss"])
-    assert "skipped 1 of 61 records: line 1: has 'id'" in every[1].err and "ShareGPT's form" in every[1].err
+    assert "skipped 1 of 61 records: line 1: has 'id'" in every[1].err and "ShareGPT's format" in every[1].err
     assert regard("evaluate", "runs/alpaca", "--data=shared.json", "--strict").code == 2
 
 

@@ -142,7 +142,7 @@ def test_an_interrupted_download_is_resumed(hub, bert, monkeypatch):
     hub.broken, hub.fails_then = "model.safetensors", True
     stopped = regard("fill", "hf:acme/bert", TEXT)
     last = stopped.err.splitlines()[-1]
-    assert stopped.code == 2 and "cannot fetch hf:acme/bert" in last and "what is complete is kept" in last
+    assert stopped.code == 2 and "cannot fetch hf:acme/bert" in last and "complete files are kept" in last
     hub.broken, hub.fails_then, hub.down = "model.safetensors", False, False
     hub.asked.clear()
     assert works("fill", "hf:acme/bert", TEXT, "--json").out == expected

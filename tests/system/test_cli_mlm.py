@@ -81,7 +81,7 @@ def test_evaluate_says_what_training_said(place):
     (place / "test.txt").write_text("\n\n".join(documents(20)))
     output = works("evaluate", "runs/x", "--data=test.txt").out
     assert "masked accuracy" in output and "15% of the tokens masked" in output
-    assert "sentences were in the training data; the score flatters" in output
+    assert "sentences were in the training data; the score is inflated" in output
     assert "scored on test.txt" in works("info", "runs/x").out
 
 

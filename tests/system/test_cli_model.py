@@ -131,7 +131,7 @@ def test_another_file_under_the_name_is_refused(index, monkeypatch, tmp_path):
     known = catalog.MODELS_CATALOG[NAME]
     monkeypatch.setitem(catalog.MODELS_CATALOG, NAME, replace(known, archive=replace(known.archive, sha256="0" * 64)))
     result = regard("model", "get", NAME)
-    assert result.code == 2 and "not the file we know" in result.err
+    assert result.code == 2 and "not the expected file" in result.err
     assert files_in(tmp_path) == set()
 
 

@@ -246,7 +246,7 @@ def test_evaluate_defaults_to_the_validation_set_and_logs_scores(toy):
 
 def test_a_translator_scored_on_what_it_was_trained_on_is_said_to_be(toy, tmp_path):
     result = works("evaluate", "runs/demo", "--source=train.en", "--target=train.fr", "--beam=1")
-    assert result.lines[-1] == "warning: 183 of these 183 sentences were in the training data; the score flatters"
+    assert result.lines[-1] == "warning: 183 of these 183 sentences were in the training data; the score is inflated"
     (tmp_path / "mixed.en").write_text("".join(f"{s}\n" for s, _ in sentences()[50:70]))
     (tmp_path / "mixed.fr").write_text("".join(f"{t}\n" for _, t in sentences()[50:70]))
     files = [f"--source={tmp_path}/mixed.en", f"--target={tmp_path}/mixed.fr"]

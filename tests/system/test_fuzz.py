@@ -51,8 +51,8 @@ BOMBS = {
     "forecast runs/forecaster --data={bombs}/column.npz": "would need 3.0 GB",
     "train series --data={bombs}/column.npz": "would need 3.0 GB",
     "train series --data=data/page.csv --label=class": "line 1001, column 'id': 1,000,000 characters",
-    "transcribe runs/whisper data/fast.wav": "4,000,000,000 samples a second",
-    "classify runs/tones data/slow.wav": "1 samples a second",
+    "transcribe runs/whisper data/fast.wav": "4,000,000,000 samples per second",
+    "classify runs/tones data/slow.wav": "1 samples per second",
 }
 
 

@@ -119,7 +119,7 @@ def test_instructions_in_an_array_train_a_language_model(tmp_path):
     Path("alpaca.json").write_text(json.dumps(records))
     settings = ["--tokens=bytes", "--set=model.layers=1", "--set=model.context=64"]
     result = works("train", "lm", "--data=alpaca.json", *settings, *TINY)
-    assert "40 records in Alpaca's form" in result.err
+    assert "40 records in Alpaca's format" in result.err
 
 
 def test_five_short_texts_train_a_bert(tmp_path):

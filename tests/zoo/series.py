@@ -80,7 +80,7 @@ SERIES = [
     ),
     *bugs(
         "data.series",
-        ("files called alike are one series", "_folder", "stem if alike[stem] == 1 else name", "stem", READING),
+        ("files called alike are one series", "_folder", "stem if name_counts[stem] == 1 else name", "stem", READING),
         ("a table may not lack the label", "with_labels", "if labelled else _there(config.label, table)", "", READING),
         ("what comes twice is kept twice", "gather", "[order][~double]", "[order]", READING),
     ),

@@ -1,1 +1,1 @@
-"""From raw text to batches: catalog and fetch, pairs and documents, tokenizers, prepared folders, the loaders."""
+"""From raw data to batches: catalogue, download, readers, tokenizers, prepared folders, loaders."""

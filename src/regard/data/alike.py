@@ -1,4 +1,4 @@
-"""Pairs of texts that mean the same, or a question and its answer: what vectors are taught by."""
+"""Pairs of texts that mean the same, or questions and answers, for contrastive learning."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

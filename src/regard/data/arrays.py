@@ -26,11 +26,11 @@ def read_arrays(path: Path, data: bytes) -> dict[str, np.ndarray]:
 
 
 def _check_size(box: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """`ValueError` if an array of an NPZ file claims to be larger than it is: NumPy would allocate that much."""
+    """Raise `ValueError` if an array of an NPZ file claims to be larger than it is: NumPy would allocate that much."""
     from numpy.lib import format as npy
 
     with box.open(member) as file:
         version = npy.read_magic(file)
         shape, _, dtype = npy.read_array_header_1_0(file) if version == (1, 0) else npy.read_array_header_2_0(file)
     if math.prod(shape) * dtype.itemsize > member.file_size:
-        raise ValueError(f"{member.filename} has {member.file_size:,} bytes, and its header promises more")
+        raise ValueError(f"{member.filename} has {member.file_size:,} bytes, but its header claims more")

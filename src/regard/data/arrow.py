@@ -1,4 +1,4 @@
-"""pyarrow, imported when it is first used: commands that read no table start without it; and columns of its tables."""
+"""pyarrow, imported on first use so that commands without tables start faster; and helpers for its columns."""
 
 import json
 import math
@@ -11,7 +11,7 @@ from regard.data.cells import MISSING
 
 
 class OnUse:
-    """A module that is imported when one of its names is used."""
+    """A module that is imported on first use of one of its names."""
 
     def __init__(self, module: str):
         self.module = module
@@ -34,7 +34,7 @@ def is_time(type: Any) -> bool:
 
 
 def present(column: Any) -> Any:
-    """Text without white space around it, null where it is missing; other columns as they are."""
+    """Text stripped of white space, null where missing; other columns unchanged."""
     if not is_text(column.type):
         return column
     column = pc.utf8_trim_whitespace(column)
@@ -47,7 +47,7 @@ def float64(column: Any) -> np.ndarray:
 
 
 def as_text(column: Any) -> Any:
-    """A column of text; NaN becomes null, a list or a struct its JSON."""
+    """The column as text; NaN becomes null, lists and structs JSON."""
     if is_text(column.type):
         return column
     if pa.types.is_floating(column.type):

@@ -1,4 +1,4 @@
-"""Audio clips and their classes: a folder for each class, names that begin with it, or a table of files."""
+"""Audio clips and their classes: a folder for each class, names that start with it, or a table of files."""
 
 import hashlib
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ from regard.data.waveform import HOP, RATE, decode, load_waveform, log_mel, resa
 from regard.errors import ConfigError, DataError, MissingExtra, RegardError
 
 FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
-STEP = 32  # batches are padded to a multiple of so many frames, so that few shapes come
-EXPECTED = "a folder with a folder of audio files for each class, names as CLASS_….wav, or a table of files and labels"
+STEP = 32  # batches are padded to a multiple of this many frames, for few shapes
+EXPECTED = "a folder with a folder of audio files per class, names like CLASS_….wav, or a table of files and labels"
 
 
 @dataclass(frozen=True)
 class Clip:
-    """A file, its class ("" where it is not known), and its bytes where it comes from an archive."""
+    """A file, its class ("" if unknown), and its bytes if it comes from an archive."""
 
     file: str
     label: str = ""
@@ -40,19 +40,19 @@ class Clip:
         return load_waveform(self.file) if self.data is None else resample(*decode(self.data, self.file))
 
     def digest(self, rule: str) -> bytes:
-        """Of its bytes; older runs are split by its name."""
+        """The digest of its bytes; older runs are split by its name."""
         if rule == LEGACY_SPLIT:
             return split.digest(Path(self.file).name) + self.file.encode()
         try:
             return split.digest(Path(self.file).read_bytes() if self.data is None else self.data)
-        except OSError:  # it is reported when it is read
+        except OSError:  # reported when it is read
             return split.digest(self.file)
 
 
 def list_clips(path: Path, label: str = "", labelled: bool = True, strict: bool = False) -> list[Clip]:
-    """The clips of a folder, an archive or a table, or of one file; in order of their names, or of the table.
+    """The clips of a folder, an archive, a table or a single file, sorted by name or in the order of the table.
 
-    Of a table nothing but the files is read unless `labelled`, and a row that cannot be used is a clip without a file.
+    Unless `labelled`, only the files of a table are read, and a bad row is a clip without a file.
     """
     if path.is_dir():
         files = sorted(file for file in path.rglob("*") if is_clip(file.name) and file.is_file())
@@ -77,14 +77,14 @@ def is_clip(name: str) -> bool:
 
 
 def class_of(path: PurePosixPath | Path) -> str:
-    """The folder a clip lies in; of one that lies in none, the part of its name before the first underscore."""
+    """The folder of a clip; without one, the part of its name before the first underscore."""
     if len(path.parts) > 1:
         return path.parts[0]
     return path.stem.split("_")[0] if "_" in path.stem else ""
 
 
 def _from_archive(path: Path) -> list[Clip]:
-    """Of an archive of one folder, what is in that folder."""
+    """The clips of an archive; of one with a single folder, those of that folder."""
     files = [(PurePosixPath(name), data) for name, data in read_tar(path, is_clip)]
     alone = len({name.parts[0] for name, _ in files}) == 1 and all(len(name.parts) > 1 for name, _ in files)
     return [Clip(str(name), class_of(PurePosixPath(*name.parts[alone:])), data) for name, data in files]
@@ -92,7 +92,7 @@ def _from_archive(path: Path) -> list[Clip]:
 
 @dataclass(frozen=True)
 class Spectrograms:
-    """The log-mel spectrograms of N clips, mels F each, and the numbers of their classes, N."""
+    """The log-mel spectrograms of N clips, mels F each, and the indices of their classes, N."""
 
     frames: list[Tensor]
     labels: np.ndarray
@@ -122,7 +122,7 @@ def load_audio(config: AudioConfig, say: Say = to_stderr) -> ClassData:
     if not how:
         shared = overlap.count(sums[len(train) :], sums[: len(train)])
         notes += overlap.validation_warning(shared, len(valid), "clips")
-    # of the audio and its classes, not of the files' names: a folder may be moved
+    # of audio and classes, not of file names: a folder may be moved
     files = fingerprint.combined(sums, [clip.label for clip in (*train, *valid)])
     minutes = sum(x.size(1) for x in train_part.frames) * HOP / RATE / 60
     return ClassData(
@@ -137,13 +137,13 @@ def digests(clips: Sequence[Clip], config: AudioConfig) -> list[str]:
 
 
 def parts(config: AudioConfig, say: Say = to_stderr) -> tuple[list[Clip], list[Clip], str]:
-    """The clips to train and to validate on, and how those were chosen."""
+    """The training and validation clips, and how the latter were chosen."""
     if bool(config.name) == bool(config.path):
         raise ConfigError(f"train on what? give --data: {EXPECTED}; or the name of a set")
     files = fetch.get_files(config.name, "audio", say=say) if config.name else None
     train = list_clips(files.train if files else user_path(config.path), config.label, strict=config.strict)
     if nameless := [clip.file for clip in train if not clip.label]:
-        raise DataError(f"{nameless[0]}: of which class? expected {EXPECTED}")
+        raise DataError(f"{nameless[0]} has no class; expected {EXPECTED}")
     if valid := files.valid if files else config.valid:
         return train, list_clips(user_path(valid), config.label, strict=config.strict), ""
     return (*(hold_out(train, config) if train else ([], [])), split.BY_CLASS)
@@ -156,12 +156,12 @@ def hold_out(clips: Sequence[Clip], config: AudioConfig) -> tuple[list[Clip], li
 
 
 def spectrogram(samples: Tensor, mels: int, frames: int) -> Tensor:
-    """mels F of at most `frames`."""
+    """mels F, of at most `frames`."""
     return log_mel(samples[: frames * HOP], mels)
 
 
 def spectrograms(clips: Sequence[Clip], labels: Sequence[str], config: AudioConfig, notes: list[str]) -> Spectrograms:
-    """Of the clips that can be read; of the others, and of those that are cut, a line is added to `notes`."""
+    """The spectrograms of readable clips; a line on the others, and on those that are cut, is added to `notes`."""
     number = {label: i for i, label in enumerate(labels)}
     frames, classes, errors, cut = [], [], [], 0
     for clip in clips:
@@ -183,14 +183,14 @@ def spectrograms(clips: Sequence[Clip], labels: Sequence[str], config: AudioConf
 
 
 def padded(frames: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """Spectrograms of any lengths side by side, padded with zeros at the end: B mels F, and the lengths, B."""
+    """Spectrograms padded with zeros at the end: B mels F, and the lengths, B."""
     lengths = torch.tensor([x.size(1) for x in frames])
     size = -(-int(lengths.max()) // STEP) * STEP
     return torch.stack([F.pad(x, (0, size - x.size(1))) for x in frames]), lengths
 
 
 class AudioSource(Source):
-    """Clips by number, for a `Loader`."""
+    """Clips by index, for a `Loader`."""
 
     def __init__(self, clips: Spectrograms, masks: int = 0, widest: float = 0.0):
         self.clips, self.masks, self.widest = clips, masks, widest
@@ -207,7 +207,7 @@ class AudioSource(Source):
 
 
 def masked(frames: Tensor, masks: int, widest: float, rng: np.random.Generator) -> Tensor:
-    """SpecAugment (Park et al. 2019): `masks` stretches of time and as many of frequency hidden by the clip's mean."""
+    """SpecAugment (Park et al. 2019): `masks` spans of time and as many of frequency set to the clip's mean."""
     frames, mean = frames.clone(), float(frames.mean())
     for axis in (0, 1) * masks:
         size = frames.size(axis)

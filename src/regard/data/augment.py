@@ -1,4 +1,4 @@
-"""Random image augmentation, a batch at a time where it lies: bytes in, bytes out, no waiting for the device."""
+"""Random image augmentation of a batch, on its device: bytes in, bytes out, without synchronising."""
 
 import numpy as np
 import torch
@@ -7,15 +7,15 @@ from torch import Tensor
 
 from regard.data.settings import COLOURS, SHAPES, Augment
 
-GREY = (0.299, 0.587, 0.114)  # how bright red, green and blue look (ITU-R BT.601)
+GREY = (0.299, 0.587, 0.114)  # luminance of red, green and blue (ITU-R BT.601)
 
 
 def augmented(
     pixels: Tensor, labels: Tensor, classes: int, how: Augment, rng: np.random.Generator
 ) -> tuple[Tensor, Tensor]:
-    """B C H W bytes and B labels, changed; where pictures are mixed, labels are B L: how much of each class there is.
+    """B C H W bytes and B labels, augmented; if images are mixed, labels are B L, the share of each class.
 
-    All draws come from `rng`: those on the device through a seed of its own.
+    All randomness comes from `rng`, which also seeds the device's generator.
     """
     generator = torch.Generator(pixels.device).manual_seed(int(rng.integers(2**62)))
     if how.crop:
@@ -45,7 +45,7 @@ def bytes_of(x: Tensor) -> Tensor:
 
 
 def cropped(pixels: Tensor, margin: int, generator: torch.Generator) -> Tensor:
-    """Each picture moved by up to `margin` pixels either way; black comes in."""
+    """Each image shifted by up to `margin` pixels either way, filled with black."""
     B, C, H, W = pixels.shape
     device = pixels.device
     wide = F.pad(pixels, (margin,) * 4)
@@ -56,7 +56,7 @@ def cropped(pixels: Tensor, margin: int, generator: torch.Generator) -> Tensor:
 
 
 def erased(pixels: Tensor, often: float, generator: torch.Generator) -> Tensor:
-    """Noise in a rectangle of 2 % to 33 % of the picture, 1:3 to 3:1."""
+    """Noise in a rectangle of 2 % to 33 % of the image, with an aspect ratio of 1:3 to 3:1."""
     B, _, H, W = pixels.shape
     device = pixels.device
     u = torch.rand(5, B, generator=generator, device=device)
@@ -71,7 +71,7 @@ def erased(pixels: Tensor, often: float, generator: torch.Generator) -> Tensor:
 
 
 def cut_in(pixels: Tensor, keep: float, rng: np.random.Generator) -> tuple[Tensor, float]:
-    """A rectangle of about 1 - `keep` of each picture taken from its partner, and how much was really kept."""
+    """A rectangle of about 1 - `keep` of each image replaced from its partner, and the share actually kept."""
     _, _, H, W = pixels.shape
     side = (1 - keep) ** 0.5
     y, x = rng.integers(H), rng.integers(W)
@@ -86,7 +86,7 @@ def cut_in(pixels: Tensor, keep: float, rng: np.random.Generator) -> tuple[Tenso
 
 
 def operated(pixels: Tensor, count: int, strength: float, generator: torch.Generator) -> Tensor:
-    """`count` operations on each picture, others on each: all run on all, where not chosen with no effect."""
+    """`count` random operations on each image: all run on all images, with no effect where not chosen."""
     B, device = len(pixels), pixels.device
     names = SHAPES + COLOURS
     chosen = torch.rand(B, len(names), generator=generator, device=device).argsort(1).argsort(1) < count  # B O
@@ -98,7 +98,7 @@ def operated(pixels: Tensor, count: int, strength: float, generator: torch.Gener
 
 
 def warped(x: Tensor, amount: dict[str, Tensor]) -> Tensor:
-    """Sheared by up to 0.3, moved by up to 0.3 of the side, turned by up to 30 degrees, each B; black comes in."""
+    """Sheared by up to 0.3, shifted by up to 0.3 of the side, rotated by up to 30°, each B; filled with black."""
     angle = amount["turn"] * (np.pi / 6)
     cos, sin, zero, one = angle.cos(), angle.sin(), torch.zeros_like(angle), torch.ones_like(angle)
     turn = torch.stack([cos, -sin, zero, sin, cos, zero], 1).view(-1, 2, 3)
@@ -110,7 +110,7 @@ def warped(x: Tensor, amount: dict[str, Tensor]) -> Tensor:
 
 
 def recoloured(x: Tensor, amount: dict[str, Tensor]) -> Tensor:
-    """B C H W between 0 and 255; amounts are B 1 1 1, 0 for no effect."""
+    """B C H W in [0, 255]; amounts are B 1 1 1, 0 for no effect."""
     x = x * (1 + 0.9 * amount["brightness"])
     middle = greys(x).mean((2, 3), keepdim=True)
     x = middle + (x - middle) * (1 + 0.9 * amount["contrast"])
@@ -124,8 +124,8 @@ def recoloured(x: Tensor, amount: dict[str, Tensor]) -> Tensor:
 
 
 def greys(x: Tensor) -> Tensor:
-    """How bright each pixel looks: B C H W -> B 1 H W."""
+    """The luminance of each pixel: B C H W -> B 1 H W."""
     if x.size(1) != 3:
         return x.mean(1, keepdim=True)
     red, green, blue = x.split(1, 1)
-    return GREY[0] * red + GREY[1] * green + GREY[2] * blue  # numbers of the host: nothing is copied to the device
+    return GREY[0] * red + GREY[1] * green + GREY[2] * blue  # host numbers: nothing is copied to the device

@@ -1,6 +1,6 @@
-"""Batches: padded tensors, with what the host must know kept on the host.
+"""Batches: padded tensors, with what the host needs kept on the host.
 
-A batch class describes its fields (`on_device`, `on_host`); moving, cutting and repeating follow from that.
+A batch class describes its fields (`on_device`, `on_host`); moving and splitting follow from that.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,34 +20,34 @@ Ids = Sequence[int] | np.ndarray
 def on_device(longest: int | None = None, per_row: bool = True) -> dict[str, Any]:
     """Describes a field that `to` moves: a tensor, a tuple of tensors, or None.
 
-    `per_row`: its first axis is the examples of the batch. `longest`: its second axis, where it has one, is padded to
-    the longest example; their lengths are this column of `host_lengths`.
+    `per_row`: its first axis is the examples of the batch. `longest`: its second axis, if any, is padded to the longest
+    example; the lengths are this column of `host_lengths`.
     """
     return {"moves": True, "per_row": per_row, "longest": longest}
 
 
 def on_host(longest: int | None = None) -> dict[str, Any]:
-    """The same for an array that stays on the host."""
+    """Describes a field that stays on the host: an array."""
     return {"moves": False, "per_row": True, "longest": longest}
 
 
 def moved(x: Tensor, device: torch.device | str) -> Tensor:
-    """`x` on `device`, without waiting where that is a GPU."""
+    """`x` on `device`, copied to a GPU without synchronising."""
     device = torch.device(device)
     pin = device.type == "cuda" and x.device.type == "cpu"
     return (x.pin_memory() if pin else x).to(device, non_blocking=pin)
 
 
 def true_places(mask: np.ndarray, device: torch.device) -> Tensor | None:
-    """Where `mask` is true in its flattened form, on `device`; None where it is true everywhere."""
+    """The indices of true elements in the flattened `mask`, on `device`; None if all are true."""
     return None if mask.all() else moved(torch.from_numpy(np.flatnonzero(mask)), device)
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Examples side by side; `rows` are their numbers in the source, -1 for padding.
+    """Examples to be processed together; `rows` are their indices in the source, -1 for padding.
 
-    A field that is not described is the same for every part of the batch.
+    Fields without a description are the same for every part of the batch.
     """
 
     def __len__(self) -> int:
@@ -59,20 +59,20 @@ class Batch:
 
     @property
     def shape(self) -> Any:
-        """All that a step depends on besides the numbers on the device: steps of one shape can be replayed as one CUDA
-        graph. None: not this one."""
+        """All that a step depends on except values on the device: steps of one shape can replay one CUDA graph. None:
+        this batch cannot."""
         return tuple(None if x is None else (*x.shape, x.dtype) for x in self._on_device())
 
     def marked(self) -> Self:
-        """The batch with everything that does not count marked by a tensor of its own, even where all counts."""
+        """The batch with a mask of what counts, even if everything does."""
         return self
 
     def still(self, device: torch.device) -> Self:
-        """A copy on `device`, for others of its shape to be written to."""
+        """A copy on `device`, into which others of its shape can be written."""
         return self._changed("moves", lambda x, _: x.to(device, copy=True))
 
     def take(self, other: Self) -> None:
-        """Become `other`, in place, on the device; a copy to a GPU overlaps with computation."""
+        """Copy `other` into this batch's tensors; a copy to a GPU overlaps with computation."""
         for here, new in zip(self._on_device(), other._on_device(), strict=True):
             if here is not None and new is not None:
                 here.copy_(moved(new, here.device))
@@ -82,7 +82,7 @@ class Batch:
         return [x for value in values for x in (value if isinstance(value, tuple) else (value,))]
 
     def split(self) -> list[Self]:
-        """Two halves, for a device that cannot hold the whole; a single example stays whole."""
+        """Two halves, for a device that runs out of memory; a single example stays whole."""
         middle = len(self) // 2
         return [self.part(slice(0, middle)), self.part(slice(middle, len(self)))] if middle else [self]
 
@@ -126,12 +126,12 @@ class Pairs(Batch):
 
     @property
     def inputs(self) -> Tensor:
-        """What the decoder reads, B T: the target shifted right, after `start` (of Marian and T5 `<pad>`)."""
+        """The decoder's input, B T: the target shifted right, after `start` (`<pad>` for Marian and T5)."""
         return torch.cat([self.target.new_full((len(self), 1), self.start), self.target[:, :-1]], 1)
 
     @property
     def targets_count(self) -> int:
-        """Target tokens in the batch, `</s>` included, padding not."""
+        """Target tokens in the batch, with `</s>`, without padding."""
         return int(self.host_lengths[:, 1].sum())
 
     @property
@@ -145,14 +145,14 @@ class Pairs(Batch):
 
     @property
     def chosen(self) -> Tensor | None:
-        """Where the real targets stand in the flattened B T target, M; None where all are real.
+        """The indices of real targets in the flattened B T target, M; None if all are real.
 
-        Made on the host, so there is no wait for the device.
+        Computed on the host, so that the device is not synchronised.
         """
         return true_places(np.arange(self.target.size(1)) < self.host_lengths[:, 1:], self.target.device)
 
     def twice(self) -> "Pairs":
-        """Every pair once more, after all of them: one pass, two samples of dropout."""
+        """The batch followed by itself: one pass, two samples of dropout."""
         return self._changed("per_row", lambda x, _: (torch.cat if isinstance(x, Tensor) else np.concatenate)([x, x]))
 
 
@@ -162,7 +162,7 @@ class Tokens(Batch):
 
     ids: Tensor = field(metadata=on_device())  # B T+1
     counts: Tensor | None = field(default=None, metadata=on_device())  # B T: which targets count
-    documents: Tensor | None = field(default=None, metadata=on_device())  # B T: a token sees those of its own number
+    documents: Tensor | None = field(default=None, metadata=on_device())  # B T: tokens see those with the same number
     rows: np.ndarray = field(default=None, metadata=on_host())  # pyrefly: ignore[bad-assignment]
     host_counts: np.ndarray | None = field(default=None, metadata=on_host())  # B T: `counts` on the host
 
@@ -197,7 +197,7 @@ class Tokens(Batch):
 
     @property
     def chosen(self) -> Tensor | None:
-        """Where the targets that count stand in the flattened B T, M; None where all count. Made on the host."""
+        """The indices of targets that count in the flattened B T, M; None if all count. Computed on the host."""
         if self.host_counts is None:
             return None
         return moved(torch.from_numpy(np.flatnonzero(self.host_counts)), self.ids.device)
@@ -205,7 +205,7 @@ class Tokens(Batch):
 
 @dataclass(frozen=True, eq=False)
 class Labelled(Batch):
-    """B texts with a label each, or one for each of their pieces."""
+    """B texts with a label each, or one per token."""
 
     ids: Tensor = field(metadata=on_device(longest=0))  # B T
     lengths: Tensor | None = field(metadata=on_device())  # B; None: no padding
@@ -226,15 +226,15 @@ class Labelled(Batch):
 
     @property
     def chosen(self) -> Tensor | None:
-        """Where the labels that count stand in the flattened labels, M; None where all count. Made on the host."""
+        """The indices of labels that count in the flattened labels, M; None if all count. Computed on the host."""
         return true_places(self.host_labels != NONE, self.ids.device)
 
 
 @dataclass(frozen=True, eq=False)
 class Samples(Batch):
-    """B images, clips, series or rows of a table: the model's arguments in `inputs`, what it predicts in `targets`."""
+    """B images, clips, series or rows of a table: `inputs` are the model's arguments, `targets` what it predicts."""
 
-    inputs: tuple[Tensor | None, ...] = field(metadata=on_device())  # B … each; None: this one is missing
+    inputs: tuple[Tensor | None, ...] = field(metadata=on_device())  # B … each; None: missing
     targets: Tensor = field(metadata=on_device())  # B classes, or B … numbers
     rows: np.ndarray = field(metadata=on_host())  # B
 
@@ -243,7 +243,7 @@ class Samples(Batch):
 
 
 def packed(texts: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-    """The ids of texts one after the other, 1 T, and where each begins and the last one ends, R+1, in 32 bits."""
+    """The ids of texts packed into one row, 1 T, and their offsets, R+1, in int32."""
     ends = np.cumsum([0, *map(len, texts)])
     return torch.tensor([[i for ids in texts for i in ids]]), torch.from_numpy(ends.astype(np.int32))
 
@@ -252,8 +252,8 @@ def collate(
     sources: Sequence[Ids], targets: Sequence[Ids], eos: int, pad: int, multiple: int = 1, rows: Ids | None = None,
     start: int | None = None,
 ) -> Pairs:  # fmt: skip
-    """A batch of ids without end marks: `</s>` is added, lengths are padded up to a multiple of `multiple`. The decoder
-    reads `start` first, or `pad`."""
+    """A batch of ids without end tokens: `</s>` is added, lengths are padded to a multiple of `multiple`. The decoder's
+    first input is `start`, or `pad`."""
     source, source_lengths = _padded(sources, eos, pad, multiple)
     target, target_lengths = _padded(targets, eos, pad, multiple)
     return Pairs(
@@ -280,7 +280,7 @@ def _padded(sentences: Sequence[Ids], eos: int, pad: int, multiple: int) -> tupl
 def collate_labelled(
     texts: Sequence[tuple[Ids, int, Ids]], pad: int, per_piece: bool, rows: np.ndarray | None = None
 ) -> Labelled:
-    """A batch of (ids, where the second text begins, label or labels)."""
+    """A batch of (ids, start of the second text, label or labels)."""
     sizes = np.array([len(ids) for ids, _, _ in texts], np.int64)
     seconds = np.array([second for _, second, _ in texts], np.int64)
     places = np.arange(sizes.max())

@@ -1,4 +1,4 @@
-"""Text in rows of one shape: which tokens form a row; what is missing is padding that does not count."""
+"""Text in rows of one shape: which tokens form a row. Padding does not count."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,18 +13,18 @@ from regard.data.loader import EvenSize, Source
 from regard.data.text import TokenFile
 from regard.errors import ConfigError, DataError
 
-OPEN = 128  # rows that a record may still join while records are packed
+OPEN = 128  # rows open for further records while packing
 
-Row = list[tuple[int, int]]  # the stretches of tokens in a row: from, to
+Row = list[tuple[int, int]]  # the spans of tokens in a row: from, to
 
 
 @dataclass(frozen=True)
 class TextRows(Source):
     """Rows of `context` targets, `size` of them in every batch.
 
-    A text is cut at a place that differs from epoch to epoch into blocks of `context` targets, the first and the last
-    of what is left; an epoch visits every target exactly once. Records are packed instead, several to a row, each a
-    document of its own; one that is longer than a row is cut at its end.
+    A text is cut into blocks of `context` targets from an offset that differs by epoch, with shorter blocks at both
+    ends; an epoch visits every target exactly once. Records are packed instead, several to a row, each its own
+    document; one that is longer than a row is truncated.
     """
 
     tokens: TokenFile
@@ -36,7 +36,7 @@ class TextRows(Source):
     def __post_init__(self):
         if self.context < 1 or self.tokens_per_batch < 1:
             raise ConfigError(
-                f"a batch holds at least one token, got {self.tokens_per_batch} in rows of {self.context}"
+                f"a batch must hold at least one token, got {self.tokens_per_batch} in rows of {self.context}"
             )
 
         limits.require(
@@ -70,12 +70,12 @@ class TextRows(Source):
         return replace(self, rows=_Stretches(np.concatenate(rows)[self._mixed([*map(len, rows)], rng)]))
 
     def _sources(self) -> Iterator[tuple[int, int]]:
-        """Where each source begins and ends, in ids or records."""
+        """The start and end of each source, in ids or records."""
         ends = [end for end, _ in self.tokens.sources] or [self.tokens.records or len(self.tokens)]
         return pairwise([0, *ends])
 
     def _mixed(self, counts: list[int], rng: np.random.Generator) -> np.ndarray:
-        """The rows of an epoch: those of each source as often as its weight says, a fraction of them at random."""
+        """The rows of an epoch: those of each source repeated by its weight, the fractional part at random."""
         if not self.tokens.sources:
             return np.arange(sum(counts))
         chosen, first = [], 0
@@ -104,7 +104,7 @@ class TextRows(Source):
             for document, (start, stop) in enumerate(self.rows[number], 1):
                 end = place + stop - start
                 ids[row, place:end] = tokens.ids.read(start, stop)
-                # The first token of a stretch is not a target: nothing before it is to be seen.
+                # The first token of a span is not a target: nothing before it is visible.
                 counts[row, place : end - 1] = True if tokens.answers is None else tokens.answers.read(start + 1, stop)
                 if documents is not None:
                     documents[row, place:end] = document
@@ -119,13 +119,13 @@ class TextRows(Source):
         )
 
     def _with_records(self, order: np.ndarray) -> "TextRows":
-        """The records, in this order, each in the first open row with room for it (first fit, Johnson 1973)."""
+        """The records, in this order, each in the first open row with room (first fit, Johnson 1973)."""
         offsets = self.tokens.offsets
         assert offsets is not None
         lengths = np.minimum(np.diff(offsets), self.context + 1)
         free = np.zeros(OPEN, np.int64)
         rows: list[Row] = []
-        place = np.full(OPEN, -1)  # of each open row in `rows`
+        place = np.full(OPEN, -1)  # the index of each open row in `rows`
         for i in order.tolist():
             start, length = int(offsets[i]), int(lengths[i])
             slot = int(np.argmax(free >= length))
@@ -139,15 +139,15 @@ class TextRows(Source):
 
 
 def _cut(begin: int, end: int, context: int, first: int) -> np.ndarray:
-    """R 2: where the rows of a text begin and end, the first after `first` targets. Neighbours share a token: the last
-    target here is the first input there."""
+    """R 2: the start and end of a text's rows, the first of which ends after `first` targets. Neighbours share a token:
+    one's last target is the next one's first input."""
     starts = np.arange(begin + first, end - 1, context)
     starts = np.concatenate([[begin], starts]) if first else starts
     return np.stack([starts, np.append(starts[1:], end - 1) + 1], 1)
 
 
 class _Stretches(Sequence[Row]):
-    """Rows of one stretch each."""
+    """Rows of one span each."""
 
     def __init__(self, stretches: np.ndarray):
         self.stretches = stretches  # R 2

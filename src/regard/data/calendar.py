@@ -1,4 +1,4 @@
-"""The calendar of a table over time: equal steps, business days or months; and the place of each row on it."""
+"""The calendar of a table over time: equal steps, business days or months; and the position of each row on it."""
 
 import re
 from collections import Counter
@@ -12,15 +12,15 @@ from regard.errors import ConfigError
 
 DAYS = {"s": 1 / 86_400, "min": 1 / 1440, "h": 1 / 24, "d": 1.0, "w": 7.0}
 MONTHS = {"mo": 1, "q": 3, "y": 12}
-EVEN = 0.01  # of a step: how far two times may be from a whole number of steps apart
-MONDAY = 4.0  # the first one after 1970-01-01
-MOST = 2**52  # places of a calendar
-FEWEST = 11  # days that show that a table has no weekends
+EVEN = 0.01  # of a step: the tolerance of multiples of a step
+MONDAY = 4.0  # the first after 1970-01-01
+MOST = 2**52  # positions of a calendar
+FEWEST = 11  # days needed to conclude that a table has no weekends
 
 
 @dataclass(frozen=True)
 class Calendar:
-    """Place i is the time `start` + i steps: of that length, of so many business days or of so many months."""
+    """Position i is the time `start` + i steps, each of `step` units of time, business days or months."""
 
     start: float  # days since 1970, unless the steps are plain numbers
     step: float
@@ -60,7 +60,7 @@ def _month_start(months: np.ndarray) -> np.ndarray:
 
 
 def resampled(every: str, first: float) -> Calendar:
-    """The calendar of `data.every`, from the step that `first` lies in: weeks begin on Monday, months on the 1st."""
+    """The calendar of `data.every`, from the step that `first` lies in: weeks start on Monday, months on the 1st."""
     match = re.fullmatch(EVERY, every)
     assert match, "checked by the settings"
     number, unit = int(match[1] or 1), match[2]
@@ -72,8 +72,8 @@ def resampled(every: str, first: float) -> Calendar:
 
 
 def infer_calendar(times: np.ndarray, dated: bool) -> tuple[Calendar, np.ndarray] | None:
-    """The calendar that rising, distinct times stand on, and their places; None where they are not a whole number of
-    their usual step apart."""
+    """The calendar of increasing times, and their positions on it; None if they are not multiples of their usual step
+    apart."""
     if len(times) < 2:
         return Calendar(float(times[0]), 1.0), np.zeros(len(times), np.int64)
     steps = np.diff(times)
@@ -107,10 +107,10 @@ def _in_months(times: np.ndarray, steps: np.ndarray) -> tuple[Calendar, np.ndarr
 class TimedRows(NamedTuple):
     """Rows of a table in the order of series and time."""
 
-    series: np.ndarray  # which series each belongs to
+    series: np.ndarray  # the series of each row
     values: np.ndarray  # C columns to forecast, then K covariates
-    times: Any  # None where they have none
-    places: np.ndarray  # on the calendar, or just counted
+    times: Any  # None if there are none
+    places: np.ndarray  # on the calendar, or consecutive
 
     def take(self, rows: np.ndarray) -> "TimedRows":
         times = None if self.times is None else self.times[rows]
@@ -118,7 +118,7 @@ class TimedRows(NamedTuple):
 
 
 def in_order(rows: TimedRows, report: Counter) -> TimedRows:
-    """By series and time; rows without a time, and those whose time came before, are dropped."""
+    """Sort by series and time; rows without a time, and duplicate times, are dropped."""
     if rows.times is None:
         rows = rows.take(np.argsort(rows.series, kind="stable"))
         return rows._replace(places=np.arange(len(rows.series)) - np.searchsorted(rows.series, rows.series))
@@ -136,7 +136,7 @@ def in_order(rows: TimedRows, report: Counter) -> TimedRows:
 
 
 def on_calendar(rows: TimedRows, dated: bool, report: Counter) -> tuple[TimedRows, Calendar | None]:
-    """Each row at its place on the calendar, where there is one for all times; else rows are counted."""
+    """Rows at their positions on the calendar if one fits all times; otherwise positions are consecutive."""
     if not len(rows.times):
         return rows, None
     every = np.unique(rows.times)
@@ -150,15 +150,15 @@ def on_calendar(rows: TimedRows, dated: bool, report: Counter) -> tuple[TimedRow
 
 
 def resample(rows: TimedRows, columns: int, config: HistoryConfig, report: Counter) -> tuple[TimedRows, Calendar]:
-    """A row for each step of `config.every`: of the columns to forecast the mean, sum or last number, of covariates
-    the mean. A first or last step that the rows cover only in part is dropped."""
+    """A row for each step of `config.every`: the mean, sum or last number of the columns to forecast, the mean of
+    covariates. A first or last step that is only partly covered is dropped."""
     times = rows.times
     calendar = resampled(config.every, float(times.min()))
     places, distinct = calendar.places(times), np.unique(times)
     usual = float(np.median(np.diff(distinct))) if len(distinct) > 1 else 0.0
     ends = calendar.times(np.array([0, int(places.max()), int(places.max()) + 1]))
     if usual > 1.5 * (ends[2] - ends[1]):
-        raise ConfigError(f"--every {config.every} is shorter than the table's own steps of {usual:.6g} days; type a "
+        raise ConfigError(f"--every {config.every} is shorter than the table's own steps of {usual:.6g} days; use a "
                           "longer one, or leave it out")  # fmt: skip
     partial = np.zeros(len(times), bool)
     if usual < ends[2] - ends[1]:
@@ -176,7 +176,7 @@ def resample(rows: TimedRows, columns: int, config: HistoryConfig, report: Count
         values[:, :columns] = np.where(counts > 0, sums, np.nan)[:, :columns]
     if config.aggregate == "last":
         for c in range(columns):
-            values[group[seen[:, c]], c] = rows.values[seen[:, c], c]  # rows are in time: the last one stays
+            values[group[seen[:, c]], c] = rows.values[seen[:, c], c]  # rows are in time order: the last one stays
     return TimedRows(keys[:, 0], values, calendar.times(keys[:, 1]), keys[:, 1]), calendar
 
 

@@ -57,7 +57,7 @@ class CaptionData:
         train, valid = (sum(map(len, part.captions)) for part in (self.train, self.valid))
         line = (
             f"{len(self.train):,} images with {train:,} captions to train on, {len(self.valid):,} with {valid:,} for "
-            f"validation, {self.tokenizer.size:,} pieces"
+            f"validation, vocabulary of {self.tokenizer.size:,}"
         )
         return "\n".join([line, *self.notes])
 
@@ -80,7 +80,7 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
     texts = [c for captions in train.captions for c in captions]
     tokenizer = load_pieces(Path(config.tokenizer)) if config.tokenizer else BPE.train(texts, config.vocab)
     if cut := sum(len(ids) >= config.max_length for ids in tokenizer.encode_batch(texts)):
-        notes.append(f"cut {cut:,} captions: longer than {config.max_length} pieces (--set data.max_length=…)")
+        notes.append(f"cut {cut:,} captions: longer than {config.max_length} tokens (--set data.max_length=…)")
     if valid_table is None:
         share = 100 * len(valid) / (len(train) + len(valid))
         notes.append(f"validation: {share:.0f} % of the images {split.BY_CONTENT}")
@@ -88,15 +88,15 @@ def load_captions(config: CaptionsConfig, say: Say = to_stderr) -> CaptionData:
 
 
 def load_pieces(folder: Path) -> Any:
-    """The tokenizer of a captioner: ours, or GPT-2's with a piece for padding."""
+    """The tokenizer of a captioner: ours, or GPT-2's with a padding token."""
     tokenizer = load(folder)
     return CaptionPieces.load(folder) if isinstance(tokenizer, Pretrained) else tokenizer
 
 
 def locate(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None]:
-    """The table and the images to train on, and to validate on where they are given."""
+    """The training table and images, and those for validation if given."""
     if bool(config.name) == bool(config.path):
-        raise ConfigError("train on what? give --data captions.tsv --images FOLDER, or a name, as flickr8k")
+        raise ConfigError("train on what? give --data captions.tsv --images FOLDER, or a name, such as flickr8k")
     if config.name:
         files = fetch.get_files(config.name, "captions")
         valid_images = files.valid.with_suffix(".tar") if files.valid else None
@@ -109,7 +109,7 @@ def locate(config: CaptionsConfig) -> tuple[Path, Path, Path | None, Path | None
 
 
 def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tuple[Captioned, list[str]]:
-    """The images of a table that can be read, and notes on the others."""
+    """The readable images of a table, and notes on the others."""
     rows = read_table(table, strict=config.strict)
     image = rows.find("", PATHS, "image", 0)
     caption = rows.find("", CAPTIONS, "caption", len(rows.columns) - 1)
@@ -118,7 +118,7 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
     for name, text in zip(rows.names(image), rows.text(caption), strict=True):
         if text := clean(text.lower() if config.lower else text):
             captions[name].append(text)
-    where = "say where the images are: --images FOLDER"
+    where = "give the folder of the images: --images FOLDER"
     if not images.is_dir() and not images.is_file():
         raise DataError(f"no folder or tar file {images}; {where}")
     names = list(captions)
@@ -133,7 +133,7 @@ def captioned(table: Path, images: Path, config: CaptionsConfig, say: Say) -> tu
 
 @contextmanager
 def open_images(place: Path) -> Iterator[Callable[[str], Path | io.BytesIO]]:
-    """Images by name, out of a folder or of a tar file, whose members are read in memory and never unpacked."""
+    """Images by name from a folder or a tar file, which is read in memory and never unpacked."""
     if place.is_dir():
         yield lambda name: place / name
         return
@@ -155,7 +155,7 @@ def open_images(place: Path) -> Iterator[Callable[[str], Path | io.BytesIO]]:
 
 
 def hold_out(part: Captioned, config: CaptionsConfig) -> tuple[Captioned, Captioned]:
-    """Some images with all their captions."""
+    """Training and validation images, each with all its captions."""
     aside = split.hold_out(pixel_digests(part.pixels), None, config.held_out, "images", rule=config.split_rule)
     rows = [np.flatnonzero(~aside), np.flatnonzero(aside)]
     train, valid = (Captioned(Chosen(part.pixels, some), [part.captions[i] for i in some]) for some in rows)
@@ -163,7 +163,7 @@ def hold_out(part: Captioned, config: CaptionsConfig) -> tuple[Captioned, Captio
 
 
 class CaptionSource(Source):
-    """Captions by number, each with its image, padded to one length."""
+    """Captions by index, each with its image, padded to one length."""
 
     def __init__(
         self, part: Captioned, tokenizer: BPE, length: int, augment: Augment | None = None, device: str = "cpu"

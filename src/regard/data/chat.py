@@ -1,5 +1,5 @@
-"""Chat templates: how a published model writes a conversation as text, in Jinja. Somebody else's program, so it runs
-sandboxed and in a process of its own, under limits of time and memory (`regard.confine`)."""
+"""Chat templates: how a published model formats a conversation, in Jinja. Untrusted code, so it runs sandboxed in its
+own process, with limits of time and memory (`regard.confine`)."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _fill = Confined(f"{__name__}:fill")
 
 
 def conversations(template: str, talks: Sequence[tuple[Sequence[Message], bool]], special: dict[str, str]) -> list[str]:
-    """The text of each conversation; the flag asks for the beginning of an answer. `special`: tokens by their names."""
+    """The text of each conversation; the flag adds the start of an answer. `special`: tokens by name."""
     try:
         return _fill(template=template, talks=[(list(messages), ask) for messages, ask in talks], special=special)
     except LimitError as e:
@@ -25,7 +25,7 @@ def conversations(template: str, talks: Sequence[tuple[Sequence[Message], bool]]
 
 
 def fill(template: str, talks: list[tuple[list[Message], bool]], special: dict[str, str]) -> list[str]:
-    """In the child: what `conversations` returns."""
+    """`conversations`, in the child process."""
     import jinja2
 
     ready = compiled(template)
@@ -44,7 +44,7 @@ def compiled(text: str) -> "Template":
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
-        """`{% generation %}` marks answers for other tools; here it is only its content."""
+        """`{% generation %}` marks answers for other tools; here only its content is used."""
 
         tags = {"generation"}  # noqa: RUF012 - as jinja2 expects it
 

@@ -10,12 +10,12 @@ from regard.data.files import ending, read_errors
 from regard.errors import DataError, reason
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
-OBJECTS = (".json", ".jsonl", *PARQUET, *ARROW)  # whose rows may hold lists and objects
-CHUNK = 1000  # rows that are Python objects at once
+OBJECTS = (".json", ".jsonl", *PARQUET, *ARROW)  # formats whose rows may hold lists and objects
+CHUNK = 1000  # rows converted to Python objects at a time
 
 
 def read_columnar(path: Path, data: bytes) -> Any:
-    """The table in the bytes of a Parquet or Arrow file, as pyarrow has it."""
+    """The pyarrow table in the bytes of a Parquet or Arrow file."""
     kind = "Parquet" if ending(path) in PARQUET else "Arrow"
     try:
         if kind == "Parquet":
@@ -35,7 +35,7 @@ def read_columnar(path: Path, data: bytes) -> Any:
 
 
 def stream_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """As `read_rows`, of a Parquet file on disk: no more than a row group of it is in memory."""
+    """As `read_rows`, for a Parquet file on disk, with one row group in memory at a time."""
     number = 0
     try:
         with read_errors(path, "a table"), parquet.ParquetFile(path) as file:
@@ -51,7 +51,7 @@ def stream_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def read_rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The rows as objects, with their numbers; what is missing is not in them."""
+    """The rows as dicts without missing values, with their numbers."""
     number = 0
     for batch in read_columnar(path, data).to_batches(max_chunksize=CHUNK):
         for row in batch.to_pylist():

@@ -1,4 +1,4 @@
-"""What a file or folder holds, as far as its names and its first rows show: what `regard start` goes by."""
+"""What a file or folder holds, judged by its names and first rows, for `regard start`."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -12,22 +12,22 @@ from regard.data.folders import Say
 from regard.data.tables import LABELS, DataTable, is_table, read_table
 from regard.errors import DataError
 
-ROWS = 1_000  # of a table that are looked at
+ROWS = 1_000  # of a table that are examined
 FILES = 10_000  # of a folder
 CLASSES = 50  # distinct values of a column of classes, at most
-DIGITS = 10  # the same where the values are whole numbers
-WORDS = 3  # of a cell of text, on average, at least
+DIGITS = 10  # the same if the values are integers
+WORDS = 3  # in a cell of text, on average, at least
 TEXTS = (".txt", ".md")
-LISTED = 4  # values named in a reason
+LISTED = 4  # values listed in a reason
 
 
 @dataclass(frozen=True)
 class ColumnContents:
-    """A column and what its cells are: files, dates, ids, numbers, sets (a|b), classes, texts, or other words."""
+    """A column and what its cells hold: files, dates, ids, numbers, sets (a|b), classes, texts, or other words."""
 
     name: str
     holds: str
-    values: tuple[str, ...]  # the distinct ones, most frequent first
+    values: tuple[str, ...]  # distinct, most frequent first
 
     def __str__(self) -> str:
         more = f", … {len(self.values)} in all" if len(self.values) > LISTED else ""
@@ -36,8 +36,8 @@ class ColumnContents:
 
 @dataclass(frozen=True)
 class Contents:
-    """A file or folder. Of a table its columns; of a folder how many files of each ending, and the names of its
-    subfolders that hold some."""
+    """A file or folder: the columns of a table; the number of files by suffix in a folder, and the names of its
+    non-empty subfolders."""
 
     path: Path
     columns: tuple[ColumnContents, ...] = ()
@@ -49,26 +49,26 @@ class Contents:
         return [column for column in self.columns if column.holds in holds]
 
     def labels(self) -> list[ColumnContents]:
-        """The columns of classes: one with a usual name, else the last one, first."""
+        """The columns of classes, first one with a usual name, or else the last."""
         columns = self.holding("classes")
         columns.reverse()
         return sorted(columns, key=lambda column: column.name.lower() not in LABELS)
 
     def numbers(self) -> list[ColumnContents]:
-        """The columns of numbers, also of a few."""
+        """The columns of numbers, even if they have few distinct values."""
         return [c for c in self.holding("numbers", "classes") if all(map(is_number, c.values))]
 
     def named(self, names: tuple[str, ...]) -> ColumnContents | None:
-        """The first column with one of these names, in any case."""
+        """The first column with one of these names, ignoring case."""
         return next((column for column in self.columns if column.name.lower() in names), None)
 
     def count(self, endings: tuple[str, ...]) -> int:
-        """Files whose names end so."""
+        """The number of files with these suffixes."""
         return sum(self.endings[ending] for ending in endings)
 
 
 def look(path: Path, say: Say) -> Contents:
-    """What is at `path`; a table of which only the beginning is looked at."""
+    """The contents of `path`; of a table, only the beginning is examined."""
     if not path.exists():
         raise DataError(f"no file or folder {path}; check the name")
     if path.is_dir():
@@ -82,7 +82,7 @@ def look(path: Path, say: Say) -> Contents:
 
 
 def describe(table: DataTable, name: str) -> ColumnContents:
-    """What the first cells of a column are."""
+    """A column and what its first cells hold."""
     cells = [cell.strip() for cell in table.text(name)[:ROWS]]
     cells = [cell for cell in cells if not is_missing(cell)]
     values = tuple(value for value, _ in Counter(cells).most_common())

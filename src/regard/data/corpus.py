@@ -1,4 +1,4 @@
-"""Text or records on their way into a store: what they hold, a tokenizer, the ids. Nothing is ever held whole."""
+"""Text or records on their way into a store: their contents, a tokenizer, the ids. Everything streams."""
 
 from array import array
 from collections import Counter
@@ -20,18 +20,18 @@ from regard.data.tokenizers.bytelevel import SMALLEST, ByteLevel
 from regard.data.tokenizers.chars import Characters
 from regard.errors import DataError
 
-GROUP = 64  # pieces encoded at a time, about 0.5 MB
-LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
+GROUP = 64  # chunks encoded at a time, about 0.5 MB
+LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, at most, approximately
 
 Files = dict[str, list[Path]]  # of the parts train and valid
 
 
 def corpus_of(config: TextConfig, sources: list[Files], own: TextTokenizer | None) -> "TextCorpus | RecordCorpus":
-    """The sources together; `own` is the tokenizer, where it is not to be learned."""
+    """The corpus of all sources; `own` is the tokenizer, unless it is to be learned."""
     files = chain.from_iterable((*source["train"], *source["valid"]) for source in sources)
     kinds = {kind_of(path, config.template) for path in files}
     if len(kinds) > 1:
-        raise DataError("plain text and records cannot be mixed; validation data must have the training data's form")
+        raise DataError("plain text and records cannot be mixed; validation data must have the training data's format")
     return RecordCorpus(config, sources, own) if kinds == {"records"} else TextCorpus(config, sources, own)
 
 
@@ -41,7 +41,7 @@ def kind_of(path: Path, template: str) -> str:
 
 
 def _learn(config: TextConfig, characters: set[str], texts: Iterator[str], total: int) -> TextTokenizer:
-    """The tokenizer of `config`, learned from every n-th text where there are more than enough."""
+    """The tokenizer of `config`, learned from every n-th text if there is plenty."""
     if config.tokens == "chars":
         return Characters(characters)
     sample = islice(texts, 0, None, -(-total // LEARN_FROM))
@@ -49,7 +49,7 @@ def _learn(config: TextConfig, characters: set[str], texts: Iterator[str], total
 
 
 class TextCorpus:
-    """Running text. The end of each source is the validation set, unless there are files of it."""
+    """Running text. The end of each source is the validation set, unless there are validation files."""
 
     kind = "text"
 
@@ -76,10 +76,10 @@ class TextCorpus:
         if valid:
             self.parts["valid"].append(DocumentReader(valid, between="" if has_mark else "\n"))
         for block in self.parts["valid"][0] if valid and own is None and config.tokens == "chars" else ():
-            if strange := set(block or "") - characters:
+            if unseen := set(block or "") - characters:
                 raise DataError(
-                    f"{valid[0]} holds {min(strange)!r}, which the training text does not; "
-                    "remove it there, or train with --tokens bytes, which can write everything"
+                    f"{valid[0]} holds {min(unseen)!r}, which the training text does not; "
+                    "remove it, or train with --tokens bytes, which can encode everything"
                 )
         train = (piece for reader in self.parts["train"] for piece in pieces(reader) if piece)
         self.tokenizer = own or _learn(config, characters, train, self.report["characters"])
@@ -92,7 +92,7 @@ class TextCorpus:
         return {"ids": Column(ids)}
 
     def write(self, part: str, source: int, writer: PartWriter, done: int) -> Iterator[int]:
-        """The ids of a source's part, after the first `done` groups of it; how many groups there are, after each."""
+        """Write the ids of a source's part, skipping its first `done` groups; yields the number written after each."""
         tokenizer = self.tokenizer
         begin, end = ([] if id is None else [id] for id in (tokenizer.bos, tokenizer.eos))
         between = np.array([*end, *begin], np.int64)
@@ -124,7 +124,7 @@ class RecordCorpus:
             self.report.update(documents=1, characters=len(text))
             characters |= set(text)
             hashes.append(split.hash64(text))
-        self.legacy = config.split_rule == LEGACY_SPLIT  # then the validation set is at the end
+        self.legacy = config.split_rule == LEGACY_SPLIT  # then the validation set is the end
         last = -int((1 - config.held_out) * len(hashes))
         self.cut = last if self.legacy else split.threshold(hashes, config.held_out)
         self.parts = {"train": sources, "valid": sources[:1] if sources[0]["valid"] else sources}

@@ -1,6 +1,6 @@
-"""Delimited text as rows of cells: which encoding, which delimiter, which quotes, which line each row stands on.
+"""Delimited text as rows of cells: encoding, delimiter, quotes, and the line of each row.
 
-Python's `csv` cuts the cells: it is strict about quotes and knows its line, which pyarrow's reader is not and does not.
+Python's `csv` splits the cells: unlike pyarrow's reader, it is strict about quotes and reports line numbers.
 """
 
 import codecs
@@ -19,18 +19,18 @@ from regard.errors import DataError
 
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "vertical bar"}
 TABS = (".tsv", ".tab")
-SAMPLE = 50  # rows that show the delimiter
-MOSTLY = 2 / 3  # of them have the first one's width, where some are broken
-SCANNED = 1 << 16  # bytes that show whether zeros are UTF-16
+SAMPLE = 50  # rows used to detect the delimiter
+MOSTLY = 2 / 3  # of them must have the first one's width
+SCANNED = 1 << 16  # bytes examined for UTF-16
 CELLS = 1_000_000  # held as Python strings at once
 ENCODINGS = {"utf-8-sig": "", "cp1252": "not UTF-8, read as Latin-1 (Windows-1252)", "latin-1": "read as Latin-1"}
-LIST_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # one that does not stand between digits
+LIST_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # a comma not between digits
 QUOTED = re.compile(r'(?:^|\t)"((?:[^"\t]|"")+)"(?=\t|\r?\n?$)')
 DECIMAL = r"^[+-]?\d+(,\d+)?([eE][+-]?\d+)?$"
 THOUSANDS = r"^[+-]?[1-9]\d{0,2},\d{3}$"
 csv.field_size_limit(1 << 27)
 
-Row = tuple[int, list[str]]  # the line it begins on, and its cells
+Row = tuple[int, list[str]]  # its first line, and its cells
 
 
 class Delimited:
@@ -38,7 +38,7 @@ class Delimited:
 
     def __init__(self, path: Path, data: bytes, strict: bool = True):
         self.path, self.data, self.notes, self.strict = path, data, list[str](), strict
-        self.bad: list[BadRow] = []  # rows that `read` could not use; none where reading is strict
+        self.bad: list[BadRow] = []  # rows that `read` could not use; empty if strict
         self.delimiter = ""  # set by `read`
         self.encoding = encoding_of(path, data)
         if note := ENCODINGS.get(self.encoding, f"read as {self.encoding[:6].upper()}"):
@@ -48,7 +48,7 @@ class Delimited:
         return io.TextIOWrapper(io.BytesIO(self.data), self.encoding, newline="")
 
     def rows(self, delimiter: str, quoted: bool) -> Iterator[Row]:
-        """Rows that are not blank."""
+        """Non-blank rows."""
         quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
         reader, line = csv.reader(self.lines(), delimiter=delimiter, quoting=quoting, strict=True), 1
         try:
@@ -60,11 +60,11 @@ class Delimited:
             raise DataError(f"{self.path} line {line}: not CSV ({e})") from None
 
     def split_rows(self) -> Iterator[Row]:
-        """Rows cut at white space."""
+        """Rows split at white space."""
         return ((number, cells) for number, line in enumerate(self.lines(), 1) if (cells := line.split()))
 
     def read(self, tabs: bool) -> tuple[list[Any], Sequence[int]]:
-        """A text column each, the first row still among the others, and the line of every row."""
+        """The columns as text, including the header row, and the line of every row."""
         usual = "\t" if tabs else ","
         self.delimiter = delimiter = self.sniff(usual)
         if delimiter != usual:
@@ -76,21 +76,21 @@ class Delimited:
             for quoted in ways:
                 try:
                     return self.columns(self.rows(delimiter, quoted), delimiter)
-                except DataError as e:  # the rows may be even only if a quote is, or is not, a letter
+                except DataError as e:  # rows may have equal width only if quotes do, or do not, count
                     errors[quoted] = e
         raise errors[False]
 
     def is_quoted(self) -> bool:
-        """Whether a program wrote the quotes in a .tsv: round every cell of the first row, or round doubled ones. Else
-        they are letters."""
+        """Whether quotes in a .tsv delimit cells: they enclose every cell of the first row, or doubled quotes.
+        Otherwise they are ordinary characters."""
         lines = iter(self.lines())
         if all(len(cell) > 1 and cell[0] == cell[-1] == '"' for cell in next(lines, "").strip().split("\t")):
             return True
         return any('""' in cell[1] for line in lines if '""' in line for cell in QUOTED.finditer(line))
 
     def sniff(self, usual: str) -> str:
-        """The delimiter that cuts the first rows into equally many cells, or most of them where none does for all; the
-        usual one of the file's ending if it does, unless all commas are within numbers."""
+        """The delimiter that splits all, or failing that most, of the first rows into equally many cells; preferably
+        the usual one for the file's suffix, unless all commas are within numbers."""
         widths: dict[str, list[int]] = {}
         for delimiter in DELIMITERS:
             try:
@@ -109,7 +109,7 @@ class Delimited:
         return usual if usual in first else max((usual, *DELIMITERS), key=first.count)
 
     def columns(self, rows: Iterator[Row], delimiter: str = " ") -> tuple[list[Any], Sequence[int]]:
-        """Of rows as wide as the first; the others are in `bad` unless reading is strict."""
+        """The columns of rows as wide as the first; the others go to `bad`, or are an error if strict."""
         lines, chunks, width, size = array("q"), [], 0, 1
         self.bad = []
         while some := list(islice(rows, size)):
@@ -141,12 +141,12 @@ class Delimited:
 
 
 def _like_the_first(widths: list[int]) -> float:
-    """The share of rows as wide as the first; 0 where that is a single cell."""
+    """The share of rows as wide as the first; 0 if that is a single cell."""
     return widths.count(widths[0]) / len(widths) if widths and widths[0] > 1 else 0.0
 
 
 def with_points(columns: list[Any], notes: list[str]) -> list[Any]:
-    """The columns with decimal points where they have decimal commas, which is noted."""
+    """The columns with decimal commas replaced by points, which is noted."""
     points = _decimal_commas(columns)
     if any(points):
         notes.append("decimals written with a comma")
@@ -154,7 +154,7 @@ def with_points(columns: list[Any], notes: list[str]) -> list[Any]:
 
 
 def _decimal_commas(columns: list[Any]) -> list[bool]:
-    """Which columns hold numbers like 3,5; none where all of them may be thousands, as 1,234 may."""
+    """Which columns hold numbers like 3,5; none if all may be thousands, like 1,234."""
     cells = [present(column).drop_null() for column in columns]
     comma = [
         bool(pc.any(pc.match_substring(c, ",")).as_py()) and pc.all(pc.match_substring_regex(c, DECIMAL)).as_py()
@@ -166,7 +166,7 @@ def _decimal_commas(columns: list[Any]) -> list[bool]:
 
 
 def encoding_of(path: Path, data: bytes) -> str:
-    """By the mark at its beginning, else UTF-8 if that fits, else Latin-1; by its zeros UTF-16 without a mark."""
+    """The encoding, by the byte order mark, by zeros (UTF-16), or else UTF-8 if valid, or Latin-1."""
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
         names = ["utf-32"]
     elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -188,7 +188,7 @@ def encoding_of(path: Path, data: bytes) -> str:
 
 
 def _unmarked_utf16(data: bytes) -> list[str]:
-    """The byte order in which most characters are ASCII and none is zero, if there is one."""
+    """The byte order, if any, in which most characters are ASCII and none is zero."""
     even, odd = data[:SCANNED:2], data[1:SCANNED:2]
     for name, high, low in (("utf-16-le", odd, even), ("utf-16-be", even, odd)):
         if not len(data) % 2 and high.count(0) > len(high) / 2 and not low.count(0):

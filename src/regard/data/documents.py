@@ -1,4 +1,4 @@
-"""Text files as documents, and documents as pieces that can be encoded one at a time. Nothing is ever held whole."""
+"""Text files as documents, and documents as chunks that can be encoded one at a time. Everything streams."""
 
 import codecs
 import re
@@ -13,16 +13,16 @@ from regard.data.records import is_records, read_records
 from regard.errors import DataError
 
 READ = 1 << 20  # bytes read at a time
-ENCODED = 40  # bytes of memory for a character and the ids it becomes
-PIECE = 1 << 13  # characters encoded as one, about
-CLEAN = re.compile(r"(?<=\S\n)(?=\S)")  # no tokenizer joins what is before with what is after
+ENCODED = 40  # bytes of memory per character and its ids
+PIECE = 1 << 13  # approximate characters per chunk
+CLEAN = re.compile(r"(?<=\S\n)(?=\S)")  # no tokenizer merges across it
 SPACE = re.compile(r"(?<=\S)(?= \S)")
 
-Flow = Iterable[str | None]  # the text of documents, block by block; None between two documents
+Flow = Iterable[str | None]  # the text of documents in blocks; None between documents
 
 
 class NotText(DataError):
-    """A file that is not UTF-8 text; `encoding` is what it may be instead, "" where it is not text at all."""
+    """A file that is not UTF-8 text; `encoding` is what it may be instead, "" if it is not text at all."""
 
     def __init__(self, path: Path, reason: str, encoding: str = ""):
         super().__init__(f"{path} {reason}" + (f"type: {convert(path, encoding)}" if encoding else ""))
@@ -30,7 +30,7 @@ class NotText(DataError):
 
 
 def convert(path: Path, encoding: str) -> str:
-    """The command that writes a file as UTF-8; of a folder, its texts into a folder beside it."""
+    """The command that converts a file to UTF-8; for a folder, its texts into a folder next to it."""
     if not path.is_dir():
         source, target = (quote(str(p)) for p in (path, path.with_name(f"{path.stem}.utf8{path.suffix}")))
         return f"iconv -f {encoding} -t utf-8 {source} > {target}"
@@ -41,7 +41,7 @@ def convert(path: Path, encoding: str) -> str:
 
 
 def read_text(path: Path) -> Iterator[str]:
-    """The text of a UTF-8 file, plain or compressed, in blocks. Line ends come as `\\n`, whatever wrote them."""
+    """The text of a UTF-8 file, plain or compressed, in blocks, with `\\n` line ends."""
     decoder, done, held = codecs.getincrementaldecoder("utf-8")(), 0, ""
     with open_bytes(path) as file:
         while True:
@@ -50,12 +50,12 @@ def read_text(path: Path) -> Iterator[str]:
                 raise NotText(path, "is UTF-16; ", "utf-16")
             if (place := data.find(b"\0")) >= 0:
                 raise NotText(path, f"is not text: byte {done + place + 1:,} is zero; expected UTF-8 text")
-            pending = len(decoder.getstate()[0])  # the first bytes of a character that a block has cut
+            pending = len(decoder.getstate()[0])  # the bytes of a character split between blocks
             try:
                 text = decoder.decode(data, final=not data)
             except UnicodeDecodeError as e:
                 place = done - pending + e.start + 1
-                reason = f"is not UTF-8 (byte 0x{e.object[e.start]:02x} at place {place:,}); if it is Latin-1, "
+                reason = f"is not UTF-8 (byte 0x{e.object[e.start]:02x} at position {place:,}); if it is Latin-1, "
                 raise NotText(path, reason, "latin1") from None
             text = held + (text if done else text.removeprefix("\ufeff"))
             held = "\r" if text.endswith("\r") and data else ""
@@ -66,7 +66,7 @@ def read_text(path: Path) -> Iterator[str]:
 
 
 def text_error(path: Path) -> NotText | None:
-    """Why a file is not text, found by reading all of it; None if it is."""
+    """Why a file is not text, after reading all of it; None if it is."""
     try:
         for _ in read_text(path):
             pass
@@ -76,7 +76,7 @@ def text_error(path: Path) -> NotText | None:
 
 
 def read_whole(path: Path) -> str:
-    """All of a text, to be encoded at once."""
+    """The whole text, to be encoded at once."""
     blocks, size = [], 0
     for block in read_text(path):
         size += len(block)
@@ -87,12 +87,12 @@ def read_whole(path: Path) -> str:
 
 @dataclass
 class DocumentReader:
-    """The text of files; can be read again and again. A document is a file, or a line of a JSONL file."""
+    """The text of files; can be iterated repeatedly. A document is a file, or a line of a JSONL file."""
 
     paths: list[Path]
     start: int = 0  # characters skipped
-    stop: int | None = None  # characters after which it ends
-    between: str = ""  # put between documents where the tokenizer has no mark for it
+    stop: int | None = None  # characters after which to end
+    between: str = ""  # inserted between documents if the tokenizer has no end token
     documents: int = 0  # counted while reading
     empty: int = 0
 
@@ -110,7 +110,7 @@ class DocumentReader:
 
     def _whole(self) -> Iterator[str | None]:
         self.documents = self.empty = 0
-        last = ""  # the character before
+        last = ""  # the previous character
         for document in self._documents():
             begun = False
             for block in filter(None, document):
@@ -134,7 +134,7 @@ class DocumentReader:
 
 
 def pieces(flow: Flow) -> Iterator[str | None]:
-    """The same text in pieces of about `PIECE` characters, cut where that changes no token if there is such a place."""
+    """The text in chunks of about `PIECE` characters, cut where that changes no token, if possible."""
     text = ""
     for block in flow:
         if block is not None:

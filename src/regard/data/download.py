@@ -1,4 +1,4 @@
-"""Files on the web, each pinned by its size and SHA-256: downloaded whole and right, or not at all."""
+"""Files on the web, each pinned by its size and SHA-256: downloaded completely, or not at all."""
 
 import hashlib
 import http.client
@@ -16,8 +16,8 @@ from regard.data.catalog import RemoteFile
 from regard.data.folders import Say, building_file, cache_folder
 from regard.errors import DataError
 
-REASONS = (  # the first that is among the causes of a failed request
-    (socket.gaierror, "the host name is not known"),
+REASONS = (  # the first that matches a cause of a failed request
+    (socket.gaierror, "unknown host name"),
     (ConnectionRefusedError, "connection refused"),
     (ssl.SSLError, "its certificate is not trusted"),
     (TimeoutError, "no answer in time"),
@@ -26,8 +26,8 @@ REASONS = (  # the first that is among the causes of a failed request
 
 
 def download_files(address: str, files: Sequence[RemoteFile], folder: Path, hint: str, say: Say) -> None:
-    """Put all files into `folder`. Those that are complete stay in the cache when another fails, and are not fetched
-    again; `hint` is what else can be done."""
+    """Download all files to `folder`. If one fails, complete ones stay in the cache and are not fetched again; `hint`
+    is an alternative for the message."""
     import requests
 
     kept = {file: cache_folder() / "downloads" / file.sha256 for file in files}
@@ -36,7 +36,7 @@ def download_files(address: str, files: Sequence[RemoteFile], folder: Path, hint
             continue
         url = address + file.path
         ask = partial(requests.get, url, stream=True, timeout=60, verify=os.environ.get("PIP_CERT") or True)
-        # The order matters: a network error is an OSError too, and must not be taken for one of the disk.
+        # The order matters: a network error is an OSError too, and must not be reported as a disk error.
         with building_file(path) as temporary, network_errors(url, hint), ask() as reply:
             reply.raise_for_status()
             write_pinned(reply, temporary, url, file.size, file.sha256, say)
@@ -46,7 +46,7 @@ def download_files(address: str, files: Sequence[RemoteFile], folder: Path, hint
 
 @contextmanager
 def network_errors(what: str, hint: str = "") -> Iterator[None]:
-    """A failed request becomes one sentence."""
+    """Turn a failed request into a `DataError` of one sentence."""
     from requests import RequestException
 
     try:
@@ -62,7 +62,7 @@ def network_errors(what: str, hint: str = "") -> Iterator[None]:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and what led to it; urllib3 wraps exceptions in the arguments of others."""
+    """The error and its causes; urllib3 wraps exceptions in the arguments of others."""
     waiting, seen = [error], set[int]()
     while waiting:
         if id(e := waiting.pop()) not in seen:
@@ -79,14 +79,14 @@ def write_pinned(reply: Any, path: Path, name: str, size: int, expected: str, sa
         for block in reply.iter_content(1 << 18):
             done += len(block)
             if done > 2 * size + (1 << 20):
-                break  # certainly not our file, as the hash will show
+                break  # not our file, as the hash will show
             file.write(block)
             digest.update(block)
             if time.monotonic() - last > 1 or done == size:
                 last = time.monotonic()
                 say(f"{name}: {done / 1e6:.1f} of {size / 1e6:.1f} MB")
     if digest.hexdigest() != expected:
-        what = "broke off" if done < size else "is not the file we know"
+        what = "broke off" if done < size else "is not the expected file"
         raise DataError(
             f"the download of {name} {what}: {done:,} bytes with SHA-256 "
             f"{digest.hexdigest()[:12]}, expected {size:,} with {expected[:12]}; run the command again"

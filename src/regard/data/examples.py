@@ -21,7 +21,7 @@ CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "dep
 
 @dataclass(frozen=True)
 class Example:
-    """A text, or two, and its class; "" where it is not known. `line` is where it stands in its file."""
+    """A text, or two, and its class; "" if unknown. `line` is its line in the file."""
 
     text: str
     second: str | None = None
@@ -42,8 +42,9 @@ def read_examples(
     path: Path, text: str = "", second: str = "", label: str = "", pairs: bool = False, labelled: bool = True,
     check: Check = HAS_LABEL, strict: bool = False, say: Say = to_stderr, numbers: bool = False,
 ) -> list[Example]:  # fmt: skip
-    """The rows of a table that have a text and, if they are `labelled`, a label that passes the `check`; `numbers` are
-    written plainly. Other rows are skipped and reported, or an error if `strict`. A choice of columns is reported."""
+    """The rows of a table that have a text and, if `labelled`, a label that passes the `check`; with `numbers`, labels
+    are normalised numbers. Other rows are skipped and reported, or an error if `strict`. Inferred columns are
+    reported."""
     table = read_table(path, (text, second, label), say=say, strict=strict)
     column, other, target = text_columns(table, text, second, label, pairs, labelled)
     roles = {"text": (text, column), "second text": (second, other), "label": (label, target)}
@@ -70,7 +71,7 @@ def text_columns(
             f"{table.path}: {width} column{'s' * (width > 1)}, expected {1 + pairs + labelled}: {what}, "
             "separated by commas, or in a .tsv by tabs"
         )
-    few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order decides, where names do not
+    few = width <= 2 + pairs or all(name.isdigit() for name in table.columns)  # then order decides if names do not
     column = table.find(text, TEXTS, "text", 0 if few else None)
     other = table.find(second, SECONDS, "second", 1 if few else None) if pairs else ""
     target = table.find(label, LABELS, "label", width - 1 if few else None) if labelled else ""
@@ -83,12 +84,11 @@ def read_tagged(
     path: Path, text: str = "", label: str = "", labelled: bool = True, strict: bool = False, say: Say = to_stderr,
     gaps: bool = False,
 ) -> list[Tagged]:  # fmt: skip
-    """Sentences of words and tags; if they need not be `labelled`, of words alone.
+    """Sentences of words and tags; if not `labelled`, of words alone.
 
-    CoNLL: a word and its columns a line, the tag last; an empty line, or one of white space alone, ends a sentence.
-    `.conllu`: the form and, unless `label` names another column, the UPOS tag. Of JSON,
-    Parquet and Arrow files: lists of words and tags. Broken sentences are skipped and reported, or an error if
-    `strict`; with `gaps` they stay, without words.
+    CoNLL: a word and its columns per line, the tag last; a blank line ends a sentence. `.conllu`: the form and, unless
+    `label` names another column, the UPOS tag. JSON, Parquet and Arrow: lists of words and tags. Malformed sentences
+    are skipped and reported, or an error if `strict`; with `gaps` they stay, without words.
     """
     path = Path(path)
     read = _tagged_objects if ending(path) in OBJECTS else _tagged_lines
@@ -124,8 +124,8 @@ def _tagged_lines(path: Path, text: str, label: str, labelled: bool) -> Iterator
         cells = line.split("\t") if "\t" in line else line.split()
         if universal and not cells[0].isdigit():
             if len(cells) == 10 and cells[0].replace("-", "").replace(".", "").isdigit():
-                continue  # 3-4 is two words written as one, 5.1 a word that is not there
-            bad = bad or BadRow(number, f"expected a CoNLL-U line that opens with a number, got {line[:40]!r}")
+                continue  # 3-4 is a contraction, 5.1 an omitted word
+            bad = bad or BadRow(number, f"expected a CoNLL-U line that starts with a number, got {line[:40]!r}")
             continue
         width = width or len(cells)
         word, tag = (
@@ -133,7 +133,7 @@ def _tagged_lines(path: Path, text: str, label: str, labelled: bool) -> Iterator
         )
         if len(cells) != width or width < 1 + labelled or not word or (labelled and not tag):
             expected = f"{width} columns" if width > 1 else "a word and its tag" if labelled else "a word"
-            bad = bad or BadRow(number, f"broken CoNLL line, expected {expected}, got {line[:40]!r}")
+            bad = bad or BadRow(number, f"malformed CoNLL line, expected {expected}, got {line[:40]!r}")
         words.append((word, tag))
         begin = begin or number
 

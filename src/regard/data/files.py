@@ -1,4 +1,4 @@
-"""Files as bytes, plain or compressed with gzip or Zstandard, and the sentence for one that cannot be read."""
+"""Files as bytes, plain or compressed with gzip or Zstandard, and the errors for those that cannot be read."""
 
 import gzip
 import io
@@ -20,15 +20,15 @@ IMAGES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tif
 AUDIO = (".wav", ".flac", ".mp3", ".ogg")
 TARS = (".tar", ".tar.gz", ".tgz")
 BLOCK = 1 << 17  # bytes decompressed at a time
-RATIO, FREE = 100, 1 << 28  # how many times its size a compressed file may hold, and bytes that any may hold
-LINES = 32  # lines of the greatest length that would fit the memory budget
+RATIO, FREE = 100, 1 << 28  # the largest expansion of a compressed file, and bytes that any may hold
+LINES = 32  # this many lines of the greatest length fit the memory budget
 T = TypeVar("T")
 R = TypeVar("R")
 GZIP_MAGIC, ZSTD_MAGIC = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 def ending(path: str | Path) -> str:
-    """How a file's name ends, in lower case; `rows.csv.gz` is a `.csv`."""
+    """A file's suffix, in lower case; `rows.csv.gz` is a `.csv`."""
     name = Path(path).name.lower()
     for suffix in COMPRESSED:
         name = name.removesuffix(suffix)
@@ -37,7 +37,7 @@ def ending(path: str | Path) -> str:
 
 @contextmanager
 def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
-    """The file at `path`, decompressed on the way, by its first bytes and not by its name."""
+    """The file at `path`, decompressed according to its first bytes, not its name."""
     with read_errors(path, expected), path.open("rb") as file:
         magic = file.peek(4)
         if magic.startswith(GZIP_MAGIC):
@@ -50,7 +50,7 @@ def open_bytes(path: Path, expected: str = "a file") -> Iterator[BinaryIO]:
 
 @contextmanager
 def read_errors(path: Path, expected: str) -> Iterator[None]:
-    """A file that cannot be read, in a sentence. A device may never end."""
+    """Turn errors of reading a file into a `DataError`. Devices, which may never end, are refused."""
     if path.is_char_device() or path.is_block_device():
         raise DataError(f"{path} is a device; expected {expected}")
     try:
@@ -66,14 +66,14 @@ def read_errors(path: Path, expected: str) -> Iterator[None]:
 
 
 def in_groups(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of `size`, the last of what is left (`itertools.batched`, which Python 3.11 lacks)."""
+    """The items in lists of `size`, the last possibly shorter (`itertools.batched`, which Python 3.11 lacks)."""
     items = iter(items)
     while group := list(itertools.islice(items, size)):
         yield group
 
 
 def one_ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R]]:
-    """Each item with `work` of it; a thread is one item ahead of what is done with them, for work outside of Python."""
+    """Each item with `work(item)`, computed one item ahead by a thread, for work that releases the GIL."""
     with ThreadPoolExecutor(1) as thread:
         last: tuple[T, Future[R]] | None = None
         for item in items:
@@ -86,7 +86,7 @@ def one_ahead(work: Callable[[T], R], items: Iterable[T]) -> Iterator[tuple[T, R
 
 
 def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:
-    """The lines of a file with their ends, none of them longer than the memory allows."""
+    """The lines of a file with their ends; `LimitError` for one longer than memory allows."""
     limit = limits.budget() // LINES
     for number in itertools.count(1):
         if not (line := file.readline(limit)):
@@ -97,7 +97,7 @@ def read_bounded_lines(file: BinaryIO, where: str) -> Iterator[bytes]:
 
 
 def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """The files of an archive with a `wanted` name, sorted; neither links nor names that begin with a dot."""
+    """The files of an archive with a `wanted` name, sorted, without links and hidden files."""
     size = 0
     try:
         with tarfile.open(path) as tar:
@@ -111,7 +111,7 @@ def read_tar(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, b
 
 
 class _Limited(io.RawIOBase):
-    """A decompressor that stops where a file holds far more than text of its size can."""
+    """A decompressor that stops when a file holds far more than text of its size can."""
 
     def __init__(self, path: Path, file: BinaryIO):
         self.path, self.file, self.done = path, file, 0

@@ -1,4 +1,4 @@
-"""Whether data is what it was: a hash of every file, read again only when its size or its times have changed."""
+"""Detect changed data: a hash of every file, recomputed only when its size or times have changed."""
 
 import contextlib
 import hashlib
@@ -13,11 +13,11 @@ from regard.data import store
 from regard.data.folders import building_file, cache_folder
 from regard.errors import DataError, WorkFailed
 
-SETTLED = 2_000_000_000  # nanoseconds: what changed less than that ago may change again without its times showing it
+SETTLED = 2_000_000_000  # nanoseconds: a file changed more recently may change again with the same times
 
 
 def digests(name: str, files: Sequence[Path]) -> list[str]:
-    """The SHA-256 of each file, "" for one that cannot be read. They are remembered under `name`, that of the data."""
+    """The SHA-256 of each file, "" for one that cannot be read. They are cached under `name`, that of the data."""
     place = cache_folder() / "fingerprints" / f"{store.key(name)}.json"
     cached, now = _remembered(place), time.time_ns()
     fresh: dict[str, list] = {}
@@ -35,18 +35,18 @@ def digests(name: str, files: Sequence[Path]) -> list[str]:
         if now - max(stamp[1:]) > SETTLED:
             fresh[file] = [*stamp, digest]
     if fresh != cached:
-        with contextlib.suppress(WorkFailed), building_file(place) as draft:  # without it they are hashed again
+        with contextlib.suppress(WorkFailed), building_file(place) as draft:  # otherwise they are hashed again
             draft.write_text(json.dumps(fresh), "utf-8")
     return hashes
 
 
 def of_array(array: np.ndarray) -> str:
-    """The SHA-256 of what is in memory already."""
+    """The SHA-256 of an array."""
     return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
 
 
 def combined(*parts: Iterable[str]) -> int:
-    """One fingerprint of lists of digests and names; their order counts."""
+    """One fingerprint of lists of digests and names; order matters."""
     return int(store.key([list(part) for part in parts]), 16)
 
 

@@ -1,4 +1,4 @@
-"""Where downloaded and prepared data live, and how a folder appears there whole or not at all."""
+"""Where downloaded and prepared data is stored, and how folders are written atomically."""
 
 import errno
 import fcntl
@@ -17,16 +17,16 @@ Say = Callable[[str], None]
 
 
 def to_stderr(line: str) -> None:
-    """The usual `say`: progress is for people, so it stays out of the results on stdout."""
+    """The default `say`: progress goes to stderr, results to stdout."""
     say(line)
 
 
 def silent(_: str) -> None:
-    """The `say` of work that nobody watches."""
+    """A `say` that discards its messages."""
 
 
 def user_path(path: str | Path) -> Path:
-    """A path as the user typed it: `~` is their home, `~name` that of a user, or a file if there is no such user."""
+    """A path as the user typed it: `~` is their home, `~name` that of another user, or a file if there is none."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -42,10 +42,10 @@ def cache_folder() -> Path:
 
 @contextmanager
 def building(folder: Path, progress: str = "") -> Iterator[Path]:
-    """A temporary folder that becomes `folder` when the block ends well, and vanishes when it does not.
+    """A temporary folder that becomes `folder` if the block succeeds, and is deleted otherwise.
 
-    If someone else finished the same folder meanwhile, theirs stays: the content is a function of the name. One with a
-    file named `progress` stays when the process is interrupted or killed, and the next call gets it as it is.
+    If another process finished the same folder first, that one stays: the content is a function of the name. A folder
+    with a file named `progress` survives an interrupted or killed process, and the next call continues in it.
     """
     with disk_errors(folder), ExitStack() as held:
         _make_room_for(folder)
@@ -56,7 +56,7 @@ def building(folder: Path, progress: str = "") -> Iterator[Path]:
             yield temporary
             for path in temporary.iterdir():
                 _sync(path)
-            temporary.chmod(0o755)  # mkdtemp makes it private; a cache may be shared
+            temporary.chmod(0o755)  # mkdtemp makes it private, but a cache may be shared
             try:
                 temporary.rename(folder)
             except OSError as e:
@@ -72,19 +72,19 @@ def building(folder: Path, progress: str = "") -> Iterator[Path]:
 
 
 def _claim(folder: Path, held: ExitStack) -> bool:
-    """Whether this process alone works in `folder` until `held` ends; it may be new, or left by one that is gone."""
+    """Whether this process has locked `folder` until `held` ends; it may be new, or left by a dead process."""
     folder.mkdir(mode=0o700, exist_ok=True)
     file = os.open(folder, os.O_RDONLY)
     held.callback(os.close, file)
     with suppress(OSError):
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return folder.stat().st_ino == os.fstat(file).st_ino  # not renamed by who had it
+        return folder.stat().st_ino == os.fstat(file).st_ino  # not renamed meanwhile
     return False
 
 
 @contextmanager
 def building_file(path: Path) -> Iterator[Path]:
-    """The same for one file: write to the path given, and it becomes `path`, synced, when the block ends well."""
+    """A temporary file that becomes `path`, synced, if the block succeeds."""
     with disk_errors(path):
         _make_room_for(path)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
@@ -102,7 +102,7 @@ def building_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def disk_errors(path: Path) -> Iterator[None]:
-    """A full or read-only disk, said in a sentence."""
+    """Turn the errors of a full or read-only disk into `WorkFailed`."""
     try:
         yield
     except RegardError:
@@ -114,7 +114,7 @@ def disk_errors(path: Path) -> Iterator[None]:
 
 
 def _make_room_for(path: Path) -> None:
-    """Make the parent, and remove what a killed process left behind there a day ago or earlier."""
+    """Create the parent, and remove what killed processes left there more than a day ago."""
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f".{path.name}-*"):
         with suppress(FileNotFoundError):
@@ -127,7 +127,7 @@ def _sync(path: Path) -> None:
     try:
         os.fsync(handle)
     except OSError:
-        if not path.is_dir():  # some file systems cannot sync a folder; the rename is still whole or absent
+        if not path.is_dir():  # some file systems cannot sync a folder; the rename is still atomic
             raise
     finally:
         os.close(handle)

@@ -1,4 +1,4 @@
-"""How an image becomes the square that a model reads, as preprocessor_config.json of a published folder says."""
+"""How an image becomes the square that a model reads, from preprocessor_config.json of a published folder."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 FILE = "preprocessor_config.json"
 BILINEAR, BICUBIC = 2, 3  # as PIL numbers them
-SHORTEST = ("CLIP", "Bit")  # processors whose one number of a size is the shorter side; of the others it is both
+SHORTEST = ("CLIP", "Bit")  # processors whose single size is the shorter side; for others it is both
 
 
 @dataclass(frozen=True)
 class Framing:
-    """Resized to `resize` pixels, all of it or only its shorter side, then cut to `side` pixels out of the middle."""
+    """Resize both sides, or the shorter one, to `resize` pixels, then crop `side` pixels from the centre."""
 
     side: int
     resize: int = 0  # 0: to `side`
@@ -36,12 +36,12 @@ class Framing:
 
     @property
     def plain(self) -> bool:
-        """Whether the image is only squeezed, as training does it."""
+        """Whether the image is only resized to a square, as in training."""
         return self == Framing(self.side)
 
 
 def read_framing(folder: Path, side: int) -> Framing:
-    """Of a model folder; without the file images are squeezed to `side` pixels."""
+    """The framing of a model folder; by default images are resized to `side` pixels."""
     settings = read_json_if_any(folder / FILE)
     try:
         return framing_of(settings, side) if settings else Framing(side)
@@ -50,20 +50,20 @@ def read_framing(folder: Path, side: int) -> Framing:
 
 
 def framing_of(settings: dict[str, Any], side: int) -> Framing:
-    kind = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
+    processor = str(settings.get("image_processor_type") or settings.get("feature_extractor_type") or "")
     size, crop = settings.get("size", side), settings.get("crop_size", side)
     if not settings.get("do_resize", True):
-        raise ValueError("do_resize is false; we read only images brought to one size")
-    shorter = kind.startswith(SHORTEST) if isinstance(size, int) else "shortest_edge" in size
+        raise ValueError("do_resize is false; we read only images resized to one size")
+    shorter = processor.startswith(SHORTEST) if isinstance(size, int) else "shortest_edge" in size
     resize = square(size)
     cut = square(crop) if settings.get("do_center_crop", False) else resize
     if cut > resize or (shorter and not settings.get("do_center_crop", False)):
-        raise ValueError(f"size {size} and crop_size {crop} do not leave a square; we read only squares")
+        raise ValueError(f"size {size} and crop_size {crop} do not give a square; we read only squares")
     return Framing(cut, resize, shorter, int(settings.get("resample", BILINEAR)))
 
 
 def square(size: Any) -> int:
-    """Pixels a side: `size` is one number, or two by name that are equal."""
+    """Pixels a side: `size` is one number, or a dict of two equal ones."""
     sides = {size} if isinstance(size, int) else {size[name] for name in size if name != "longest_edge"}
     if len(sides) != 1:
         raise ValueError(f"a size of {size}; we read only squares")
@@ -71,7 +71,7 @@ def square(size: Any) -> int:
 
 
 def read_range(folder: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Mean and standard deviation that pixels are scaled by; None where the folder does not say."""
+    """The mean and standard deviation of the pixel scaling; None if the folder has none."""
     settings = read_json_if_any(folder / FILE)
     if not settings.get("image_mean") or not settings.get("do_normalize", True):
         return None
@@ -83,7 +83,7 @@ def read_range(folder: Path) -> tuple[tuple[float, ...], tuple[float, ...]] | No
 
 
 def preprocessor(config: Any) -> dict[str, Any]:
-    """preprocessor_config.json of what is trained here: squeezed to size, then scaled."""
+    """preprocessor_config.json of our models: resized to a square, then scaled."""
     channels, side, _ = config.shape
     mean, std = (list(x) * (channels if len(x) == 1 else 1) for x in (config.mean, config.std))
     return {

@@ -1,4 +1,4 @@
-"""The head of a user's data: small copies of its files, to look at before training. The originals are only read."""
+"""The head of a user's data: small copies of its files, for a preview. The originals are only read."""
 
 import json
 import os
@@ -12,15 +12,15 @@ from regard.data.files import COMPRESSED, TARS, ending, open_bytes
 from regard.data.tables import ARROW, ENDINGS, PARQUET
 from regard.errors import DataError, reason
 
-LINES = 2_000  # of a text file; the same number of all, since line i may belong to line i of another
+LINES = 2_000  # of every text file, since line i may belong to line i of another
 BYTES = 1 << 23  # of a text file, at most
-FILES = 64  # of a folder, spread over its sub-folders
+FILES = 64  # of a folder, spread over its subfolders
 SMALL = 1 << 25  # bytes of an archive that is used as it is
 SIBLINGS = 1_000  # entries next to a table that it may name
 
 
 def head_of(path: Path, folder: Path, lines: int = LINES) -> tuple[Path, bool]:
-    """The first lines, rows or files of `path`, below `folder`; and whether there are more."""
+    """Copy the first lines, rows or files of `path` to `folder`; returns the copy and whether there is more."""
     folder.mkdir(parents=True, exist_ok=True)
     name = path.name
     if path.is_dir():
@@ -28,7 +28,7 @@ def head_of(path: Path, folder: Path, lines: int = LINES) -> tuple[Path, bool]:
     if name.lower().endswith(TARS):
         return _members(path, folder)
     if ending(path) in ENDINGS:
-        for other in islice(path.absolute().parent.iterdir(), SIBLINGS):  # images and clips are named relative to it
+        for other in islice(path.absolute().parent.iterdir(), SIBLINGS):  # images and clips have paths relative to it
             if other.name != name:
                 (folder / other.name).symlink_to(other)
     if ending(path) in (*PARQUET, *ARROW):
@@ -37,7 +37,7 @@ def head_of(path: Path, folder: Path, lines: int = LINES) -> tuple[Path, bool]:
         name = name.removesuffix(suffix)
     with open_bytes(path) as file:
         data, more = _lines(file, lines)
-    if data.startswith(b"PK"):  # a zip archive, as NPZ and Excel files are
+    if data.startswith(b"PK"):  # a zip archive: NPZ or Excel
         return _whole(path, folder)
     if ending(path) == ".json" and more:
         data = _records(data, lines)
@@ -46,18 +46,18 @@ def head_of(path: Path, folder: Path, lines: int = LINES) -> tuple[Path, bool]:
 
 
 def _lines(file: BinaryIO, most: int = LINES) -> tuple[bytes, bool]:
-    """The first lines, up to one that ends outside of quotes, and whether there are more; UTF-16 is kept whole."""
+    """The first lines, not ending inside quotes, and whether there are more; UTF-16 is kept whole."""
     data, end, lines = file.read(BYTES), -1, 0
     while (at := data.find(b"\n", end + 1)) >= 0 and (lines < most or data.count(b'"', 0, end) % 2):
         end, lines = at, lines + 1
     if lines < most:
         return data, len(data) == BYTES
-    end += 1 + (data[end + 1 : end + 2] == b"\0")  # the second byte of the line's end
+    end += 1 + (data[end + 1 : end + 2] == b"\0")  # the second byte of a UTF-16 line break
     return data[:end], len(data) > end
 
 
 def _records(data: bytes, most: int) -> bytes:
-    """The objects of a JSON array that are whole; lines of objects stay as they are."""
+    """The complete objects of a JSON array; lines of objects stay as they are."""
     text = data.decode("utf-8-sig", "ignore")
     if not text.lstrip().startswith("["):
         return data
@@ -91,7 +91,7 @@ def _rows(path: Path, copy: Path, most: int) -> tuple[Path, bool]:
 
 
 def _files(path: Path, copy: Path) -> bool:
-    """Links to the first files of every sub-folder; of a long text file its head."""
+    """Link the first files of every subfolder; copy the head of long text files."""
     places = [(Path(place), sorted(names)) for place, _, names in islice(os.walk(path), FILES) if names]
     each, more = max(4, FILES // max(1, len(places))), False
     copy.mkdir()

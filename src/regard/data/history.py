@@ -30,35 +30,35 @@ NOTES = {
     "double": ("row", "dropped: the same time came before"),
     "partial": ("step", "dropped at the beginning or the end: incomplete"),
     "gaps": ("time", "missing: left as gaps on the calendar, not trained on or scored"),
-    "uneven": ("step", "not of the usual length: rows are taken as equally spaced (--every 1d resamples them)"),
-    "filled": ("number", "missing, not finite or too large: the model reads the one before instead"),
+    "uneven": ("step", "not of the usual length: rows are treated as equally spaced (--every 1d resamples them)"),
+    "filled": ("number", "missing, not finite or too large: the model reads the previous one instead"),
     "ahead": ("row", "at the end without a number: left to forecast"),
     "empty": ("series", "skipped: a column holds no number"),
     "short": ("series", "too short for one window: not trained on"),
 }
-MOST_WORDS = 0.1  # of the cells of a column of numbers; those rows are skipped
+MOST_WORDS = 0.1  # in the cells of a column of numbers; those rows are skipped
 
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """T rows of C columns of one series; `times` are None where the rows have none."""
+    """T rows of C columns of one series; `times` are None if there are none."""
 
     columns: tuple[str, ...]
-    values: np.ndarray  # T C; what is missing is the number before
+    values: np.ndarray  # T C; missing values are replaced by the previous one
     times: np.ndarray | None
     dated: bool = False  # whether times are days since 1970
     name: str = ""  # of the series
     gaps: np.ndarray | None = None  # T C: which values are missing
-    covariates: np.ndarray | None = None  # T+A K, of rows to forecast too; NaN: missing
-    inputs: tuple[str, ...] = ()  # the K of them, by name
-    calendar: Calendar | None = None  # None: the rows are taken as equally spaced
-    first: int = 0  # place of the first row on the calendar
+    covariates: np.ndarray | None = None  # T+A K, including rows to forecast; NaN: missing
+    inputs: tuple[str, ...] = ()  # the names of the K covariates
+    calendar: Calendar | None = None  # None: the rows are treated as equally spaced
+    first: int = 0  # position of the first row on the calendar
 
     def __len__(self) -> int:
         return len(self.values)
 
     def after(self, steps: int) -> np.ndarray:
-        """The times of the next `steps` rows; without times, how many rows after the last."""
+        """The times of the next `steps` rows; without times, their distance from the last row."""
         ahead = np.arange(1, steps + 1)
         if self.times is None:
             return ahead.astype(float)
@@ -71,7 +71,7 @@ class History:
 
 
 def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> list[History]:
-    """The series of a table, each on the calendar that all of them share; what was changed is reported."""
+    """The series of a table on their common calendar; changes are reported."""
     table, report = read_table(path, spaces=True, say=say, strict=config.strict), Counter()
     clock = table.find(config.time, TIMES, "time", needed=False)
     key = table.find(config.series, (), "series") if config.series else ""
@@ -82,7 +82,7 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
     if not names:
         raise DataError(f"{path} has no column of numbers; there are: {table.listed()}")
     if both := [name for name in names if name.lower() in covariate_names]:
-        raise ConfigError(f"{both[0]!r} is to be forecast, so it is not known in advance; leave it out of --covariates")
+        raise ConfigError(f"{both[0]!r} is forecast, so it cannot be known in advance; leave it out of --covariates")
     for name in names:
         if how := table.notation(name):
             say(f"{name!r}: {how}, read as numbers")
@@ -116,7 +116,7 @@ def read_histories(path: Path, config: HistoryConfig, say: Say = to_stderr) -> l
 
 
 def _long_gap(rows: TimedRows, dated: bool) -> str:
-    """A note on a gap that is longer than all rows together: one of its ends may be a mistake."""
+    """A note on a gap that is longer than all rows together: one of its dates may be wrong."""
     steps = np.where(np.diff(rows.series) == 0, np.diff(rows.places), 0)
     if not len(steps) or steps.max() <= len(rows.places):
         return ""
@@ -137,13 +137,13 @@ def read_history(path: Path, config: HistoryConfig, say: Say = to_stderr) -> His
 
 
 def _numeric(table: DataTable, name: str) -> bool:
-    """Whether there are numbers in a column, and next to nothing else."""
+    """Whether a column holds numbers, and hardly anything else."""
     cells = [cell for cell in table.text(name) if not is_missing(cell)]
     return bool(cells) and (table.is_numeric(name) or decimal_mark(cells, MOST_WORDS) is not None)
 
 
 def covariate_inputs(table: DataTable, names: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    """Columns known in advance as inputs, R K: a number is one, a category `name=value` for each of its values."""
+    """Columns known in advance as inputs, R K: one per number, one `name=value` per value of a category."""
     inputs: dict[str, np.ndarray] = {}
     for name in names:
         column, _, value = (name, "", "") if name.lower() in table.lower else name.partition("=")
@@ -162,8 +162,8 @@ def covariate_inputs(table: DataTable, names: Sequence[str]) -> tuple[tuple[str,
 
 
 def _laid_out(own: History, rows: TimedRows, config: HistoryConfig, path: Path, report: Counter) -> list[History]:
-    """The rows of one series at equal steps, gaps filled by the number before; none where there is nothing to
-    forecast. Rows at the end without a number to forecast are left to forecast: they hold covariates alone."""
+    """The rows of one series at equal steps, gaps filled by the previous value; empty if there is nothing to forecast.
+    Last rows that hold only covariates are rows to forecast."""
     if not len(rows.places):
         return []
     columns, first, steps = len(own.columns), int(rows.places[0]), int(np.ptp(rows.places)) + 1
@@ -191,7 +191,7 @@ def _laid_out(own: History, rows: TimedRows, config: HistoryConfig, path: Path, 
 
 
 def _filled(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """What is missing takes the number before it; at the very beginning, the first there is."""
+    """Forward-fill missing values; at the beginning, use the first value."""
     last = np.maximum.accumulate(np.where(gone, -1, np.arange(len(values))[:, None]), 0)
     return np.take_along_axis(values, np.where(last < 0, np.argmin(gone, 0), last), 0)
 
@@ -200,10 +200,10 @@ def _filled(values: np.ndarray, gone: np.ndarray) -> np.ndarray:
 
 
 class Windows(Source):
-    """Every window whose future lies in rows `start` to `stop`: the rows before it, and the future, NaN in gaps.
+    """Every window whose future lies in rows `start` to `stop`: its past, and its future, NaN in gaps.
 
-    `values` may hold several series one after the other: `origins` are their first rows, and `start` and `stop` then
-    have a number for each."""
+    `values` may hold several series, one after the other: `origins` are their first rows, and `start` and `stop` have
+    a number for each."""
 
     def __init__(
         self,
@@ -220,10 +220,10 @@ class Windows(Source):
         self.gaps = gaps if gaps is not None and gaps.any() else None
         self.covariates = None if covariates is None else covariates.astype(np.float32)
         first, stop, origins = np.broadcast_arrays(*map(np.atleast_1d, (start, stop, origins)))
-        first = np.maximum(first, origins + lookback)  # the first row forecast
+        first = np.maximum(first, origins + lookback)  # the first row to forecast
         spans = [np.arange(a, b - horizon + 1) for a, b in zip(first, stop, strict=True)]
         self.first = np.concatenate(spans).astype(np.int64)
-        if self.gaps is not None:  # a window with nothing to learn is not one
+        if self.gaps is not None:  # drop windows whose future is all gaps
             seen = np.concatenate(([0], np.cumsum((~self.gaps).any(1))))
             self.first = self.first[seen[self.first + horizon] > seen[self.first]]
 
@@ -238,7 +238,7 @@ class Windows(Source):
         return Samples((past, *covariates), future, rows)
 
     def cut(self, rows: np.ndarray) -> tuple[torch.Tensor, torch.Tensor, np.ndarray]:
-        """B L C and B H C, gaps filled, and the rows they are, B L+H."""
+        """Past B L C and future B H C, gaps filled, and their rows, B L+H."""
         at = (self.first[rows] - self.lookback)[:, None] + np.arange(self.lookback + self.horizon)
         both = torch.from_numpy(self.values[at])
         return both[:, : self.lookback], both[:, self.lookback :], at
@@ -250,22 +250,22 @@ class HistoryParts:
     train: Windows
     valid: Windows
     test: Windows
-    rows: int  # of the training part, on the calendar that all series share
-    tested: int = 0  # where the test part begins
-    scaled: bool = False  # whether windows are in units of their series' spread, as those of a table of several are
+    rows: int  # of the training set, on the common calendar
+    tested: int = 0  # start of the test set
+    scaled: bool = False  # whether windows are in units of their series' spread, as for several series
 
     @property
     def training(self) -> list[np.ndarray]:
-        """The rows of each series that are trained on."""
+        """The training rows of each series."""
         return [h.values[:stop] for h, stop in zip(self.histories, rows_before(self.histories, self.rows), strict=True)]
 
     @property
     def spread(self) -> np.ndarray:
-        """Of each column over the training part; 1 where windows are in such units already."""
+        """The spread of each column in training; 1 if windows are already in these units."""
         return np.ones(len(self.histories[0].columns)) if self.scaled else spread(self.training[0])
 
     def contents(self, first: int, last: int | None = None) -> list[bytes]:
-        """What identifies each row between two places: its series, its time and its numbers."""
+        """The identity of each row between two positions: its series, time and values."""
         ends = [rows_before(self.histories, place).tolist() for place in (first, sys.maxsize if last is None else last)]
         return [
             f"{h.name} {h.times[i]}".encode() + h.values[i].tobytes()
@@ -276,7 +276,7 @@ class HistoryParts:
 
     @property
     def covariate_spread(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of each covariate over the training part."""
+        """Mean and standard deviation of each covariate in training."""
         ends = rows_before(self.histories, self.rows)
         rows = np.concatenate([h.covariates[:stop] for h, stop in zip(self.histories, ends, strict=True)])  # pyrefly: ignore
         rows = np.where(np.isnan(rows).all(0), 0.0, rows)
@@ -285,20 +285,20 @@ class HistoryParts:
 
 
 def spread(rows: np.ndarray) -> np.ndarray:
-    """The standard deviation of each column; 1 where it never moves."""
+    """The standard deviation of each column; 1 if it is constant."""
     if not len(rows):
         return np.ones(rows.shape[1])
-    return np.where(np.ptp(rows, 0) > 0, rows.std(0), 1.0)  # the spread of 0.1 alone is not quite 0
+    return np.where(np.ptp(rows, 0) > 0, rows.std(0), 1.0)  # the standard deviation of a constant 0.1 is not exactly 0
 
 
 def rows_before(histories: Sequence[History], place: int) -> np.ndarray:
-    """How many rows of each series come before a place, counted from the first of all."""
+    """How many rows of each series precede a position of the common calendar."""
     first = np.array([h.first for h in histories])
     return np.clip(place - (first - first.min()), 0, [len(h) for h in histories])
 
 
 def _windows(histories: Sequence[History], borders: Sequence[tuple[int, int]], config: HistoryConfig) -> list[Windows]:
-    """Of each part; several series are in units of their spread in training, so that each counts alike."""
+    """The windows of each part; several series are scaled by their spread in training, so that they count equally."""
     trained = rows_before(histories, borders[0][1])
     units = [spread(h.values[:stop]) if config.series else 1.0 for h, stop in zip(histories, trained, strict=True)]
     values = [h.values / unit for h, unit in zip(histories, units, strict=True)]
@@ -315,7 +315,7 @@ def _windows(histories: Sequence[History], borders: Sequence[tuple[int, int]], c
 
 
 def _shorter(config: HistoryConfig, borders: list[tuple[int, int]]) -> str:
-    """What to type so that every part has a few windows; "" where there are too few rows for that."""
+    """What to type so that every part has a few windows; "" if there are too few rows."""
     train, *others = (stop - start for start, stop in borders)
     horizon = min(config.horizon, min(others) // 2)
     lookback = min(config.lookback, (train - horizon) // 2)
@@ -323,8 +323,8 @@ def _shorter(config: HistoryConfig, borders: list[tuple[int, int]]) -> str:
 
 
 def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
-    """The table cut in time: the past to train on, then rows to validate and to test on, which may look back over the
-    border but are never trained on."""
+    """The table split in time into training, validation and test set, whose windows may look back over the border but
+    are never trained on."""
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
     path = get_files(config.name, "history", say=say).train if config.name else user_path(config.path)

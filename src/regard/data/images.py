@@ -1,7 +1,7 @@
-"""Images and their classes: a folder for each class, a table of paths and labels, or a set with a name.
+"""Images and their classes: a folder for each class, a table of paths and labels, or a named set.
 
-A user's own images are decoded once, into a prepared folder of bytes; whatever fits is then kept whole, on the GPU if
-that is where the model is.
+A user's own images are decoded once, into a prepared folder of bytes; if they fit, all are kept in memory, on the GPU
+if the model is there.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,17 +28,17 @@ from regard.data.targets import TARGETS, ClassData
 from regard.errors import ConfigError, DataError
 
 PATHS = ("image", "path", "file", "filename", "file_name", "image_path")
-OWN_SIZE = 64  # pixels a side that a user's own images are brought to by default
+OWN_SIZE = 64  # default pixels a side of a user's own images
 PARTS = {"train": ("train",), "valid": ("valid", "val", "dev"), "test": ("test",)}
-ROOM = 0.5  # of the free memory, that images may take
-AT_ONCE = 1024  # images on their way from a file to where they are kept
-MEASURED = 10_000  # images, at most, whose mean and spread are taken
+ROOM = 0.5  # share of the free memory that images may take
+AT_ONCE = 1024  # images copied at a time
+MEASURED = 10_000  # images, at most, from which mean and spread are computed
 EXPECTED = "expected a folder for each class, or a table of paths and labels"
 
 
 @dataclass(frozen=True)
 class Images:
-    """N images as bytes, N C P P, and the numbers of their classes, N."""
+    """N images as bytes, N C P P, and the indices of their classes, N."""
 
     pixels: Pixels
     labels: np.ndarray
@@ -60,11 +60,11 @@ class ImageData(ClassData):
 
 
 def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
-    """The images of `config`, decoded now or found ready in the cache."""
+    """The images of `config`, decoded now or read from the cache."""
     from regard.data import image_sets
 
     if bool(config.name) == bool(config.path):
-        raise ConfigError("train on what? give --data FOLDER, with a folder for each class, a CSV, or a name, as mnist")
+        raise ConfigError("train on what? give --data FOLDER, with a folder per class, a CSV, or a name such as mnist")
     notes: tuple[str, ...] = ()
     if config.name:
         known_set = image_sets.read(config.name, say)
@@ -88,11 +88,11 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
 
 
 def spread_of(pixels: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation, one a channel, of N C P P bytes as numbers between 0 and 1; of many images, that of
-    some from all over, as those of a class often lie together."""
+    """Mean and standard deviation per channel of N C P P bytes, as numbers in [0, 1]; of many images, those of an even
+    sample, as the images of a class are often adjacent."""
     rows = np.unique(np.linspace(0, len(pixels) - 1, min(MEASURED, len(pixels))).astype(int))
     counts = np.zeros((pixels.shape[1], 256), np.int64)
-    for some in np.array_split(rows, -(-len(rows) // 64)):  # a few at a time: large ones would fill the memory
+    for some in np.array_split(rows, -(-len(rows) // 64)):  # a few at a time, to save memory
         counts += [np.bincount(channel.ravel(), minlength=256) for channel in pixels[some].swapaxes(0, 1)]
     levels, shares = np.arange(256) / 255, counts / counts.sum(1, keepdims=True)  # C 256
     mean = shares @ levels
@@ -112,7 +112,7 @@ def hold_out(images: Images, config: ImagesConfig) -> tuple[Images, Images]:
 
 
 def resized(pixels: np.ndarray, size: int) -> np.ndarray:
-    """N C P P bytes at another size."""
+    """N C P P bytes resized to `size`."""
     if size in (0, pixels.shape[-1]):
         return pixels
     some = [torch.tensor(pixels[i : i + 1024]).float() for i in range(0, len(pixels), 1024)]
@@ -125,7 +125,7 @@ def resized(pixels: np.ndarray, size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image on the disk, the name of its class ("" where it is not known), and where that stands."""
+    """An image file, the name of its class ("" if unknown), and where that is written."""
 
     path: Path
     label: str
@@ -135,7 +135,7 @@ class ImageFile:
 def own(
     config: ImagesConfig, say: Say
 ) -> tuple[dict[str, tuple[Pixels, np.ndarray]], tuple[str, ...], tuple[str, ...], int]:
-    """The parts of a user's own images by name, their classes, what there is to report, and a fingerprint."""
+    """A user's own images: pixels and classes of each part, class names, notes to report, and a fingerprint."""
     targets = TARGETS[config.targets]
     column = config.label, targets.fault, config.strict
     listed = list_parts(user_path(config.path), *column)
@@ -160,7 +160,7 @@ def own(
     shared = overlap.count(held := sums[len(listed["train"]) :], sums[: len(listed["train"])])
     notes += overlap.validation_warning(shared, len(held), "images")
     files = fingerprint.combined(sums, [image.label for image in learned])
-    most = max(pixels.shape[1] for pixels, _ in parts.values())  # grey next to colours becomes colours
+    most = max(pixels.shape[1] for pixels, _ in parts.values())  # if some are in colour, all are
     return {name: (with_channels(x, most), y) for name, (x, y) in parts.items()}, labels, tuple(notes), files
 
 
@@ -176,7 +176,7 @@ def own_pixels(images: Sequence[ImageFile], size: int, channels: int, say: Say) 
 def list_parts(
     path: Path, label: str = "", check: Check = HAS_LABEL, strict: bool = False
 ) -> dict[str, list[ImageFile]]:
-    """The images by part, where the folder has a `train` folder; else all of them are to train on."""
+    """The images by part if the folder has a `train` folder; otherwise all are for training."""
     if path.is_dir() and (path / "train").is_dir():
         inside = {part: next((path / n for n in names if (path / n).is_dir()), None) for part, names in PARTS.items()}
         return {
@@ -209,7 +209,7 @@ def files_of(folder: Path) -> Iterator[Path]:
 
 
 class ImageSource(Source):
-    """Images by number, for a `Loader`. They are kept whole where they fit: on `device`, else in memory."""
+    """Images by index, for a `Loader`. All are kept on `device`, or in memory, if they fit."""
 
     def __init__(self, images: Images, classes: int, augment: Augment | None = None, device: str = "cpu"):
         self.images, self.classes, self.augment = images, classes, augment or Augment()
@@ -228,14 +228,14 @@ class ImageSource(Source):
 
 
 def pixels_of(rows: np.ndarray, resident: Tensor | None, pixels: Pixels) -> Tensor:
-    """These images: where all of them are kept, or out of the file."""
+    """These images, from where all are kept or from the file."""
     if resident is None:
         return torch.from_numpy(pixels[rows])
     return resident[moved(torch.from_numpy(rows), resident.device)]
 
 
 def resident(pixels: Pixels, device: str) -> Tensor | None:
-    """All images on `device` where they fit, else None. Those of a file come some at a time."""
+    """All images on `device` if they fit, otherwise None. A file is read in parts."""
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else limits.free()
     if pixels.nbytes >= ROOM * free:
         return None

@@ -20,7 +20,7 @@ Object = dict[str, Any]
 
 
 def is_array(path: Path, text: Delimited) -> bool:
-    """Whether a file is read as one array: a `.json` is, unless it holds an object on each line."""
+    """Whether a file is read as one array: a `.json` is, unless it holds one object per line."""
     if ending(path) != ".json":
         return False
     try:
@@ -36,8 +36,8 @@ class NotJson(NamedTuple):
 
 
 def read_objects(path: Path, text: Delimited, flat: bool = False) -> list[tuple[int, Object]]:
-    """The objects of a file, each with its line; of an array they are flat, if requested. What is not such an object is
-    in `text.bad`, or an error where reading is strict."""
+    """The objects of a file, each with its line; those of an array must be flat if requested. Anything else goes to
+    `text.bad`, or is an error if strict."""
     objects, flat = [], flat and is_array(path, text)
     for line, value in read_values(path, text):
         if not (reason := fault(value, flat)):
@@ -54,7 +54,7 @@ def fault(value: Any, flat: bool = False) -> str:
     if isinstance(value, NotJson):
         return f"not JSON ({value.reason})"
     if not isinstance(value, dict):
-        return f"expected an object, as {{'text': …, 'label': …}}, got {json.dumps(value, ensure_ascii=False)[:40]!r}"
+        return f"expected an object, {{'text': …, 'label': …}}, got {json.dumps(value, ensure_ascii=False)[:40]!r}"
     for name, cell in value.items() if flat else ():
         if isinstance(cell, dict | list):
             holds = f"{name!r} holds {'an object' if isinstance(cell, dict) else 'a list'}"
@@ -68,7 +68,7 @@ def read_values(path: Path, text: Delimited) -> Iterator[tuple[int, Any]]:
 
 
 def read_lines(text: Delimited) -> Iterator[tuple[int, Any]]:
-    """The value on each line that is not blank, or `NotJson`."""
+    """The value on each non-blank line, or `NotJson`."""
     for number, line in enumerate(text.lines(), 1):
         if line.strip():
             try:
@@ -78,7 +78,7 @@ def read_lines(text: Delimited) -> Iterator[tuple[int, Any]]:
 
 
 def read_array(path: Path, text: Delimited) -> Iterator[tuple[int, Any]]:
-    """The values of an array, one at a time, each with the line it begins on."""
+    """The values of an array, one at a time, each with its first line."""
     limits.require(GROWTH * len(text.data), f"reading {path}", "write it as JSONL, an object on each line")
     data = "".join(text.lines())
     place, line, counted = _skip(data, 0), 1, 0
@@ -93,13 +93,13 @@ def read_array(path: Path, text: Delimited) -> Iterator[tuple[int, Any]]:
             if (mark := data[place : place + 1]) not in (",", "]"):
                 raise ValueError(f"expected a comma or the array's end, got {mark!r}" if mark else "it ends too early")
         except (ValueError, RecursionError) as e:
-            reason = getattr(e, "msg", e)  # without the place, which is counted from the file's beginning
+            reason = getattr(e, "msg", e)  # without the position, which counts from the start of the file
             raise DataError(f"{path} line {line}: not a JSON array ({reason})") from None
         yield line, value
         if mark == ",":
             place = _skip(data, place + 1)
     if _skip(data, place + 1) < len(data):
-        raise DataError(f"{path}: expected one array of objects, {ARRAY}; there is more after it")
+        raise DataError(f"{path}: expected one array of objects, {ARRAY}; there is more text after it")
 
 
 def _skip(data: str, place: int) -> int:

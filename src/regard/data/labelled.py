@@ -21,16 +21,16 @@ from regard.data.tokenizers.encoder import Encoded, EncoderTokenizer
 from regard.data.tokenizers.wordpiece import WordPiece
 from regard.errors import ConfigError, DataError
 
-VERSION = 1  # of what is made of the same settings and files
+VERSION = 1  # of the prepared format
 GROUP = 1024  # texts encoded at a time
 
 Rows = Sequence[Any]  # of Example, or of Tagged
-Summary = Callable[[Rows, Rows], dict[str, Any]]  # of the examples to train and to validate on
+Summary = Callable[[Rows, Rows], dict[str, Any]]  # of the training and validation examples
 
 
 @dataclass(frozen=True)
 class PreparedLabels(Store):
-    """Labelled texts in columns: `ids`, where the `second` text of each begins, and `labels`, one a text or a piece."""
+    """Labelled texts in columns: `ids`, the start of each `second` text, and `labels`, one per text or token."""
 
     tokenizer: EncoderTokenizer
     train: dict[str, Any]
@@ -42,7 +42,7 @@ class PreparedLabels(Store):
 
     @property
     def counts(self) -> list[int]:
-        """How often each label comes in training."""
+        """How often each label occurs in training."""
         return [self.manifest["report"]["counts"][label] for label in self.labels]
 
     def report(self) -> str:
@@ -52,7 +52,7 @@ class PreparedLabels(Store):
 def prepare_labels(
     config: LabelledConfig, kind: str, say: Say = to_stderr, summary: Summary | None = None
 ) -> PreparedLabels:
-    """Everything training needs, made from `config`'s files or found ready in the cache. `summary` is kept with it, so
+    """Everything training needs, built from `config`'s files or found in the cache. `summary` is stored with it, so
     that the examples are read once."""
     files = locate(config, say)
     hashes = {part: store.sha256(path) for part, path in zip(("train", "valid"), files, strict=True) if path}
@@ -60,7 +60,7 @@ def prepare_labels(
     shaping: dict[str, Any] = {k: getattr(config, k) for k in names} | split.key(config, files[1])
     if config.strict:
         shaping["strict"] = True
-    endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they decide how a file is read
+    endings = [path.name.split(".", 1)[-1] if path else "" for path in files]  # they determine how a file is read
     own = own_tokenizer(config.tokenizer) if config.tokenizer else None
     if own is not None:
         hashes["tokenizer"] = hashlib.sha256(own.tokenizer.to_str().encode()).hexdigest()
@@ -69,7 +69,7 @@ def prepare_labels(
         store.key("labels", VERSION, kind, shaping, endings, hashes),
         lambda writer: _build(config, kind, hashes, own, writer, summary),
         say,
-        "reading the examples, cutting them into pieces",
+        "reading and tokenising the examples",
     )
     parts = (ready.part(name) for name in ("train", "valid"))
     prepared = PreparedLabels(ready.folder, ready.manifest, own or load(ready.folder), *parts)
@@ -82,19 +82,19 @@ def describe(manifest: dict[str, Any]) -> str:
     r, config = manifest["report"], manifest["config"]
     texts = {"tag": "sentences", "pair": "pairs"}.get(manifest["kind"], "texts")
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
-    targets = TARGETS[config.get("targets", "classes")]  # prepared by an earlier version, it has none
+    targets = TARGETS[config.get("targets", "classes")]  # earlier versions had none
     how = "" if "valid" in manifest["inputs"] else split.BY_CONTENT if manifest["kind"] == "tag" else targets.how
     lines = [
-        f"{split.report(sizes[0], sizes[1], texts, how)}; {manifest['vocab']:,} pieces",
+        f"{split.report(sizes[0], sizes[1], texts, how)}; vocabulary of {manifest['vocab']:,}",
         *targets.report(r["counts"], "" if manifest["kind"] == "tag" else "text", "labels"),
         *r.get("notes", []),  # earlier versions kept none
     ]
     if r["empty"]:
         lines.append(f"dropped {r['empty']:,}: empty")
     if r["cut"]:
-        lines.append(f"cut {r['cut']:,}: longer than {config['max_length']} pieces (--set data.max_length=…)")
+        lines.append(f"cut {r['cut']:,}: longer than {config['max_length']} tokens (--set data.max_length=…)")
     if r["shared"]:
-        lines.append(f"{r['shared']:,} validation {texts} are in the training file too; their score will flatter")
+        lines.append(f"{r['shared']:,} validation {texts} are in the training file too; the score will be inflated")
     return "\n".join(lines)
 
 
@@ -102,7 +102,7 @@ def describe(manifest: dict[str, Any]) -> str:
 
 
 def locate(config: LabelledConfig, say: Say = to_stderr) -> tuple[Path, Path | None]:
-    """The files to train and to validate on; a known data set is fetched when it is not here yet."""
+    """The training and validation files; a named data set is fetched if not in the cache."""
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a CSV, TSV, JSON, JSONL or CoNLL file, or a name")
     valid = user_path(config.valid) if config.valid else None
@@ -122,7 +122,7 @@ def read_rows(path: Path, config: LabelledConfig, kind: str, say: Say = to_stder
 
 
 def read_parts(config: LabelledConfig, kind: str, say: Say = to_stderr) -> tuple[Rows, Rows, int]:
-    """The examples to train and to validate on, and how many empty ones were dropped."""
+    """The training and validation examples, and how many empty ones were dropped."""
     train_file, valid_file = locate(config, say)
     rows = read_rows(train_file, config, kind, say)
     others = read_rows(valid_file, config, kind, say) if valid_file else []
@@ -142,7 +142,7 @@ def is_empty(row: Example | Tagged) -> bool:
 
 
 def content(row: Example | Tagged) -> str:
-    """What is compared to find the same text twice."""
+    """What identifies a text, to find duplicates."""
     return "\t".join(row.words) if isinstance(row, Tagged) else f"{row.text.strip()}\t{(row.second or '').strip()}"
 
 
@@ -157,7 +157,7 @@ def labels_of(rows: Rows) -> list[str]:
 
 
 def places_of(rows: Rows, file: str) -> list[str]:
-    """Where each of `labels_of` stands."""
+    """The file and line of each of `labels_of`."""
     return [f"{file} line {row.line}" for row in rows for _ in labels_of([row])]
 
 
@@ -167,7 +167,7 @@ def places_of(rows: Rows, file: str) -> list[str]:
 def own_tokenizer(folder: str) -> EncoderTokenizer:
     tokenizer = load(user_path(folder))
     if not isinstance(tokenizer, EncoderTokenizer):
-        raise ConfigError(f"{folder} has not the tokenizer of an encoder; name a BERT model, as minilm")
+        raise ConfigError(f"{folder} does not have an encoder's tokenizer; name a BERT model, such as minilm")
     return tokenizer
 
 
@@ -217,7 +217,7 @@ def texts_of(row: Example | Tagged) -> list[str]:
 
 
 def _write(part: PartWriter, rows: Rows, tokenizer: EncoderTokenizer, labels: list[str], max_length: int) -> int:
-    """How many texts were cut."""
+    """Write the rows; returns how many texts were cut."""
     numbers = {label: i for i, label in enumerate(labels)}
     cut = 0
     for start in range(0, len(rows), GROUP):
@@ -238,12 +238,12 @@ def encode_rows(rows: Sequence[Any], tokenizer: EncoderTokenizer, max_length: in
 
 
 def second_from(encoded: Encoded) -> int:
-    """Where the second text begins; the end, where there is none."""
+    """The start of the second text; the end if there is none."""
     return encoded.sentences.index(1) if 1 in encoded.sentences else len(encoded.ids)
 
 
 def first_pieces(encoded: Encoded, tags: Sequence[int]) -> list[int]:
-    """The tag of a word at its first piece (Devlin et al. 2019, section 5.3), `NONE` at all other pieces."""
+    """The tag of a word at its first token (Devlin et al. 2019, section 5.3), `NONE` at all others."""
     marks, last = [], None
     for word in encoded.words:
         marks.append(NONE if word is None or word == last else tags[word])

@@ -1,6 +1,6 @@
-"""The order of training: which examples form a batch, and which batch comes when.
+"""The order of training: which examples form a batch, and the order of batches.
 
-A source gives batches of examples by number; a plan says which numbers an epoch's batches have. An epoch is a pure
+A source builds batches from indices of examples; a plan chooses the indices of an epoch's batches. An epoch is a pure
 function of (seed, epoch), so a position in the data is two integers.
 """
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from regard.errors import CheckpointError, ConfigError, DataError
 
-SORTED_TOGETHER = 200  # batches: enough for little padding, while sentences still meet new company each epoch
+SORTED_TOGETHER = 200  # batches: enough for little padding, while batches still differ in each epoch
 
 
 class Source(ABC):
-    """Examples by number.
+    """Examples by index.
 
-    A source may be another one in each epoch (`for_epoch`), and has one form that never changes (`fixed`). For plans
-    that sort by length `widths` are N K, the padded sizes of its K sides, of which `lengths` are real.
+    A source may differ in each epoch (`for_epoch`), and has one form that never changes (`fixed`). For plans that sort
+    by length, `widths`, N K, are the padded sizes of its K sides, of which `lengths` are real.
     """
 
     unit = "samples"  # what an example is called in a saved state
@@ -32,10 +32,10 @@ class Source(ABC):
 
     @abstractmethod
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Any:
-        """The examples of these numbers. With `rng` they may be augmented; without, they are as they are."""
+        """The batch of these examples, which may be augmented only with `rng`."""
 
     def for_epoch(self, seed: int, epoch: int, rng: np.random.Generator) -> "Source":
-        """The examples of a training epoch; `rng` is the one that the plan goes on with."""
+        """The examples of a training epoch; the plan continues with the same `rng`."""
         return self
 
     def fixed(self) -> "Source":
@@ -48,7 +48,7 @@ class Source(ABC):
 
 
 class Plan(ABC):
-    """How the examples of an epoch are cut into batches."""
+    """How the examples of an epoch are divided into batches."""
 
     @abstractmethod
     def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
@@ -56,21 +56,21 @@ class Plan(ABC):
 
     @abstractmethod
     def in_order(self, source: Source) -> list[np.ndarray]:
-        """The batches of a validation pass: every example once, always the same."""
+        """The batches of a validation pass: every example once, in a fixed order."""
 
     def settings(self) -> dict[str, int]:
         """What a position in the data depends on."""
         return {}
 
     def room(self, source: Source, rows: np.ndarray) -> int:
-        """Positions of a batch, padding included."""
+        """The positions of a batch, with padding."""
         return int(source.widths[rows].max(0).sum()) * len(rows)
 
 
 class Loader:
-    """Batches without end: `next(loader)`. Processes that train together have the same ones, and share each step.
+    """Endless batches: `next(loader)`. Processes that train together have the same ones, and share each step.
 
-    `content` is a fingerprint of the examples; `files`, where it is not 0, of the files they come from.
+    `content` is a fingerprint of the examples; `files`, if not 0, of their files.
     """
 
     def __init__(self, source: Source, plan: Plan, seed: int, content: int = 0, files: int = 0):
@@ -87,14 +87,14 @@ class Loader:
         return self._examples.batch(self._batches[self.position - 1], rng)
 
     def skip(self) -> None:
-        """Go on without loading the next batch."""
+        """Skip the next batch without loading it."""
         if self.position == len(self._batches):
             self._begin(self.epoch + 1, 0)
         self.position += 1
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches of the current epoch; another epoch may have a few more or less."""
+        """Batches of the current epoch; other epochs may have slightly more or fewer."""
         return len(self._batches)
 
     @property
@@ -104,11 +104,11 @@ class Loader:
         return 1 - sum(int(self._examples.lengths[rows].sum()) for rows in self._batches) / room
 
     def state(self) -> dict[str, int]:
-        """Where we are, and what that depends on."""
+        """The position, and the settings it depends on."""
         return {"epoch": self.epoch, "position": self.position} | self._settings()
 
     def restore(self, state: dict[str, int]) -> None:
-        """Continue from `state`: the next batch is the one that would have come."""
+        """Continue from `state`: the next batch is the one that would have followed."""
         check_same(state, self._settings())
         self._begin(state["epoch"], state["position"])
 
@@ -125,14 +125,14 @@ class Loader:
 
 
 def in_order(source: Source, plan: Plan) -> Iterator[Any]:
-    """One pass over all examples, always the same and unchanged: for validation."""
+    """One deterministic pass over all examples, without augmentation, for validation."""
     examples = source.fixed()
     for rows in plan.in_order(examples):
         yield examples.batch(rows)
 
 
 def check_same(state: dict[str, int], settings: dict[str, int]) -> None:
-    """`CheckpointError` when a saved position was for other data or other settings."""
+    """Raise `CheckpointError` if a saved position was for other data or settings."""
     for name, value in settings.items():
         if name in state and state[name] != value:
             changed = f"the saved data position was for {name}={state[name]}, this run has {name}={value}"
@@ -144,7 +144,7 @@ def check_same(state: dict[str, int], settings: dict[str, int]) -> None:
 class FixedSize(Plan):
     """Batches of `size` examples in random order; the last may have fewer.
 
-    Every epoch visits each example once. With `odds` (one an example, of any sum) it draws as many by them instead.
+    Every epoch visits each example once, or with `odds` (one per example, of any sum) samples as many by them.
     """
 
     size: int
@@ -152,7 +152,7 @@ class FixedSize(Plan):
 
     def __post_init__(self):
         if self.size < 1:
-            raise ConfigError(f"a batch holds at least one sample, got batch={self.size}")
+            raise ConfigError(f"a batch must hold at least one sample, got batch={self.size}")
 
     def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
         count = len(source)
@@ -171,7 +171,7 @@ class FixedSize(Plan):
 
 @dataclass(frozen=True)
 class EvenSize(Plan):
-    """Batches in random order of `size` examples, or so many fewer that all have about as many."""
+    """Batches in random order of at most `size` examples, all of about equal size."""
 
     size: int
 
@@ -188,15 +188,15 @@ def slices(order: np.ndarray, size: int) -> list[np.ndarray]:
 
 
 def class_odds(labels: np.ndarray) -> np.ndarray:
-    """One for each example, so that all classes are drawn alike."""
+    """The odds of each example, so that all classes are sampled equally often."""
     return 1.0 / np.bincount(labels)[labels]
 
 
 @dataclass(frozen=True)
 class TokenBudget(Plan):
-    """Batches of examples of like length, with at most `tokens` padded tokens on the larger side, B * max(S, T).
+    """Batches of examples of similar length, with at most `tokens` padded tokens on the larger side, B * max(S, T).
 
-    An example longer than that comes alone. `evenly`: batches hold that many tokens on average, and all as many
+    A longer example is a batch by itself. `evenly`: batches hold that many tokens on average, and equally many
     examples. Each epoch visits every example exactly once.
     """
 
@@ -206,7 +206,7 @@ class TokenBudget(Plan):
 
     def __post_init__(self):
         if self.tokens < 1:
-            raise ConfigError(f"a batch holds at least one token, got tokens={self.tokens}")
+            raise ConfigError(f"a batch must hold at least one token, got tokens={self.tokens}")
 
     def batches(self, source: Source, rng: np.random.Generator) -> list[np.ndarray]:
         widths = source.widths

@@ -22,22 +22,22 @@ from regard.data.tokenizers.encoder import EncoderTokenizer
 from regard.data.tokenizers.wordpiece import SPECIAL, WordPiece
 from regard.errors import DataError
 
-VERSION = 1  # of what is made of the same settings and files
-LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, about, at most
+VERSION = 1  # of the prepared format
+LEARN_FROM = 100_000_000  # characters the vocabulary is learned from, at most, approximately
 GROUP = 64  # documents encoded at a time
 
 
 class SentenceIds:
-    """The ids of documents, one sentence after the other, without [CLS] and [SEP]."""
+    """The ids of documents, sentence by sentence, without [CLS] and [SEP]."""
 
     def __init__(self, ids: Flat, sentences: np.ndarray, documents: np.ndarray):
         self.ids = ids
-        self.sentences = sentences  # S+1 places in `ids`, where each begins and the last one ends
-        self.documents = documents  # N+1 places in `sentences`
+        self.sentences = sentences  # S+1 offsets in `ids`
+        self.documents = documents  # N+1 offsets in `sentences`
 
     @classmethod
     def of(cls, documents: list[list[list[int]]]) -> "SentenceIds":
-        """The same over lists in memory: documents of sentences of ids."""
+        """From lists in memory: documents of sentences of ids."""
         flat = [s for document in documents for s in document]
         ids = np.array([i for s in flat for i in s], np.int64)
         return cls(Flat([ids]), _places(map(len, flat)), _places(map(len, documents)))
@@ -48,7 +48,7 @@ class SentenceIds:
         return cls(columns["ids"].values, _places(lengths.values[:]), lengths.offsets)
 
     def __len__(self) -> int:
-        """How many documents."""
+        """The number of documents."""
         return len(self.documents) - 1
 
 
@@ -70,42 +70,42 @@ class PreparedMasked(Store):
         return self.manifest["report"]["entropy"]
 
     def report(self) -> str:
-        """What was read and what was noticed, in a few lines."""
+        """What was read, and notes, in a few lines."""
         r, train = self.manifest["report"], self.train
         lines = [
             f"{len(train):,} documents of {len(train.sentences) - 1:,} sentences and {len(train.ids):,} tokens to "
-            f"train on, {len(self.valid):,} for validation, {self.manifest['vocab']:,} pieces; unigram entropy "
+            f"train on, {len(self.valid):,} for validation, vocabulary of {self.manifest['vocab']:,}; unigram entropy "
             f"{r['entropy']:.3f}"
         ]
         if r["repeated"]:
             lines.append(
                 f"{r['repeated']:,} of {r['lines']:,} lines ({r['repeated'] / r['lines']:.1%}) repeat an earlier one; "
-                "they are kept, and the model leans towards them"
+                "they are kept, and bias the model towards them"
             )
         if r["leaked"]:
-            lines.append(f"{r['leaked']:,} validation lines are also in the training text; the loss will flatter")
+            lines.append(f"{r['leaked']:,} validation lines are also in the training text; the loss will be too low")
         for part, text in (("training", train), ("validation", self.valid)):
             if self.manifest["config"]["negatives"] == "random" and (np.diff(text.documents) >= 2).sum() == 1:
-                lines.append(f"one {part} document alone has two sentences: its wrong next sentences are swapped ones")
+                lines.append(f"only one {part} document has two sentences: its wrong next sentences are swapped ones")
         if r["cut"]:
             lines.append(f"{r['cut']:,} sentences were cut into parts of at most {r['longest']} tokens; all are kept")
         return "\n".join(lines)
 
 
 def special_ids(tokenizer: EncoderTokenizer) -> np.ndarray:
-    """V: which ids are [PAD], [UNK], [CLS], [SEP] or [MASK], never hidden and never put in a word's place."""
+    """V: which ids are [PAD], [UNK], [CLS], [SEP] or [MASK], never masked and never used as replacements."""
     special = np.zeros(tokenizer.size, bool)
     special[[tokenizer.pad, tokenizer.unk, tokenizer.cls, tokenizer.sep, tokenizer.mask]] = True
     return special
 
 
 def inside_ids(tokenizer: EncoderTokenizer) -> np.ndarray:
-    """V: which pieces go on within a word."""
+    """V: which tokens continue a word."""
     return np.array([tokenizer.continues(i) for i in range(tokenizer.size)])
 
 
 def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked:
-    """Everything training needs, made from `config`'s documents or found ready in the cache."""
+    """Everything training needs, built from `config`'s documents or found in the cache."""
     files, border = text_files(config, say), border_of(config)
     hashes = {part: [store.sha256(path) for path in paths] for part, paths in files.items()}
     shaping = {k: getattr(config, k) for k in ("held_out", "vocab", "lower", "max_length")} | {"border": border}
@@ -113,7 +113,7 @@ def prepare_masked(config: MaskedConfig, say: Say = to_stderr) -> PreparedMasked
         store.key("masked", VERSION, shaping, hashes),
         lambda writer: _build(config, Corpus(files["train"], border), Corpus(files["valid"], border), hashes, writer),
         say,
-        "reading the documents, learning the pieces, encoding",
+        "reading the documents, learning the vocabulary, encoding",
     )
     parts = (SentenceIds.open(ready.part(name)) for name in ("train", "valid"))
     prepared = PreparedMasked(ready.folder, ready.manifest, WordPiece.load(ready.folder), *parts)
@@ -128,7 +128,7 @@ def border_of(config: MaskedConfig) -> str:
 
 
 def read_sentences(path: str, tokenizer: EncoderTokenizer, config: MaskedConfig) -> SentenceIds:
-    """The documents of a text, a folder or a .jsonl, in the pieces of a tokenizer, held in memory: for evaluation."""
+    """The documents of a text, a folder or a .jsonl, encoded and held in memory, for evaluation."""
     config = replace(config, name="", path=path, valid="")
     corpus = Corpus(text_files(config)["train"], border_of(config))
     longest = config.longest
@@ -146,7 +146,7 @@ def read_sentences(path: str, tokenizer: EncoderTokenizer, config: MaskedConfig)
 
 @dataclass(frozen=True)
 class _Split:
-    """One side of the documents: those whose hash is above `cut`, or not. Without a cut, all of them."""
+    """One part of the documents: those whose hash is above `cut`, or not. Without a cut, all of them."""
 
     corpus: Corpus
     cut: int | None = None
@@ -219,12 +219,12 @@ def _build(
 
 
 def _pieces(length: int, longest: int) -> list[int]:
-    """The lengths of what a sentence is cut into."""
+    """The lengths of the parts a sentence is cut into."""
     return [min(longest, length - start) for start in range(0, length, longest)]
 
 
 def _encoded(documents: _Split, tokenizer: EncoderTokenizer) -> Iterator[list[list[int]]]:
-    """The ids of each document's sentences. What looks like a special token in a text is only text."""
+    """The ids of each document's sentences. Special tokens in a text are plain text."""
     for group in in_groups(documents, GROUP):
         split_up = [[s for line in document for s in sentences(line)] for document in group]
         flat = [_unspecial(s) for document in split_up for s in document]

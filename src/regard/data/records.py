@@ -1,7 +1,7 @@
-"""Chat and instruction records, JSON objects: how they are written as text, and which of it is learned.
+"""Chat and instruction records, JSON objects: how they become text, and which part of it is trained on.
 
-Known forms: `messages` (a list of `role` and `content`), `conversations` (ShareGPT's list of `from` and `value`), a
-prompt with its answer under one of the names in `FORMS`, or `text` alone, which is plain text to be learned whole.
+Formats: `messages` (a list of `role` and `content`), `conversations` (ShareGPT's list of `from` and `value`), a prompt
+and answer under one of the names in `FORMS`, or `text` alone, plain text that is trained on as a whole.
 """
 
 import json
@@ -26,34 +26,34 @@ from regard.errors import CheckpointError, ConfigError, DataError
 FORMS = (
     ("prompt", "completion"),
     ("prompt", "response"),
-    ("instruction", "output"),  # and, where there is one, "input" below the instruction
+    ("instruction", "output"),  # and, if any, "input" below the instruction
     ("question", "answer"),
     ("source", "target"),
     ("text", "summary"),
 )
 ROLES = {"system": "system", "user": "user", "human": "user", "assistant": "assistant", "gpt": "assistant"}
 KEYS = {"messages": ("role", "content"), "conversations": ("from", "value")}  # of the turns of a conversation
-NAMES = {"instruction": "Alpaca's form: ", "conversations": "ShareGPT's form: "}
+NAMES = {"instruction": "Alpaca's format: ", "conversations": "ShareGPT's format: "}
 PROMPT = "{prompt}"  # its place in a template
 
 
 @dataclass(frozen=True)
 class Record:
-    """A conversation whose answers are to be learned."""
+    """A conversation whose answers are trained on."""
 
     messages: list[Message]
     references: list[str]  # the last answer, and its alternatives
-    form: str = field(default="", compare=False)  # of the object that it was
+    form: str = field(default="", compare=False)  # the format of the object
 
 
 def is_records(path: Path) -> bool:
-    """Whether the name of a file says that it holds objects: in an array, one on each line, or as rows of a table."""
+    """Whether a file, by its name, holds objects: in an array, one per line, or as rows of a table."""
     return ending(path) in OBJECTS
 
 
 def read_records(path: Path, template: str = "", bad: list[BadRow] | None = None) -> Iterator[str | Record]:
-    """What each object of a file holds, plain text or a `Record`; `template` says how prompts are worded. Those that
-    cannot be used are left out, and added to `bad`."""
+    """The content of each object of a file, plain text or a `Record`; `template` words the prompts. Objects that cannot
+    be used are skipped and added to `bad`."""
     if template and PROMPT not in template:
         raise ConfigError(f"data.template is {template!r}; it needs {PROMPT} where the prompt goes")
     first: type | None = None
@@ -73,18 +73,18 @@ def read_records(path: Path, template: str = "", bad: list[BadRow] | None = None
 
 
 def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
-    """Report the form of a file's records, and those that cannot be used."""
+    """Report the format of a file's records, and those that cannot be used."""
     bad: list[BadRow] = []
     forms = Counter(record.form if isinstance(record, Record) else "" for record in read_records(path, template, bad))
     unit = "row" if ending(path) in (*PARQUET, *ARROW) else "line"
     report(path, bad, forms.total(), strict, say, unit, what="records")
     for form, count in forms.items():
         if form:
-            say(f"{path}: {count:,} records in {form}; answers are learned, prompts are not")
+            say(f"{path}: {count:,} records in {form}; answers are trained on, prompts are not")
 
 
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
-    """The objects of a file with their lines; of JSONL and Parquet a few at a time, never the whole file."""
+    """The objects of a file with their lines; JSONL and Parquet are streamed."""
     if path.suffix.lower() in PARQUET:
         yield from stream_rows(path)
         return
@@ -106,8 +106,8 @@ def render(messages: Sequence[Message], tokenizer: TextTokenizer, add_generation
 
 
 def render_all(talks: Sequence[tuple[Sequence[Message], bool]], tokenizer: TextTokenizer) -> list[str]:
-    """`render` for many: in the form of the tokenizer's chat template, or under the headings of Alpaca (Taori et al.
-    2023) where it has none."""
+    """`render` for many, by the tokenizer's chat template or, if it has none, with Alpaca's headings (Taori et al.
+    2023)."""
     if tokenizer.chat_template:
         return conversations(tokenizer.chat_template, talks, tokenizer.special)
     begin = "" if tokenizer.bos is None else tokenizer.token_bytes(tokenizer.bos).decode()
@@ -116,9 +116,9 @@ def render_all(talks: Sequence[tuple[Sequence[Message], bool]], tokenizer: TextT
 
 
 def encode_record(record: Record, tokenizer: TextTokenizer) -> tuple[list[int], list[bool]]:
-    """The ids of a record and, for each, whether it is to be learned: the answers, with the id that ends them.
+    """The ids of a record and, for each, whether it is trained on: the answers, with their end token.
 
-    Cut where an answer begins, as when a model is asked: the prompt is encoded first, and the answer comes after.
+    Prompt and answer are encoded separately, as in generation.
     """
     messages, done = record.messages, 0
     segments: list[tuple[str, bool]] = []
@@ -143,7 +143,7 @@ def encode_record(record: Record, tokenizer: TextTokenizer) -> tuple[list[int], 
 
 
 def plain(record: Record) -> str:
-    """A record as text without special tokens: what a vocabulary is learned from."""
+    """A record as text without special tokens, to learn a vocabulary from."""
     return _plain(record.messages, "\n\n", False)
 
 
@@ -183,7 +183,7 @@ def _conversation(values: dict[str, Any], name: str, role: str, content: str) ->
             raise DataError(f"a message has the {role} {by!r}; expected one of {', '.join(ROLES)}")
         messages.append({"role": ROLES[by], "content": _texts(turn.get(content), content)[0]})
     if name == "conversations" and messages[:1] and messages[0]["role"] == "assistant":
-        messages = messages[1:]  # an answer to what was not recorded
+        messages = messages[1:]  # an answer without its prompt
     spoken = [m["role"] for m in messages if m["role"] != "system"]
     if "assistant" not in spoken or spoken[0] != "user":
         raise DataError("expected a user's message first and an assistant's answer after it")
@@ -192,7 +192,7 @@ def _conversation(values: dict[str, Any], name: str, role: str, content: str) ->
 
 
 def _texts(value: Any, name: str) -> list[str]:
-    """A text, or a list of texts, as a list that is not empty."""
+    """A text, or a list of texts, as a non-empty list."""
     texts = value if isinstance(value, list) and value else [value]
     for text in texts:
         if not isinstance(text, str):

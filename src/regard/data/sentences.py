@@ -1,7 +1,7 @@
-"""Texts as documents, and documents as sentences in their order: what a model learns from that tells what comes next.
+"""Texts as documents, and documents as sentences in order, for next-sentence prediction.
 
-Where a document ends: at a file's end, at blank lines, or at every line. Where a sentence ends: at the end of a line,
-and after . ! or ? before what may open the next one.
+A document ends at the end of a file, at blank lines, or at every line. A sentence ends at the end of a line, and after
+. ! or ? before what may start the next one.
 """
 
 import re
@@ -14,13 +14,13 @@ from regard.data.pairs import clean
 from regard.data.records import Record, is_records, read_records
 
 END = re.compile(r"""(?<=[.!?…])(["'”’)\]]*)\s+(?=["'“‘(\[]*[A-Z0-9ÀÁÂÄÅÇÈÉÊËÍÎÑÓÔÖÚÜÆØ¿¡])""")
-SHORT = re.compile(r"(?:^|[\s(\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|cf|No|Fig|Eq|[A-Z])\.$")  # goes on
-LONGEST = 8  # characters that `SHORT` may take, and more
+SHORT = re.compile(r"(?:^|[\s(\"'])(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|e\.g|i\.e|cf|No|Fig|Eq|[A-Z])\.$")  # no end
+LONGEST = 8  # at least the most characters that `SHORT` matches
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """The documents of some files, each a list of its lines, white space tidied; can be read again and again."""
+    """The documents of some files, each a list of lines with normalised white space; can be iterated repeatedly."""
 
     paths: list[Path]
     border: str = "blank"

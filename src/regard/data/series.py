@@ -1,6 +1,6 @@
 """Series of measurements as people keep them: long tables, rows of values, NPZ, Parquet, a folder of files.
 
-Times may be irregular, bands several, errors known or not. What cannot be used is dropped, counted and reported.
+Times may be irregular, bands several, errors optional. What cannot be used is dropped, counted and reported.
 """
 
 import itertools
@@ -34,7 +34,7 @@ FILES = (*ENDINGS, ".txt", ".npz")
 UNLABELLED = "name their column (--label NAME) or a table of them (--set data.labels=FILE)"
 NOTES = {
     "bad": "{:,} points dropped: a time, value or error is not finite or too large, or an error is negative",
-    "double": "{:,} points dropped: the same time and band came before",
+    "double": "{:,} points dropped: duplicate time and band",
     "unsorted": "{:,} series sorted by time",
     "empty": "{:,} series skipped: no usable point",
     "unknown": "{:,} numbers known of objects are missing; replaced by the training mean",
@@ -43,19 +43,19 @@ NOTES = {
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """N series one after the other, each in order of time; `report` counts what was dropped or changed."""
+    """N series concatenated, each in order of time; `report` counts what was dropped or changed."""
 
     ids: list[str]
     offsets: np.ndarray  # N+1
     times: np.ndarray
     values: np.ndarray
     errors: np.ndarray | None
-    bands: np.ndarray | None  # numbers of `band_names`
+    bands: np.ndarray | None  # indices of `band_names`
     band_names: tuple[str, ...] = ("value",)
-    labels: list[str] = field(default_factory=list)  # N; none: not known
+    labels: list[str] = field(default_factory=list)  # N; empty: unknown
     known: np.ndarray | None = None  # N K; NaN: missing
     report: Counter = field(default_factory=Counter)
-    listed: list[str] = field(default_factory=list)  # all ids of the file in its order, of no usable point too
+    listed: list[str] = field(default_factory=list)  # all ids of the file in order, also those without usable points
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -75,8 +75,8 @@ def read_series(
     path: Path, config: SeriesConfig, labels: Path | None = None, labelled: bool = True, hint: str = UNLABELLED,
     say: Say = to_stderr,
 ) -> Curves:  # fmt: skip
-    """All series of a file or folder. `labelled` drops those without a label, and requires some to be left: `hint` says
-    how to give them."""
+    """All series of a file or folder. `labelled` drops those without a label; `hint` explains how to give labels if
+    none is left."""
     path = Path(path)
     whole = path.is_dir() or path.name.lower().endswith(TARS)
     long, lost = _folder(path, config, say) if whole else (_read_file(path, config, say), [])
@@ -91,7 +91,7 @@ def read_series(
 
 
 def one_label(ids: Sequence[Any], labels: Sequence[str], path: Path) -> dict[Any, str]:
-    """The label of each id that has one; two of them are an error."""
+    """The label of each id that has one; two different ones are an error."""
     label_of: dict[Any, str] = {}
     for name, label in dict.fromkeys(zip(ids, labels, strict=True)):
         if label and label_of.setdefault(name, label) != label:
@@ -138,12 +138,12 @@ def _long(table: DataTable, config: SeriesConfig, say: Say) -> Long:
 
 
 def _there(asked: str, table: DataTable) -> str:
-    """The requested column, if this table has it; another may have it."""
+    """The requested column, or "" if this table lacks it, since another may have it."""
     return asked if asked.lower() in table.lower else ""
 
 
 def _wide(table: DataTable, config: SeriesConfig, say: Say) -> Long:
-    """A row for each series: its label, then its values (the UCR archive's form). A broken row has neither."""
+    """A row for each series: its label, then its values (the UCR archive's format). A malformed row has neither."""
     first, *rest = table.columns
     good = table.usable(dict.fromkeys(rest, number_fault), config.strict, say)
     rows = np.searchsorted(sorted([*table.lines, *(row.line for row in table.skipped)]), good.lines)
@@ -155,7 +155,7 @@ def _wide(table: DataTable, config: SeriesConfig, say: Say) -> Long:
 
 
 def _stacked(arrays: dict[str, np.ndarray], path: Path) -> Long:
-    """Arrays by name: `values`, N T or N C T, with `labels` and `times` where they are known."""
+    """Arrays by name: `values`, N T or N C T, with optional `labels` and `times`."""
     values = arrays["values"].astype(np.float64)
     values = values[..., None] if values.ndim == 2 else values.transpose(0, 2, 1)  # N T C
     column = {name: table_of_arrays(path, {name: array.reshape(-1)}) for name, array in arrays.items()}
@@ -165,14 +165,14 @@ def _stacked(arrays: dict[str, np.ndarray], path: Path) -> Long:
 
 
 def _points(values: np.ndarray, times: np.ndarray, labels: list[str] | None, path: Path) -> Long:
-    """N T C values, NaN where there is none, as points."""
+    """N T C values as points, without NaN."""
     series, points, bands = values.shape
     if labels is not None and len(labels) != series:
         raise DataError(f"{path}: {len(labels)} labels for {series} series")
     if times.shape not in ((points,), (series, points)):
         raise DataError(f"{path}: times of shape {times.shape} for {series} series of {points} points")
     keep = ~np.isnan(values)  # rows are padded with NaN
-    keep[~keep.any((1, 2)), 0, 0] = True  # of a row of NaN alone, one point stays to be reported
+    keep[~keep.any((1, 2)), 0, 0] = True  # of an all-NaN row, one point stays to be reported
     n, t, c = np.nonzero(keep)
     clock = times[t] if times.ndim == 1 else times[n, t]
     classes = None if labels is None else np.array(labels)[n]
@@ -180,15 +180,15 @@ def _points(values: np.ndarray, times: np.ndarray, labels: list[str] | None, pat
 
 
 def _folder(path: Path, config: SeriesConfig, say: Say) -> tuple[Long, list[str]]:
-    """A file for each series: its name is the id, with its folder's where several are called alike, and its label the
-    folder it lies in, unless a table has them. Also the ids of files that cannot be read."""
+    """A file for each series: its name, with the folder's if not unique, is the id, and its folder the label, unless a
+    table has labels. Also the ids of unreadable files."""
     parts: list[Any] = [[] for _ in Long._fields]
     files = list(_files(path))
-    alike = Counter(Path(name).name.split(".")[0] for name, _ in files)
+    name_counts = Counter(Path(name).name.split(".")[0] for name, _ in files)
     lost: dict[str, BadRow] = {}
     for name, data in files:
         stem, inside = Path(name).name.split(".")[0], Path(name).parent.name
-        id = stem if alike[stem] == 1 else name
+        id = stem if name_counts[stem] == 1 else name
         try:
             table = parse_table(path / name, data, spaces=True, say=say, strict=config.strict)
             long = _long(table, config, say)
@@ -208,7 +208,7 @@ def _folder(path: Path, config: SeriesConfig, say: Say) -> tuple[Long, list[str]
 
 
 def _files(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Name below the folder, or inside the tar file, and bytes of each file."""
+    """The relative name and the bytes of each file of a folder or tar file."""
     if path.is_dir():
         for file in sorted(p for p in path.rglob("*") if p.is_file() and ending(p) in FILES):
             yield str(file.relative_to(path)), read_data(file)
@@ -217,7 +217,7 @@ def _files(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def gather(long: Long) -> Curves:
-    """Points to series: unusable points dropped, times sorted, what comes twice kept once."""
+    """Points to series: unusable points dropped, times sorted, duplicates kept once."""
     ids, times, values, errors, bands, labels = long
     assert ids is not None
     good = np.isfinite(times) & usable(values)
@@ -229,7 +229,7 @@ def gather(long: Long) -> Curves:
     band_names, band = np.unique(np.full(len(times), "value") if bands is None else bands, return_inverse=True)
     keys = (band[good], times[good], rank[good])
     order = np.lexsort(keys)
-    before = np.argsort(keys[2], kind="stable")  # the points of each series, as the file has them
+    before = np.argsort(keys[2], kind="stable")  # the points of each series, in file order
     back = (np.diff(keys[2][before]) == 0) & (np.diff(keys[1][before]) < 0)
     double = np.zeros(len(order), bool)
     double[1:] = np.all([np.diff(key[order]) == 0 for key in keys], 0)
@@ -259,7 +259,7 @@ def gather(long: Long) -> Curves:
 def with_labels(
     curves: Curves, path: Path, config: SeriesConfig, labels: Path | None, labelled: bool, hint: str, say: Say
 ) -> Curves:
-    """Labels and known numbers from a table of their own, where there is one."""
+    """Add labels and known numbers from a separate table, if there is one."""
     labels_file = user_path(config.labels) if config.labels else labels
     known = None
     names = list(curves.labels)
@@ -280,7 +280,7 @@ def with_labels(
             known = np.where((np.array(at)[:, None] >= 0) & usable(numbers), numbers, np.nan)
             curves.report["unknown"] = int(np.isnan(known).sum())
     elif config.known:
-        raise ConfigError("data.known names columns of the table of labels; give it: --set data.labels=FILE")
+        raise ConfigError("data.known names columns of the table of labels; give that: --set data.labels=FILE")
     if not labelled:
         return replace(curves, labels=names, known=known)
     if not names or not any(names):
@@ -315,7 +315,7 @@ def part(curves: Curves, rows: Sequence[int]) -> Curves:
 class SeriesParts:
     train: Curves
     valid: Curves
-    labels: tuple[str, ...]  # in the order of their codes
+    labels: tuple[str, ...]  # in the order of their indices
     how: str = ""  # the validation set was chosen
 
 
@@ -328,8 +328,8 @@ def locate(config: SeriesConfig, say: Say = to_stderr) -> DataFiles:
 
 
 def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True) -> SeriesParts:
-    """Both parts, with the bands of the training part; notes are reported. Not `labelled`: series without a class are
-    kept, and split as if that were one."""
+    """Both parts, with the bands of the training set; notes are reported. If not `labelled`, series without a class are
+    kept, and count as a class in the split."""
     files, targets = locate(config, say), TARGETS[config.targets]
     curves = read_series(files.train, config, files.labels, labelled, say=say)
     lonely = [label for label, n in Counter(targets.strata(curves.labels)).items() if n == 1 and label]
@@ -355,7 +355,7 @@ def read_parts(config: SeriesConfig, say: Say = to_stderr, labelled: bool = True
 
 
 def read_test(config: SeriesConfig, say: Say = to_stderr) -> Curves | None:
-    """The test set of a known set that has one."""
+    """The test set of a named data set, if it has one."""
     files = locate(config, say)
     return read_series(files.test, config, files.labels, say=say) if files.test else None
 
@@ -378,7 +378,7 @@ def digests(curves: Curves) -> list[bytes]:
 
 
 def with_bands(curves: Curves, names: tuple[str, ...]) -> Curves:
-    """Bands by the numbers of `names`."""
+    """The curves with bands as indices of `names`."""
     for name in curves.band_names:
         if name not in names:
             raise DataError(f"the band {name!r} is not among those trained on: {', '.join(names)}")

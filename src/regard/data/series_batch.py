@@ -1,4 +1,4 @@
-"""Series of different lengths side by side: padded, and some points hidden where a model shall learn to fill in."""
+"""Batches of series: padded, with some points hidden for masked pre-training."""
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ HIDDEN = 0.3  # of the points, in masked pre-training
 
 
 class SeriesSource(Source):
-    """The series of a part by number. In training a random stretch of `window` points is read, else the first
-    `max_length`; with `thin`, points are left out anywhere instead; values are moved by `jitter` of their errors, and
-    the part `hide` of them is hidden. Targets are the numbers of the labels."""
+    """The series of a part by index. In training a random span of `window` points is read, otherwise the first
+    `max_length`; with `thin`, random points are dropped instead; values get noise of `jitter` times their errors, and
+    the share `hide` of them is hidden. Targets are the indices of the labels."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class SeriesSource(Source):
     def points(self, rows: np.ndarray, rng: np.random.Generator | None) -> tuple[Tensor | None, ...]:
         """Times, values, errors, bands, B T each, and lengths, B; times count from the first point of each series.
 
-        Errors and bands are None where there are none, lengths where all are alike.
+        Errors and bands are None if there are none, lengths if all are equal.
         """
         c, starts = self.curves, self.curves.offsets[rows]
         lengths = np.minimum(c.lengths[rows], self.max_length)
@@ -74,8 +74,8 @@ class SeriesSource(Source):
 def thinned(
     real: np.ndarray, lengths: np.ndarray, thin: float, window: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the points that stay, B T in order, and how many: up to `thin` of a series goes, and at least what
-    exceeds the `window`."""
+    """The indices of the points that stay, B T in order, and how many: up to the share `thin` of a series is dropped,
+    and at least what exceeds the `window`."""
     few = np.minimum(lengths, window or lengths.max())
     few = np.maximum(1, np.rint(few * (1 - thin * rng.random(len(few))))).astype(int)
     order = np.argsort(np.where(real, rng.random(real.shape), 2.0), 1)[:, : few.max()]  # real ones first, shuffled
@@ -84,8 +84,8 @@ def thinned(
 
 
 class HiddenSource(SeriesSource):
-    """The same for masked pre-training: validation series hide points too, always the same. Targets are how many
-    points each series hides."""
+    """For masked pre-training: validation series hide points too, always the same ones. Targets are the numbers of
+    hidden points."""
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Samples:
         batch = super().batch(rows, rng)

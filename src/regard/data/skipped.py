@@ -1,4 +1,4 @@
-"""Rows that cannot be used: they are skipped, counted and listed. Many of them, or strict reading, are an error."""
+"""Rows that cannot be used: skipped, counted and listed. Too many of them, or any if strict, are an error."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from regard.data.cells import is_missing, to_days, to_number
 from regard.data.folders import Say
 from regard.errors import DataError
 
-LARGEST_SHARE, SHARE = 1 / 3, "a third"  # of the rows that may be skipped
+LARGEST_SHARE, SHARE = 1 / 3, "a third"  # of the rows may be skipped
 LISTED = 5
 
 Check = Callable[[str], str]  # why a cell cannot be used; "" if it can
@@ -17,8 +17,8 @@ Check = Callable[[str], str]  # why a cell cannot be used; "" if it can
 class BadRow(NamedTuple):
     line: int
     reason: str
-    lines: int = 1  # of the file that it takes: a quote that is never closed swallows many
-    name: str = ""  # where it has one and no line
+    lines: int = 1  # lines of the file it takes: an unclosed quote takes many
+    name: str = ""  # if it has one and no line
 
     def __str__(self) -> str:
         return f"{self.name or self.line}: {self.reason}"
@@ -33,7 +33,7 @@ HAS_LABEL = has("label")
 
 
 def number_fault(cell: str, mark: str = ".") -> str:
-    """A word where a number should be; a missing number is not a fault."""
+    """Why a cell is not a number; "" if it is, or is missing."""
     try:
         to_number(cell, mark)
     except ValueError:
@@ -42,7 +42,7 @@ def number_fault(cell: str, mark: str = ".") -> str:
 
 
 def date_fault(cell: str) -> str:
-    """A word where a date should be; a missing one is not a fault."""
+    """Why a cell is not a date; "" if it is, or is missing."""
     return "" if is_missing(cell) or to_days(cell) is not None else f"{cell.strip()[:40]!r} is not a date"
 
 
@@ -50,7 +50,7 @@ def report(
     path: Path, rows: Sequence[BadRow], usable: int, strict: bool, say: Say, unit: str = "line", *,
     what: str = "rows", done: str = "skipped", limit: float = LARGEST_SHARE,
 ) -> None:  # fmt: skip
-    """Say which rows were skipped, the first of them with their lines; `DataError` if they are too many."""
+    """Report the skipped rows, the first of them with their lines; `DataError` if there are too many."""
     if not rows:
         return
     rows = sorted(rows, key=lambda row: row.line)

@@ -11,21 +11,20 @@ from regard.data.store import Flat, Ragged
 from regard.errors import ConfigError
 
 Dropout = Callable[[Sequence[np.ndarray], np.ndarray, int, int], list[np.ndarray]]  # sentences, rows, epoch, side
-SHORT = 3  # pieces of a source that counts as short
-LABELLED_TOGETHER = 20  # batches: texts meet new company each epoch, at the price of a little padding
+SHORT = 3  # tokens of a short source
+LABELLED_TOGETHER = 20  # batches: they differ in each epoch, at the price of a little padding
 
 
 @dataclass(frozen=True, eq=False)
 class PairSource(Source):
-    """Pairs, their lengths padded up to a `multiple`. With `dropout` the sentences of training are segmented anew each
-    time, and grow somewhat beyond what was planned. Those of at most `SHORT` source pieces come `repeat_short` times.
-    """
+    """Pairs, with lengths padded to a `multiple`. With `dropout`, training sentences are segmented anew each time, and
+    become slightly longer than planned. Those of at most `SHORT` source tokens occur `repeat_short` times."""
 
-    source: Ragged  # ids without end marks
+    source: Ragged  # ids without end tokens
     target: Ragged
     eos: int
     pad: int
-    start: int | None = None  # what the decoder reads first; None: `pad`
+    start: int | None = None  # the decoder's first input; None: `pad`
     multiple: int = 1
     dropout: Dropout | None = None
     repeat_short: int = 1
@@ -35,10 +34,10 @@ class PairSource(Source):
 
     def __post_init__(self):
         if self.multiple < 1:
-            raise ConfigError(f"lengths are padded to a multiple of at least 1, got multiple={self.multiple}")
+            raise ConfigError(f"multiple must be at least 1, got {self.multiple}")
         times = np.where(self.source.lengths <= SHORT, self.repeat_short, 1)
         rows = np.repeat(np.arange(len(self.source)), times)
-        lengths = np.stack([self.source.lengths, self.target.lengths], 1)[rows] + 1  # with the end mark
+        lengths = np.stack([self.source.lengths, self.target.lengths], 1)[rows] + 1  # with the end token
         object.__setattr__(self, "rows", rows)
         object.__setattr__(self, "lengths", lengths)
         object.__setattr__(self, "widths", -(-lengths // self.multiple) * self.multiple)
@@ -74,8 +73,8 @@ class LabelledSource(Source):
         return len(self.ids)
 
     def plan(self, tokens: int) -> TokenBudget:
-        """With a label for each word a batch has at most `tokens` padded tokens. With one for each text it has that
-        many on average, and always as many texts: else one in a batch of few would count for more."""
+        """With a label per word, a batch has at most `tokens` padded tokens. With one per text, it has that many on
+        average, and always equally many texts: otherwise those in small batches would count more."""
         return TokenBudget(tokens, LABELLED_TOGETHER, evenly=not self.per_piece)
 
     def batch(self, rows: np.ndarray, rng: np.random.Generator | None = None) -> Labelled:

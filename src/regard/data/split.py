@@ -1,6 +1,6 @@
-"""Which examples validate: chosen by a hash of their content, of every class alike; by time where the order matters.
+"""The validation set: chosen by a hash of the content, the same share of every class; by time where order matters.
 
-Equal content is never on both sides, and the order of the rows decides nothing. A run records the rule it was split by
+Equal content is never on both sides, and the order of the rows does not matter. A run records its rule
 (`data.split_rule`), so that it keeps its validation set when the rule changes.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 from regard.data.settings import LEGACY_SPLIT
 from regard.errors import ConfigError, DataError
 
-MANY = 10  # examples from which on the validation set has at least two
+MANY = 10  # with this many examples, the validation set has at least two
 SHOWN = 12  # classes in a report
 BY_CLASS = "of each class, chosen by a hash of the content"
 BY_CONTENT = "chosen by a hash of the content"
@@ -26,28 +26,28 @@ T = TypeVar("T")
 
 
 def digest(content: str | bytes) -> bytes:
-    """The hash of a content; examples that belong together share one, as captions share that of their image."""
+    """The hash of a content; examples that belong together share one, such as the captions of an image."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).digest()
 
 
 def key(config: Any, valid: Path | None) -> dict[str, str]:
-    """What the rule adds to the name of a prepared folder, unless there are data to validate on: those need none, and
-    the folders of older runs keep their names."""
+    """What the rule adds to the key of a prepared folder; nothing with validation files, which need no rule, nor for
+    older runs, whose folders keep their names."""
     return {} if valid or config.split_rule == LEGACY_SPLIT else {"split_rule": config.split_rule}
 
 
 def count(total: int, share: float) -> int:
-    """The size of the validation set: the share, at least two of ten or more, never all."""
+    """The size of the validation set: the share, at least two of ten or more examples, never all."""
     return max(0, min(max(round(share * total), 2 if total >= MANY else 1), total - 1))
 
 
 def hold_out(
     digests: Sequence[bytes], labels: Sequence[str] | None, share: float, what: str, fold: int = 0, rule: str = ""
 ) -> np.ndarray:
-    """Which examples are in the validation set: a share of every class, remainders shared fairly among the classes;
-    never the only example of a class. Examples without a class ("") change nothing for the others.
+    """Which examples are in the validation set: a share of every class, with remainders distributed fairly; never the
+    only example of a class. Examples without a class ("") do not affect the others.
 
-    Parts `fold` 0 to N - 1 with a share of 1/N are those of a cross-validation: each example is in one of them.
+    `fold` 0 to N - 1 with a share of 1/N are the folds of a cross-validation: each example is in one of them.
     """
     labels = [""] * len(digests) if labels is None else labels
     if rule == LEGACY_SPLIT:
@@ -59,16 +59,14 @@ def hold_out(
     aside = np.array([unit in chosen for unit in digests], bool)
     if not aside.any() or aside.all():
         once = 2 < len(digests) == len(set(labels))
-        hint = f"; {len(digests):,} labels, each of one example: is that the column? (--label NAME)" * once
+        hint = f"; {len(digests):,} labels, each of one example: is it the right column? (--label NAME)" * once
         different = f", {len(set(digests)):,} of them different," * (len(set(digests)) < len(digests))
-        raise DataError(
-            f"{len(digests):,} {what}{different} are too few to hold some out; give more, or --valid FILE{hint}"
-        )
+        raise DataError(f"{len(digests):,} {what}{different} are too few to split; give more, or --valid FILE{hint}")
     return aside
 
 
 def _chosen(digests: Sequence[bytes], labels: Sequence[str], share: Fraction, fold: int) -> set[bytes]:
-    """Of each class the first in the order of their hashes; of a later fold, those that follow."""
+    """The first of each class in the order of their hashes; for a later fold, those that follow."""
     classes = _classes(digests, labels, min)
     several = {label: sorted(units) for label, units in classes.items() if len(units) > 1}
     total, before, chosen = sum(map(len, several.values())), 0, set[bytes]()
@@ -87,7 +85,7 @@ def _chosen(digests: Sequence[bytes], labels: Sequence[str], share: Fraction, fo
 
 
 def _classes(digests: Sequence[bytes], labels: Sequence[str], pick: Any) -> dict[str, list[bytes]]:
-    """The different contents of each class; `pick` says whose a content with two labels is."""
+    """The distinct contents of each class; `pick` decides the class of a content with two labels."""
     label_of: dict[bytes, str] = {}
     for unit, label in zip(digests, labels, strict=True):
         label_of[unit] = pick(label_of.get(unit, label), label)
@@ -102,12 +100,12 @@ def _round(x: Fraction) -> int:
 
 
 def hash64(content: str) -> int:
-    """The beginning of a digest, for contents that are too many to keep."""
+    """The beginning of a digest, for contents too many to keep."""
     return int.from_bytes(digest(content)[:8])
 
 
 def threshold(hashes: Sequence[int], share: float, least: int = 1) -> int:
-    """The hash up to which contents are in the validation set; -1 where they are too few."""
+    """The hash up to which contents are in the validation set; -1 if there are too few."""
     ordered = np.unique(np.asarray(hashes, np.uint64))
     number, total = count(len(ordered), share), len(ordered)
     number = number if total >= MANY else min(max(least, number), total // 2)
@@ -115,7 +113,7 @@ def threshold(hashes: Sequence[int], share: float, least: int = 1) -> int:
 
 
 def parts(rows: Iterable[T], aside: np.ndarray) -> tuple[list[T], list[T]]:
-    """The rows to train on, and those to validate on."""
+    """The training and the validation rows."""
     both: tuple[list[T], list[T]] = ([], [])
     for row, held in zip(rows, aside, strict=True):
         both[int(held)].append(row)
@@ -123,20 +121,20 @@ def parts(rows: Iterable[T], aside: np.ndarray) -> tuple[list[T], list[T]]:
 
 
 def in_time(total: int, shares: Sequence[float]) -> list[tuple[int, int]]:
-    """Parts of `total` rows that follow each other: where each begins and ends. `shares` may be numbers of rows."""
+    """The start and end of consecutive parts of `total` rows. `shares` may be numbers of rows."""
     sizes = shares if min(shares) >= 1 else [share * total for share in shares]
     ends = [round(sum(sizes[: i + 1])) for i in range(len(sizes))]
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def report(train: int, valid: int, what: str, how: str = "") -> str:
-    """One sentence; `how` is empty where the user gave the validation set."""
+    """The sizes in one sentence; `how` is empty if the user gave the validation set."""
     line = f"{train:,} {what} to train on, {valid:,} for validation"
     return f"{line}: {100 * valid / (train + valid):.0f} % {how}" if how else line
 
 
 def classes(counts: Mapping[str, int], one: str = "", kind: str = "classes") -> list[str]:
-    """How often each class comes, the most frequent first; and which have only `one` example."""
+    """How often each class occurs, most frequent first; and which have only one example (`one`)."""
     total, common = max(1, sum(counts.values())), sorted(counts.items(), key=lambda item: -item[1])
     shown = [f"{label}: {n:,} ({n / total:.1%})" for label, n in common[:SHOWN]]
     more = [f"and {len(common) - SHOWN} more"] * (len(common) > SHOWN)
@@ -148,7 +146,7 @@ def classes(counts: Mapping[str, int], one: str = "", kind: str = "classes") -> 
 
 
 def _legacy(digests: Sequence[bytes], labels: Sequence[str], share: float) -> set[bytes]:
-    """Every class rounded on its own, and one example where that leaves none."""
+    """Every class rounded separately, with at least one example."""
     classes = {label: sorted(units) for label, units in _classes(digests, labels, lambda _, last: last).items()}
     chosen = {unit for units in classes.values() for unit in units[: round(share * len(units))]}
     largest = max(classes.values(), key=len, default=[])
@@ -156,7 +154,7 @@ def _legacy(digests: Sequence[bytes], labels: Sequence[str], share: float) -> se
 
 
 def legacy_folds(digests: Sequence[bytes], labels: Sequence[str], folds: int, fold: int) -> np.ndarray:
-    """The folds of series: the n-th of each class in the order of their ids, counted from another one in each."""
+    """The folds of series: the n-th of each class in the order of ids, from a different start in each class."""
     chosen = np.zeros(len(digests), bool)
     for start, label in enumerate(sorted(set(labels), key=lambda label: (not label, label))):
         rows = sorted((i for i, other in enumerate(labels) if other == label), key=lambda i: digests[i])

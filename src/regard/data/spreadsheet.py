@@ -12,12 +12,12 @@ from regard.data.folders import Say
 from regard.errors import DataError, MissingExtra, reason
 
 EXCEL = (".xlsx", ".xlsm")
-GROWTH = 4  # memory that a sheet takes, by the size of its XML
+GROWTH = 4  # memory of a sheet, as a multiple of its XML
 
 
 def read_sheet(path: Path, data: bytes, say: Say) -> tuple[list[Any], list[int]]:
-    """The first sheet: a text column each, and the number of every row that is not blank. Of a formula, the value that
-    Excel last computed."""
+    """The first sheet: its columns as text, and the number of every non-blank row. A formula gives the value that Excel
+    last computed."""
     try:
         from openpyxl import load_workbook
     except ImportError:
@@ -35,7 +35,7 @@ def read_sheet(path: Path, data: bytes, say: Say) -> tuple[list[Any], list[int]]
     if not rows:
         raise DataError(f"{path}: its first sheet, {sheet.title!r}, is empty; expected rows of a table")
     if others := book.sheetnames[1:]:
-        say(f"{path}: read the first sheet, {sheet.title!r}; to use {others[0]!r}, save it as a file of its own")
+        say(f"{path}: read the first sheet, {sheet.title!r}; to use {others[0]!r}, save it as a separate file")
     width = max(len(row) for row in rows.values())
     columns = ([row[i] if i < len(row) else "" for row in rows.values()] for i in range(width))
     return [pa.chunked_array([pa.array(column, pa.large_string())]) for column in columns], list(rows)

@@ -1,7 +1,7 @@
-"""The prepared store: a folder of named columns, memory-mapped and in shards, and one manifest of what was done.
+"""The prepared store: a folder of named columns, memory-mapped and in shards, and a manifest.
 
-Everything streams: rows come in, numbers go out, so memory does not grow with the data. A folder's name is a
-fingerprint of the settings and of the input files; the same request finds the same folder and does no work.
+Everything streams, so memory does not grow with the data. A folder's name is a fingerprint of the settings and input
+files; the same request finds the same folder and does no work.
 
     train.ids.000  train.ids.001  train.ids.offsets.000  train.label.000  …  manifest.json
 """
@@ -23,27 +23,27 @@ from regard.data.folders import Say, building, cache_folder
 from regard.errors import DataError
 
 FORMAT = 2
-NARROW = 1 << 16  # pieces that two bytes can name
-SHARD = 1 << 27  # numbers in a file, at most
-BUFFER = 1 << 16  # numbers that wait to be written
-PROGRESS = "progress.json"  # of a folder that is not finished
+NARROW = 1 << 16  # ids that fit in two bytes
+SHARD = 1 << 27  # numbers per file, at most
+BUFFER = 1 << 16  # numbers buffered before writing
+PROGRESS = "progress.json"  # of an unfinished folder
 
 Numbers = Sequence[int] | np.ndarray
 
 
 def sha256(path: Path, expected: str = "a text file") -> str:
-    """The hash of a file; `DataError` when it cannot be read."""
+    """The hash of a file; `DataError` if it cannot be read."""
     with read_errors(path, expected), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def key(*parts: Any) -> str:
-    """A fingerprint of all that shapes the content: the same text under another path is the same data."""
+    """A fingerprint of all that determines the content: the same text under another path is the same data."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def id_type(vocab: int) -> np.dtype:
-    """The narrowest type that can name `vocab` pieces."""
+    """The narrowest type for ids below `vocab`."""
     return np.dtype(np.uint16 if vocab <= NARROW else np.uint32)
 
 
@@ -51,10 +51,10 @@ def id_type(vocab: int) -> np.dtype:
 
 
 class Flat:
-    """A column with one entry a row: a number, or an array of one shape. Read where it lies, over all its shards."""
+    """A column with one entry per row: a number, or an array of one shape. Memory-mapped, over all its shards."""
 
     def __init__(self, shards: Sequence[np.ndarray]):
-        self.shards = shards  # all of as many rows, the last one of what is left
+        self.shards = shards  # all with equally many rows, except the last
         self.rows_per_shard = max(1, len(shards[0]))
         self.shape = (sum(map(len, shards)), *shards[0].shape[1:])
         self.nbytes = sum(shard.nbytes for shard in shards)
@@ -63,7 +63,7 @@ class Flat:
         return self.shape[0]
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """Rows `start` to `stop`, which is not included."""
+        """Rows `start` to `stop`, exclusive."""
         if len(self.shards) == 1:
             return self.shards[0][start:stop]
         size = self.rows_per_shard
@@ -72,7 +72,7 @@ class Flat:
         return pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, self.shards[0][:0]])
 
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """A row, a slice of rows, or the rows of these numbers."""
+        """A row, a slice of rows, or the rows of these indices."""
         if len(self.shards) == 1:
             return self.shards[0][rows]
         if isinstance(rows, slice):
@@ -88,14 +88,14 @@ class Flat:
 
 
 class Ragged:
-    """A column with a list of numbers a row: all of them one after the other, and where each row begins."""
+    """A column with a list of numbers per row: all values concatenated, and the offsets of the rows."""
 
     def __init__(self, values: Flat, offsets: np.ndarray):
-        self.values, self.offsets = values, offsets  # N+1: the last row's end is the last
+        self.values, self.offsets = values, offsets  # N+1
 
     @classmethod
     def of(cls, rows: Sequence[Numbers]) -> "Ragged":
-        """The same over lists in memory."""
+        """From lists in memory."""
         offsets = np.cumsum([0, *map(len, rows)])
         return cls(Flat([np.concatenate([np.zeros(0, np.int64), *map(np.asarray, rows)])]), offsets)
 
@@ -112,14 +112,14 @@ class Ragged:
 
 @dataclass(frozen=True)
 class Store:
-    """A prepared folder, open for reading. What a preparer returns adds its tokenizer and its parts to that."""
+    """A prepared folder, open for reading. Preparers return subclasses with a tokenizer and the parts."""
 
     folder: Path
     manifest: dict[str, Any]
 
     @property
     def content(self) -> int:
-        """The fingerprint of the data, as a loader keeps it with its position."""
+        """The fingerprint of the data, which a loader stores with its position."""
         return int(self.folder.name.partition(".")[0], 16)
 
     def part(self, name: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Store:
         return {column: self._column(f"{name}.{column}", about) for column, about in self._about(name).items()}
 
     def length(self, part: str, column: str) -> int:
-        """Numbers or entries of a column, over all rows."""
+        """The number of values or entries of a column, over all rows."""
         return self._about(part)[column]["length"]
 
     def _about(self, part: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Store:
 
 
 def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """A file of numbers, read where it lies."""
+    """A file of numbers, memory-mapped."""
     if not path.is_file() or path.stat().st_size != prod(shape) * np.dtype(dtype).itemsize:
         raise DataError(f"{path} is damaged; remove {path.parent} and run again")
     if not prod(shape):
@@ -161,7 +161,7 @@ def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Column:
-    """What a column holds: `ragged`, a list of numbers a row; else a number, or an array of one `shape`."""
+    """What a column holds per row: a list of numbers if `ragged`, otherwise a number or an array of one `shape`."""
 
     dtype: np.dtype | type
     ragged: bool = False
@@ -169,11 +169,11 @@ class Column:
 
 
 class _Numbers:
-    """Appends numbers to `name.000`, `name.001` and so on, none of which splits an entry."""
+    """Appends numbers to `name.000`, `name.001` and so on, without splitting an entry."""
 
     def __init__(self, path: Path, dtype: np.dtype | type, entry: int = 1, written: int = 0):
         self.path, self.dtype = path, np.dtype(dtype)
-        self.room = max(1, SHARD // entry) * entry  # of a file
+        self.room = max(1, SHARD // entry) * entry  # per file
         self.written, self.waiting = written, []
         self.file = self._reopen() if written else self._open()
 
@@ -207,7 +207,7 @@ class _Numbers:
         return self._shard(self.written // self.room).open("wb")
 
     def _reopen(self) -> BinaryIO:
-        """The last file, without what was written to it later than the first `written` numbers."""
+        """The last file, truncated to the first `written` numbers."""
         last = (self.written - 1) // self.room
         file = self._shard(last).open("r+b")
         file.truncate((self.written - last * self.room) * self.dtype.itemsize)
@@ -222,7 +222,7 @@ class PartWriter:
     """Appends rows to the columns of a part."""
 
     def __init__(self, folder: Path, part: str, columns: dict[str, Column], saved: dict[str, Any] | None = None):
-        """`saved` is the `state` from which a process goes on that was killed."""
+        """`saved` is the `state` of a killed process, to continue from."""
         done = saved or {"rows": 0, "values": {}, "offsets": {}}
         self.columns, self.rows = columns, done["rows"]
         self.values = {
@@ -239,7 +239,7 @@ class PartWriter:
                 offsets.write([0])
 
     def state(self) -> dict[str, Any]:
-        """How much is in the files, all that waited included."""
+        """How much is in the files, after flushing."""
         for file in (*self.values.values(), *self.offsets.values()):
             if not file.file.closed:
                 file.flush()
@@ -256,20 +256,20 @@ class PartWriter:
         self.rows += 1
 
     def extend(self, **rows: Numbers) -> None:
-        """Many rows of columns that have a number each."""
+        """Append many rows of columns with one number each."""
         for name, values in rows.items():
             self.values[name].write(values)
         self.rows += len(next(iter(rows.values())))
 
     def length(self, column: str) -> int:
-        """Numbers of a column so far, or entries."""
+        """The number of values or entries of a column so far."""
         return self.values[column].length // prod(self.columns[column].shape)
 
     def about(self) -> dict[str, Any]:
         columns = {}
         for name, c in self.columns.items():
-            kind = {"dtype": np.dtype(c.dtype).name, "ragged": c.ragged, "shape": list(c.shape)}
-            columns[name] = kind | {"rows": self.rows, "length": self.length(name)}
+            column = {"dtype": np.dtype(c.dtype).name, "ragged": c.ragged, "shape": list(c.shape)}
+            columns[name] = column | {"rows": self.rows, "length": self.length(name)}
         return {"rows": self.rows, "columns": columns}
 
     def __enter__(self) -> "PartWriter":
@@ -284,7 +284,7 @@ class PartWriter:
 
 
 class StoreWriter:
-    """A prepared folder while it is written, part by part. A process that was killed left `saved` there."""
+    """A prepared folder being written, part by part. `saved` is the progress of a killed process."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -295,12 +295,12 @@ class StoreWriter:
             left.unlink()
 
     def part(self, name: str, **columns: Column) -> PartWriter:
-        """Where the rows of a part go: `with store.part("train", ids=Column(np.uint16, ragged=True)) as part: …`"""
+        """A writer for a part: `with store.part("train", ids=Column(np.uint16, ragged=True)) as part: …`"""
         saved = self.saved.get("parts", {}).get(name)
         return self.parts.setdefault(name, PartWriter(self.folder, name, columns, saved))
 
     def save(self, **progress: Any) -> None:
-        """If this process is killed, another one goes on from here, with what the preparer has to know."""
+        """Save the preparer's `progress`, from which another process continues if this one is killed."""
         self.saved |= progress | {"parts": {name: part.state() for name, part in self.parts.items()}}
         temporary = self.folder / f"{PROGRESS}.new"
         temporary.write_text(json.dumps(self.saved), "utf-8")
@@ -313,7 +313,7 @@ class StoreWriter:
         (self.folder / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
 
 
-# The flow of every preparer
+# What every preparer does
 
 
 def prepare(
@@ -323,7 +323,7 @@ def prepare(
     doing: str,
     report: Callable[[Store], str] | None = None,
 ) -> Store:
-    """The store of this fingerprint: found ready in the cache, or built there, whole or not at all; reported each time.
+    """The store of this fingerprint: found in the cache, or built there atomically; reported each time.
 
     `build` writes the parts and returns the rest of the manifest.
     """
@@ -341,7 +341,7 @@ def prepare(
 
 
 def find(folder: Path) -> Store | None:
-    """The store in a folder; None where there is none."""
+    """The store in a folder; None if there is none."""
     try:
         return Store(folder, json.loads((folder / "manifest.json").read_text("utf-8")))
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Tables, read in one way: CSV, TSV, JSON, JSONL, Excel, Parquet, Arrow and NPZ, plain or compressed.
+"""The table reader: CSV, TSV, JSON, JSONL, Excel, Parquet, Arrow and NPZ, plain or compressed.
 
-The cells of a text file stay text, so that the id 007 and the label 1.0 remain what they are; numbers and
-times are converted on request.
+The cells of a text file stay text, so that the id 007 and the label 1.0 are preserved; numbers and times are
+converted on request.
 """
 
 import json
@@ -32,8 +32,8 @@ TEXTS = ("text", "sentence", "review", "sentence1", "text1", "premise", "questio
 SECONDS = ("sentence2", "text2", "hypothesis", "question2", "second")
 LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", "polarity", "gold_label")
 LONGEST = 1_000  # characters of a name
-LISTED = 20  # columns named in a message
-COPIES = 4  # of a file's bytes that reading it may take
+LISTED = 20  # columns listed in a message
+COPIES = 4  # of a file's bytes that reading may need
 ENDINGS = (
     ".csv",
     *TABS,
@@ -42,8 +42,8 @@ ENDINGS = (
     *EXCEL,
     *PARQUET,
     *ARROW,
-)  # of the files that are tables whatever they hold
-OPTIONS = ("text", "second", "label")  # columns with an option of their own on the command line
+)  # suffixes of files that are always tables
+OPTIONS = ("text", "second", "label")  # columns with a command-line option
 
 
 # A table
@@ -51,11 +51,11 @@ OPTIONS = ("text", "second", "label")  # columns with an option of their own on 
 
 @dataclass(frozen=True, eq=False)
 class DataTable:
-    """Columns by name; without a header they are called 1, 2 and so on. `lines` are where the rows begin in the file;
-    where a file has no lines, they are the rows' numbers."""
+    """Columns by name; without a header they are called 1, 2 and so on. `lines` are the first lines of the rows in the
+    file, or the rows' numbers if a file has no lines."""
 
     path: Path
-    data: Any  # of pyarrow
+    data: Any  # a pyarrow table
     lines: Sequence[int]
     unit: str = "line"
     skipped: Sequence[BadRow] = ()  # not among the rows; `usable` reports them
@@ -66,11 +66,11 @@ class DataTable:
 
     @cached_property
     def lower(self) -> dict[str, str]:
-        """Columns by their name in small letters; of two that differ in case only, the first."""
+        """Columns by lower-case name; of two that differ only in case, the first."""
         return {name.lower(): name for name in reversed(self.columns)}
 
     def listed(self) -> str:
-        """The columns, for a message; the first of many."""
+        """The column names for a message, the first of many."""
         more = len(self.columns) - LISTED
         return ", ".join(self.columns[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
@@ -83,8 +83,8 @@ class DataTable:
     def find(
         self, asked: str, usual: Sequence[str], what: str, otherwise: int | None = None, needed: bool = True
     ) -> str:
-        """The column `asked` for by name or number, else one with a usual name, else number `otherwise`; "" if there is
-        none and none is needed."""
+        """The column `asked` by name or number, otherwise one with a usual name, otherwise number `otherwise`; "" if
+        there is none and none is needed."""
         if asked:
             if asked.lower() in self.lower:
                 return asked if asked in self.columns else self.lower[asked.lower()]
@@ -103,11 +103,11 @@ class DataTable:
         )
 
     def text(self, name: str) -> list[str]:
-        """The cells as text; "" where there is none."""
+        """The cells as text; "" if empty."""
         return ["" if cell is None else cell for cell in as_text(self.data.column(name)).to_pylist()]
 
     def names(self, name: str) -> list[str]:
-        """The cells as names: text without white space around it, and not a page of it."""
+        """The cells as names: stripped text, of limited length."""
         names = [cell.strip() for cell in self.text(name)]
         if len(longest := max(names, key=len, default="")) > LONGEST:
             raise DataError(
@@ -117,11 +117,11 @@ class DataTable:
         return names
 
     def labels(self, name: str) -> list[str]:
-        """The cells without white space around them. (`none` or `?` may be a class.)"""
+        """The cells, stripped. (`none` or `?` may be a class.)"""
         return [cell.strip() for cell in self.text(name)]
 
     def faults(self, checks: Mapping[str, Check]) -> dict[int, BadRow]:
-        """The rows with a cell that does not pass the check of its column, by number."""
+        """The rows with a cell that fails the check of its column, by index."""
         bad: dict[int, BadRow] = {}
         for name, check in checks.items():
             if check is number_fault and self.is_numeric(name):
@@ -132,7 +132,7 @@ class DataTable:
         return bad
 
     def usable(self, checks: Mapping[str, Check], strict: bool = False, say: Say = to_stderr) -> "DataTable":
-        """The rows whose cells pass the checks of their columns; the others, and broken ones, are reported."""
+        """The rows whose cells pass the checks of their columns; others, and malformed rows, are reported."""
         bad = self.faults(checks)
         report(self.path, [*self.skipped, *bad.values()], len(self) - len(bad), strict, say, self.unit)
         if not bad:
@@ -141,8 +141,8 @@ class DataTable:
         return replace(self, data=self.data.take(rows), lines=[self.lines[row] for row in rows], skipped=())
 
     def with_gaps(self, checks: Mapping[str, Check], say: Say) -> Iterator[tuple[dict[str, str], bool]]:
-        """The cells of every row of the file by column, and whether it can be used; those of a broken row are empty.
-        The rows that cannot be used are reported."""
+        """The cells of every row of the file by column, and whether it can be used; those of a malformed row are empty.
+        Unusable rows are reported."""
         bad, silent = self.faults(checks), "no answer for"
         report(self.path, self.skipped, len(self), False, say, self.unit, done=silent)
         report(self.path, list(bad.values()), len(self) - len(bad), False, say, self.unit, done=silent, limit=1)
@@ -157,8 +157,8 @@ class DataTable:
     def labelled(
         self, usual: Sequence[str], what: str, label: str, check: Check = HAS_LABEL, strict: bool = False
     ) -> list[tuple[str, str, str]]:
-        """The names in a column, each with its label and where it stands; rows without a name, or whose label does not
-        pass the `check`, are skipped."""
+        """The names in a column, each with its label and its location; rows without a name, or whose label fails the
+        `check`, are skipped."""
         column, labels = self.find("", usual, what, 0), self.find(label, LABELS, "label", len(self.columns) - 1)
         if column == labels:
             raise DataError(f"{self.path}: {what} and label are different columns; there are: {self.listed()}")
@@ -179,7 +179,7 @@ class DataTable:
         return True
 
     def numbers(self, name: str) -> np.ndarray:
-        """The cells as float64, NaN where one is missing; a word where a number should be is an error."""
+        """The cells as float64, NaN if missing; `DataError` for other cells that are not numbers."""
         cells = present(self.data.column(name))
         try:
             return float64(cells.cast(pa.float64(), safe=False))
@@ -190,7 +190,7 @@ class DataTable:
             return np.array([self._number(row, name, cell, mark) for row, cell in enumerate(self.text(name))])
 
     def mark(self, name: str) -> str:
-        """The decimal mark of a column of numbers, some words among them."""
+        """The decimal mark of a column of numbers, which may hold a few words."""
         return "." if self.is_numeric(name) else decimal_mark(self.text(name), words=1.0) or "."
 
     def number_check(self, name: str) -> Check:
@@ -198,11 +198,11 @@ class DataTable:
         return number_fault if (mark := self.mark(name)) == "." else partial(number_fault, mark=mark)
 
     def notation(self, name: str) -> str:
-        """How the numbers of a column are written, in words: percentages, thousands separators; "" where plain."""
+        """A description of how a column's numbers are written: percentages, thousands separators; "" if plain."""
         return "" if self.is_numeric(name) else notation(self.text(name), self.mark(name))
 
     def with_plain(self, name: str) -> "DataTable":
-        """The table with the numbers of a column written plainly; other cells stay as they are."""
+        """The table with the numbers of a column in plain notation; other cells are unchanged."""
         if not self.notation(name):
             return self
         check, mark = self.number_check(name), self.mark(name)
@@ -228,7 +228,7 @@ class DataTable:
         )
 
     def moments(self, name: str) -> np.ndarray:
-        """Times as float64: numbers as they are, dates in days since 1970."""
+        """Times as float64: numbers unchanged, dates in days since 1970."""
         if not self.is_dated(name):
             return self.numbers(name)
         cells = present(self.data.column(name))
@@ -249,28 +249,28 @@ class DataTable:
 
 
 def is_table(path: str | Path) -> bool:
-    """Whether the name of a file says that it is a table."""
+    """Whether a file is a table, by its name."""
     return ending(path) in ENDINGS
 
 
 def is_delimited(path: str | Path) -> bool:
-    """Whether it is a table whose first line may be a header or not."""
+    """Whether a file is a table whose first line may or may not be a header."""
     return ending(path) in (".csv", *TABS)
 
 
 def read_table(
     path: Path, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr, strict: bool = True
 ) -> DataTable:
-    """The table in a file. `asked` are columns requested by name, which means that there is a header.
+    """The table in a file. `asked` are columns requested by name, which implies a header.
 
-    Of a .txt every line is a text; with `spaces` it is a table whose columns tabs or white space separate. Broken rows
-    are an error, or unless `strict` in the table's `skipped`.
+    Every line of a .txt is a text; with `spaces` it is a table separated by tabs or white space. Malformed rows are an
+    error if `strict`, otherwise in the table's `skipped`.
     """
     return parse_table(Path(path), read_data(Path(path)), asked, spaces, say, strict)
 
 
 def read_data(path: Path) -> bytes:
-    """What a table's file holds, decompressed."""
+    """The bytes of a table's file, decompressed."""
     with open_bytes(path, "a table") as file:
         return limits.read_limited(file, limits.budget() // COPIES, str(path), "split it into several files")
 
@@ -279,7 +279,7 @@ def parse_table(
     path: Path, data: bytes, asked: Sequence[str] = (), spaces: bool = False, say: Say = to_stderr, strict: bool = True
 ) -> DataTable:
     """The table in the bytes of a file called `path`."""
-    named = any(name and not name.isdecimal() for name in asked)  # then there is a header
+    named = any(name and not name.isdecimal() for name in asked)  # implies a header
     if ending(path) in (*PARQUET, *ARROW):
         table = _from_arrow(path, read_columnar(path, data))
     elif ending(path) == ".npz":
@@ -317,7 +317,7 @@ def _from_cells(text: Delimited, named: bool, spaces: bool) -> DataTable:
 def _header(
     columns: list[Any], lines: Sequence[int], named: bool, commas: bool = False
 ) -> tuple[list[str], list[Any], Sequence[int]]:
-    """The names of the columns, the cells below them and the lines of those; `commas` may stand for decimal points."""
+    """The names of the columns, their cells and the lines of those; with `commas`, commas may be decimal marks."""
     first = [column[0].as_py().strip() for column in columns]
     if named or _is_header([c.replace(",", ".") for c in first] if commas else first, columns[-1]):
         return [name or str(i + 1) for i, name in enumerate(first)], [c.slice(1) for c in columns], lines[1:]
@@ -325,8 +325,8 @@ def _header(
 
 
 def _is_header(first: list[str], last: Any) -> bool:
-    """Whether the first row names the columns: it holds a usual name; or else no file, its last cell, unlike a label,
-    never comes again, and at least half of its cells are words."""
+    """Whether the first row names the columns: it holds a usual name; or it holds no file name, its last cell, unlike a
+    label, never occurs again, and at least half of its cells are words."""
     if {cell.lower() for cell in first} & {*TEXTS, *SECONDS, *LABELS}:
         return True
     if any(cell.lower().endswith((*AUDIO, *IMAGES)) for cell in first):

@@ -1,7 +1,7 @@
 """What the label column holds: a class, a number, or several labels at once.
 
-Readers store a code for each cell, its place among the distinct ones, and a task decodes it. So a new meaning of the
-column is a class here, for texts, images, series and tables alike.
+Readers store a code for each cell, its index among the distinct values, and a task decodes it. So a new meaning of the
+column is one class here, for texts, images, series and tables.
 """
 
 import math
@@ -19,7 +19,7 @@ from regard.errors import DataError
 
 
 class ClassTargets:
-    """One of a few names; the validation set holds some of each."""
+    """One of a few names; the validation set is stratified by them."""
 
     how = split.BY_CLASS
     numbers = False
@@ -29,12 +29,12 @@ class ClassTargets:
         return "" if cell.strip() else "no label"
 
     def strata(self, cells: Sequence[str]) -> Sequence[str]:
-        """What to stratify by, a name for each cell."""
+        """The stratum of each cell."""
         return cells
 
     def codes(self, train: Iterable[str], valid: Sequence[str], file: str, places: Sequence[str] = ()) -> list[str]:
         """The distinct cells in the order of their codes; `DataError` for those that cannot be learned or scored.
-        `places` says where each of `valid` stands."""
+        `places` are the locations of `valid`."""
         names = sorted(set(train))
         if len(names) < 2:
             raise DataError(f"{file}: all examples have the label {names[0]!r}; expected at least two classes")
@@ -104,7 +104,7 @@ TARGETS: dict[str, ClassTargets] = {"classes": ClassTargets(), "numbers": Number
 
 @dataclass(frozen=True)
 class ClassData:
-    """Examples with a code each, ready: both parts hold codes, N, in `labels`."""
+    """Prepared examples with a code each: both parts have codes, N, in `labels`."""
 
     labels: tuple[str, ...]  # in the order of their codes
     train: Any
@@ -114,7 +114,7 @@ class ClassData:
     how: str = ""  # the validation set was chosen
     unit: str = "row"
     about: str = ""
-    classes: str = "classes"  # what they are called in the report
+    classes: str = "classes"  # their name in the report
     targets: ClassTargets = TARGETS["classes"]
 
     def report(self) -> str:
@@ -126,7 +126,7 @@ class ClassData:
 
 
 def check_known(labels: Sequence[str], trained: Sequence[str], places: Sequence[str]) -> None:
-    """`DataError` for a label that was not among those trained on."""
+    """Raise `DataError` for a label that was not in training."""
     names = set(trained)
     for label, place in zip(labels, places, strict=True):
         if label not in names:
@@ -140,7 +140,7 @@ def to_number(cell: str, place: str) -> float:
 
 
 def _number(cell: str) -> float:
-    """NaN where it is not a number."""
+    """NaN if it is not a number."""
     try:
         return float(cell)
     except ValueError:

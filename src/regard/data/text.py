@@ -1,4 +1,4 @@
-"""Text and records to a prepared store for language modelling: a tokenizer, and ids one after the other."""
+"""Text and records to a prepared store for language modelling: a tokenizer, and the ids."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,23 +27,23 @@ from regard.data.tables import LABELS, is_delimited, is_table, read_table
 from regard.data.tokenizers import TextTokenizer, load
 from regard.errors import ConfigError, DataError
 
-VERSION = 1  # of what is made of the same settings and files
-ENDINGS = (".txt", ".md", ".jsonl", *PARQUET)  # of the files that are read in a folder
-SAVE_EVERY = 64  # groups of pieces, about 32 MB
+VERSION = 1  # of the prepared format
+ENDINGS = (".txt", ".md", ".jsonl", *PARQUET)  # suffixes of files read from a folder
+SAVE_EVERY = 64  # groups of chunks, about 32 MB
 
 
 @dataclass(frozen=True)
 class TokenFile:
-    """The ids of a text, one after the other; or of records, each with the places that are answers."""
+    """The ids of a text; or of records, with a mask of their answers."""
 
     ids: Flat
-    offsets: np.ndarray | None = None  # of records: N+1 places, where each begins and the last one ends
-    answers: Flat | None = None  # of records: for each id, whether it is to be learned
-    sources: tuple[tuple[int, float], ...] = ()  # of a mixture: where each ends, in ids or records, and its weight
+    offsets: np.ndarray | None = None  # of records: N+1
+    answers: Flat | None = None  # of records: for each id, whether it is trained on
+    sources: tuple[tuple[int, float], ...] = ()  # of a mixture: the end of each, in ids or records, and its weight
 
     @classmethod
     def of(cls, ids: Numbers, offsets: np.ndarray | None = None, answers: np.ndarray | None = None) -> "TokenFile":
-        """The same over arrays in memory."""
+        """From arrays in memory."""
         return cls(Flat([np.asarray(ids)]), offsets, None if answers is None else Flat([np.asarray(answers, bool)]))
 
     @classmethod
@@ -57,13 +57,13 @@ class TokenFile:
 
     @property
     def records(self) -> int:
-        """How many records there are; 0 for a text."""
+        """The number of records; 0 for a text."""
         return 0 if self.offsets is None else len(self.offsets) - 1
 
 
 @dataclass(frozen=True)
 class PreparedText(Store):
-    """Text or records, ready."""
+    """Prepared text or records."""
 
     tokenizer: TextTokenizer
     train: TokenFile
@@ -84,7 +84,7 @@ class PreparedText(Store):
 
 
 def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
-    """Everything training needs, made from `config`'s text or found ready in the cache."""
+    """Everything training needs, built from `config`'s text or found in the cache."""
     sources = source_files(config, say)
     files = {part: list(chain.from_iterable(source[part] for source in sources)) for part in ("train", "valid")}
     hashes = {part: [store.sha256(path) for path in paths] for part, paths in files.items()}
@@ -102,7 +102,7 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
         store.key("text", VERSION, shaping, hashes),
         lambda writer: _build(config, sources, hashes, own, writer),
         say,
-        "reading the text, learning the pieces, encoding",
+        "reading the text, learning the vocabulary, encoding",
         describe,
     )
     train, valid = (ready.part(name) for name in ("train", "valid"))
@@ -118,12 +118,12 @@ def describe(ready: Store) -> str:
     sizes = [manifest["parts"][part]["rows"] for part in ("train", "valid")]
     what = "records" if records else "tokens"
     how = "" if manifest["inputs"]["valid"] else split.BY_CONTENT if records else split.AT_THE_END
-    line = f"{split.report(sizes[0], sizes[1], what, how)}; {manifest['vocab']:,} pieces"
+    line = f"{split.report(sizes[0], sizes[1], what, how)}; vocabulary of {manifest['vocab']:,}"
     if records:
-        line += f" ({ready.length('train', 'ids'):,} tokens, {r['learned']:,} of them to be learned)"
+        line += f" ({ready.length('train', 'ids'):,} tokens, {r['learned']:,} of them trained on)"
     reasons = {
         "empty": ("dropped", "empty"),
-        "unanswered": ("dropped", "nothing of the answer is left, or it was empty"),
+        "unanswered": ("dropped", "their answer is cut off, or empty"),
         "cut": ("cut", f"longer than {manifest['config']['max_length']} tokens (--set data.context=…)"),
     }
     lines = [line, *(f"{did} {r[key]:,}: {why}" for key, (did, why) in reasons.items() if r[key])]
@@ -132,14 +132,14 @@ def describe(ready: Store) -> str:
 
 
 def training_passages(config: TextConfig, tokenizer: TextTokenizer) -> Iterator[str]:
-    """The passages or records a run with these settings was trained on; `DataError` where its data is gone."""
+    """The passages or records a run with these settings was trained on; `DataError` if its data is gone."""
     if config.name and fetch.local_files(find(config.name)) is None:
-        raise DataError(f"{config.name} is not on this machine; type: regard data get {config.name}")
+        raise DataError(f"{config.name} is not downloaded; type: regard data get {config.name}")
     return corpus_of(config, source_files(config, to_stderr), tokenizer).passages("train")
 
 
 def scored_passages(path: Path, template: str) -> list[str]:
-    """A text or a JSONL file as `training_passages` has them."""
+    """The passages of a text or JSONL file, as in `training_passages`."""
     if kind_of(path, template) == "records":
         return [plain(record) for record in read_records(path, template) if isinstance(record, Record)]
     return list(overlap.passages(DocumentReader([path])))
@@ -155,7 +155,7 @@ def source_files(config: TextConfig, say: Say) -> list[Files]:
 
 
 def text_files(config: TextConfig | MaskedConfig, say: Say = to_stderr) -> Files:
-    """The files to train and to validate on; a known data set is fetched when it is not here yet."""
+    """The training and validation files; a named data set is fetched if not in the cache."""
     if config.name and config.path:
         raise ConfigError(f"give either the data set {config.name!r} or a path of your own, not both")
     if not config.name and not config.path:
@@ -174,7 +174,7 @@ def text_files(config: TextConfig | MaskedConfig, say: Say = to_stderr) -> Files
 
 
 def holds_records(path: Path) -> bool:
-    """Whether a file holds records for a language model, or texts; texts with a label are a table, unless in JSONL."""
+    """Whether a file holds records or texts for a language model; texts with labels are a table, except in JSONL."""
     if ending(path) == ".jsonl" or not is_records(path):
         return is_records(path)
     if not path.is_file() or (first := next(read_records(path), None)) is None:
@@ -183,11 +183,11 @@ def holds_records(path: Path) -> bool:
 
 
 def _files(name: str, config: TextConfig | MaskedConfig, say: Say) -> list[Path]:
-    """A file itself; the texts in a folder and its folders, by name, without those that are not text."""
+    """A file itself; or the texts in a folder and its subfolders, sorted by name, skipping what is not text."""
     path = user_path(name)
     if not path.is_dir():
         if is_table(path) and not holds_records(path) and not (config.as_text and is_delimited(path)):
-            anyway = "; to learn it as it is written all the same, add: --set data.as_text=true"
+            anyway = "; to train on it as plain text anyway, add: --set data.as_text=true"
             raise DataError(
                 f"{path} is a table, not prose; to learn a label from a column, type: regard train classify "
                 f"--data {quote(str(path))} --text COLUMN --label COLUMN{anyway if is_delimited(path) else ''}"
@@ -197,23 +197,23 @@ def _files(name: str, config: TextConfig | MaskedConfig, say: Say) -> list[Path]
     if not files:
         expected = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         raise DataError(f"{path} holds no text; expected files that end in {expected}, or give a file itself")
-    wrong = {file: error for file in files if not is_records(file) and (error := text_error(file))}
-    if wrong:
-        _report_wrong(path, wrong, config.strict or len(wrong) == len(files), len(files), say)
-    return [file for file in files if file not in wrong]
+    not_text = {file: error for file in files if not is_records(file) and (error := text_error(file))}
+    if not_text:
+        _report_not_text(path, not_text, config.strict or len(not_text) == len(files), len(files), say)
+    return [file for file in files if file not in not_text]
 
 
-def _report_wrong(folder: Path, wrong: dict[Path, NotText], fatal: bool, total: int, say: Say) -> None:
-    """Say which files of a folder are not text, the first of them by name and the way to convert them."""
-    errors = list(wrong.values())
-    if fatal and len(wrong) == total and errors[0].encoding and len({e.encoding for e in errors}) == 1:
+def _report_not_text(folder: Path, not_text: dict[Path, NotText], fatal: bool, total: int, say: Say) -> None:
+    """Report which files of a folder are not text, the first of them by name, with how to convert them."""
+    errors = list(not_text.values())
+    if fatal and len(not_text) == total and errors[0].encoding and len({e.encoding for e in errors}) == 1:
         raise DataError(
             f"{folder}: all {total:,} files are like {errors[0]}; for all, type: {convert(folder, errors[0].encoding)}"
         )
     listed = "; ".join(map(str, errors[:LISTED])) + (f"; and {len(errors) - LISTED:,} more" if errors[LISTED:] else "")
     if fatal:
         raise DataError(listed)
-    say(f"{folder}: skipped {len(wrong):,} of {total:,} files: {listed}")
+    say(f"{folder}: skipped {len(not_text):,} of {total:,} files: {listed}")
 
 
 # Building
@@ -222,7 +222,7 @@ def _report_wrong(folder: Path, wrong: dict[Path, NotText], fatal: bool, total: 
 def _own_tokenizer(folder: str) -> TextTokenizer:
     tokenizer = load(user_path(folder))
     if not hasattr(tokenizer, "token_bytes"):
-        raise ConfigError(f"{folder} is a translator's, whose tokenizer cannot write plain text; name a language model")
+        raise ConfigError(f"{folder} has a translator's tokenizer, not for plain text; name a language model")
     return tokenizer
 
 
@@ -249,7 +249,7 @@ def _build(
         where = ", ".join(map(str, files["train"][:3]))
         if config.max_length and (lost := corpus.report["unanswered"]):
             raise DataError(
-                f"{where}: {lost:,} records were dropped, since nothing of their answers is left within "
+                f"{where}: {lost:,} records were dropped, since their answers do not start within "
                 f"{config.max_length} tokens; give shorter ones, or more room: --set data.context=N"
             )
         raise DataError(

@@ -1,4 +1,4 @@
-"""Audio files to samples at one rate, and samples to the log-mel spectrogram that speech models see."""
+"""Audio files to samples at one rate, and samples to the log-mel spectrogram that speech models read."""
 
 import io
 import math
@@ -21,17 +21,17 @@ from regard.errors import DataError, MissingExtra
 
 REACH = 400  # samples of a frame: 25 ms
 PCM, FLOAT, EXTENSIBLE = 1, 3, 0xFFFE  # format tags of a WAV file
-STREAMED = 0x7FFF_0000  # a size as large as this was written before the samples: what is there counts
-LOUDEST = 2.0**31  # of a sample; floats are within ±1 as a rule, or as large as integers of 32 bits
+STREAMED = 0x7FFF_0000  # a size this large was written before the samples; the actual size counts
+LOUDEST = 2.0**31  # largest sample; floats are usually within ±1, or as large as 32-bit integers
 ZEROS = 32  # zero crossings of the sinc on each side, when resampling
-SLOWEST, FASTEST = 1_000, 384_000  # samples a second that a file may have
+SLOWEST, FASTEST = 1_000, 384_000  # samples per second of a file
 TABLE = 1 << 22  # weights computed, or applied, at once
-PASSED = 0.95  # of the band that both rates can carry
+PASSED = 0.95  # of the common bandwidth of both rates
 CONVERT = f"convert it: ffmpeg -i FILE -ac 1 -ar {RATE} clip.wav"
 
 
 def load_waveform(path: str | Path) -> Tensor:
-    """The samples of a file, within ±1 at `RATE`, channels mixed to one."""
+    """The samples of a file, within ±1 at `RATE`, mixed to mono."""
     path = user_path(path)
     try:
         limits.require(path.stat().st_size, f"reading {path}", "cut it into parts")
@@ -44,7 +44,7 @@ def load_waveform(path: str | Path) -> Tensor:
 
 
 def decode(data: bytes, where: str) -> tuple[Tensor, int]:
-    """The samples of a file's bytes, channels mixed to one, and their rate. `where` is for the messages."""
+    """The samples of a file's bytes, mixed to mono, and their rate. `where` is for error messages."""
     samples, rate = (_read_wav if is_wav(data) else _read_compressed)(data, where)
     if bad := int((~(np.abs(samples) <= LOUDEST)).sum()):  # NaN is not below anything
         raise DataError(f"{where}: {bad:,} of {samples.size:,} samples are not finite or far too large; it is damaged")
@@ -75,14 +75,14 @@ def _read_wav(data: bytes, where: str) -> tuple[np.ndarray, int]:
 
 
 def _wav_parts(data: bytes, where: str) -> tuple[int, int, int, int, bytes]:
-    """Of a WAV file the format, channels, rate, bits, and the bytes of its samples."""
+    """The format, channels, rate, bits and sample bytes of a WAV file."""
     chunks: dict[bytes, bytes] = {}
     at = 12
     while at + 8 <= len(data):
         name, size = data[at : at + 4], int.from_bytes(data[at + 4 : at + 8], "little")
         chunks.setdefault(name, data[at + 8 : at + 8 + size])
         if name == b"data" and len(chunks[name]) < size < STREAMED:
-            raise DataError(f"{where} is cut short: it promises {size:,} bytes of audio and has {len(chunks[name]):,}")
+            raise DataError(f"{where} is cut short: it claims {size:,} bytes of audio and has {len(chunks[name]):,}")
         at += 8 + size + size % 2
     if len(chunks.get(b"fmt ", b"")) < 16 or b"data" not in chunks:
         raise DataError(f"{where}: a WAV file without {'a format' if b'data' in chunks else 'audio'}; it is damaged")
@@ -98,7 +98,7 @@ def _wav_parts(data: bytes, where: str) -> tuple[int, int, int, int, bytes]:
 
 
 def _read_compressed(data: bytes, where: str) -> tuple[np.ndarray, int]:
-    """The samples of a FLAC, OGG, MP3 or other file that libsndfile knows, T C, and their rate."""
+    """The samples of a FLAC, OGG, MP3 or other file that libsndfile reads, T C, and their rate."""
     with _compressed(data, where) as file:
         _check_size(file.frames, file.channels, file.samplerate, where)
         return file.read(dtype="float32", always_2d=True), file.samplerate
@@ -121,10 +121,10 @@ def _compressed(data: bytes, where: str) -> Iterator[Any]:
 
 
 def _check_size(count: int, channels: int, rate: int, where: str) -> None:
-    """What a header claims, before anything of that size is allocated."""
+    """Check what a header claims, before anything of that size is allocated."""
     if not SLOWEST <= rate <= FASTEST:
         expected = f"expected {SLOWEST:,} to {FASTEST:,}; if its header is wrong, {CONVERT}"
-        raise DataError(f"{where}: {rate:,} samples a second, {expected}")
+        raise DataError(f"{where}: {rate:,} samples per second, {expected}")
     if not count:
         raise DataError(f"{where} holds no audio")
     need = 8 * count * channels + 4 * count * max(1.0, RATE / rate)  # decoded, then at our rate
@@ -133,12 +133,12 @@ def _check_size(count: int, channels: int, rate: int, where: str) -> None:
 
 def _int24(data: bytes) -> np.ndarray:
     low = np.frombuffer(data, np.uint8).reshape(-1, 3)
-    padded = np.concatenate((np.zeros_like(low[:, :1]), low), 1)  # as the upper three bytes of four
+    padded = np.concatenate((np.zeros_like(low[:, :1]), low), 1)  # the upper three bytes of four
     return padded.reshape(-1).view("<i4") / 2**31
 
 
 DECODERS = {
-    (PCM, 8): lambda data: (np.frombuffer(data, np.uint8) - 128.0) / 128,  # the one width without a sign
+    (PCM, 8): lambda data: (np.frombuffer(data, np.uint8) - 128.0) / 128,  # the only unsigned width
     (PCM, 16): lambda data: np.frombuffer(data, "<i2") / 2**15,
     (PCM, 24): _int24,
     (PCM, 32): lambda data: np.frombuffer(data, "<i4") / 2**31,
@@ -156,7 +156,7 @@ def resample(samples: Tensor, rate: int, to: int = RATE) -> Tensor:
     reach = math.ceil(ZEROS / cut)
     rows = max(1, TABLE // (2 * reach + 1))
     count = math.ceil(len(samples) * up / down)
-    phases = torch.arange(min(up, count), dtype=torch.float64) * down / up  # where new samples stand among the old
+    phases = torch.arange(min(up, count), dtype=torch.float64) * down / up  # new samples on the old time axis
     weights = torch.cat([_sinc(part % 1, cut, reach) for part in phases.split(rows)])  # phases x taps
     old = F.pad(samples, (reach, reach)).unfold(0, 2 * reach + 1, 1)
     new = torch.empty(count)
@@ -172,7 +172,7 @@ def _sinc(phases: Tensor, cut: float, reach: int) -> Tensor:
 
 
 def log_mel(samples: Tensor, mels: int = 80) -> Tensor:
-    """Radford et al. 2022, section 2.2: how loud each of `mels` bands is in each 10 ms, mels F, about within ±1.
+    """Radford et al. 2022, section 2.2: the loudness of `mels` bands every 10 ms, mels F, about within ±1.
 
     Loudness is the logarithm of the power, cut 80 dB below the loudest.
     """
@@ -203,8 +203,8 @@ def hertz(mels: Tensor) -> Tensor:
 
 
 def windows(samples: Tensor, size: int) -> Iterator[tuple[int, int]]:
-    """Where to cut long audio into parts of at most `size` samples: in the middle of the quietest 0.3 seconds of the
-    last third of each, which are rarely inside a word; the last of several that are as quiet."""
+    """Where to cut long audio into parts of at most `size` samples: in the middle of the quietest 0.3 seconds, the last
+    if several are equally quiet, of each one's last third, which is rarely inside a word."""
     start, quiet = 0, min(3 * RATE // 10, size // 3)
     while len(samples) - start > size:
         stop = start + size

@@ -174,7 +174,7 @@ def test_a_record_of_exactly_the_limit_is_whole(tmp_path):
 def test_unanswered_records_are_dropped(tmp_path):
     path = chat(tmp_path)
     path.write_text(json.dumps({"prompt": "a", "completion": " "}) + "\n" + path.read_text())
-    assert "dropped 1: nothing of the answer" in prepared(path, tokens="bytes").report()
+    assert "dropped 1: their answer is cut off" in prepared(path, tokens="bytes").report()
 
 
 def test_records_with_a_models_own_tokenizer_and_template(tmp_path, published):

@@ -94,7 +94,7 @@ def test_size_and_licence_are_shown_before_anything_is_fetched(web):
 
 def test_a_wrong_file_is_refused_and_the_right_one_is_kept(web):
     web.wrong = "dev.tsv"
-    with pytest.raises(DataError, match=r"dev\.tsv is not the file we know.*run the command again"):
+    with pytest.raises(DataError, match=r"dev\.tsv is not the expected file.*run the command again"):
         get("sst2")
     assert not (cache_folder() / "data" / "sst2").exists()
     web.wrong = ""

@@ -121,9 +121,9 @@ def test_tagged_jsonl(write):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("w.conll", "Ada\tB-person\nmet\n", "line 2: broken CoNLL line, expected 2 columns, got 'met'"),
+        ("w.conll", "Ada\tB-person\nmet\n", "line 2: malformed CoNLL line, expected 2 columns, got 'met'"),
         ("w.conll", "Ada\tB-person\nmet\t\n", "line 2"),
-        ("w.conll", "Ada\n", "line 1: broken CoNLL line, expected a word and its tag"),
+        ("w.conll", "Ada\n", "line 1: malformed CoNLL line, expected a word and its tag"),
         ("w.conll", "\n\n", "no sentence"),
         ("u.conllu", "Ada\tPROPN\n", "line 1: expected a CoNLL-U line"),
         ("t.jsonl", '{"tokens": ["a"], "tags": []}\n', "line 1: 1 words but 0 tags"),

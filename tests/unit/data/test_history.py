@@ -247,5 +247,5 @@ def test_a_wrong_date_and_a_step_too_short_are_pointed_out(tmp_path):
 
 def test_what_is_forecast_is_not_known_in_advance(tmp_path):
     path = table_of(tmp_path / "x.csv", "date,y", dates("2024-01-01", "2024-02-10"), range(40))
-    with pytest.raises(ConfigError, match="'y' is to be forecast"):
+    with pytest.raises(ConfigError, match="'y' is forecast"):
         read_history(path, HistoryConfig(target=("y",), covariates=("Y",)))

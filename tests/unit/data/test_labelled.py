@@ -37,7 +37,7 @@ def test_prepared_once_and_reported(reviews):
     assert len(prepared.valid["ids"]) == 6 and sorted(prepared.valid["labels"][:]) == [0, 0, 0, 1, 1, 1]
     assert "skipped 2 of 62 rows: line 62: no text" in again.report() and "neg: 27 (50.0%)" in prepared.report()
     cut = prepare_labels(LabelledConfig(path=reviews.path, vocab=120, max_length=6), "classify", messages.append)
-    assert "longer than 6 pieces" in cut.report() and cut.train["ids"].lengths.max() == 6
+    assert "longer than 6 tokens" in cut.report() and cut.train["ids"].lengths.max() == 6
     assert cut.folder != prepared.folder
 
 
@@ -50,7 +50,7 @@ def test_equal_texts_stay_on_one_side_and_every_class_is_held_out():
     assert split(rows[::-1])[1] == valid[::-1], "the order of the file decides nothing"
     assert len(split(rows[:8], 0.1)[1]) > 0, "a part that rounds to none is still a text"
     with pytest.raises(
-        DataError, match="4 texts, 2 of them different, are too few to hold some out"
+        DataError, match="4 texts, 2 of them different, are too few to split"
     ):  # never the only one of its class
         split(rows[:4])
 
@@ -60,7 +60,7 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
         "text,label\nnew one,pos\n" + (tmp_path / "r.csv").read_text().splitlines()[1] + "\n"
     )
     prepared = prepare_labels(LabelledConfig(path=reviews.path, valid=str(tmp_path / "v.csv"), vocab=120), "classify")
-    assert prepared.manifest["report"]["shared"] == 1 and "will flatter" in prepared.report()
+    assert prepared.manifest["report"]["shared"] == 1 and "will be inflated" in prepared.report()
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_what_is_shared_by_both_files_is_counted(reviews, tmp_path):
     [
         ("text,label\na,pos\nb,pos\n", "all examples have the label 'pos'"),
         ("text,label\na,pos\n,neg\n", "line 3: no text .*1 of 2 rows cannot be used, more than a third"),
-        ("text,label\na,pos\nb,neg\n", "2 examples in .*r.csv are too few to hold some out"),
+        ("text,label\na,pos\nb,neg\n", "2 examples in .*r.csv are too few to split"),
         ("text,label\n", "has no rows"),
     ],
 )

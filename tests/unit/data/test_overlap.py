@@ -165,7 +165,7 @@ def test_rows_that_validate_and_are_trained_on_are_counted(tmp_path):
     train = lines(tmp_path / "a.csv", ["n,c,label", *rows])
     valid = lines(tmp_path / "b.csv", ["label,c,n", *(",".join(reversed(r.split(","))) for r in rows[:5]), "0,x,99"])
     data = load_table(TableConfig(path=train, valid=valid, label="label"))
-    assert "warning: 5 of 6 validation rows are in the training data too; their score will flatter" in data.report()
+    assert "warning: 5 of 6 validation rows are in the training data too; the score will be inflated" in data.report()
     assert "warning" not in load_table(TableConfig(path=train, label="label")).report()
 
 
@@ -174,4 +174,4 @@ def test_series_that_validate_and_are_trained_on_are_counted(tmp_path):
     train, valid = lines(tmp_path / "a.tsv", rows), lines(tmp_path / "b.tsv", [*rows[:4], "a\t5\t5\t5", "b\t6\t6\t6"])
     messages: list[str] = []
     read_parts(SeriesConfig(path=train, valid=valid), messages.append)
-    assert "warning: 4 of 6 validation series are in the training data too; their score will flatter" in messages
+    assert "warning: 4 of 6 validation series are in the training data too; the score will be inflated" in messages

@@ -108,7 +108,7 @@ def test_what_is_dropped_is_counted_and_told(corpus, write):
     assert text(done, done.valid) == [good[0], good[0], ("The", "L'"), (good[1][0], "autre")]
     assert len(done.valid_text()[0]) == 5  # only the empty one is missing: scores are about all sentences
     told = "\n".join(messages)
-    for words in ("101 of 105", "2: an empty side", "1: more than 256 pieces", "line 3 of", "also appear in valid"):
+    for words in ("101 of 105", "2: an empty side", "1: more than 256 tokens", "line 3 of", "are also in valid"):
         assert words in told
 
 

@@ -90,8 +90,8 @@ def test_every_form_is_read(tmp_path, line, expected):
 @pytest.mark.parametrize(
     ("record", "form"),
     [
-        ({"instruction": "Add.", "input": "1 1", "output": "2"}, "Alpaca's form: instruction and output"),
-        ({"conversations": SHARED}, "ShareGPT's form: conversations of from and value"),
+        ({"instruction": "Add.", "input": "1 1", "output": "2"}, "Alpaca's format: instruction and output"),
+        ({"conversations": SHARED}, "ShareGPT's format: conversations of from and value"),
         ({"messages": TALK}, "messages of role and content"),
     ],
 )  # fmt: skip

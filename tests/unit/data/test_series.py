@@ -262,7 +262,7 @@ def test_a_row_of_nothing_is_listed(tmp_path):
 
 def test_too_few_to_hold_some_out_is_said(tmp_path):
     path = write(tmp_path / "x.csv", "id,time,value\n1,2,3\n")
-    with pytest.raises(DataError, match="1 series are too few to hold some out; give more, or --valid FILE"):
+    with pytest.raises(DataError, match="1 series are too few to split; give more, or --valid FILE"):
         read_parts(SeriesConfig(path=str(path)), lambda line: None, labelled=False)
 
 
@@ -275,7 +275,7 @@ def test_bands_keep_the_numbers_of_training(tmp_path):
 
 def test_settings_that_cannot_be_are_refused():
     for settings, says in (
-        (dict(fold=5, folds=5), "the last is 4"),
+        (dict(fold=5, folds=5), "must be less than data.folds, 5"),
         (dict(folds=1), "data.folds is 1"),
         (dict(thin=1.5), "thin is 1.5"),
         (dict(weights=("15",)), "class=weight"),

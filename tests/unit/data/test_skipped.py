@@ -135,7 +135,11 @@ TAGGED = json.dumps({"tokens": ["Ada"], "tags": ["PER"]}) + "\n"
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        ("x.conll", f"{CONLL}Bo\tPER\nleft\n\n{CONLL}", "line 14: broken CoNLL line, expected 2 columns, got 'left'"),
+        (
+            "x.conll",
+            f"{CONLL}Bo\tPER\nleft\n\n{CONLL}",
+            "line 14: malformed CoNLL line, expected 2 columns, got 'left'",
+        ),
         ("x.jsonl", TAGGED * 4 + '{"tokens": ["a"], "tags": []}\n' + TAGGED * 4, "line 5: 1 words but 0 tags"),
         ("x.jsonl", TAGGED * 4 + '{"tokens"\n' + TAGGED * 4, "line 5: not JSON"),
     ],

@@ -231,7 +231,7 @@ def test_large_vocabularies_take_wider_ids(book, monkeypatch):
     [
         ({}, "no data; give a text file"),
         ({"name": "shakespeare", "path": "x"}, "not both"),
-        ({"path": "x", "tokens": "words"}, "no way to cut text 'words'; there are: bpe, chars, bytes"),
+        ({"path": "x", "tokens": "words"}, "no kind of tokens 'words'; there are: bpe, chars, bytes"),
         ({"path": "x", "held_out": 0.0}, r"must be in \(0, 1\)"),
         ({"path": "x", "context": -1}, "data.context is -1"),
         ({"name": "tatoeba-en-fr"}, "is pairs; for text there are: shakespeare"),
@@ -255,9 +255,9 @@ def leftovers() -> list[Path]:
         ("a.txt", b"a", "too little text, 0 tokens to train on and 1 for validation; .*--valid FILE"),
         ("a.txt", b"abc\0def", "is not text: byte 4 is zero"),
         ("a.txt", b"abc\n" * 400_000 + b"\0", "byte 1,600,001 is zero"),
-        ("a.txt", "é".encode() * 600_000 + b"\xff", "byte 0xff at place 1,200,001"),
-        ("a.txt", b"caf\xe9 noir", "not UTF-8 .byte 0xe9 at place 4.; if it is Latin-1, type: iconv"),
-        ("a.txt", b"cut \xc3", "byte 0xc3 at place 5"),
+        ("a.txt", "é".encode() * 600_000 + b"\xff", "byte 0xff at position 1,200,001"),
+        ("a.txt", b"caf\xe9 noir", "not UTF-8 .byte 0xe9 at position 4.; if it is Latin-1, type: iconv"),
+        ("a.txt", b"cut \xc3", "byte 0xc3 at position 5"),
         ("a.txt", "text".encode("utf-16"), "UTF-16; type: iconv"),
         ("a.txt", b"\x1f\x8bnonsense", "damaged gzip"),
         ("a.txt.gz", gzip.compress(b"text" * 100, mtime=0)[:-9], "damaged gzip"),
@@ -282,7 +282,7 @@ def test_paths_that_are_not_there_or_hold_no_text(tmp_path, book):
     (tmp_path / "d" / "a.pdf").write_text("x")
     with pytest.raises(DataError, match=r"holds no text; expected files that end in .txt, .md, .jsonl, .parquet"):
         make(tmp_path / "d")
-    with pytest.raises(DataError, match="must have the training data's form"):
+    with pytest.raises(DataError, match="must have the training data's format"):
         make(chat(tmp_path), valid=str(book))
     BPE.train(["the cat sat"] * 3, 400).save(tmp_path / "m")
     with pytest.raises(ConfigError, match="is a translator's"):

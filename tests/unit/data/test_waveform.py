@@ -68,7 +68,7 @@ def test_wav_of_unknown_size_is_read_to_its_end():
     [
         (b"ID3\3 an mp3", "not a WAV, FLAC, OGG or MP3 file, or is damaged; convert it: ffmpeg"),
         (b"", "not a WAV, FLAC"),
-        (riff(1, 1, 16000, 16, b"\0" * 8, size=80), "cut short: it promises 80 bytes of audio and has 8"),
+        (riff(1, 1, 16000, 16, b"\0" * 8, size=80), "cut short: it claims 80 bytes of audio and has 8"),
         (riff(85, 1, 16000, 16, b"\0" * 8), "format 85; we read PCM"),
         (riff(1, 1, 0, 16, b"\0" * 8), "at 0 Hz"),
         (riff(1, 1, 16000, 16, b""), "holds no audio"),
@@ -153,7 +153,7 @@ def test_a_tone_the_new_rate_cannot_carry_is_gone(rate):
 def test_a_rate_nothing_records_at_is_refused_before_resampling(rate):
     data = riff(1, 1, 16_000, 16, b"\0" * 800)
     data = data.replace(struct.pack("<II", 16_000, 32_000), struct.pack("<II", rate, 0))
-    with pytest.raises(DataError, match=f"x.wav: {rate:,} samples a second, expected 1,000 to 384,000"):
+    with pytest.raises(DataError, match=f"x.wav: {rate:,} samples per second, expected 1,000 to 384,000"):
         decode(data, "x.wav")
 
 

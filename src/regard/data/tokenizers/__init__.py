@@ -1,4 +1,4 @@
-"""Text to pieces and back."""
+"""Text to tokens and back."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from regard.jsonfile import read_json
 
 
 class Tokenizer(Protocol):
-    """What a translator asks of its tokenizer. Ids come without `</s>`."""
+    """A translator's tokenizer. Ids come without `</s>`."""
 
     size: int
     eos: int
@@ -24,13 +24,13 @@ class Tokenizer(Protocol):
 
 
 class TextTokenizer(Protocol):
-    """What a language model asks of its tokenizer: `Characters`, `ByteLevel` or `Pretrained`."""
+    """A language model's tokenizer: `Characters`, `ByteLevel` or `Pretrained`."""
 
     size: int
-    eos: int | None  # closes a document or an answer
-    ends: tuple[int, ...]  # all ids after which nothing is to be written; `eos` first
-    bos: int | None  # what the published tokenizer puts before a text
-    chat_template: str  # "" where there is none
+    eos: int | None  # ends a document or an answer
+    ends: tuple[int, ...]  # all ids that end generation; `eos` first
+    bos: int | None  # the published tokenizer's prefix of a text
+    chat_template: str  # "" if there is none
     special: dict[str, str]  # bos_token, eos_token and so on, by the names chat templates use
 
     def encode(self, text: str, special: bool = False) -> list[int]: ...
@@ -46,13 +46,13 @@ FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The files of a model folder that make its tokenizer."""
+    """The files of a model folder's tokenizer."""
     return [path for name in FILES if (path := folder / name).is_file()]
 
 
 def load(folder: Path, writes: bool = False) -> Any:
-    """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator, and
-    an `EncoderTokenizer` for BERT and its relatives; BART's is one of either, by whether the model `writes`."""
+    """The tokenizer of a model folder: a `TextTokenizer` for a language model, a `Tokenizer` for a translator, an
+    `EncoderTokenizer` for BERT and its relatives; for BART, a `Tokenizer` if it `writes`, otherwise an encoder's."""
     from regard.data.tokenizers.bart import BartPieces
     from regard.data.tokenizers.bpe import BPE
     from regard.data.tokenizers.chars import Characters
@@ -71,7 +71,7 @@ def load(folder: Path, writes: bool = False) -> Any:
         fallback = LlamaPieces.found_in(settings)
         masks = {token["content"] for token in settings.get("added_tokens") or []} & {"<mask>", "[MASK]"}
     except (OSError, CheckpointError, TypeError, KeyError, AttributeError):
-        model, decoder, fallback, masks = "BPE", "", False, set()  # whose `load` says what is wrong
+        model, decoder, fallback, masks = "BPE", "", False, set()  # its `load` reports the error
     if model == "WordLevel":
         return Characters.load(folder)
     if model == "WordPiece" or WordPiece.found_in(folder):

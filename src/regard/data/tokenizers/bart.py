@@ -1,4 +1,4 @@
-"""What BART reads and writes: the pieces of RoBERTa, in texts that begin with <s> on either side."""
+"""BART's tokenizer: RoBERTa's tokens, in texts that start with <s> on both sides."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -11,7 +11,7 @@ from regard.data.tokenizers.encoder import Subwords
 
 
 class BartPieces:
-    """Reads as `BPE` does: ids come without `</s>`."""
+    """With the interface of `BPE`: ids come without `</s>`."""
 
     def __init__(self, subwords: Subwords):
         self.subwords, self.size, self.unk, self.pad = subwords, subwords.size, subwords.unk, subwords.pad
@@ -37,5 +37,5 @@ class BartPieces:
         return np.array([not self.subwords.continues(i) for i in range(self.size)])
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
-        """Positions in `ids` grouped to words: a word begins at a piece with a space; <s> and </s> are in none."""
+        """Positions in `ids` grouped into words: a word starts at a token with a space; <s> and </s> are in none."""
         return group_words(ids, self.starts, {self.bos, self.eos, self.pad})

@@ -1,7 +1,7 @@
-"""Byte-pair encoding (Sennrich et al. 2016) with bytes to fall back on, and BPE-dropout (Provilkov et al. 2020).
+"""Byte-pair encoding (Sennrich et al. 2016) with byte fallback, and BPE-dropout (Provilkov et al. 2020).
 
 The vocabulary is laid out as Marian's: `</s>` first, `<unk>` second, then 256 bytes, characters and merges, `<pad>`
-last. A space is written `▁` and every text starts with one, so a piece that opens with `▁` opens a word.
+last. A space is written `▁` and every text starts with one, so a token that starts with `▁` starts a word.
 """
 
 import json
@@ -21,15 +21,15 @@ SPACE = "▁"
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
 SMALLEST = len(BYTES) + 64
-COMMON = 0.9999  # part of the running text whose characters get a piece of their own; the rest is spelled in bytes
+COMMON = 0.9999  # share of the running text whose characters get their own token; the rest becomes bytes
 
-# Where no merge may cross. "text": words, numbers and punctuation come apart, but an apostrophe stays with the letters
-# before it and a hyphen with those after it (l'|homme, est|-ce, don'|t). "spaces": text that is tokenised already.
+# Where no merge may cross. "text": words, numbers and punctuation separate, but an apostrophe stays with the letters
+# before it and a hyphen with those after it (l'|homme, est|-ce, don'|t). "spaces": text that is already tokenised.
 SPLITS = dict(zip(("text", "spaces"), OURS, strict=True))
 
 
 class BPE:
-    """Pieces of words, learned from text.
+    """Subwords learned from text.
 
     `decode(encode(text)) == text` for every line of text, except that a literal `▁` comes back as a space.
     """
@@ -43,15 +43,15 @@ class BPE:
         self.size = tokenizer.get_vocab_size()
         self.pad = self.size - 1
         self.pieces = [tokenizer.id_to_token(i) or "" for i in range(self.size)]
-        self.starts = np.array([piece.startswith(SPACE) for piece in self.pieces])  # V: does the piece open a word?
+        self.starts = np.array([piece.startswith(SPACE) for piece in self.pieces])  # V: does the token start a word?
         if [*self.pieces[:2], *self.pieces[2:][-1:]] != [EOS, UNK, PAD]:
             raise CheckpointError(f"expected a tokenizer with {EOS} first, {UNK} second and {PAD} last")
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, split: str = "text") -> "BPE":
-        """Learn `size` pieces in all. Same lines, same result. `lines` is read twice: give a list, not a generator."""
+        """Learn a vocabulary of `size`, deterministically. `lines` is read twice: give a list, not a generator."""
         if split not in SPLITS:
-            raise ConfigError(f"no way to split {split!r}; expected 'text', or 'spaces' for text that is tokenised")
+            raise ConfigError(f"unknown split {split!r}; expected 'text', or 'spaces' for text already tokenised")
         if size < SMALLEST:
             raise ConfigError(f"a vocabulary of {size} is too small; expected at least {SMALLEST} (256 are bytes)")
         characters = _common_characters(lines, most=(size - len(BYTES)) // 2)
@@ -74,7 +74,7 @@ class BPE:
     def save(self, folder: Path, max_length: int = 512) -> None:
         """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""
         tokens = {"eos_token": EOS, "unk_token": UNK, "pad_token": PAD, "model_max_length": max_length}
-        # as ours: special tokens in the text are text
+        # like ours: special tokens in a text are plain text
         write_files(folder, self.tokenizer, tokens | {"split_special_tokens": True})
 
     @guarded
@@ -95,16 +95,16 @@ class BPE:
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def piece(self, id: int) -> str:
-        """The piece with this id, with `▁` for a space."""
+        """The token with this id, with `▁` for a space."""
         return self.pieces[id]
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
-        """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
+        """Positions in `ids` grouped into words: a word starts at a token that starts with `▁`; `</s>` is in none."""
         return group_words(ids, self.starts, {self.eos, self.pad})
 
 
 def group_words(ids: Sequence[int], starts: np.ndarray, special: set[int]) -> list[list[int]]:
-    """The places of `ids` by word; `starts`, V, says which pieces open one."""
+    """The positions of `ids` by word; `starts`, V, marks the tokens that start one."""
     groups: list[list[int]] = []
     for place, id in enumerate(ids):
         if id not in special:
@@ -115,7 +115,7 @@ def group_words(ids: Sequence[int], starts: np.ndarray, special: set[int]) -> li
 
 
 def _common_characters(lines: Iterable[str], most: int) -> list[str]:
-    """The characters that make up `COMMON` of the text, the most frequent first; equal counts by code point."""
+    """The characters that make up `COMMON` of the text, most frequent first, ties by code point."""
     counts = np.zeros(0x110000, np.int64)  # of each code point
     for block in in_groups(lines, 10_000):
         counts += np.bincount(np.frombuffer("".join(block).encode("utf-32-le"), "<u4"), minlength=len(counts))
@@ -125,7 +125,7 @@ def _common_characters(lines: Iterable[str], most: int) -> list[str]:
     counts[ord(" ")] = 0
     order = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
     enough = int(np.searchsorted(np.cumsum(counts[order]), COMMON * counts.sum())) + 1
-    frequent = int(np.count_nonzero(counts[order] >= 20))  # rare in a large corpus, yet often enough to be learned
+    frequent = int(np.count_nonzero(counts[order] >= 20))  # rare in a large corpus, but frequent enough to learn
     keep = min(most, max(enough, frequent))
     return [chr(c) for c in order[:keep]]
 
@@ -141,7 +141,7 @@ def _assemble(vocab: dict[str, int], merges: list[list[str]], split: str) -> Tok
     merged = {left + right for left, right in merges}
     kept = {piece for piece in vocab if piece not in merged}  # the characters
     possible = []
-    for left, right in merges:  # a corpus about tokenizers may spell "<pad>" often enough to learn it: leave that out
+    for left, right in merges:  # text about tokenizers may contain "<pad>" often enough to learn it: skip that
         if left in kept and right in kept and left + right not in reserved:
             possible.append((left, right))
             kept.add(left + right)
@@ -162,36 +162,36 @@ def _assemble(vocab: dict[str, int], merges: list[list[str]], split: str) -> Tok
 class Dropout:
     """BPE-dropout (Provilkov et al. 2020, algorithm 1): each possible merge is left out with probability `p`.
 
-    Works on encoded sentences, word by word. Each word has `POOL` segmentations, made when first needed and remembered;
-    which one a word gets is a pure function of (seed, epoch, sentence, side, place), so a resumed run sees the same
-    text. The library's own dropout has no seed.
+    Works on encoded sentences, word by word. Each word has `POOL` segmentations, computed on demand and cached; which
+    one a word gets is a pure function of (seed, epoch, sentence, side, position), so a resumed run sees the same text.
+    The library's own dropout has no seed.
     """
 
     POOL = 32
-    REMEMBER = 2_000_000  # segmentations, some 200 MB; forgetting is harmless, they are made again the same
+    REMEMBER = 2_000_000  # cached segmentations, some 200 MB; dropped ones are recomputed identically
     RING = 1 << 16
 
     def __init__(self, bpe: BPE, p: float, seed: int = 0, max_length: int = 256):
         if not 0 <= p < 1:
-            raise ConfigError(f"bpe_dropout is a probability below 1, got {p}")
+            raise ConfigError(f"bpe_dropout must be a probability below 1, got {p}")
         model = json.loads(bpe.tokenizer.to_str())["model"]
         self.bpe, self.p, self.seed, self.max_length = bpe, p, seed, max_length
         self.ids: dict[str, int] = model["vocab"]
         self.ranks = {(left, right): rank for rank, (left, right) in enumerate(model["merges"])}
-        # A ring of coin tosses, entered at a place given by word and variant: seeding a generator each time is slower.
+        # A ring of coin tosses, entered at an offset given by word and variant: faster than seeding a generator.
         self.kept: list[bool] = (np.random.default_rng(seed).random(self.RING) >= p).tolist()
-        self.memory: dict[bytes, list[bytes]] = {}  # uint32 ids of a word -> its segmentations, empty if not made yet
+        self.memory: dict[bytes, list[bytes]] = {}  # uint32 ids of a word -> its segmentations, empty if not computed
         self.remembered = 0
 
     def __call__(self, sentences: Sequence[np.ndarray], rows: np.ndarray, epoch: int, side: int) -> list[np.ndarray]:
-        """Each sentence cut anew. `rows` are its places in the corpus; `side` is 0 for the source, 1 for the target."""
+        """Segment each sentence anew. `rows` are indices in the corpus; `side` is 0 for sources, 1 for targets."""
         if self.p == 0 or not any(map(len, sentences)):
             return list(sentences)
         lengths = np.array([len(s) for s in sentences])
         begins = np.cumsum(lengths) - lengths
         ids = np.concatenate(sentences).astype(np.uint32)
         opens = self.bpe.starts[ids]
-        opens[begins[lengths > 0]] = True  # a sentence opens a word whatever its first piece
+        opens[begins[lengths > 0]] = True  # a sentence starts a word whatever its first token
         starts = np.flatnonzero(opens)
         owner = np.repeat(np.arange(len(sentences)), lengths)[starts]
         variants = self._choose(np.asarray(rows)[owner], starts - begins[owner], epoch, side)
@@ -211,11 +211,11 @@ class Dropout:
 
         sizes = np.bincount(owner, [len(part) // 4 for part in parts], len(sentences)).astype(int)
         new = np.split(np.frombuffer(b"".join(parts), np.uint32), np.cumsum(sizes)[:-1])
-        limit = self.max_length - 1  # the end mark comes on top
+        limit = self.max_length - 1  # without the end token
         return [b if len(b) <= limit else a for a, b in zip(sentences, new, strict=True)]
 
     def _choose(self, rows: np.ndarray, places: np.ndarray, epoch: int, side: int) -> np.ndarray:
-        """A number below `POOL` for each word: splitmix64 of everything it depends on."""
+        """An index below `POOL` for each word: splitmix64 of everything it depends on."""
         x = np.zeros(len(rows), np.uint64)
         for part in (self.seed, epoch, side, rows, places):
             x = _mix(x ^ _mix(np.atleast_1d(part).astype(np.uint64)))
@@ -230,7 +230,7 @@ class Dropout:
             if id > self.bpe.unk + len(BYTES) and id != self.bpe.pad:
                 run += self.bpe.pieces[id]
                 continue
-            if run:  # bytes stay as they are, and no merge crosses them
+            if run:  # bytes stay, and no merge crosses them
                 for part, _ in self.bpe.tokenizer.pre_tokenizer.pre_tokenize_str(run):
                     pieces, toss = self._merge(part, toss)
                     out += [self.ids[piece] for piece in pieces]
@@ -239,7 +239,7 @@ class Dropout:
         return np.array(out[:-1], np.uint32).tobytes()
 
     def _merge(self, part: str, toss: int) -> tuple[list[str], int]:
-        """The pieces of a part that merges may not leave, and the place in the ring after all tosses."""
+        """The tokens of a part that merges may not cross, and the offset in the ring after all tosses."""
         pieces, ranks, kept, last = list(part), self.ranks, self.kept, self.RING - 1
         while len(pieces) > 1:
             best = None

@@ -1,4 +1,4 @@
-"""Byte-level BPE (Radford et al. 2019), learned here: 256 bytes, then merges, then the end mark.
+"""Byte-level BPE (Radford et al. 2019), learned here: 256 bytes, then merges, then the end token.
 
 The id of a byte is the byte. A vocabulary of 257 has no merges at all: pure bytes.
 """
@@ -16,11 +16,11 @@ SMALLEST = 256 + 1
 
 
 class ByteLevel(Pretrained):
-    """Pieces of UTF-8, learned from text; the words merges may not leave are GPT-2's."""
+    """Byte-level tokens learned from text; merges stay within GPT-2's words."""
 
     @classmethod
     def train(cls, texts: Iterable[str], size: int) -> "ByteLevel":
-        """Learn at most `size` pieces in all, fewer from little text. Same texts, same result."""
+        """Learn a vocabulary of at most `size`, fewer from little text, deterministically."""
         if size < SMALLEST:
             raise ConfigError(f"a vocabulary of {size} is too small; expected at least {SMALLEST} (256 are bytes)")
         merges: list[tuple[str, str]] = []
@@ -37,5 +37,5 @@ class ByteLevel(Pretrained):
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         tokenizer.decoder = decoders.ByteLevel()
         tokenizer.add_special_tokens([AddedToken(EOS, special=True, normalized=False)])
-        # split_special_tokens: as ours, special tokens in the text are text
+        # split_special_tokens: like ours, special tokens in a text are plain text
         return cls(tokenizer, {"eos_token": EOS, "pad_token": EOS, "split_special_tokens": True})

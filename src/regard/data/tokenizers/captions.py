@@ -1,4 +1,4 @@
-"""GPT-2's pieces for a decoder that is begun by padding, as those of our captioners are."""
+"""GPT-2's tokens for a decoder that starts with padding, as our captioners' do."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from regard.data.tokenizers.pretrained import Pretrained
 
 
 class CaptionPieces(Pretrained):
-    """Published byte-level pieces and one more, for padding; a piece that begins a word is written `▁…`."""
+    """Published byte-level tokens and one for padding; a token that starts a word is shown as `▁…`."""
 
     @property
     def pad(self) -> int:
@@ -15,7 +15,7 @@ class CaptionPieces(Pretrained):
 
     @property
     def unk(self) -> int:
-        return self.pad  # never: every text can be written
+        return self.pad  # never used: every text can be encoded
 
     @classmethod
     def load(cls, folder: Path) -> "CaptionPieces":
@@ -34,7 +34,7 @@ class CaptionPieces(Pretrained):
         return f"▁{text[1:]}" if text.startswith(" ") else text
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
-        """The places of the pieces of each word."""
+        """The positions of each word's tokens."""
         words: list[list[int]] = []
         for place, id in enumerate(ids):
             if not words or self.token_bytes(id).startswith(b" "):

@@ -1,4 +1,4 @@
-"""A token per character: nothing to learn, nothing hidden, and no way to write a character never seen."""
+"""A token per character: nothing to learn, and no way to encode an unseen character."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from regard.jsonfile import read_json
 
 
 class Characters:
-    """Exactly the characters given, in the order of their code points. There is no end mark."""
+    """Exactly these characters, in the order of their code points. There is no end token."""
 
     eos: int | None = None
     bos: int | None = None
@@ -28,7 +28,7 @@ class Characters:
         self.size = len(self.characters)
         self.special: dict[str, str] = {}
         points = np.array([ord(c) for c in self.characters])
-        self._ids = np.full(points[-1] + 2, -1, np.int64)  # code point -> id; the last place stands for all beyond
+        self._ids = np.full(points[-1] + 2, -1, np.int64)  # code point -> id; the last entry stands for all beyond
         self._ids[points] = np.arange(self.size)
 
     @classmethod
@@ -49,20 +49,20 @@ class Characters:
     def save(self, folder: Path, max_length: int = 1024) -> None:
         """Write tokenizer.json and tokenizer_config.json, as `transformers.AutoTokenizer` reads them."""
         ids = {c: i for i, c in enumerate(self.characters)}
-        tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))  # not among the ids: what is unknown is refused
+        tokenizer = Tokenizer(models.WordLevel(ids, unk_token="<unk>"))  # not among the ids, so refused
         tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
         tokenizer.decoder = decoders.Fuse()
         write_files(folder, tokenizer, {"model_max_length": max_length})
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """The ids of `text`; `DataError` names a character never seen. There are no special tokens to find."""
+        """The ids of `text`; `DataError` for an unseen character. There are no special tokens."""
         points = np.frombuffer(text.encode("utf-32-le"), "<u4")
         ids = self._ids[np.minimum(points, len(self._ids) - 1)]
         if ids.size and ids.min() < 0:
-            strange = text[int(np.argmax(ids < 0))]
+            unknown = text[int(np.argmax(ids < 0))]
             raise DataError(
-                f"the character {strange!r} (U+{ord(strange):04X}) is none of the {self.size} this model knows; "
-                "leave it out, or train with --tokens bytes, which can write everything"
+                f"the character {unknown!r} (U+{ord(unknown):04X}) is not among the {self.size} of this model; "
+                "leave it out, or train with --tokens bytes, which can encode everything"
             )
         return ids.tolist()
 
@@ -74,7 +74,7 @@ class Characters:
         return "".join(self.characters[i] for i in ids)
 
     def piece(self, id: int) -> str:
-        """The character, fit for a table: a line break is `\\n`."""
+        """The character for display: a line break is `\\n`."""
         return printable(self.token_bytes(id))
 
     def token_bytes(self, id: int) -> bytes:

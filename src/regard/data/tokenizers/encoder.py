@@ -1,7 +1,7 @@
 """The tokenizers of encoders: a text, or a pair of texts, between special tokens.
 
-`wordpiece.WordPiece` is BERT's. `Subwords` are those of published folders with pieces of another sort: byte-level
-(RoBERTa, ModernBERT) or SentencePiece (XLM-R, the multilingual sentence encoders).
+`wordpiece.WordPiece` is BERT's. `Subwords` are those of published folders with byte-level BPE (RoBERTa, ModernBERT) or
+SentencePiece (XLM-R, the multilingual sentence encoders).
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,24 +16,24 @@ from regard.data.tokenizers.pretrained import content, printable, to_bytes
 from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import read_json_if_any
 
-MASK = "[MASK]"  # what a user types, whatever the folder calls it
+MASK = "[MASK]"  # what a user types, whatever its name in the folder
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 ROBERTA = dict(zip(ROLES, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True))
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """A text, or a pair, as an encoder reads it, with [CLS] and [SEP]. All lists are equally long."""
+    """A text or pair as an encoder reads it, with [CLS] and [SEP]. All lists have the same length."""
 
     ids: list[int]
     sentences: list[int]  # 0, and 1 for the second text of a pair with its [SEP]
-    offsets: list[tuple[int, int]]  # where the piece stands in its text; (0, 0) for [CLS] and [SEP]
-    words: list[int | None]  # the number of the word in its text; None for [CLS] and [SEP]
-    cut: int = 0  # pieces left out for want of room
+    offsets: list[tuple[int, int]]  # of the token in its text; (0, 0) for [CLS] and [SEP]
+    words: list[int | None]  # the index of the word in its text; None for [CLS] and [SEP]
+    cut: int = 0  # tokens cut to fit
 
 
 class EncoderTokenizer:
-    """[CLS] text [SEP], or [CLS] text `between` pair [SEP]. Special tokens are found in a text too."""
+    """[CLS] text [SEP], or [CLS] text `between` pair [SEP]. Special tokens in a text are recognised."""
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any], special: Sequence[str]):
         self.tokenizer, self.config = tokenizer, config
@@ -50,7 +50,7 @@ class EncoderTokenizer:
     # -- text and ids ---------------------------------------------------------------------------------------------
 
     def encode(self, text: str, pair: str | None = None, max_length: int = 0) -> Encoded:
-        """A text or a pair; at most `max_length` tokens (0: all there are)."""
+        """A text or a pair; at most `max_length` tokens (0: no limit)."""
         return self.encode_batch([text], None if pair is None else [pair], max_length)[0]
 
     @guarded
@@ -66,19 +66,19 @@ class EncoderTokenizer:
 
     @guarded
     def encode_words(self, words: Sequence[str], max_length: int = 0) -> Encoded:
-        """A text that is cut into words already: `Encoded.words` counts these, and offsets are within a word."""
+        """A text already split into words: `Encoded.words` are their indices, and offsets are within a word."""
         encoding = self.tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
         return self._assembled([encoding], max_length)
 
     @guarded
     def encode_ids(self, texts: Sequence[str], max_length: int = 0) -> tuple[list[list[int]], int]:
-        """The ids alone of each text, which is quicker, and how many texts were cut to fit."""
+        """Only the ids of each text, which is faster, and how many texts were cut to fit."""
         every = [e.ids for e in self.tokenizer.encode_batch_fast(self.typed(texts), add_special_tokens=False)]
         room = max_length - 2 if max_length else max(map(len, every), default=0)
         return [[self.cls, *ids[:room], self.sep] for ids in every], sum(len(ids) > room for ids in every)
 
     def typed(self, texts: Sequence[str]) -> list[str]:
-        """Texts as people type them, as the tokenizer expects them."""
+        """Texts with the user's [MASK] replaced by the tokenizer's own."""
         return list(texts)
 
     def _assembled(self, parts: list[Any], max_length: int) -> Encoded:
@@ -96,15 +96,15 @@ class EncoderTokenizer:
 
     @guarded
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, spaced as the pieces are; special tokens are left out."""
+        """The text of `ids`, spaced like the tokens; special tokens are left out."""
         return self.tokenizer.decode(list(ids), skip_special_tokens=True)
 
     def piece(self, id: int) -> str:
-        """The piece with this id."""
+        """The token with this id."""
         raise NotImplementedError
 
     def continues(self, id: int) -> bool:
-        """Whether the piece goes on within a word."""
+        """Whether the token continues a word."""
         raise NotImplementedError
 
     def save(self, folder: Path, max_length: int = 512) -> None:
@@ -113,9 +113,9 @@ class EncoderTokenizer:
 
 
 class Subwords(EncoderTokenizer):
-    """The tokenizer of a published encoder; its special tokens have the names its files give them.
+    """The tokenizer of a published encoder; its special tokens have the names of its files.
 
-    A piece is shown as the text it adds, so one that begins a word opens with a space.
+    A token is shown as the text it adds, so one that starts a word starts with a space.
     """
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any]):
@@ -127,11 +127,11 @@ class Subwords(EncoderTokenizer):
 
     @guarded
     def _between(self) -> list[int]:
-        """What the file puts between two texts: RoBERTa two </s>."""
+        """The tokens between two texts; for RoBERTa, two </s>."""
         both = self.tokenizer.encode("a", "a")
         text = [place for place, special in enumerate(both.special_tokens_mask) if not special]
         if not text:
-            raise CheckpointError("expected a tokenizer that can write an a")
+            raise CheckpointError("expected a tokenizer that can encode the letter a")
         return [both.ids[place] for place in range(text[0], text[-1]) if place not in text] or [self.sep]
 
     @classmethod
@@ -147,7 +147,7 @@ class Subwords(EncoderTokenizer):
         return [text.replace(MASK, self.mask_token) for text in texts]
 
     def encode_words(self, words: Sequence[str], max_length: int = 0) -> Encoded:
-        """A byte-level piece that begins a word has its space, also where the words come one by one."""
+        """A byte-level token that starts a word includes its space, even if words are given one by one."""
         return super().encode_words([f" {word}" if self.is_bytes else word for word in words], max_length)
 
     def piece(self, id: int) -> str:
@@ -159,10 +159,10 @@ class Subwords(EncoderTokenizer):
 
 
 def _fitting(sizes: list[int], length: int, special: int) -> list[int]:
-    """How much of one part, or of two, is kept: the longer gives first, as everywhere (`longest_first`)."""
+    """How much of one or two parts is kept: the longer is cut first (`longest_first`)."""
     room = length - special
     if room < len(sizes):
-        raise ConfigError(f"a length of {length} leaves no room for text besides {special} special tokens")
+        raise ConfigError(f"a length of {length} leaves no room for text next to {special} special tokens")
     if sum(sizes) <= room:
         return sizes
     if len(sizes) == 1:

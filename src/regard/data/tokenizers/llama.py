@@ -1,4 +1,4 @@
-"""The tokenizer of Llama 2, Mistral, TinyLlama and Gemma: SentencePiece's BPE, with bytes for what has no piece."""
+"""The tokenizer of Llama 2, Mistral, TinyLlama and Gemma: SentencePiece's BPE with byte fallback."""
 
 import re
 from typing import Any
@@ -12,18 +12,18 @@ BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
 class LlamaPieces(Pretrained):
-    """A space is written `▁`. A text begins with one, but for Gemma's: so does the text of its first token."""
+    """A space is written `▁`. Except in Gemma, a text starts with one, and so does the text of its first token."""
 
     @staticmethod
     def found_in(known: dict[str, Any]) -> bool:
-        """Whether tokenizer.json is one of these: BPE that falls back on bytes, with a mark before a text."""
+        """Whether tokenizer.json is one of these: BPE with byte fallback and a start token."""
         marks = {token["content"] for token in known.get("added_tokens") or []}
         bytewise = known["model"]["type"] == "BPE" and known["model"].get("byte_fallback") is True
         return bytewise and bool(marks & {"<s>", "<bos>"})
 
     def check(self, tokenizer: Tokenizer) -> None:
         if "<0x0A>" not in tokenizer.get_vocab():
-            raise CheckpointError("expected a tokenizer with a piece for every byte; this one has no <0x0A>")
+            raise CheckpointError("expected a tokenizer with a token for every byte; this one has no <0x0A>")
 
     def to_bytes(self, piece: str) -> bytes:
         match = BYTE.fullmatch(piece)

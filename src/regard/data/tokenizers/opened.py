@@ -1,8 +1,8 @@
-"""tokenizer.json, opened with the care that a file from elsewhere needs.
+"""tokenizer.json, opened safely, since it may come from anywhere.
 
 The library trusts its files: a regular expression that never ends, a normaliser that doubles a text forty times or a
-number out of range ends in a hang, in all of the memory, in a panic, or with the process. Files made only of parts
-that cannot do so are opened at once; any other is tried out in a child process first.
+number out of range can hang, exhaust memory, panic or kill the process. Files that consist of harmless parts are opened
+directly; any other is first tried in a child process.
 """
 
 import functools
@@ -18,7 +18,7 @@ from regard.confine import MEMORY, Confined
 from regard.errors import CheckpointError, DataError, RegardError
 from regard.jsonfile import read_json
 
-LLAMA3 = (  # where merges may not cross, as several families have it
+LLAMA3 = (  # where merges may not cross, in several model families
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
@@ -44,14 +44,14 @@ MODELS = ("BPE", "WordPiece", "WordLevel", "Unigram")
 OTHERS = ("sentencepiece.bpe.model", "spiece.model", "tokenizer.model", "spm.model", "vocab.json", "tekken.json")
 INSIDE = ("normalizers", "pretokenizers", "processors", "decoders")  # the parts of a sequence
 PROBE = "The 3 cats' café — 東京 🙂\n\tdon't  stop: https://x.org/?a=1&b=2 </s> [MASK] <|endoftext|>"
-LONG, SIGNS = 2_000, 40  # characters in a row, of how many kinds, to try a pattern on
+LONG, SIGNS = 2_000, 40  # length of a run of one character, and how many characters, to test a pattern on
 SPARE = 1 << 16  # ids that a vocabulary may leave out
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def open_tokenizer(path: Path) -> Tokenizer:
-    """The tokenizer of a model's or prepared folder; `CheckpointError` for one that cannot or should not be read."""
+    """The tokenizer of a model or prepared folder; `CheckpointError` for one that cannot or should not be read."""
     if not path.is_file():
         raise missing(path)
     settings = read_json(path)
@@ -71,13 +71,13 @@ def open_tokenizer(path: Path) -> Tokenizer:
         finally:
             try_out.stop()
     tokenizer = opened(path)
-    tokenizer.no_truncation()  # published files hold the lengths of a last batch
+    tokenizer.no_truncation()  # published files may hold a truncation setting
     tokenizer.no_padding()
     return tokenizer
 
 
 def missing(path: Path) -> RegardError:
-    """For a folder without tokenizer.json: which other tokenizer it has, and how that becomes one."""
+    """The error for a folder without tokenizer.json: which other tokenizer it has, and how to convert it."""
     folder = path.parent
     if not (folder / "config.json").is_file():
         return no_run(folder)
@@ -98,25 +98,25 @@ def opened(path: Path) -> Tokenizer:
 
 
 def attempt(path: str) -> None:
-    """In the child: read the file, then texts made to provoke its patterns, and write them again."""
+    """In the child: read the file, then encode and decode texts designed to provoke its patterns."""
     tokenizer = opened(Path(path))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     parts = read_json(Path(path))
     named = "".join(str(parts.get(part)) for part in ("normalizer", "pre_tokenizer"))
     signs = list(dict.fromkeys(" a0!\n" + named))
-    tail = "!" + "".join(signs)  # a pattern that cannot end well, and may not know before it is there
+    tail = "!" + "".join(signs)  # makes a pattern fail only at the very end
     texts = ["", PROBE, *(sign * LONG + tail for sign in signs[:SIGNS])]
     for text in texts:
         try:
             for special in (True, False):
                 tokenizer.decode(tokenizer.encode(text, add_special_tokens=special).ids)
-        except Exception:  # for a text it has no words for; a panic is not an Exception, and ends this
+        except Exception:  # a text it cannot encode; a panic is not an Exception, and ends the child
             continue
 
 
 def harmless(settings: dict[str, Any]) -> bool:
-    """Whether a file is made of parts that cannot take long, cannot grow, and cannot panic."""
+    """Whether a file consists of parts that cannot hang, grow a text, or panic."""
     try:
         model = settings["model"]
         joined = model["type"] == "BPE" and not model.get("continuing_subword_prefix")
@@ -167,16 +167,16 @@ def write_files(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], comm
 
 
 def vocabulary_size(tokenizer: Tokenizer) -> int:
-    """One more than the largest id, so that a table of them has room; `CheckpointError` where it would be empty."""
+    """One more than the largest id, the rows of an embedding table; `CheckpointError` if most would be unused."""
     ids = tokenizer.get_vocab(with_added_tokens=True).values()
     size = max(ids, default=0) + 1
     if size > 2 * len(ids) + SPARE:
-        raise CheckpointError(f"a vocabulary of {len(ids):,} pieces that are numbered up to {size - 1:,}")
+        raise CheckpointError(f"a vocabulary of {len(ids):,} tokens with ids up to {size - 1:,}")
     return size
 
 
 def guarded(method: Callable[P, T]) -> Callable[P, T]:
-    """A method that hands text to the library, whose failures, panics included, become a `DataError`."""
+    """A method that passes text to the library, whose failures, including panics, become a `DataError`."""
 
     @functools.wraps(method)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -191,7 +191,7 @@ def guarded(method: Callable[P, T]) -> Callable[P, T]:
 
 
 def of_library(e: BaseException) -> bool:
-    """The library raises plain Exceptions; its panics are not even that."""
+    """Whether the library raised this: a plain Exception, or a panic, which is not an Exception."""
     return type(e) is Exception or type(e).__name__ == "PanicException"
 
 

@@ -16,7 +16,7 @@ TEMPLATE_FILE = "chat_template.jinja"
 
 
 def _characters_of_bytes() -> dict[str, int]:
-    """GPT-2's way to write bytes as visible characters: Latin-1 where it is visible, else the next one from 256 on."""
+    """GPT-2's visible characters for bytes: Latin-1 if visible, otherwise the next from 256 on."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [b for b in range(256) if b not in visible]
     return {chr(b): b for b in visible} | {chr(256 + n): b for n, b in enumerate(hidden)}
@@ -27,9 +27,9 @@ CHARACTER_OF = {b: c for c, b in BYTE_OF.items()}
 
 
 class Pretrained:
-    """Byte-level pieces: every text can be written, and `decode(encode(text)) == text` unless the folder normalises.
+    """Byte-level tokens: every text can be encoded, and `decode(encode(text)) == text` unless the folder normalises.
 
-    Special tokens in a text are text, unless `special=True` asks for them to be read as what they mean.
+    Special tokens in a text are plain text, unless `special=True`.
     """
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any], ends: Sequence[int] = (), chat_template: str = ""):
@@ -53,21 +53,21 @@ class Pretrained:
         if not isinstance(tokenizer.decoder, decoders.ByteLevel):
             model, decoder = type(tokenizer.model).__name__, type(tokenizer.decoder).__name__
             raise CheckpointError(
-                f"a {model} tokenizer with the decoder {decoder}; expected a byte-level tokenizer, as gpt2 and Llama 3 "
-                "have, or SentencePiece's BPE, as Llama 2 and Mistral have"
+                f"a {model} tokenizer with the decoder {decoder}; expected a byte-level one, like gpt2's and Llama "
+                "3's, or SentencePiece's BPE, like Llama 2's and Mistral's"
             )
 
     def to_bytes(self, piece: str) -> bytes:
-        """What a piece adds to a text."""
+        """The bytes a token adds to a text."""
         return to_bytes(piece)
 
     def added_bytes(self, token: AddedToken) -> bytes:
-        """The same of a token that was added to the vocabulary."""
+        """The same for a token that was added to the vocabulary."""
         return token.content.encode()
 
     @guarded
     def _before(self) -> int | None:
-        """What the published tokenizer puts before a text."""
+        """The id that the published tokenizer puts before a text."""
         with_special, plain = (self.tokenizer.encode("a", add_special_tokens=yes).ids for yes in (True, False))
         return with_special[0] if with_special[: len(plain)] != plain else None
 
@@ -82,7 +82,7 @@ class Pretrained:
         return with_path(path, lambda: cls(tokenizer, config, ends, _template(folder, config)))
 
     def save(self, folder: Path, max_length: int = 1024) -> None:
-        """Write the files this was read from, for models that see `max_length` tokens."""
+        """Write the files this was read from, for models with a context of `max_length`."""
         config = {k: v for k, v in self.config.items() if k != "chat_template"}
         if self.eos is not None and "eos_token" not in self.special:  # known from the model's config alone
             config["eos_token"] = self.token_bytes(self.eos).decode()
@@ -92,12 +92,12 @@ class Pretrained:
 
     @cached_property
     def _reading_special(self) -> Tokenizer:
-        """Another one that finds special tokens: the switch belongs to the object, and threads may share ours."""
+        """A second tokenizer that recognises special tokens: the switch is per object, and threads may share ours."""
         return Tokenizer.from_str(self.tokenizer.to_str())
 
     @guarded
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """The ids of `text`, with nothing put before or after it."""
+        """The ids of `text`, with nothing added before or after."""
         return (self._reading_special if special else self.tokenizer).encode(text, add_special_tokens=False).ids
 
     @guarded
@@ -111,11 +111,11 @@ class Pretrained:
         return b"".join(self.token_bytes(i) for i in ids if i not in self.special_ids).decode("utf-8", "replace")
 
     def piece(self, id: int) -> str:
-        """The text of one token, fit for a table: a line break is `\\n`, half a character its bytes, as `<0xC3>`."""
+        """The text of one token for display: a line break is `\\n`, half a character its bytes, such as `<0xC3>`."""
         return printable(self.token_bytes(id))
 
     def token_bytes(self, id: int) -> bytes:
-        """What the token adds to the text, in UTF-8; nothing for an id beyond the vocabulary, as padded heads have."""
+        """The bytes the token adds to the text; none for an id beyond the vocabulary, as padded heads have."""
         return self._bytes[id] if id < self.size else b""
 
 
@@ -134,7 +134,7 @@ codecs.register_error("in_hex", _in_hex)
 
 
 def to_bytes(piece: str) -> bytes:
-    """GPT-2's visible characters as the bytes they stand for; a piece with any other character as itself."""
+    """GPT-2's visible characters as the bytes they stand for; a token with any other character in UTF-8."""
     try:
         return bytes(BYTE_OF[c] for c in piece)
     except KeyError:
@@ -142,7 +142,7 @@ def to_bytes(piece: str) -> bytes:
 
 
 def content(token: Any) -> str:
-    """A token of tokenizer_config.json is its text, or a dict that holds it."""
+    """The text of a token in tokenizer_config.json, which may be a dict."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else ""
 
@@ -154,7 +154,7 @@ def _ids(config: dict[str, Any]) -> list[int]:
 
 
 def _template(folder: Path, config: dict[str, Any]) -> str:
-    """The chat template: a file of its own, or text in tokenizer_config.json, or the `default` of several there."""
+    """The chat template: a separate file, or text in tokenizer_config.json, or the `default` of several there."""
     if (path := folder / TEMPLATE_FILE).is_file():
         return path.read_bytes().decode("utf-8", "replace")
     template = config.get("chat_template") or ""

@@ -1,4 +1,4 @@
-"""The pieces of public Marian folders (OPUS-MT): a SentencePiece model for each side, and one list of ids for both."""
+"""The tokenizer of public Marian folders (OPUS-MT): a SentencePiece model per side, and one list of ids for both."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,10 +14,10 @@ SOURCE, TARGET, VOCAB = "source.spm", "target.spm", "vocab.json"
 
 
 class MarianPieces:
-    """Reads as `BPE` does. A piece that `vocab.json` does not list is `<unk>`, whatever SentencePiece calls it.
+    """With the interface of `BPE`. A piece that `vocab.json` does not list is `<unk>`, whatever SentencePiece says.
 
-    `encode` is for sources and knows the language mark of many-to-many models (`>>fra<< Hello`); `encode_targets` cuts
-    translations with the other side's model.
+    `encode` is for sources and recognises the language token of many-to-many models (`>>fra<< Hello`); `encode_targets`
+    segments translations with the other side's model.
     """
 
     def __init__(self, source: Any, target: Any, ids: dict[str, int]):
@@ -72,16 +72,16 @@ class MarianPieces:
         return self.target.decode([self.pieces[i] for i in ids if i not in (self.eos, self.unk, self.pad)])
 
     def piece(self, id: int) -> str:
-        """The piece with this id, with `▁` for a space."""
+        """The token with this id, with `▁` for a space."""
         return self.pieces[id]
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
-        """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
+        """Positions in `ids` grouped into words: a word starts at a token that starts with `▁`; `</s>` is in none."""
         return group_words(ids, self.starts, {self.eos, self.pad})
 
 
 def _language(text: str) -> tuple[list[str], str]:
-    """`>>fra<< Hello` says which language to translate to: the mark is one piece, the rest is text."""
+    """Split `>>fra<< Hello` into the target language, a single token, and the text."""
     if text.startswith(">>") and (end := text.find("<<")) != -1:
         return [text[: end + 2]], text[end + 2 :]
     return [], text

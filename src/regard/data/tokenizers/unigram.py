@@ -1,4 +1,4 @@
-"""The pieces of T5: SentencePiece's unigram model (Kudo 2018), one vocabulary for what is read and what is written."""
+"""T5's tokenizer: SentencePiece's unigram model (Kudo 2018), one vocabulary for input and output."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from regard.jsonfile import read_json_if_any
 
 
 class Unigram:
-    """Reads as `BPE` does: ids come without `</s>`."""
+    """With the interface of `BPE`: ids come without `</s>`."""
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any]):
         self.tokenizer, self.config, self.size = tokenizer, config, vocabulary_size(tokenizer)
@@ -46,9 +46,9 @@ class Unigram:
         return self.tokenizer.decode([i for i in ids if i < self.size], skip_special_tokens=True)
 
     def piece(self, id: int) -> str:
-        """The piece with this id, with `▁` for a space; of an id beyond the vocabulary, as padded heads have, none."""
+        """The token with this id, with `▁` for a space; "" for an id beyond the vocabulary, as padded heads have."""
         return self.pieces[id] if id < self.size else ""
 
     def words(self, ids: Sequence[int]) -> list[list[int]]:
-        """Positions in `ids` grouped to words: a word begins at a piece that opens with `▁`; `</s>` is in none."""
+        """Positions in `ids` grouped into words: a word starts at a token that starts with `▁`; `</s>` is in none."""
         return group_words(ids, self.starts, {self.eos, self.pad})

@@ -1,7 +1,7 @@
-"""WordPiece (Schuster and Nakajima 2012; Wu et al. 2016), as BERT has it: the longest piece that fits, again and again.
+"""WordPiece (Schuster and Nakajima 2012; Wu et al. 2016), as in BERT: repeatedly the longest piece that matches.
 
-A word is cut off its punctuation first; a piece that goes on within a word opens with `##`. `[CLS]` stands before a
-text and `[SEP]` after it, and after a second text of a pair.
+Words are first separated from punctuation; a piece that continues a word starts with `##`. `[CLS]` precedes a text and
+`[SEP]` follows it, and the second text of a pair.
 """
 
 import json
@@ -19,21 +19,21 @@ from regard.jsonfile import read_json_if_any
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 INSIDE = "##"
-MOST_CHARACTERS = 1_000  # that get a piece of their own; a word with any other is [UNK]
-VOCABULARY = "vocab.txt"  # one piece a line, in the order of their ids
+MOST_CHARACTERS = 1_000  # characters with their own piece; a word with any other is [UNK]
+VOCABULARY = "vocab.txt"  # one piece per line, in the order of ids
 
 
 class WordPiece(EncoderTokenizer):
-    """Pieces of words. `[MASK]` and the other special tokens are found in a text, as transformers finds them."""
+    """BERT's tokenizer. `[MASK]` and the other special tokens in a text are recognised, as in transformers."""
 
     def __init__(self, tokenizer: Tokenizer, config: dict[str, Any] | None = None):
         super().__init__(tokenizer, config or {}, SPECIAL)
 
-    # -- making, reading and writing ------------------------------------------------------------------------------
+    # -- training, reading and writing ----------------------------------------------------------------------------
 
     @classmethod
     def train(cls, lines: Iterable[str], size: int, lower: bool = True) -> "WordPiece":
-        """Learn `size` pieces in all. Same lines, same result. `lines` is read twice: give a list, not a generator."""
+        """Learn a vocabulary of `size`, deterministically. `lines` is read twice: give a list, not a generator."""
         learner = _empty(lower, None, True, {UNK: 0})
         characters = _characters(lines, learner)
         if not characters:
@@ -41,11 +41,11 @@ class WordPiece(EncoderTokenizer):
         least = len(SPECIAL) + 2 * len(characters)
         if size < least:
             raise ConfigError(
-                f"a vocabulary of {size} is too small: {len(characters)} characters, which may open a word or not, and "
+                f"a vocabulary of {size} is too small: {len(characters)} characters, starting a word or not, and "
                 f"{len(SPECIAL)} special tokens make {least}"
             )
-        # The library numbers `##x` as it comes upon them, in an order that differs from run to run; given as special
-        # tokens, all characters have their numbers before it begins.
+        # The library numbers `##x` in an order that differs from run to run; passed as special tokens, all characters
+        # are numbered first.
         trainer = trainers.WordPieceTrainer(
             vocab_size=size,
             show_progress=False,
@@ -58,12 +58,12 @@ class WordPiece(EncoderTokenizer):
 
     @staticmethod
     def found_in(folder: Path) -> bool:
-        """Whether a folder has a vocabulary of this kind and no newer file that says more."""
+        """Whether a folder has vocab.txt and no newer file."""
         return (Path(folder) / VOCABULARY).is_file() and not (Path(folder) / "tokenizer.json").is_file()
 
     @classmethod
     def load(cls, folder: Path) -> "WordPiece":
-        """The tokenizer of a model folder: tokenizer.json, or vocab.txt and what tokenizer_config.json says of it."""
+        """The tokenizer of a model folder: tokenizer.json, or vocab.txt with tokenizer_config.json."""
         folder = Path(folder)
         config = read_json_if_any(folder / "tokenizer_config.json")
         path = folder / (VOCABULARY if cls.found_in(folder) else "tokenizer.json")
@@ -78,7 +78,7 @@ class WordPiece(EncoderTokenizer):
         (Path(folder) / VOCABULARY).write_text("".join(pieces), "utf-8", newline="\n")
 
     def piece(self, id: int) -> str:
-        """The piece with this id; one that goes on within a word opens with `##`."""
+        """The piece with this id; one that continues a word starts with `##`."""
         return self.tokenizer.id_to_token(id) or f"[unused{id}]"
 
     def continues(self, id: int) -> bool:
@@ -86,7 +86,7 @@ class WordPiece(EncoderTokenizer):
 
 
 def _empty(lower: bool, accents: bool | None, chinese: bool, vocab: dict[str, int]) -> Tokenizer:
-    """BERT's own pipeline: tidy and lower-case, cut at spaces and punctuation, then the longest pieces of `vocab`."""
+    """BERT's own pipeline: clean and lower-case, split at spaces and punctuation, then longest pieces of `vocab`."""
     tokenizer = Tokenizer(models.WordPiece(vocab, unk_token=UNK, max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True, handle_chinese_chars=chinese, strip_accents=accents, lowercase=lower
@@ -105,7 +105,7 @@ def _empty(lower: bool, accents: bool | None, chinese: bool, vocab: dict[str, in
 
 
 def _from_list(path: Path, config: dict[str, Any]) -> Tokenizer:
-    """vocab.txt, read as tokenizer_config.json says."""
+    """vocab.txt, read with the settings of tokenizer_config.json."""
     try:
         pieces = path.read_text("utf-8").split("\n")
     except UnicodeDecodeError as e:
@@ -123,7 +123,7 @@ def _settings(lower: bool) -> dict[str, Any]:
 
 
 def _characters(lines: Iterable[str], learner: Tokenizer) -> list[str]:
-    """The most frequent characters of the tidied text, sorted."""
+    """The most frequent characters of the cleaned text, sorted."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(learner.normalizer.normalize_str(line))
