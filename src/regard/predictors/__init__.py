@@ -1,6 +1,6 @@
-"""Trained models at work, one class a kind of answer; `regard.load` finds the one for a folder.
+"""Predictors: trained models ready for use. `regard.load` returns the one for a folder.
 
-Names arrive when they are first used: a translator need not wait for what classifies series.
+Names are imported on first use, so that a translator does not import what classifies series.
 """
 
 import importlib

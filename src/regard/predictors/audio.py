@@ -1,4 +1,4 @@
-"""A trained audio classifier at work."""
+"""Predict the class of audio clips."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ BATCH = 64
 
 
 class AudioClassifier(ClassPredictor):
-    """Clips to labels; an input is the samples of one. What is longer than `seconds` is cut."""
+    """Clips to labels; an input is the samples of one. Clips longer than `seconds` are cut."""
 
     family, chunk = "audio", BATCH
 
@@ -28,7 +28,7 @@ class AudioClassifier(ClassPredictor):
 
     @torch.inference_mode()
     def probabilities(self, sounds: Sequence[Tensor]) -> np.ndarray:
-        """N L, in the order of `labels`, of clips as `load_waveform` returns them."""
+        """N L, in the order of `labels`, for clips as `load_waveform` returns them."""
         config, rows = self.model.config, []
         for start in range(0, len(sounds), BATCH):
             pictures = [spectrogram(sound, config.mels, config.frames) for sound in sounds[start : start + BATCH]]

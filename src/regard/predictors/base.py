@@ -1,4 +1,4 @@
-"""What all predictors share: inputs in, an answer for each, in order; and the answers that several tasks share."""
+"""The predictor protocol: inputs in, an answer for each, in order; and the answers that several tasks share."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ Input = TypeVar("Input")
 
 
 class Predictor:
-    """A trained model, ready for use. `regard.load` returns one; its task says what an input is.
+    """A trained model, ready for use. `regard.load` returns one; its task defines what an input is.
 
     Its `family` selects what `regard.inside` shows of it.
     """
@@ -25,18 +25,18 @@ class Predictor:
     model: Any
     task: Any = None  # set by `regard.load`, as is the folder
     folder: Path = Path()
-    test: Any = None  # the set it is shown examples of, once it is read
+    test: Any = None  # the test set that examples come from, once it is read
 
     def predict(self, *args: Any, **options: Any) -> Iterator[Any]:
-        """`predict(inputs)`: an answer for each, in order. They are read as answers are taken, some at a time."""
+        """`predict(inputs)`: an answer for each, in order. Inputs are consumed lazily, some at a time."""
         raise NotImplementedError
 
     def __call__(self, inputs: Any, **options: Any) -> Any:
-        """A list of inputs gives a list of answers; one text, pair (a tuple) or row (a dict) gives its answer.
+        """A list of inputs returns a list of answers; a single text, pair (a tuple) or row (a dict) its answer.
 
-        A table (pandas, polars, pyarrow, a dict of columns) gives a table of the same library: its rows with the
-        columns that `regard predict` adds. A `Path` is a file or folder, as `regard predict` takes one, and gives its
-        rows as dicts. Options are those of `predict`; for a table also the column of the `text`.
+        A table (pandas, polars, pyarrow, a dict of columns) returns a table of the same library: its rows with the
+        columns that `regard predict` adds. A `Path` is a file or folder, as for `regard predict`, and returns its rows
+        as dicts. Options are those of `predict`; for a table also `text`, the column of the text.
         """
         if isinstance(inputs, Path):
             return self.task.rows_of(self, inputs, options)
@@ -59,26 +59,26 @@ class Classification:
 
 
 class Output:
-    """What the scores of a model's head mean: here, one class of several."""
+    """How a model's logits become answers: here, one class of several."""
 
     def __init__(self, labels: tuple[str, ...]):
         self.labels = labels
 
     def values(self, scores: Tensor) -> Tensor:
-        """B L scores -> B L probabilities."""
+        """B L logits -> B L probabilities."""
         return scores.softmax(-1)
 
     def answer(self, values: np.ndarray) -> Any:
-        """The answer to an input, of the L values of its scores."""
+        """The answer to an input, from its L `values`."""
         label = self.labels[int(values.argmax())]
         return Classification(label, dict(zip(self.labels, values.tolist(), strict=True)))
 
 
 class ClassPredictor(Predictor):
-    """A predictor of classes, or of what else its `output` makes of scores. A subclass computes them."""
+    """A predictor of classes, or of whatever its `output` makes of logits. A subclass computes the logits."""
 
     output: Output
-    chunk = 256  # inputs that are read at once
+    chunk = 256  # inputs read at a time
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def list_of_files(files: Any) -> Any:
 
 
 def chunks(inputs: Iterable[Input], size: int) -> Iterator[list[Input]]:
-    """Some inputs at a time. A single text, which is easily passed instead of a list, is an error."""
+    """Inputs in lists of at most `size`. A single text instead of a list, an easy mistake, is an error."""
     if isinstance(inputs, str):
         raise ConfigError("expected a list of inputs, got one text; write [text], in brackets")
     inputs = iter(inputs)

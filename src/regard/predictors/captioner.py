@@ -1,4 +1,4 @@
-"""A trained captioner at work: images in, sentences out, and where it looked for each word."""
+"""Caption images, and show where the model looked for each word."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ class ImageCaptioner(Translator):
     """A translator whose sources are images, N C P P bytes, read from files by `images`."""
 
     family = "captioner"
-    framing: Framing | None = None  # of a published folder, which may cut images in a way of its own
+    framing: Framing | None = None  # of a published folder, which may crop images differently
 
     def images(self, paths: Sequence[str | Path]) -> np.ndarray:
         channels, side, _ = self.model.config.shape
@@ -42,7 +42,7 @@ class ImageCaptioner(Translator):
     def batches(
         self, texts: Any, batch: int, max_length: int = 0, cut: bool = False
     ) -> Iterator[tuple[list[int], Tensor, Tensor | None, Tensor]]:
-        """Some images at a time: their rows, B C P P pixels, no lengths, and how many pieces a caption may have, B."""
+        """Some images at a time: their rows, B C P P pixels, no lengths, and the most tokens of each caption, B."""
         room = self.model.config.max_length
         for start in range(0, len(texts), batch):
             pixels = torch.tensor(texts[start : start + batch], device=self.device)
@@ -53,9 +53,9 @@ class ImageCaptioner(Translator):
 
     @torch.inference_mode()
     def looks(self, pixels: np.ndarray, ids: Sequence[int]) -> list[tuple[str, np.ndarray]]:
-        """For each word of a caption of one image, C P P, where it was looked: h w, summing to 1.
+        """For each word of a caption of one image, C P P, the attention over the patches: h w, summing to 1.
 
-        The mean over the heads of the last layer, and over the pieces of a word; `ids` are the caption's, end included.
+        The mean over the heads of the last layer and the tokens of a word; `ids` are the caption's, with the end.
         """
         target = torch.tensor([list(ids)], device=self.device)
         with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:

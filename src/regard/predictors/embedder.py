@@ -1,4 +1,4 @@
-"""A trained encoder at work: texts in, vectors out, near ones for texts that say alike; and words for gaps."""
+"""Turn texts into vectors, close together for texts that mean the same; and fill in masked words."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ from regard.predictors.base import Predictor, chunks
 from regard.predictors.nearest import Nearest
 from regard.ticks import tick
 
-LAST4 = "last4"  # the last four layers side by side, the best features of Devlin et al. 2019, table 7
+LAST4 = "last4"  # the last four layers concatenated, the best features in Devlin et al. 2019, table 7
 CHUNK = 2048  # texts embedded at a time: enough to batch by length
 ENOUGH = 256  # tokens that keep a core busy
 CARD = """---
@@ -49,7 +49,7 @@ Texts to vectors of {width} numbers: {pooling} pooling over at most {longest} to
 
 @dataclass(frozen=True)
 class Features:
-    """A vector for each text, and what it took: texts that were cut to fit, tokens read, and padding."""
+    """A vector for each text, and counts of texts cut to fit, tokens read, and padding."""
 
     vectors: np.ndarray  # N D, or N 4·D
     cut: int
@@ -59,7 +59,7 @@ class Features:
 
 @dataclass(frozen=True)
 class Similar:
-    """A text and its cosine to the query; `index` is its place among the inputs."""
+    """A text and its cosine similarity to the query; `index` is its position among the inputs."""
 
     index: int
     text: str
@@ -84,15 +84,15 @@ class Embedding:
 
 @dataclass(frozen=True)
 class Filled:
-    """For each [MASK] of a text its likeliest words, likeliest first."""
+    """The likeliest words for each [MASK] of a text, likeliest first."""
 
     masks: list[list[MaskCandidate]]
 
 
 class Embedder(Predictor):
-    """An encoder, its tokenizer, and how a text's vector is made of its hidden states.
+    """An encoder, its tokenizer, and how hidden states become a text's vector.
 
-    On a CPU texts of similar length are padded to the longest of a few; on a GPU they are packed, and read in bf16.
+    On a CPU, texts of similar length are padded and batched; on a GPU, they are packed and read in bf16.
     """
 
     family = "encoder"
@@ -117,7 +117,7 @@ class Embedder(Predictor):
 
     @cached_property
     def reader(self) -> Bert:
-        """The model as texts are read with it: on a CPU, a copy whose matrices are laid out for that."""
+        """The model for inference: on a CPU, a copy with packed weights."""
         return packed(self.model) if not self.small and takes(self.model.token.weight) else self.model
 
     # -- vectors --------------------------------------------------------------------------------------------------
@@ -141,10 +141,10 @@ class Embedder(Predictor):
         normalise: bool | None = None,
         batch: int = 32,
     ) -> Features:
-        """Vectors by the "mean" or "max" of a text's tokens or by its first, "cls"; None: as the folder says.
+        """Vectors by the "mean" or "max" of a text's tokens or by its first, "cls"; None: the folder's setting.
 
-        `layer` counts from 0, the embeddings, or back from -1, the last; "last4" puts the last four side by side.
-        `batch` texts of similar length are read together; it changes speed, not results.
+        `layer` counts from 0, the embeddings, or back from -1, the last; "last4" concatenates the last four. `batch`
+        texts of similar length are read together; it changes speed, not results.
         """
         pooling = self.settings.pooling if pooling is None else pooling
         normalise = self.settings.normalise if normalise is None else normalise
@@ -177,8 +177,8 @@ class Embedder(Predictor):
     def similar(
         self, query: str, texts: Sequence[str], top: int = 5, batch: int = 32, vectors: np.ndarray | None = None
     ) -> list[Similar]:
-        """The texts nearest to `query` by cosine, nearest first; equal ones in the order given. `vectors` are those of
-        the texts, of length 1, where they were computed before."""
+        """The texts closest to `query` by cosine, closest first, ties in input order. `vectors` are the texts' unit
+        vectors, if already computed."""
         if not texts:
             raise DataError("no texts to compare with")
         if vectors is None:
@@ -191,7 +191,7 @@ class Embedder(Predictor):
 
     @property
     def max_length(self) -> int:
-        """Of the texts it reads, in tokens."""
+        """The most tokens of a text."""
         return self.settings.max_length
 
     @property
@@ -199,11 +199,11 @@ class Embedder(Predictor):
         return self.settings.lower
 
     def chosen(self, layer: int | str) -> Callable[[list[Tensor]], Tensor]:
-        """What is taken of the embeddings and all layers, L + 1."""
+        """A function that picks `layer` from the embeddings and all layers, L + 1."""
         layers = self.model.config.layers
         if layer == LAST4:
             if layers < 4:
-                raise ConfigError(f"the last four of {layers} layers; name one: --layer -1")
+                raise ConfigError(f"last4 needs four layers, this model has {layers}; name one: --layer -1")
             return lambda kept: torch.cat(kept[-4:], -1)
         if isinstance(layer, str) or not -layers - 1 <= layer <= layers:
             raise ConfigError(
@@ -212,15 +212,15 @@ class Embedder(Predictor):
         return lambda kept: kept[layer]
 
     def encode(self, texts: Sequence[str], longest: int = 0) -> tuple[list[list[int]], int]:
-        """Ids with [CLS] and [SEP], cut to what the folder reads, and how many texts were cut."""
+        """Ids with [CLS] and [SEP], cut to the length limit, and how many texts were cut."""
         texts = [text.lower() for text in texts] if self.settings.lower else texts
         return self.tokenizer.encode_ids(texts, longest or self.settings.max_length)
 
     def batches(self, ids: list[list[int]], batch: int) -> Iterator[tuple[list[int], Tensor, Tensor | None]]:
-        """Texts of similar length together, the longest first: their rows, B T ids, and lengths (None: all alike).
+        """Texts of similar length together, the longest first: their rows, B T ids, and lengths (None: all equal).
 
-        On a CPU a batch ends with the texts of one length as soon as it is large enough to be quick. Where texts are
-        packed: 1 T ids, and where each text begins.
+        On a CPU a batch ends where the length changes, once it is large enough to be efficient. Packed texts: 1 T ids,
+        and the start of each text.
         """
         enough = ENOUGH if self.device.type == "cpu" else sys.maxsize
         groups: list[list[int]] = []
@@ -244,7 +244,7 @@ class Embedder(Predictor):
     # -- files ----------------------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path) -> None:
-        """A new folder, or an empty one, that transformers' AutoModel and sentence-transformers load."""
+        """Write a folder that transformers' AutoModel and sentence-transformers load; it must be new or empty."""
         if self.small:
             raise ConfigError("a model in int8 cannot be saved; load it again without int8")
         folder, settings, width = Path(folder), self.settings, self.model.config.width
@@ -263,7 +263,7 @@ class Embedder(Predictor):
 
 
 class Filler(Embedder):
-    """An encoder that kept its masked-word head."""
+    """An encoder with its masked-word head."""
 
     family = "masked"
 
@@ -272,18 +272,18 @@ class Filler(Embedder):
         return self.model.config.max_length
 
     def predict(self, inputs: Iterable[str], **options: Any) -> Iterator[Filled]:
-        """What is `Filled` in each text; options as for `fill`."""
+        """The candidates for each text's masks; options as for `fill`."""
         yield from (Filled(self.fill(text, **options)) for some in chunks(inputs, 1) for text in some)
 
     @torch.inference_mode()
     def fill(self, text: str, top: int = 5) -> list[list[MaskCandidate]]:
-        """The likeliest words for each [MASK] of a text, each gap on its own."""
+        """The likeliest words for each [MASK] of a text, independently of the other masks."""
         (ids,), cut = self.encode([text], self.model.config.max_length)
         gaps = [place for place, id in enumerate(ids) if id == self.tokenizer.mask]
         if not gaps:
             where = "in the part that fits; shorten the text" if cut else f"in the text; put one in: … {MASK} …"
             raise DataError(f"no {MASK} {where}")
-        hidden = self.states(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head meets the gaps alone
+        hidden = self.states(torch.tensor([ids], device=self.device))[0, gaps]  # M D: the head sees only the masks
         likely, order = self.model.logits(hidden).double().softmax(-1).topk(min(top, self.tokenizer.size), dim=-1)
         return [
             [MaskCandidate(self.tokenizer.piece(id).strip(" "), id, p) for id, p in zip(row, ps, strict=True)]
@@ -291,12 +291,12 @@ class Filler(Embedder):
         ]
 
     def states(self, ids: Tensor) -> Tensor:
-        """What the head reads: B T -> B T D."""
+        """The input of the head: B T -> B T D."""
         return self.model(ids)
 
 
 class Infiller(Filler):
-    """BART, whose decoder reads the text with its gaps once more, a place later: what it writes at a gap fills it."""
+    """BART, whose decoder reads the masked text shifted by one: what it predicts at a mask fills it."""
 
     def states(self, ids: Tensor) -> Tensor:
         model: Any = self.model
@@ -305,7 +305,7 @@ class Infiller(Filler):
 
 
 def packed_pooled(hidden: Tensor, starts: Tensor, pooling: str) -> Tensor:
-    """`pooled` for texts in one row, 1 T D, between `starts`, R+1: R D."""
+    """`pooled` for packed texts, 1 T D, with offsets `starts`, R+1: R D."""
     if pooling == "cls":
         return hidden[0, starts[:-1]]
     own, shape = owners(starts, hidden.size(1)), (len(starts) - 1, hidden.size(2))

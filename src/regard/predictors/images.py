@@ -1,4 +1,4 @@
-"""A trained image classifier at work."""
+"""Predict the class of images, and show where a ViT looked."""
 
 import math
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ BATCH = 256
 
 @dataclass(frozen=True)
 class Seen:
-    """Where a ViT looked: for every patch, as rows and columns, how much; each map sums to 1."""
+    """Where a ViT looked: attention maps over the patches, each summing to 1."""
 
     rollout: np.ndarray  # h w: through all layers
-    heads: np.ndarray  # L H h w: what stands for the image, looking at the patches
+    heads: np.ndarray  # L H h w: from the image token, or the mean of all, to the patches
 
 
 class ImageClassifier(ClassPredictor):
-    """Images to labels; an input is the pixels of one, of the model's own `shape`: channels and pixels a side."""
+    """Images to labels; an input is the pixels of one, in the model's own `shape`, C P P."""
 
     family = "image"
 
@@ -64,9 +64,9 @@ class ImageClassifier(ClassPredictor):
 
     @torch.inference_mode()
     def attention(self, image: str | Path | np.ndarray) -> Seen:
-        """Where the model looked in one image, a file or C P P bytes; the fast kernels run as ever."""
+        """Where the model looked in one image, a file or C P P bytes."""
         if not isinstance(self.model, ViT):
-            raise ConfigError(f"{type(self.model).__name__} does not look anywhere: only a vit has attention")
+            raise ConfigError(f"{type(self.model).__name__} has no attention to show; only a vit does")
         pixels = image[None] if isinstance(image, np.ndarray) else self.read([image])
         with watch(self.model, "layers.*.attention.look") as seen:
             self.model(torch.tensor(pixels, device=self.device))
@@ -87,6 +87,6 @@ def read_images(paths: Sequence[str | Path], channels: int, framing: Framing) ->
 
 
 def scale_of(folder: Path, usual: Scale) -> Scale:
-    """As preprocessor_config.json of a published folder has it: config.json may not say how pixels are scaled."""
+    """The pixel scaling of preprocessor_config.json, which config.json may lack; `usual` if there is none."""
     range_ = read_range(folder)
     return Scale(*range_) if range_ else usual

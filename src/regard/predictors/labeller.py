@@ -1,4 +1,4 @@
-"""A trained classifier or tagger of texts at work."""
+"""Classify and tag texts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ OUTSIDE = "O"
 
 @dataclass(frozen=True)
 class TaggedWord:
-    """A word of a text, where it stands, its likeliest label, and how likely that is."""
+    """A word of a text, its position, its likeliest label, and the label's probability."""
 
     word: str
     label: str
@@ -39,7 +39,7 @@ class Tags:
 
 
 class Labeller(ClassPredictor):
-    """A model with a head of classes, and its tokenizer. On a GPU BERT's texts are packed, and read in bf16."""
+    """A model with a classification head, and its tokenizer. On a GPU, BERT's texts are packed and read in bf16."""
 
     lower = False  # whether texts are lower-cased before the tokenizer reads them
 
@@ -52,12 +52,12 @@ class Labeller(ClassPredictor):
         self.max_length = min([int(n) for n in limits if n], default=512)
 
     def scores(self, states: Any) -> Any:
-        """Of the classes: … D -> … L."""
+        """Class logits: … D -> … L."""
         return self.model.scores(states)
 
     @torch.inference_mode()
     def _states(self, texts: Sequence[Encoded], tokens: int = 4096) -> list[np.ndarray]:
-        """For each text the probabilities of its labels: L, or T L. Texts of like length are read together."""
+        """The label probabilities of each text: L, or T L. Texts of similar length are read together."""
         per_piece = self.model.config.head == "token"
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i].ids))
         answers: list[Any] = [None] * len(texts)
@@ -71,7 +71,7 @@ class Labeller(ClassPredictor):
         return answers
 
     def _padded(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
-        """The probabilities of each text: L, or T L."""
+        """The label probabilities of padded texts: L, or T L each."""
         each = [(t.ids, second_from(t), [NONE] * len(t.ids)) for t in texts]
         batch = collate_labelled(each, self.tokenizer.pad, per_piece).to(self.device)
         hidden = self.model(batch.ids, batch.lengths, batch.sentences)
@@ -79,7 +79,7 @@ class Labeller(ClassPredictor):
         return [row[: len(t.ids)] if per_piece else row for row, t in zip(self.values(scores), texts, strict=True)]
 
     def _packed(self, texts: list[Encoded], per_piece: bool) -> list[np.ndarray]:
-        """The same, of texts in one row."""
+        """The same for packed texts."""
         ids, starts = (x.to(self.device) for x in packed([t.ids for t in texts]))
         sentences = torch.tensor([[s for t in texts for s in t.sentences]], device=self.device)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
@@ -95,10 +95,10 @@ class Classifier(Labeller):
 
     def __init__(self, model: Any, tokenizer: EncoderTokenizer, device: str = "cpu", pairs: bool | None = None):
         super().__init__(model, tokenizer, device)
-        self.pairs = pairs  # whether it was trained on pairs of texts; None: not known
+        self.pairs = pairs  # whether it was trained on pairs of texts; None: unknown
 
     def probabilities(self, inputs: Sequence[Any], seconds: Sequence[str] | None = None) -> np.ndarray:
-        """N L, in the order of `labels`; texts over the length limit are cut. Second texts may come separately."""
+        """N L, in the order of `labels`; texts over the limit are cut. `seconds` are the second texts of pairs."""
         texts, seconds = (inputs, seconds) if seconds is not None else split_pairs(inputs)
         for number, text in enumerate([*texts, *(seconds or [])], 1):
             if not text.strip():
@@ -116,7 +116,7 @@ class Classifier(Labeller):
 
 
 class NextSentencePredictor(Classifier):
-    """Pairs of texts, to whether the second follows the first: the other head of BERT's pre-training."""
+    """Pairs of texts to whether the second follows the first: BERT's next-sentence head."""
 
     family = "pair"
 
@@ -129,7 +129,7 @@ class NextSentencePredictor(Classifier):
 
 
 def split_pairs(inputs: Sequence[Any]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """Texts, and where the inputs are pairs, their second texts."""
+    """Texts, and the second texts if the inputs are pairs."""
     if isinstance(inputs, str):
         raise ConfigError("expected a list of texts, got one text; write [text], in brackets")
     if not len(inputs) or isinstance(inputs[0], str):
@@ -151,24 +151,24 @@ class Tagger(Labeller):
                 yield Tags([TaggedWord(word, label, p, *span) for (word, span), label, p in each])
 
     def tag(self, text: str) -> list[TaggedWord]:
-        """The words of a text, cut off their punctuation, each with its label."""
+        """The words of a text, separated from punctuation, each with its label."""
         (tags,) = self.predict([text])
         return tags.words
 
     def tag_words(self, sentences: Sequence[Sequence[str]]) -> list[tuple[list[str], list[float]]]:
-        """For each sentence of words their labels and probabilities.
+        """For each sentence, a list of words, their labels and probabilities.
 
-        A sentence over the length limit is read in parts; a word of no piece (a stray control sign) is outside.
+        A sentence over the length limit is read in parts; a word without tokens (a stray control character) gets O.
         """
-        parts: list[tuple[int, int, Encoded]] = []  # sentence, its first word here, pieces
+        parts: list[tuple[int, int, Encoded]] = []  # sentence, index of its first word here, tokens
         for number, words in enumerate(sentences):
             start = 0
             while start < len(words):
-                window = words[start : start + self.max_length]  # hardly a word has no piece, so more do not fit
+                window = words[start : start + self.max_length]  # nearly every word has a token, so more do not fit
                 encoded = self.tokenizer.encode_words(window, self.max_length)
                 parts.append((number, start, encoded))
                 last = max((w for w in encoded.words if w is not None), default=0)
-                # the last word may be cut in two: it opens the next part
+                # the last word may be cut in two: it starts the next part
                 start += max(1, last) if encoded.cut else len(window)
         outside = OUTSIDE if OUTSIDE in self.labels else self.labels[0]
         answers = [([outside] * len(words), [0.0] * len(words)) for words in sentences]
@@ -182,7 +182,7 @@ class Tagger(Labeller):
 
 
 def split_words(text: str | Sequence[str]) -> list[tuple[str, tuple[int, int]]]:
-    """Words and where each stands: of a text cut off their punctuation, of a list as they are."""
+    """Words and their positions: a text is split at punctuation, a list is used as it is."""
     if not isinstance(text, str):
         return [(word, (0, 0)) for word in text]
     words = BertPreTokenizer().pre_tokenize_str(text)

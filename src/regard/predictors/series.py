@@ -1,4 +1,4 @@
-"""A trained classifier of series, or a forecaster, at work."""
+"""Classify series, and forecast them."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ BATCH = 64
 
 
 class SeriesClassifier(ClassPredictor):
-    """Series to labels; the inputs are `Curves`. `known` is what its folder says of its training data."""
+    """Series to labels; the inputs are `Curves`. `known` is the folder's description of its training data."""
 
     family = "series"
 
@@ -43,7 +43,7 @@ class SeriesClassifier(ClassPredictor):
         table = Path(labels) if labels else None
         if self.config.known and table is None:
             names = ", ".join(self.config.known)
-            raise ConfigError(f"this model also reads {names} of each object; give the table: --labels FILE")
+            raise ConfigError(f"this model also needs {names} of each object; give the table: --labels FILE")
         hint = "give a table of them: --labels FILE"
         return self.fitted(read_series(Path(path), replace(self.config, **settings), table, labelled, hint))
 
@@ -70,8 +70,8 @@ class SeriesClassifier(ClassPredictor):
 
     @torch.inference_mode()
     def attention(self, curves: Curves, row: int = 0) -> np.ndarray:
-        """How much the last layer looks at each point of a series, summing to 1: the mean over heads and queries, the
-        first token's own share left out. A token shares its part among its points."""
+        """The last layer's attention to each point of a series, summing to 1: the mean over heads and queries, without
+        the first token. A token's weight is divided among its points."""
         c = self.model.config
         if not hasattr(c, "heads"):
             raise ConfigError("a recurrent model has no attention to show; train one with --arch transformer")
@@ -89,7 +89,7 @@ class SeriesClassifier(ClassPredictor):
 
 @dataclass(frozen=True, eq=False)
 class Outlook:
-    """What will come: the next H times, the mean of each column, H C, and its quantiles, H C Q, rising."""
+    """A forecast: the next H times, the mean of each column, H C, and its increasing quantiles, H C Q."""
 
     columns: tuple[str, ...]
     times: np.ndarray
@@ -97,24 +97,24 @@ class Outlook:
     quantiles: np.ndarray
     levels: tuple[float, ...]
     dated: bool = False
-    series: str = ""  # the column that names the series, of a table of several
-    name: str = ""  # of this one
+    series: str = ""  # in a table of several series, the column of their names
+    name: str = ""  # of this series
 
     def named_times(self) -> list[Any]:
-        """Times for reading: dates, where the table has them."""
+        """Times as text: dates, if the table has them."""
         if not self.dated:
             return self.times.tolist()
         dates = [str(t).replace("T", " ") for t in as_dates(self.times)]
         return [t[:10] for t in dates] if all(t.endswith(" 00:00:00") for t in dates) else dates
 
     def outside(self) -> int:
-        """How many means lie outside their own quantiles."""
+        """How many means lie outside their quantiles."""
         band = self.quantiles if self.levels else self.mean[..., None]
         return int(((self.mean < band[..., 0]) | (self.mean > band[..., -1])).sum())
 
 
 class ForecastPredictor(Predictor):
-    """Tables over time to their next rows; an input is a `History`. `trained` is what its folder says of its data."""
+    """Forecasts the next rows; an input is a `History`. `trained` is the folder's description of its data."""
 
     family = "forecast"
 
@@ -128,7 +128,7 @@ class ForecastPredictor(Predictor):
         check_types(self.settings)
 
     def read(self, path: str | Path) -> History:
-        """The columns this model was trained on; of a table of several series the first."""
+        """The model's columns of a table; of several series, the first."""
         return self.read_all(path)[0]
 
     def read_all(self, path: str | Path, say: Say = to_stderr) -> list[History]:
@@ -144,9 +144,9 @@ class ForecastPredictor(Predictor):
         c, name = self.config, f" of {history.name}" if history.name else ""
         if len(history) < c.lookback:
             raise DataError(
-                f"the table{name} has {len(history):,} rows, but this model reads {c.lookback:,}; give more"
+                f"the table{name} has {len(history):,} rows, but this model needs {c.lookback:,}; give more"
             )
-        # A column by itself is normed by its window; the model's unit matters only to one that never moves.
+        # Each column is normed by its window; the model's unit matters only for a constant one.
         unit = spread(history.values) if self.settings.series else 1.0
         past = torch.from_numpy(history.values[-c.lookback :] / unit).float()[None].to(self.device)
         inputs, steps = [past], c.horizon
@@ -155,7 +155,7 @@ class ForecastPredictor(Predictor):
             inputs.append(beside.to(self.device))
         rows = self.model(*inputs)[0, :steps].double().cpu().numpy()  # H C 1+Q
         rows = rows * (unit if isinstance(unit, float) else unit[:, None])
-        quantiles = np.sort(rows[..., 1:], -1)  # they are learned apart and may cross
+        quantiles = np.sort(rows[..., 1:], -1)  # they are learned separately and may cross
         return Outlook(c.columns, history.after(steps), rows[..., 0], quantiles, c.quantiles, history.dated,
                        self.settings.series, history.name)  # fmt: skip
 
@@ -167,7 +167,7 @@ class ForecastPredictor(Predictor):
         if not (ahead := len(rows) - c.lookback):
             names = ", ".join(dict.fromkeys(name.partition("=")[0] for name in c.covariates))
             raise DataError(
-                f"this model also reads {names} of the rows to forecast; add up to {c.horizon} rows after the last"
+                f"this model also needs {names} of the rows to forecast; add up to {c.horizon} rows after the last"
                 f"{name}, with {names} filled in and {', '.join(c.columns)} empty"
             )
         rows = np.concatenate([rows, np.full((c.horizon - ahead, len(c.covariates)), np.nan)])

@@ -1,4 +1,4 @@
-"""A trained table classifier at work."""
+"""Predict the class of table rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,24 +25,24 @@ class TableClassifier(ClassPredictor):
         self.label, self.columns = read_columns(folder)
 
     def checks(self, table: DataTable) -> dict[str, Check]:
-        """Of those of its columns that the table has: the numbers must be numbers, or missing."""
+        """Checks of the model's columns in the table: numbers must be numbers, or missing."""
         numbers = [c for c in self.columns if c.name in table.columns and not c.values]
         return {c.name: c.fault for c in numbers if not table.is_numeric(c.name)}
 
     def unlike_training(self, rows: Sequence[Mapping[str, str]]) -> list[str]:
-        """What of these rows it cannot use as it learned to, in words."""
+        """Notes on how these rows differ from the training data."""
         return unlike_training(self.columns, rows)
 
     @torch.inference_mode()
     def probabilities(self, inputs: Any) -> np.ndarray:
-        """N L, in the order of `labels`, of rows by column name or of N F numbers. A column that a row does not have is
-        missing; others than ours are unused."""
+        """N L, in the order of `labels`, for rows by column name or N F numbers. Absent columns count as missing;
+        unknown ones are ignored."""
         encoded = isinstance(inputs, np.ndarray) or (len(inputs) > 0 and isinstance(inputs[0], np.ndarray))
         x = torch.from_numpy(np.asarray(inputs) if encoded else encode(self.columns, inputs)).to(self.device)
         return self.values(self.model.scores(self.model(x)))
 
     def classify(self, rows: Sequence[Mapping[str, str]]) -> list[Classification]:
-        """The label of each row; a column that the model does not know is an error."""
+        """The label of each row; an unknown column is an error."""
         self.check_columns(rows)
         return list(self.predict(rows))
 

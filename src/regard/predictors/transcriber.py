@@ -1,4 +1,4 @@
-"""A trained Whisper at work: sound in, text out."""
+"""Transcribe recordings with Whisper."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from regard.models.whisper import Whisper
 from regard.predictors.base import Predictor, chunks
 from regard.ticks import tick
 
-STEP = 0.02  # seconds from one time to the next
+STEP = 0.02  # seconds between timestamps
 CHUNK = 64  # recordings read at a time
-SILENCE = 1e-3  # quieter than this is not speech; the model would make something up
+SILENCE = 1e-3  # peak amplitude; below this there is no speech, and the model would hallucinate
 
 
 @dataclass(frozen=True)
 class Passage:
-    """What was said between two moments, in seconds."""
+    """What is said between `start` and `stop`, in seconds."""
 
     start: float
     end: float
@@ -46,7 +46,7 @@ class Transcript:
 
 
 def token_ids(settings: dict[str, Any], name: str, vocab: int) -> tuple[int, ...]:
-    """A list of tokens in generation_config.json."""
+    """A list of token ids in generation_config.json."""
     ids = settings.get(name) or []
     if not isinstance(ids, list) or not all(type(id) is int and 0 <= id < vocab for id in ids):
         raise CheckpointError(
@@ -56,7 +56,7 @@ def token_ids(settings: dict[str, Any], name: str, vocab: int) -> tuple[int, ...
 
 
 class Transcriber(Predictor):
-    """A model, its tokenizer, and what generation_config.json says of it."""
+    """A model, its tokenizer, and its generation_config.json."""
 
     def __init__(self, model: Whisper, tokenizer: Pretrained, device: str, settings: dict[str, Any]):
         self.model = model.to(device).eval()
@@ -79,21 +79,21 @@ class Transcriber(Predictor):
 
     @property
     def window(self) -> int:
-        """Samples the model hears at once: 30 seconds."""
+        """Samples of one window: 30 seconds."""
         return self.model.config.frames * HOP
 
     @property
     def languages(self) -> dict[int, str]:
-        """The languages that the model tells apart, by the id of their sign."""
+        """The languages of the model, by the id of their token."""
         ids = {self.tokenizer.tokenizer.token_to_id(f"<|{code}|>"): code for code in LANGUAGES}
         return {id: code for id, code in ids.items() if id is not None} if self.multilingual else {}
 
     def prompt(self, language: str, translate: bool = False, timestamps: bool = False) -> list[int]:
-        """What follows the start: which language, what to do, and whether no times are wanted."""
+        """The tokens after the start: language, task, and no-timestamps."""
         if not self.multilingual and language != "en":
-            raise ConfigError(f"this model knows English only, not {language!r}")
+            raise ConfigError(f"this model transcribes English only, not {language!r}")
         if not self.multilingual and translate:
-            raise ConfigError("this model knows English only, and translates nothing; leave out --translate")
+            raise ConfigError("this model transcribes English only and cannot translate; leave out --translate")
         if language not in LANGUAGES:
             raise unknown("language", language, LANGUAGES)
         task = "<|translate|>" if translate else "<|transcribe|>"
@@ -101,23 +101,23 @@ class Transcriber(Predictor):
         return [self._id(sign) for sign in signs]
 
     def predict(self, inputs: Iterable[Tensor], **options: Any) -> Iterator[Transcript]:
-        """What is said in each recording, samples at `RATE`; options as for `transcripts`."""
+        """A transcript of each recording, samples at `RATE`; options as for `transcripts`."""
         for some in chunks(inputs, CHUNK):
             yield from self.transcripts(some, **options)
 
     def transcribe(self, sounds: Sequence[Tensor], **options: Any) -> list[list[Passage]]:
-        """The passages of each sound; options as for `transcripts`."""
+        """The passages of each recording; options as for `transcripts`."""
         return [transcript.passages for transcript in self.transcripts(sounds, **options)]
 
     def transcripts(
         self, sounds: Sequence[Tensor], *, beam: int = 5, language: str = "", translate: bool = False,
         timestamps: bool = False, batch: int = 8,
     ) -> list[Transcript]:  # fmt: skip
-        """For each sound, samples at `RATE`, its passages: one, or of a long one several, cut where it is quiet.
+        """A transcript of each recording, samples at `RATE`; a long one has several passages, cut where it is quiet.
 
-        With `timestamps` a model that has signs for times says where passages begin and end. Without a `language` each
-        sound's is detected. To `translate` is to write English whatever is spoken. `batch` passages are decoded
-        together; it changes speed, not results.
+        With `timestamps` the model marks where passages begin and end, if its tokenizer has timestamps. Without a
+        `language` it is detected. `translate` writes English whatever is spoken. `batch` passages are decoded together;
+        it changes speed, not results.
         """
         timestamps = timestamps and self.times is not None
         places = [(n, *ends) for n, sound in enumerate(sounds) for ends in windows(sound, self.window)]
@@ -141,7 +141,7 @@ class Transcriber(Predictor):
 
     @torch.inference_mode()
     def detect(self, sounds: Sequence[Tensor], audible: Sequence[tuple[int, int, int]]) -> list[str]:
-        """The likeliest language of each sound, by the first of its parts that is `audible`; English where none is."""
+        """The likeliest language of each recording, by its first `audible` part; English if there is none."""
         languages, first = self.languages, {n: (a, b) for n, a, b in reversed(audible)}
         detected = ["en"] * len(sounds)
         for n, (a, b) in first.items() if languages else ():
@@ -152,7 +152,7 @@ class Transcriber(Predictor):
         return detected
 
     def passages(self, ids: Sequence[int], start: float, stop: float) -> Iterator[Passage]:
-        """What is said between two times of a part that lasts from `start` to `stop`; the last need not be closed."""
+        """The passages of a part that lasts from `start` to `stop`; the last may lack its end timestamp."""
         begin, words = start, []
         for id in ids:
             if self.times is None or id < self.times:
@@ -168,14 +168,14 @@ class Transcriber(Predictor):
     def ids(
         self, parts: Sequence[Tensor], beam: int, prompts: Sequence[list[int]], timestamps: bool = False
     ) -> list[list[int]]:
-        """The pieces of each part, which fits into the window; the prompt is left out."""
+        """The token ids of each part, of at most one window, without the prompt."""
         size, rules = len(prompts[0]), None
         if timestamps and self.times is not None:
             rules = TimestampRules(self.times, self._id(NO_TIMES), self.eos, self.latest)
         marks: dict[str, Any] = dict(never=self.never, not_first=self.not_first, times=rules)
         search = Search(beams=beam, alpha=1.0, eos=self.eos, pad=self.start, **marks)
         prefix = torch.tensor(prompts, dtype=torch.long, device=self.device) if size else None
-        room = self.model.config.max_length // 2 + size  # half of the positions are for a text that came before
+        room = self.model.config.max_length // 2 + size  # half of the positions are reserved for a previous text
         limits = torch.full((len(parts),), room, device=self.device)
         look_every = 1 if self.device.type == "cpu" else 4
         result = beam_search(self.model, self.pictures(parts), None, limits, search, prefix, look_every)
@@ -183,6 +183,6 @@ class Transcriber(Predictor):
         return [row[size:length] for row, length in zip(result.ids[:, 0].tolist(), sizes, strict=True)]
 
     def pictures(self, parts: Sequence[Tensor]) -> Tensor:
-        """Each part, filled up with silence, as the model sees it: B mels F."""
+        """The spectrogram of each part, padded with silence: B mels F."""
         mels, size = self.model.config.mels, self.window
         return torch.stack([log_mel(F.pad(x, (0, size - len(x))), mels) for x in parts]).to(self.device)

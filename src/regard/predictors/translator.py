@@ -1,4 +1,4 @@
-"""A trained encoder-decoder at work: text in, text out, with scores and attention on request."""
+"""Translate with an encoder-decoder, with scores and attention on request."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,12 +19,12 @@ from regard.nn.taps import watch
 from regard.predictors.base import Predictor, chunks
 from regard.ticks import tick
 
-CHUNK = 512  # lines read before the first is translated: enough to batch by length, few enough to flow
+CHUNK = 512  # lines read before the first is translated: enough to batch by length, few enough to stream
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One candidate translation. `score` is what the search ranks by, `log_probability` the model's own."""
+    """One candidate translation. The search ranks by `score`; `log_probability` is the model's own."""
 
     text: str
     score: float
@@ -34,7 +34,7 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Token:
-    """One piece of a text as the model reads it."""
+    """One token of a text as the model reads it."""
 
     piece: str
     id: int
@@ -43,7 +43,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Hypotheses:
-    """The candidates for one source, best first; of a blank one there are none."""
+    """The candidates for one source, best first; none for a blank one."""
 
     candidates: list[Hypothesis]
 
@@ -62,8 +62,8 @@ class Translator(Predictor):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
         self.device = torch.device(device)
-        self.start = getattr(model.config, "start", tokenizer.pad)  # what the decoder reads first
-        self.no_repeat_ngram = no_repeat_ngram  # unless set otherwise
+        self.start = getattr(model.config, "start", tokenizer.pad)  # the decoder's first input
+        self.no_repeat_ngram = no_repeat_ngram  # the default
         self.shelf: Shelf = {}
 
     def predict(
@@ -88,15 +88,15 @@ class Translator(Predictor):
             first += len(lines)
 
     def check_lengths(self, lines: Sequence[str], before: int) -> None:
-        """Raise `DataError` for a line that is too long, with its number; `before` came before these."""
+        """Raise `DataError` for a line that is too long, with its number; `before` lines precede these."""
         for number, ids in enumerate(self.encode(lines), before + 1):
             if len(ids) >= self.room:
                 size = len(ids) + 1
-                raise DataError(f"line {number} has {size:,} pieces, this model reads at most {self.room:,}; split it")
+                raise DataError(f"line {number} has {size:,} tokens, this model reads at most {self.room:,}; split it")
 
     @property
     def room(self) -> int:
-        """Pieces of a text that the model reads, its end included."""
+        """The most tokens of a text, its end included."""
         return getattr(self.model.config, "max_length", 10_000)
 
     def translate(self, texts: Sequence[str], **settings) -> list[str]:
@@ -118,17 +118,17 @@ class Translator(Predictor):
     ) -> list[list[Hypothesis]]:
         """The `n_best` translations of each text, best first, by beam search (beam 1 is greedy).
 
-        `max_length` bounds the pieces of a translation (0: twice the source and ten more). `prefix` forces how all
-        translations begin, or each its own. With `no_repeat_ngram` no sequence of so many pieces comes twice (0: it
-        may; None: as the model's own settings say). `batch` sentences of similar length are decoded together; it
-        changes speed, not results. Texts that are too long are an error, or `cut`.
+        `max_length` bounds the tokens of a translation (0: twice the source plus ten). `prefix` forces how all
+        translations begin, or each its own. With `no_repeat_ngram` no n-gram of this many tokens occurs twice (0: no
+        rule; None: the model's own setting). `batch` sentences of similar length are decoded together; it changes
+        speed, not results. Texts that are too long are an error, or `cut`.
         """
         if n_best > beam:
             raise ConfigError(f"--n-best {n_best} needs a beam of at least {n_best}, got --beam {beam}")
         if beam < 1 or batch < 1:
-            raise ConfigError(f"beam and batch start at 1, got {beam} and {batch}")
+            raise ConfigError(f"beam and batch must be at least 1, got {beam} and {batch}")
         if not math.isfinite(length_penalty):
-            raise ConfigError(f"a length penalty is a number, 0 for none, got {length_penalty}")
+            raise ConfigError(f"length_penalty must be a number, 0 for none, got {length_penalty}")
         marks = dict(eos=self.tokenizer.eos, pad=self.tokenizer.pad, start=self.start)
         search = Search(beams=beam, alpha=length_penalty, no_repeat_ngram=self.ngram(no_repeat_ngram), **marks)
         forced = self.encode_targets([prefix] * len(texts) if isinstance(prefix, str) else prefix or [""] * len(texts))
@@ -137,8 +137,8 @@ class Translator(Predictor):
             begins = None
             if any(forced[r] for r in rows):
                 begins, sizes = self.padded([forced[r] for r in rows])
-                limits = torch.maximum(limits, sizes + 1)  # each its own: company must not give room
-            look_every = 1 if self.device.type == "cpu" else 4  # a look at a GPU is a wait for it
+                limits = torch.maximum(limits, sizes + 1)  # per sentence: the batch must not change a limit
+            look_every = 1 if self.device.type == "cpu" else 4  # checking on a GPU synchronises
             result = beam_search(self.model, source, lengths, limits, search, begins, look_every, self.shelf)
             for row, hypotheses in zip(rows, self.read(result, n_best), strict=True):
                 results[row] = hypotheses
@@ -158,7 +158,7 @@ class Translator(Predictor):
         batch: int = 128,
         cut: bool = False,
     ) -> list[Hypothesis]:
-        """One random translation of each text; the n-th text with the same seed gets the same one in any company.
+        """One sampled translation of each text, determined by the seed and the text's number, not by its batch.
 
         `first` is how many texts came before these.
         """
@@ -178,17 +178,17 @@ class Translator(Predictor):
 
     def ngram(self, asked: int | None) -> int:
         if asked is not None and asked < 0:
-            raise ConfigError(f"no_repeat_ngram is a number of pieces, 0 for no rule, got {asked}")
+            raise ConfigError(f"no_repeat_ngram must be a number of tokens, 0 for no rule, got {asked}")
         return self.no_repeat_ngram if asked is None else asked
 
     def summarise(
         self, texts: Sequence[str], say: Callable[[str], None], *, max_tokens: int = 80, temperature: float = 0.0,
         top_p: float = 1.0, seed: int = 0, no_repeat_ngram: int | None = None,
     ) -> list[str]:  # fmt: skip
-        """A summary of each text, by a model that was taught to write one; long texts are cut, which is reported."""
+        """A summary of each text, by a model trained to write one; long texts are cut, which is reported."""
         for number, ids in enumerate(self.encode(texts), 1):
             if len(ids) >= (room := self.room):
-                say(f"text {number} has {len(ids) + 1:,} pieces; this model reads the first {room:,} of them")
+                say(f"text {number} has {len(ids) + 1:,} tokens; this model reads the first {room:,} of them")
         how: Any = dict(max_length=max_tokens, no_repeat_ngram=no_repeat_ngram, cut=True)
         if temperature:
             return [one.text for one in self.sample(texts, temperature=temperature, top_p=top_p, seed=seed, **how)]
@@ -196,7 +196,7 @@ class Translator(Predictor):
 
     @torch.inference_mode()
     def score(self, sources: Sequence[str], targets: Sequence[str], batch: int = 128) -> list[float]:
-        """The model's log-probability of each target_ids translation, its end included."""
+        """The model's log-probability of each target, its end included."""
         scores = [0.0] * len(sources)
         target_ids = self.encode_targets(targets)
         for rows, source, lengths, _ in self.batches(sources, batch):
@@ -210,7 +210,7 @@ class Translator(Predictor):
 
     @torch.inference_mode()
     def attention(self, source: str, target: str) -> "CrossLook":
-        """Every layer's and head's attention from a target to its source, for any given translation."""
+        """Every layer's and head's attention from any target to its source."""
         src = [*self.encode([source])[0], self.tokenizer.eos]
         tgt = [*self.encode_targets([target])[0], self.tokenizer.eos]
         ids = torch.tensor([tgt], device=self.device)
@@ -219,7 +219,7 @@ class Translator(Predictor):
         layers = [look[0].weights() for look in cross.values()]
         layers += [torch.cat([step.weights() for step in steps], 2) for steps in additive.values()]
         if not layers:
-            raise ConfigError("this model has no attention to look at: its decoder sees one fixed vector")
+            raise ConfigError("this model has no attention: its decoder sees one fixed vector")
         weights = torch.stack([layer[0] for layer in layers]).float().cpu().numpy()  # L H T S
         return CrossLook(weights, src, tgt)
 
@@ -228,7 +228,7 @@ class Translator(Predictor):
         return [Token(self.tokenizer.piece(i), i, position) for position, i in enumerate(ids)]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids without the end mark, of text with its white space tidied as it was for training."""
+        """Ids without the end token, of text with its white space normalised as in training."""
         return self.tokenizer.encode_batch([clean(text) for text in texts])
 
     def encode_targets(self, texts: Sequence[str]) -> list[list[int]]:
@@ -245,7 +245,7 @@ class Translator(Predictor):
         for row, sentence in enumerate(ids):
             if len(sentence) > room:
                 raise ConfigError(
-                    f"text {row + 1} has {len(sentence)} pieces, this model reads at most {room}; split it"
+                    f"text {row + 1} has {len(sentence)} tokens, this model reads at most {room}; split it"
                 )
         order = sorted(range(len(ids)), key=lambda r: (len(ids[r]), r))
         for start in range(0, len(order), batch):
@@ -262,7 +262,7 @@ class Translator(Predictor):
         return ids.to(self.device), torch.tensor([len(row) for row in rows], device=self.device)
 
     def shifted(self, target: Tensor) -> Tensor:
-        """What the decoder reads while it predicts `target`: the start symbol, then all but the last word."""
+        """The decoder's input for predicting `target`: the start token, then all but the last token."""
         start = torch.full_like(target[:, :1], self.start)
         return torch.cat((start, target[:, :-1]), 1)
 
@@ -272,7 +272,7 @@ class Translator(Predictor):
         for b in range(len(ids)):
             yield [
                 Hypothesis(
-                    clean(self.tokenizer.decode(ids[b][n][: lengths[b][n]])),  # a byte piece may be a line end
+                    clean(self.tokenizer.decode(ids[b][n][: lengths[b][n]])),  # a byte token may be a line break
                     scores[b][n],
                     sums[b][n],
                     ids[b][n][: lengths[b][n]],
@@ -286,7 +286,7 @@ class Translator(Predictor):
 class CrossLook:
     """Attention weights of one sentence pair: L H T S, and the ids along both sides, `</s>` included.
 
-    Row t belongs to the step that emits target piece t.
+    Row t belongs to the step that emits target token t.
     """
 
     weights: np.ndarray

@@ -1,4 +1,4 @@
-"""A trained language model at work: it continues texts, answers, and shows what it expects next."""
+"""Continue texts, answer, and show what a language model expects next."""
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ LOG2 = math.log(2)
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of the table of next tokens. `kept` is the probability after temperature, top-k, top-p and min-p."""
+    """A candidate for the next token. `kept` is its probability after temperature, top-k, top-p and min-p."""
 
     rank: int
     id: int
@@ -39,7 +39,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Surprise:
-    """One token of a text as the model met it: how likely it was, and how many were likelier (rank 1: none)."""
+    """One token of a text: how likely it was, and its rank among all tokens (1: the likeliest)."""
 
     piece: str
     id: int
@@ -63,7 +63,7 @@ class Writer(Predictor):
     ):
         self.model = model.to(device).eval()
         self.tokenizer = tokenizer
-        self.template = template  # how a text is put to a model that was taught to answer, as "Summarise: {prompt}"
+        self.template = template  # the prompt of an instruction-tuned model, such as "Summarise: {prompt}"
         self.device = torch.device(device)
         if int8 and self.device.type != "cpu":
             raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
@@ -80,14 +80,14 @@ class Writer(Predictor):
                 yield written[0]
 
     def generate(self, prompts: Sequence[str], special: bool = False, **settings: Any) -> list[list[Written]]:
-        """Continue every prompt, `n` times each; settings as in `Sampling`. Company and order change nothing."""
+        """Continue every prompt, `n` times each; settings as in `Sampling`. Other prompts and order change nothing."""
         if isinstance(prompts, str):
             raise ConfigError("expected a list of prompts, got one text; write [prompt], in brackets")
         ids = [self.encode(prompt, special) for prompt in prompts]
         return write(self.engine, self.tokenizer.token_bytes, ids, Sampling(**settings))
 
     def stream(self, prompt: str, special: bool = False, **settings: Any) -> Generator[str, None, None]:
-        """Continue one prompt, a piece of text at a time, each as soon as it is sure."""
+        """Continue one prompt, yielding pieces of text as soon as they are final."""
         ids = [self.encode(prompt, special)]
         with closing(stream(self.engine, self.tokenizer.token_bytes, ids, Sampling(**settings))) as pieces:
             for _, piece in pieces:
@@ -98,33 +98,33 @@ class Writer(Predictor):
         return self.stream(render(messages, self.tokenizer, True), special=True, **settings)
 
     def answer(self, texts: Sequence[str], **settings: Any) -> list[str]:
-        """What a model with a `template` says to each text; one without just goes on with it."""
+        """The answer to each text by a model with a `template`; without one, its continuation."""
         return [written.text.strip() for written in self.predict(texts, **settings)]
 
     def summarise(self, texts: Sequence[str], say: Callable[[str], None], **settings: Any) -> list[str]:
-        """A summary of each text, by a model that was taught to write one; texts that are cut are reported."""
+        """A summary of each text, by a model trained to write one; texts that are cut are reported."""
         self.report_cuts(self.asked(texts), settings["max_tokens"], say, special=bool(self.template))
         return self.answer(texts, **settings)
 
     def report_cuts(
         self, prompts: Sequence[str], max_tokens: int, say: Callable[[str], None], special: bool = False
     ) -> None:
-        """Which prompts are longer than the model sees, with room for `max_tokens`."""
+        """Report prompts that are cut to leave room for `max_tokens`."""
         for number, prompt in enumerate(prompts, 1):
             ids = self.encode(prompt, special)
             read, cut = fitting(self.model, ids, f"prompt {number}", self.tokenizer.ends, max_tokens)
             if cut:
                 say(
-                    f"the prompt has {len(read) + cut:,} tokens and this model sees {self.model.config.context:,}; "
+                    f"the prompt has {len(read) + cut:,} tokens, this model's context {self.model.config.context:,}; "
                     f"it reads the last {len(read):,} of them"
                 )
 
     def asked(self, texts: Sequence[str]) -> list[str]:
-        """The texts as `answer` puts them to the model."""
+        """The texts as prompts for `answer`."""
         if not self.template:
             return list(texts)
-        asked = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
-        return render_all([(messages, True) for messages in asked], self.tokenizer)
+        talks = [[{"role": "user", "content": self.template.replace(PROMPT, text)}] for text in texts]
+        return render_all([(messages, True) for messages in talks], self.tokenizer)
 
     def beam(
         self, prompts: Sequence[str], beams: int = 5, n: int = 1, max_tokens: int = 256, no_repeat_ngram: int = 0
@@ -162,7 +162,7 @@ class Writer(Predictor):
 
     @torch.inference_mode()
     def surprisal(self, text: str) -> list[Surprise]:
-        """How likely each token of a text was, given those before it. The first has none before it, and no row."""
+        """How likely each token of a text was, given those before it; the first, with none before it, is left out."""
         ids = self.encode(text)
         room = self.model.config.context
         if len(ids) < 2 or (room and len(ids) > room):
@@ -177,8 +177,8 @@ class Writer(Predictor):
 
     @torch.inference_mode()
     def bits(self, text: str, after: str = "\n") -> float:
-        """How many bits a text takes under the model, all of it, read `after` another; as much at once as it sees."""
-        skip = len(self.encode(after)) - 1  # targets that are not of the text
+        """The bits of a whole text under the model, read `after` another, in windows of its context."""
+        skip = len(self.encode(after)) - 1  # targets before the text
         ids = [*self.encode(after), *self.tokenizer.encode(text)]
         step = self.model.config.context or len(ids)
         total = 0.0
@@ -195,7 +195,7 @@ class Writer(Predictor):
         with watch(self.model, "blocks.*.out") as streams:
             self.hidden(self.seen(self.encode(text)))
         if not streams:
-            raise ConfigError("the logit lens looks between the layers of a Transformer; a recurrent model has none")
+            raise ConfigError("the logit lens needs the layers of a Transformer; this model is recurrent")
         layers = []
         for stream_ in streams.values():
             logits = self.model.lens(stream_[0][0, -1]).double()
@@ -219,7 +219,7 @@ class Writer(Predictor):
     # -- text and ids ---------------------------------------------------------------------------------------------
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """The ids of a text, with what the published tokenizer puts before it. Never empty."""
+        """The ids of a text, with the published tokenizer's prefix. Never empty."""
         ids = self.tokenizer.encode(text, special=special)
         before = [] if self.tokenizer.bos is None or special else [self.tokenizer.bos]
         if not ids and not before:
@@ -229,7 +229,7 @@ class Writer(Predictor):
         return before + ids
 
     def seen(self, ids: list[int]) -> list[int]:
-        """What the model can see of a text: all, or as much of its end as there is room for."""
+        """The ids within the model's context: all, or as many of the last as fit."""
         return ids[-self.model.config.context :] if self.model.config.context else ids
 
     def hidden(self, ids: list[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""CLIP at work: images sorted into classes that it was never taught, by their names alone."""
+"""Zero-shot image classification with CLIP, by the names of the classes alone."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -14,12 +14,12 @@ from regard.models.clip import CLIP
 from regard.predictors.base import Classification, Output, chunks, list_of_files
 from regard.predictors.images import read_images, scale_of
 
-PROMPT = "a photo of a {}."  # section 3.1.4: closer to what it was trained on than the name alone
+PROMPT = "a photo of a {}."  # section 3.1.4: closer to the training data than the name alone
 BATCH = 64
 
 
 class ZeroShotClassifier:
-    """Images, N C P P bytes, to whichever of some labels fits best."""
+    """Images, N C P P bytes, to the label that fits best."""
 
     def __init__(self, model: CLIP, folder: Path, device: str = "cpu"):
         channels, side, _ = model.config.shape
@@ -45,7 +45,7 @@ class ZeroShotClassifier:
     @guarded
     @torch.inference_mode()
     def embed(self, texts: Sequence[str]) -> torch.Tensor:
-        """A vector for each text, N E; what is over the length limit is cut."""
+        """A vector for each text, N E; texts over the length limit are cut."""
         ids = [self.tokenizer.encode(text).ids for text in texts]
         longest = self.model.config.context
         ids = [row if len(row) <= longest else [*row[: longest - 1], row[-1]] for row in ids]

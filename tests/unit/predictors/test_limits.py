@@ -45,7 +45,7 @@ def test_a_source_and_its_end_mark_fill_the_model(shake):
     translator = Translator(shake(build(TRANSLATORS["transformer-learned"])), Ids())
     fits, over = numbers(ROOM - 1), numbers(ROOM)
     assert translator.translate([fits], beam=2, max_length=4) and translator.score([fits], ["1 2"])[0] < 0
-    with pytest.raises(ConfigError, match=f"text 2 has {ROOM + 1} pieces, this model reads at most {ROOM}"):
+    with pytest.raises(ConfigError, match=f"text 2 has {ROOM + 1} tokens, this model reads at most {ROOM}"):
         translator.translate(["1", over], beam=2, max_length=4)
 
 
@@ -119,4 +119,4 @@ def test_the_command_line_draws_the_same_line(tmp_path, verb):
     assert len(works(*words, typed=f"The cat\n{fits}\n").lines) == 2
     (tmp_path / "in.txt").write_text(f"The cat\n{fits} the\n")
     result = regard(*words, typed=f"The cat\n{fits} the\n")
-    assert result.code == 2 and f"line 2 has {room + 1} pieces, this model reads at most {room}" in result.err
+    assert result.code == 2 and f"line 2 has {room + 1} tokens, this model reads at most {room}" in result.err
