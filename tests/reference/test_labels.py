@@ -181,6 +181,6 @@ def test_what_is_no_encoder_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "regard-rnn_lm", "vocab": 9}))
     with pytest.raises(
         ConfigError,
-        match="is of the type rnn_lm, which is not fine-tuned to tag; it can be fine-tuned to: lm, summarise",
+        match="is of the type rnn_lm, which cannot be fine-tuned to tag; it can be fine-tuned to: lm, summarise",
     ):
         finetune_run(tmp_path, "tag", LabelledConfig(path="x"))

@@ -98,7 +98,7 @@ def test_scores_stand_beside_a_bag_of_words(place):
     )
     assert (place / "sure.png").stat().st_size > 1000
     result = works("evaluate", "runs/sent", "--data=reviews.csv", "--json")
-    assert "flatters" not in works("evaluate", "runs/sent").out
+    assert "inflated" not in works("evaluate", "runs/sent").out
     actual = json.loads(result.out)
     assert actual["seen_in_training"] == 178
     assert actual["accuracy"] == actual["macro_f1"] == 1.0 and actual["confusion"] == [[100, 0], [0, 100]]
@@ -262,14 +262,14 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("train classify --data=reviews.csv --second=review", "--second: not for the task classify"),
         ("train classify --data=one.csv", "all examples have the label 'pos'"),
         ("train classify --data=reviews.csv --arch=gpt", "no architecture 'gpt'"),
-        ("train tag --data=broken.conll", "broken.conll line 2: broken CoNLL line"),
+        ("train tag --data=broken.conll", "broken.conll line 2: malformed CoNLL line"),
         (
             "finetune enc translate --data=reviews.csv",
-            "which is not fine-tuned to translate; it can be fine-tuned to: classify, pair",
+            "which cannot be fine-tuned to translate; it can be fine-tuned to: classify, pair",
         ),
         ("finetune enc clasify --data=reviews.csv", "no task 'clasify'; did you mean 'classify'?"),
         ("finetune nowhere classify --data=reviews.csv", "no run or model folder 'nowhere'"),
-        ("finetune enc lm --data=reviews.csv", "which is not fine-tuned to lm; it can be fine-tuned to: classify"),
+        ("finetune enc lm --data=reviews.csv", "which cannot be fine-tuned to lm; it can be fine-tuned to: classify"),
         ("evaluate runs/sent --data=unseen.csv", "unseen.csv line 3: the label 'mixed' is not among those trained on"),
         ("evaluate runs/sent --data=reviews.csv --picture=x.doc", "a picture's name must end in"),
         ("classify runs/sent", "Missing argument"),

@@ -62,7 +62,7 @@ def test_it_learned_its_text_and_says_how_well(place):
 
 def test_evaluate_warns_of_text_seen_in_training(place):
     result = works("evaluate", "runs/x", "--data=my.txt")
-    assert result.lines[-1] == "warning: 200 of these 200 passages were in the training data; the score flatters"
+    assert result.lines[-1] == "warning: 200 of these 200 passages were in the training data; the score is inflated"
     assert json.loads(works("evaluate", "runs/x", "--data=my.txt", "--json").out)["seen_in_training"] == 200
     (place / "other.txt").write_text("a line of another text, which is long enough to compare.\n" * 20)
     assert "training data" not in works("evaluate", "runs/x", "--data=other.txt").out
@@ -132,7 +132,7 @@ def test_finetune_lora_learns_answers_and_merges_its_weights(place):
         "finetune", "runs/x", "lm", "--data=my.jsonl", "--lora", "--rank=8", "--steps=120", "--name=taught",
         "--set=optim.lr=0.01", "--set=merge=true", "--device=cpu",
     )  # fmt: skip
-    assert "LoRA of rank 8" in result.err and "to be learned" in result.err and "regard chat runs/taught" in result.err
+    assert "LoRA of rank 8" in result.err and "trained on" in result.err and "regard chat runs/taught" in result.err
     answer = works("chat", "runs/taught", "say hog", "--temperature=0", "--max-tokens=12").out.strip()
     assert answer == "ahoy!"
     ours = package.load("runs/taught")
@@ -193,7 +193,7 @@ def test_evaluate_does_not_count_the_first_token(place):
 
 
 def test_compare_requires_a_text(place):
-    assert "compared by a text both read; add: --data FILE" in regard("compare", "runs/x", "runs/c").err
+    assert "compared on a text; add: --data FILE" in regard("compare", "runs/x", "runs/c").err
 
 
 def test_bits_cover_a_text_longer_than_the_context(place):
@@ -326,7 +326,7 @@ def test_eight_rows_at_once_are_one_row_eight_times(place):
     [
         ("train lm", "train on what"),
         ("train lm --data=nowhere.txt", "no such file or folder"),
-        ("train lm --data=my.txt --tokens=words", "no way to cut text"),
+        ("train lm --data=my.txt --tokens=words", "no kind of tokens"),
         ("train lm --data=my.txt --source=my.txt", "not for the task lm"),
         ("train lm --data=my.txt --arch=gptt", "did you mean 'gpt'"),
         ("train lm --data=empty.txt --steps=2 --name=e", "empty"),

@@ -151,7 +151,7 @@ def test_a_model_learns_to_fill_in_and_goes_on_to_classes(place):
     result = works("train", "fill-series", "--data=curves.csv", "--label=class", "--steps=2", "--name=too", *FAST)
     assert "2 labels: flat: 72" in result.err
     result = regard("train", "fill-series", "--data=bare.csv", "--steps=2", "--set=data.balanced=true", *FAST)
-    assert result.code == 2 and "data.balanced goes by the labels" in result.err
+    assert result.code == 2 and "data.balanced needs a label" in result.err
     result = regard("classify", "runs/pre", "curve.csv")
     assert result.code == 2 and "regard finetune runs/pre series" in result.err
 
@@ -225,7 +225,7 @@ def test_parts_of_a_cross_validation_share_a_row(place):
         (("train", "forecast", "--data=prices.csv", "--target=open", "--steps=1"), "no column 'open'"),
         (("forecast", "runs/s"), "regard forecast is not for runs/s, a model to classify series"),
         (("classify", "runs/f", "curve.csv"), "regard classify is not for runs/f, a model to forecast"),
-        (("finetune", "runs/f", "series", "--data=curves.csv"), "which is not fine-tuned to series"),
+        (("finetune", "runs/f", "series", "--data=curves.csv"), "which cannot be fine-tuned to series"),
         (("evaluate", "runs/s", "--data=prices.csv"), "which column is the value"),
         (
             ("classify", "runs/s", "prices.csv"),

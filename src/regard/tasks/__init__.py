@@ -1,6 +1,6 @@
-"""What can be learned: one object a task, listed in `registry`; `assembly` turns any Run into a trained model folder.
+"""Tasks: one object each, listed in `registry`; `assembly` turns any Run into a trained model folder.
 
-Names arrive when they are first used: the registry needs no torch, training does.
+Names are imported on first use: the registry needs no torch, training does.
 """
 
 import importlib

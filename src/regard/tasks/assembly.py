@@ -1,4 +1,4 @@
-"""From a Run to a trained model folder, for every task alike."""
+"""From a Run to a trained model folder, for any task."""
 
 import dataclasses
 import json
@@ -32,7 +32,7 @@ from regard.words import count
 
 
 def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
-    """Read the data (or find it prepared) and build the rest."""
+    """Read the data, or find it prepared, and build everything else that training needs."""
     check_run(run)
     task = get(run.task)
     task.check(run, device)
@@ -61,7 +61,7 @@ def assemble(run: Run, device: str = "cpu", say: Say = to_stderr) -> Parts:
 
 
 def with_min_steps(run: Run, steps: int, least: int, say: Say) -> Run:
-    """The run with its steps: fine-tuning takes at least `least`, and warm-up no more than a tenth of them."""
+    """The run with its steps: at least `least` for fine-tuning, of which warm-up takes at most a tenth."""
     if run.start and steps < least:
         steps = least
         say(f"that is too few to learn from: training takes {steps} (--steps N sets the number)")
@@ -79,14 +79,14 @@ def train_run(
 ) -> Result:
     """Train a run into a new or empty folder, which then holds the finished model.
 
-    `resume` continues the run found there, as it was started; `force` replaces one that is there: the files that regard
-    wrote, and no others. A finished run keeps its optimiser's state only with `run.keep_state`. Processes that torchrun
-    started train it together.
+    `resume` continues the run in the folder with its own settings; `force` replaces it, deleting only files that regard
+    wrote. A finished run keeps its optimiser's state only with `run.keep_state`. Processes that torchrun started train
+    it together.
     """
     world = join(device)
     with world.together():
         if not resume and world.main:
-            run_folder.check_free(folder, force)  # before the data is read; the old run goes only after that
+            run_folder.check_free(folder, force)  # before the data is read; the old run is deleted only after that
         run = read_run(folder) if resume else run
         check_memory(run.model)
     begin = relocate(run, Path(folder)) if resume else run
@@ -102,11 +102,11 @@ def extend_run(
     device: str = "cpu",
     quiet: bool = False,
 ) -> Result:
-    """Train a finished run for so much longer, in its folder.
+    """Train a finished run for longer, in its folder.
 
-    Warm-up and schedule begin anew, the order of the data goes on. With `run.keep_state` the weights of the last step
-    and the optimiser go on as well; otherwise it begins with the model that was kept, and a new optimiser. Either way
-    the result is not that of a run that was longer from the start.
+    Warm-up and schedule start over, the order of the data continues. With `run.keep_state` so do the weights of the
+    last step and the optimiser; otherwise it starts from the best model with a new optimiser. Either way the result
+    differs from that of a run that was longer from the start.
     """
     folder, world = Path(folder), join(device)
     run, end = read_run(folder), outcome(read_metrics(folder))
@@ -128,7 +128,7 @@ def _train(run: Run, folder: Path, start: str, device: str, world: World, quiet:
     parts = world.first(lambda: assemble(run, device, to_stderr if world.main and not quiet else silent))
     versions, data = checkpoint.versions(), parts.loader.state()
     world.check_same({"settings": parts.run.to_dict(), "data": data, "versions of regard or torch": versions})
-    if parts.run.start != start:  # the run keeps the name of what it started from
+    if parts.run.start != start:  # the run records the original name of its start
         parts = dataclasses.replace(parts, run=_from(parts.run, start))
     if "extend" in how and not has_state(folder):
         load_weights(parts.model, weights(load_model(folder)), folder)
@@ -141,7 +141,7 @@ def _train(run: Run, folder: Path, start: str, device: str, world: World, quiet:
 
 
 def check_disk(folder: Path, parts: Parts) -> None:
-    """Raise `ConfigError` unless the disk has room for the model, its best weights, and the state and its successor."""
+    """Raise `ConfigError` unless the disk has room for the model, its best weights, and two training states."""
     sizes = [p.numel() * p.element_size() for p in parts.model.parameters()]
     trained = [p.numel() * p.element_size() for p in parts.model.parameters() if p.requires_grad]
     state = sum(sizes) + 2 * sum(trained)
@@ -155,7 +155,7 @@ def check_disk(folder: Path, parts: Parts) -> None:
 
 
 def relocate(run: Run, folder: Path) -> Run:
-    """The run, starting from its own copy of the model it began with if that is gone: the state has all the weights."""
+    """The run, starting from its own folder if the original model is gone: the training state has all the weights."""
     gone = run.start and not (Path(run.start) / "config.json").is_file()
     if not gone or not all((folder / name).is_file() for name in ("config.json", "state.safetensors")):
         return run
@@ -168,7 +168,7 @@ def _from(run: Run, start: str) -> Run:
 
 
 def cost(run: Run) -> tuple[dict[str, int], Memory]:
-    """Parameters by part and the memory of a training step, from the settings alone: no data is read."""
+    """Parameters by part and the memory of a training step, from the settings alone, without reading data."""
     task, parameters = get(run.task), parameters_by_part(outline(run.model))
 
     def model() -> nn.Module:
@@ -177,7 +177,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
             freeze_(built, run, task.heads, lambda _: None, task.lora_targets)
         return built
 
-    with Interrupts() as stop:  # an exception in a hook of ours, as Ctrl-C is one, may abort torch
+    with Interrupts() as stop:  # an exception in a hook, such as Ctrl-C, may abort torch
         memory = training_memory(
             lambda: (model(), task.example(run)),
             task.objective(run).loss_sum,
@@ -193,7 +193,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
 
 
 def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> None:
-    """A Hugging Face model folder. The loop gives a draft folder and moves the files into place when all are there."""
+    """Write a Hugging Face model folder: a draft, whose files the loop moves into place when all are there."""
     generation, template = task.generation(run, data), task.template(run, data)
     ends, calibration = generation.get("eos_token_id"), task.calibration(run, model, data)
     about = {
@@ -222,7 +222,7 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
 
 
 def model_card(task: Task, run: Run, model: nn.Module, answers: bool) -> str:
-    number = sum(parameters_by_part(outline(run.model)).values())  # as it is written: with LoRA's matrices merged
+    number = sum(parameters_by_part(outline(run.model)).values())  # as written, with LoRA merged
     data = task.named(run.data)
     use = (task.answering if answers and task.answering else task.card.use).format("THIS_FOLDER")
     return f"""---

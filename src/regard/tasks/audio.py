@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.data.audio import Clip
     from regard.training.run import Run
 
-FRAMES = 100  # of a clip, when memory is estimated
+FRAMES = 100  # of a clip, for estimating memory
 
 
 class Audio(ClassesOfSamples):
@@ -40,7 +40,7 @@ class Audio(ClassesOfSamples):
         return {"labels": UNKNOWN_LABELS, "mels": data.mels, "frames": data.frames}
 
     def finetune_run(self, start: Path, data: AudioConfig, device: str, lora: int) -> "Run":
-        """From a classifier, or from Whisper's encoder, whose spectrograms are the same with more bands."""
+        """From a classifier, or from Whisper's encoder, whose spectrograms have more bands."""
         from regard.models.audio_classifier import AudioTransformerConfig
         from regard.models.published import read_config
         from regard.training.run import Run
@@ -76,7 +76,7 @@ class Audio(ClassesOfSamples):
         return {f"{names[part]}.{rest}": tensor for (part, _, rest), tensor in parts if part in names}
 
     def probe(self, run: "Run") -> "Run":
-        """The encoder is frozen, and a linear map of what stands for a clip is learned."""
+        """The run with a frozen encoder, which trains only a linear head."""
         optim = dataclasses.replace(run.optim, lr=1e-2, layer_decay=1.0)
         return dataclasses.replace(run, frozen=True, optim=optim)
 
@@ -136,7 +136,7 @@ class Audio(ClassesOfSamples):
         return digests(parts(data, silent)[0], data)
 
     def clips(self, folder: Path, data: str, strict: bool, console: Console) -> tuple[str, "list[Clip]"]:
-        """The clips to score on, and what they are called."""
+        """The name of the test set, and its clips."""
         from regard.data import fetch
         from regard.data.audio import list_clips, parts
 
@@ -162,7 +162,7 @@ def load_files(files: Sequence[str | Path]) -> list[Any]:
 
 
 def with_samples(clips: "Sequence[Clip]", console: Console) -> "Iterator[tuple[Clip, Any]]":
-    """Each clip and its samples; one that cannot be read has none, and is reported."""
+    """Each clip and its samples; unreadable ones are reported, and have none."""
     for clip in clips:
         try:
             yield clip, clip.waveform() if clip.file else None
@@ -180,7 +180,7 @@ def readable(clips: "Sequence[Clip]", on: str, console: Console) -> "list[tuple[
 
 
 def audio_inputs(file: Path, console: Console) -> Inputs:
-    """Every clip of a folder, an archive or a table, or one."""
+    """The clips of a folder, an archive or a table, or a single one."""
     from regard.data.audio import list_clips
 
     clips = list_clips(file, labelled=False)

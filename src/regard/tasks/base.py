@@ -1,7 +1,7 @@
 """A task: everything that differs between learning to translate and learning to classify, in one object.
 
-`regard.tasks` lists them. Every verb, the studio and the server ask the task, and none of them knows its name. This
-module and the files of the tasks import without torch, so that help is instant: a method imports what it works with.
+`regard.tasks` lists them. Every verb, the studio and the server ask the task, and none of them names one. This module
+and the files of the tasks import without torch, so that help is instant: methods import what they need.
 """
 
 import dataclasses
@@ -37,14 +37,14 @@ UNKNOWN_LABELS = ("LABEL_0", "LABEL_1")  # until the data is read
 
 @dataclass(frozen=True)
 class Arch:
-    """An architecture a task offers: a model of `models.registry`, and the settings that make it this one."""
+    """An architecture a task offers: a model of `models.registry` and its settings."""
 
     model: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def recurrent(model: str) -> dict[str, Arch]:
-    """lstm, gru and rnn, by one model that takes a cell."""
+    """lstm, gru and rnn: one model with different cells."""
     return {cell: Arch(model, {"cell": cell}) for cell in CELLS}
 
 
@@ -58,7 +58,7 @@ class Fit:
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """How a finished model introduces itself: its Hugging Face pipeline, a title, and the line that uses it."""
+    """For the model card: the Hugging Face pipeline, a title, and the command that uses the model."""
 
     pipeline: str
     title: str
@@ -71,20 +71,20 @@ class Task(Scored, Served):
     name: str
     summary: str  # a line of `regard train --help`
     settings: type  # of its data, from data/settings.py
-    options: tuple[str, ...] = ()  # settings with an option of their own on the command line
+    options: tuple[str, ...] = ()  # settings with their own command-line option
     data_help: str = ""  # what --data takes
-    examples: tuple[str, ...] = ()  # command lines of its help; the first is given when there is no data
-    archs: Mapping[str, Arch] = {}  # the first one is the default; none: it is only fine-tuned
-    uses: tuple[str, ...] = ()  # more models of `models.registry` that do it, which are not trained from nothing
-    presets: Mapping[tuple[str, str], Preset] = {}  # by device and model; "" stands for any model
+    examples: tuple[str, ...] = ()  # command lines of its help; the first is suggested when there is no data
+    archs: Mapping[str, Arch] = {}  # the first is the default; empty: fine-tuning only
+    uses: tuple[str, ...] = ()  # other models of `models.registry` that do it, but are not trained from scratch
+    presets: Mapping[tuple[str, str], Preset] = {}  # by device and model; "" is any model
     card: Card
-    answering: str = ""  # the line that uses a model that was taught to answer, where that is another one
+    answering: str = ""  # the command for an instruction-tuned model, if different
 
     # -- the run ----------------------------------------------------------------------------------------------------
 
     @property
     def data_options(self) -> tuple[str, ...]:
-        """`options`, and `strict` where its settings have it."""
+        """`options`, and `strict` if the settings have it."""
         return (*self.options, "strict") if hasattr(self.settings, "strict") else self.options
 
     @property
@@ -92,7 +92,7 @@ class Task(Scored, Served):
         return next(iter(self.archs), "")
 
     def for_arch(self, arch: str) -> "Task":
-        """The task that trains this architecture: another one where a word stands for two, as classify does."""
+        """The task that trains this architecture: `classify --arch mlp`, for example, is `table`."""
         return self
 
     def preset(self, arch: str, device: str) -> Preset:
@@ -112,7 +112,7 @@ class Task(Scored, Served):
         return MODELS[spec.model][0](**{**SIZES[spec.model][size], **spec.settings, **settings})
 
     def default_run(self, arch: str, size: str, data: Any, device: str) -> "Run":
-        """A good run for this device; "" takes the preset's size, a `data.vocab` of 0 its vocabulary."""
+        """A good run for this device; an empty `size` or `data.vocab` takes the preset's."""
         from regard.training.run import Run
 
         if not any(getattr(data, name, "") for name in ("name", "path", "source")):
@@ -120,7 +120,7 @@ class Task(Scored, Served):
             raise ConfigError(f"train on what? type: {self.examples[0].split('#')[0].rstrip()}{sets}")
         if not self.archs:
             way = f"regard finetune {self.usual_start} {self.name} --data FILE"
-            raise ConfigError(f"to {self.name}, a pretrained model is fine-tuned; type: {way}")
+            raise ConfigError(f"{self.name} fine-tunes a pretrained model; type: {way}")
         if arch not in self.archs:
             raise unknown("architecture", arch, self.archs)
         preset = self.preset(arch, device)
@@ -130,20 +130,20 @@ class Task(Scored, Served):
         return Run(task=self.name, model=model, data=data, **preset.run)
 
     def fits(self, contents: "Contents") -> Fit | None:
-        """Whether a file or folder holds what the task learns from; None where it does not."""
+        """How the task fits the contents of a file or folder; None if it does not."""
         return None
 
     def fit_for(self, contents: "Contents", reason: str, start: str = "", **options: str) -> Fit | None:
-        """A fit with the commands that train on the data: from the model `start`, if there is one, and from scratch."""
+        """A fit with the commands that train on the data: from the model `start`, if any, and from scratch."""
         data = [f"--{name} {quote(value)}" for name, value in {"data": str(contents.path), **options}.items() if value]
         ways = [f"finetune {start}"] if start and self.can_finetune else []
         ways += ["train"] if self.archs else []
         return Fit(reason, tuple(f"regard {way} {self.name} {' '.join(data)}" for way in ways)) if ways else None
 
-    target_kind = "classes"  # what the label column holds, as `data.targets` names it
+    target_kind = "classes"  # what the label column holds, in the terms of `data.targets`
 
     def complete(self, data: Any, preset: Preset) -> Any:
-        """The data settings, with the preset's vocabulary where none is given."""
+        """The data settings, completed by the preset's vocabulary size."""
         if hasattr(data, "targets"):
             data = dataclasses.replace(data, targets=self.target_kind)
         if getattr(data, "vocab", None) == 0:
@@ -151,27 +151,27 @@ class Task(Scored, Served):
         return data
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings of the model that follow from the settings of its data, when a run is planned."""
+        """Model settings implied by the data settings, when a run is planned."""
         return {"vocab": data.vocab} if hasattr(data, "vocab") else {}
 
     def settings_from_data(self, run: "Run") -> dict[str, Any]:
-        """The same after `--set` has changed either: the model goes along with its data."""
+        """The same after `--set` has changed either."""
         return {"vocab": run.data.vocab} if hasattr(run.data, "vocab") else {}
 
     @property
     def usual_length(self) -> str:
-        """How long a run takes on a CPU unless set otherwise, for the help."""
+        """The default length of a run on a CPU, for the help."""
         if not self.archs:
             return self.finetune_length
         run = self.preset(self.arch, "cpu").run
         return f"{run['minutes']:g} on a CPU" if "minutes" in run else f"{run['epochs']:g} epochs"
 
-    starts: tuple[str, ...] = ()  # models of `models.registry` that are fine-tuned to it; none: it is not offered
-    heads: tuple[str, ...] = ()  # parts of the model that may be new; with LoRA, or a probe, they are trained
-    usual_start = "minilm"  # the model to name where it is only fine-tuned
-    lora_targets: tuple[str, ...] = ("*",)  # patterns of the linear maps that LoRA changes
-    finetune_length = ""  # as `usual_length`, when a model is fine-tuned
-    least_steps: Mapping[str, int] = {"cpu": 60, "cuda": 60}  # of that: fewer teach nothing, even from hundreds of rows
+    starts: tuple[str, ...] = ()  # models of `models.registry` that can be fine-tuned to it; empty: no fine-tuning
+    heads: tuple[str, ...] = ()  # modules that may be new; LoRA and probes train them too
+    usual_start = "minilm"  # the model to suggest for fine-tuning
+    lora_targets: tuple[str, ...] = ("*",)  # patterns of the linear layers that LoRA adapts
+    finetune_length = ""  # as `usual_length`, for fine-tuning
+    least_steps: Mapping[str, int] = {"cpu": 60, "cuda": 60}  # fewer teach nothing, even with hundreds of rows
 
     def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
         """A good run that starts from the model in the folder `start`, one of `starts`, with its tokenizer."""
@@ -182,18 +182,18 @@ class Task(Scored, Served):
         return bool(self.starts)
 
     def start_state(self, started: Any, run: "Run") -> "Mapping[str, Tensor]":
-        """The weights of the model to start from, under the names that they have in the model that is trained."""
+        """The weights of the model to start from, by their names in the model that is trained."""
         from regard.tasks.start import state_of
 
         return state_of(started, run.model)
 
     def within(self, run: "Run", minutes: float) -> "Run":
-        """A run of fine-tuning that has so many minutes."""
+        """A fine-tuning run adapted to this many minutes."""
         return run
 
     def probe(self, run: "Run") -> "Run":
-        """The run with its encoder frozen, so that only a linear map is learned."""
-        raise ConfigError(f"{self.name} cannot be learned by a probe; leave out --probe")
+        """The run with a frozen encoder, which trains only a linear head."""
+        raise ConfigError(f"{self.name} has no linear probe; leave out --probe")
 
     @property
     def can_probe(self) -> bool:
@@ -202,14 +202,14 @@ class Task(Scored, Served):
     # -- from data to batches, model and loss -----------------------------------------------------------------------
 
     def check(self, run: "Run", device: str) -> None:
-        """Raise `ConfigError` for settings that do not go together, before any data is read."""
+        """Raise `ConfigError` for incompatible settings, before any data is read."""
 
     def read(self, run: "Run", say: Say) -> Any:
         """The data of the run, ready for batches: read, split and reported on."""
         raise NotImplementedError
 
     def fit(self, run: "Run", data: Any) -> "Run":
-        """The run, with what the data decides about the model: a vocabulary, labels, means."""
+        """The run, with the model settings that come from the data: vocabulary, labels, means."""
         return run
 
     def build(self, run: "Run", data: Any, say: Say) -> "nn.Module":
@@ -232,11 +232,11 @@ class Task(Scored, Served):
         return model
 
     def objective(self, run: "Run", data: Any = None) -> "Objective":
-        """The loss, and with data the scores of the validation set."""
+        """The loss; with `data`, also the scores of the validation set."""
         raise NotImplementedError
 
     def source(self, run: "Run", data: Any, part: str, device: str) -> Any:
-        """The examples of a part, `train` or `valid`, by number; those of training may be augmented."""
+        """The examples of a part, `train` or `valid`, by index; training examples may be augmented."""
         raise NotImplementedError
 
     def plan(self, run: "Run", data: Any, part: str, source: Any) -> Any:
@@ -246,51 +246,51 @@ class Task(Scored, Served):
         return FixedSize(run.batch)
 
     def fingerprint(self, data: Any) -> dict[str, int]:
-        """Of the training data: a run is resumed with the data it was started with."""
+        """Identifies the training data: a run may only be resumed with the same data."""
         return {"files": data.files} if hasattr(data, "files") else {"content": data.content}
 
     def loader(self, run: "Run", data: Any, device: str) -> Any:
-        """Training batches without end."""
+        """Endless training batches."""
         from regard.data.loader import Loader
 
         source = self.source(run, data, "train", device)
         return Loader(source, self.plan(run, data, "train", source), run.seed, **self.fingerprint(data))
 
     def validation(self, run: "Run", data: Any, device: str) -> Iterable[Any]:
-        """One pass over the validation set, always the same."""
+        """One pass over the validation set, in a fixed order."""
         from regard.data.loader import in_order
 
         source = self.source(run, data, "valid", device)
         return in_order(source, self.plan(run, data, "valid", source))
 
     def metric(self, run: "Run", data: Any, device: str) -> Callable[[Any], dict[str, float]] | None:
-        """What is measured by using the model on the validation set, such as BLEU."""
+        """Scores of the model's answers on the validation set, such as BLEU."""
         return None
 
     def baselines(self, run: "Run", data: Any) -> Sequence[Baseline]:
-        """Scores of simple methods on the validation set; they are reported before training and after it."""
+        """Scores of simple methods on the validation set, reported before and after training."""
         return ()
 
     def remarks(self, run: "Run", data: Any, loader: Any) -> Iterable[str]:
-        """What a person should know before training: the length of an epoch, classes that are rare."""
+        """What to know before training: the length of an epoch, rare classes."""
         return [f"an epoch is {count(loader.batches_per_epoch, 'batch')}"]
 
     def flops_per_target(self, model: Any, run: "Run") -> float:
-        """Of training on one target; 0: not known."""
+        """FLOPs of training on one target; 0: unknown."""
         return 0.0
 
     def example(self, run: "Run") -> Any:
-        """A batch as large as training's, to estimate memory with."""
+        """A batch of the size used in training, to estimate memory."""
         raise NotImplementedError
 
     def show(self, run: "Run", data: Any, batch: Any, row: int) -> str:
-        """An example of a training batch as the model sees it, for reading."""
+        """A training example as the model sees it, as text."""
         raise NotImplementedError
 
     # -- the model folder -------------------------------------------------------------------------------------------
 
     def about(self, run: "Run", data: Any) -> dict[str, Any]:
-        """What regard.json keeps of the data."""
+        """What regard.json records about the data."""
         return {"name": getattr(run.data, "name", "")}
 
     def generation(self, run: "Run", data: Any) -> dict[str, Any]:
@@ -298,33 +298,33 @@ class Task(Scored, Served):
         return {}
 
     def template(self, run: "Run", data: Any) -> str:
-        """How a text is put to a model that was taught to answer."""
+        """The prompt template of an instruction-tuned model."""
         return ""
 
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
-        """What the predictor needs to read the model's scores, such as thresholds chosen on the validation set."""
+        """What the predictor needs to interpret logits, such as thresholds chosen on the validation set."""
         return {}
 
     def write_files(self, folder: Path, run: "Run", data: Any) -> None:
         """Files beyond config, weights and card: a tokenizer, a preprocessor."""
 
     def named(self, data: Any) -> str:
-        """The data as the model card names it: a path on this machine means nothing to others."""
+        """The data's name for the model card, without local paths."""
         return getattr(data, "name", "") or Path(data.path).name
 
     # -- using the model --------------------------------------------------------------------------------------------
 
     purpose: str = ""  # "a vit to …"
-    trains_on = ""  # the kind of ready-made sets it learns from, as catalog.toml has it
+    trains_on = ""  # the `kind` of data sets it learns from, in catalog.toml
     reads = "text"  # its modality: text, images, audio, series or tables
-    table_ending = ".arrow"  # of the file that a table in memory is written to; see `data.memory`
-    unit = "examples"  # what is counted
-    verbs: tuple[str, ...] = ()  # of the command line, that use a model of this task
-    search: tuple[str, ...] = ()  # of `Options`, those that its predictor takes
-    predict_takes: tuple[str, ...] = ()  # which of `Options` mean something to it
+    table_ending = ".arrow"  # suffix of the file that a table in memory is written to; see `data.memory`
+    unit = "examples"  # the word for examples
+    verbs: tuple[str, ...] = ()  # command-line verbs that use a model of this task
+    search: tuple[str, ...] = ()  # the `Options` its predictor takes
+    predict_takes: tuple[str, ...] = ()  # the `Options` that `regard predict` takes for it
 
     def serves(self, config: Any) -> bool:
-        """Whether a model of this config does this task: how a folder that regard did not write finds its task."""
+        """Whether a model with this config does this task, for folders that regard did not write."""
         from regard.models.registry import model_type
 
         return model_type(config) in {*self.uses, *(arch.model for arch in self.archs.values())}
@@ -334,40 +334,40 @@ class Task(Scored, Served):
         raise NotImplementedError
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
-        """The inputs of `predictor.predict` that were typed: texts, the names of files, a row."""
+        """Command-line words as inputs of `predictor.predict`: texts, file names, a row."""
         return words
 
     def as_inputs(self, predictor: Any, values: Sequence[Any]) -> Any:
-        """The inputs of `predictor.predict` that values in Python mean: names of files are read, texts stay texts."""
+        """Python values as inputs of `predictor.predict`: file names are read, texts stay texts."""
         files = self.reads != "text" and all(isinstance(value, str | Path) for value in values)
         return self.parse_inputs(predictor, list(map(str, values)), Console()) if files else values
 
     def text(self, answer: Any) -> str:
-        """An answer for reading."""
+        """An answer as text."""
         raise NotImplementedError
 
     def to_json(self, answer: Any) -> Any:
-        """An answer for programs."""
+        """An answer as JSON."""
         return dataclasses.asdict(answer)
 
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
-        """The cells of an answer in a table; empty ones where there is none, which is None."""
+        """The cells of an answer in a table; empty if the answer is None."""
         return {"text": "" if answer is None else answer.text}
 
     draws_attention = False
-    takes_labels = False  # whether the classes are named with each question
-    family = ""  # of the studio's figures; empty: the studio does not show it
-    views: tuple[str, ...] = ()  # of the studio, for its answers
-    example_texts: tuple[str, ...] = ()  # to begin with in the studio
+    takes_labels = False  # whether each request names its classes
+    family = ""  # of figures in the studio; empty: not shown there
+    views: tuple[str, ...] = ()  # views of its answers in the studio
+    example_texts: tuple[str, ...] = ()  # examples in the studio
 
     def family_of(self, config: Any) -> str:
         return self.family
 
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
-        """Draw where the model looked in the first input; `words` are what was typed."""
+        """Draw where the model looked in the first input; `words` are the command-line words."""
         raise NotImplementedError
 
-    writes_lines = False  # whether rows are written as lines of text and not as a table
+    writes_lines = False  # whether rows are written as lines of text instead of a table
 
     def line(self, row: dict[str, Any]) -> str:
         return row["text"]
@@ -377,7 +377,7 @@ class Task(Scored, Served):
         raise ConfigError(f"{folder} does not read files; type: regard {self.card.use.format(folder)}")
 
     def predict_options(self, options: Options) -> dict[str, Any]:
-        """What `predictor.predict` takes, for a whole file."""
+        """The options of `predictor.predict` for a whole file."""
         return options.pick(self.search)
 
     def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
@@ -392,7 +392,7 @@ class Task(Scored, Served):
         return Predictions(rows=rows, unit=inputs.unit, total=inputs.total, line=self.line if lines else None)
 
     def rows_of(self, predictor: Any, file: Path, options: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The same in Python: `options` by name, progress on stderr."""
+        """`predictions` for Python: `options` by name, progress on stderr."""
         chosen, console = Options.of(options), Console()
         chosen.refuse_others("predict", self.name, self.predict_takes)
         predictions = self.predictions(predictor, predictor.folder, file, chosen, console)

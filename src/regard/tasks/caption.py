@@ -72,7 +72,7 @@ class Caption(Task):
         return {"vocab": data.vocab, "image": data.size, "max_length": data.max_length, "patch": patch}
 
     def finetune_run(self, start: Path, data: CaptionsConfig, device: str, lora: int) -> "Run":
-        """A captioner goes on with images like those it knows, in its own pieces."""
+        """From a captioner, with its own image size and tokenizer."""
         from regard.data.framing import read_range
         from regard.models.published import read_config
         from regard.training.run import Run
@@ -168,7 +168,7 @@ class Caption(Task):
 
     def generation(self, run: "Run", data: Any) -> dict[str, Any]:
         eos = data.tokenizer.eos
-        pad = getattr(run.model, "start", data.tokenizer.pad)  # GPT-2 has no padding of its own
+        pad = getattr(run.model, "start", data.tokenizer.pad)  # GPT-2 has no padding token
         return {"eos_token_id": eos, "pad_token_id": pad, "decoder_start_token_id": pad,
                 **({} if pad == eos else {"bad_words_ids": [[pad]]}),
                 "max_length": run.data.max_length}  # fmt: skip
@@ -206,7 +206,7 @@ class Caption(Task):
         return table([(f"{h.score:.3f}", h.text) for h in answer.candidates])
 
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
-        """For each word how much was looked at each patch of the image, as rows and columns."""
+        """For each word its attention to the patches of the image, as rows and columns."""
         looks = predictor.looks(one[0], answer.candidates[0].ids)
         return [{"word": word, "patches": patches.round(4).tolist()} for word, patches in looks]
 
@@ -254,16 +254,16 @@ class Caption(Task):
             return [h.text for h in predictor.caption(test.inputs, beam=options.beam)]
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """BLEU-4 and CIDEr, next to those of the same captions given to other images."""
+        """BLEU-4 and CIDEr, compared with the same captions assigned to other images."""
         from regard.metrics.captions import score_captions
 
         test = self.test_set(predictor, folder, options, console)
         captions, side = self.captions(predictor, test, options, console), predictor.model.config.shape[1]
         scores = score_captions(captions, test.targets)
-        other = score_captions([*captions[1:], captions[0]], test.targets)  # the same words, to the wrong image
+        other = score_captions([*captions[1:], captions[0]], test.targets)  # the same captions, for the wrong images
         values = {"beam": options.beam, "pixels": side, **dataclasses.asdict(scores)}
         values |= {"bleu_of_other_images": other.bleu, "cider_of_other_images": other.cider}
-        text = f"{scores}\nbaseline, given to other images: BLEU-4 {other.bleu:.1f}, CIDEr {other.cider:.3f}"
+        text = f"{scores}\nbaseline, captions of other images: BLEU-4 {other.bleu:.1f}, CIDEr {other.cider:.3f}"
         detail = f"{len(captions):,} images of {side} x {side} pixels, beam {options.beam}"
         return Verdict(on=test.on, detail=detail, values=values, text=text, outputs=captions, contents=test.contents)
 

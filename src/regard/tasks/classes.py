@@ -1,4 +1,4 @@
-"""What every task with classes shares: scores of the validation set, and the baseline of the majority class."""
+"""What all classification tasks share: validation scores, and the majority-class baseline."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from regard.predictors import Classification
     from regard.training.run import Run
 
-RARE = 4  # times fewer examples than the majority class, from where a class is reported as rare
+RARE = 4  # a class with this many times fewer examples than the majority is reported as rare
 
 
 @dataclass
 class ClassScores:
-    """Scores of the validation set besides accuracy; `warning` when the last time one class took every prediction."""
+    """Validation scores other than accuracy; `warning` is set if all of the last predictions were one class."""
 
     labels: tuple[str, ...]
     balanced: bool
@@ -44,7 +44,7 @@ def class_scores(run: "Run", labels: tuple[str, ...], more: "Scores" = lambda *_
 
 
 def imbalance(labels: Sequence[str], counts: Sequence[int], effect: str) -> Iterable[str]:
-    """What `data.balanced` would change, where a class is rare; `effect` is what it does: weighs, or samples."""
+    """A hint at `data.balanced` if a class is rare; `effect` is what that does: weighs, or samples."""
     by_size = sorted((number, label) for number, label in zip(counts, labels, strict=True) if number)
     (fewest, rare), (most, common) = by_size[0], by_size[-1]
     if most >= RARE * fewest:
@@ -57,7 +57,7 @@ def imbalance(labels: Sequence[str], counts: Sequence[int], effect: str) -> Iter
 
 @dataclass(frozen=True)
 class Extras:
-    """What is reported next to the scores of a classifier: baselines, other scores, remarks."""
+    """What is reported in addition to a classifier's scores: baselines, other scores, remarks."""
 
     values: dict[str, Any]
     lines: Sequence[str]  # below the accuracy
@@ -65,14 +65,14 @@ class Extras:
 
 
 class Classes(Task):
-    """How a model is used that answers with a class, whatever it reads."""
+    """How models that predict a class are used, whatever they read."""
 
     verbs = ("classify",)
     evaluate_takes: tuple[str, ...] = ("data", "picture", "strict")
     compare_takes: tuple[str, ...] = ("data",)
 
     def targets(self, predictor: Any, cells: Sequence[str], places: Sequence[str]) -> "np.ndarray":
-        """What the label column of a test set holds, as numbers; `places` says where each cell stands."""
+        """The label column of a test set as numbers; `places` locates each cell for error messages."""
         import numpy as np
 
         from regard.data.targets import check_known
@@ -86,7 +86,7 @@ class Classes(Task):
         return f"{answer.label}\n" + table([(f"  {label}", f"{p:.1%}") for label, p in ranked], right=[1])
 
     def brief(self, answer: Any) -> tuple[str, ...]:
-        """An answer among others, in a table for reading."""
+        """The cells of an answer in a printed table."""
         return answer.label, f"{answer.probabilities[answer.label]:.1%}"
 
     def row(self, predictor: Any, answer: Any) -> dict[str, Any]:
@@ -97,14 +97,14 @@ class Classes(Task):
             return predictor.probabilities(test.inputs)
 
     def extras(self, predictor: Any, test: TestSet, probabilities: "np.ndarray", console: Console) -> Extras:
-        """The baseline of the majority class."""
+        """The majority-class baseline."""
         import numpy as np
 
         majority = float(np.bincount(test.targets).max() / len(test.targets))
         return Extras({"majority": majority}, [f"baseline     majority class, accuracy {majority:.2%}"])
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """Accuracy, F1, confusion and calibration, next to a baseline; `--picture` draws the calibration."""
+        """Accuracy, F1, confusion and calibration, compared with a baseline; `--picture` draws the calibration."""
         from regard.explain.reliability import draw
         from regard.metrics.classes import judge_classes
         from regard.metrics.labels import Bin
@@ -165,9 +165,7 @@ class ClassesOfSamples(Classes):
 
     def show(self, run: "Run", data: Any, batch: Any, row: int) -> str:
         target = batch.targets[row]
-        label = data.labels[
-            int(target if target.ndim == 0 else target.argmax())
-        ]  # mixed images have a share of several
+        label = data.labels[int(target if target.ndim == 0 else target.argmax())]  # mixed images have several labels
         return f"{self.show_input(data, batch, row)} → {label}"
 
     def show_input(self, data: Any, batch: Any, row: int) -> str:
@@ -196,7 +194,7 @@ class ClassesOfSamples(Classes):
 
 
 def class_row(labels: Sequence[str], answer: "Classification | None", name: str = "label") -> dict[str, Any]:
-    """The cells of an answer: the likeliest label and the probabilities of all; empty where there is no answer."""
+    """The cells of an answer: the likeliest label and all probabilities; empty if there is no answer."""
     if answer is None:
         return {name: ""} | {f"probability_{label}": "" for label in labels}
     return {name: answer.label} | {f"probability_{label}": round(p, 6) for label, p in answer.probabilities.items()}

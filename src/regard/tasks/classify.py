@@ -1,4 +1,4 @@
-"""Classify and pair: a label for a text, or for a pair of texts; and what they share with tagging."""
+"""Classify and pair: a label for a text or a pair of texts; and what they share with tagging."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 CHUNK = 2048  # rows of a table read at a time
-LENGTH = 32  # pieces of a text, when memory is estimated
-SHORT = 5  # minutes of fine-tuning up to which a new head begins as a probe, not at random
+LENGTH = 32  # tokens of a text, for estimating memory
+SHORT = 5  # up to this many minutes of fine-tuning, a new head starts as a linear probe
 
 
 class Labels(Task):
-    """What classifying texts and tagging their words share."""
+    """What text classification and tagging share."""
 
     settings = LabelledConfig
     options: tuple[str, ...] = ("valid", "text", "label")
@@ -47,7 +47,7 @@ class Labels(Task):
     starts, heads, lora_targets = ("bert", "modernbert"), ("classifier", "pooler"), ("layers.*",)
     finetune_length = "3 epochs"
     head = "sequence"
-    per_piece = False  # whether every piece has a label
+    per_piece = False  # whether every token has a label
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "head": self.head, "labels": UNKNOWN_LABELS}
@@ -79,7 +79,7 @@ class Labels(Task):
         )
 
     def within(self, run: "Run", minutes: float) -> "Run":
-        """In a few minutes a probe of the mean of all states gets further than [CLS], which must first be learned."""
+        """For a few minutes, mean pooling with a head that starts as a probe: [CLS] would have to be learned first."""
         from regard.models.published import read_config
 
         config: Any = read_config(Path(run.start))
@@ -89,12 +89,12 @@ class Labels(Task):
 
     @property
     def begins_as_probe(self) -> bool:
-        """Whether a logistic regression may be the head to begin with."""
+        """Whether the head may start as a logistic regression."""
         return self.target_kind == "classes"
 
     def probe(self, run: "Run") -> "Run":
-        """The feature-based approach (Devlin et al. 2019, section 5.3) instead: the encoder is frozen, and a linear map
-        of its states is learned; of a text's, their mean."""
+        """The feature-based approach (Devlin et al. 2019, section 5.3): a frozen encoder, and a linear head on its
+        states; for a text, on their mean."""
         pooling = "mean" if self.head == "sequence" else "cls"
         run = run.with_model(pooling=pooling, dropout=0.0, attention_dropout=0.0)
         return dataclasses.replace(run, frozen=True, optim=dataclasses.replace(run.optim, lr=1e-2), epochs=5.0)
@@ -130,14 +130,14 @@ class Labels(Task):
         return model
 
     def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:
-        """The loss; with data also the scores that need the labels' names, and the weights of the classes."""
+        """The loss; with `data`, also the scores that need label names, and the class weights."""
         from regard.objectives.classify import ClassifyLoss as Objective
         from regard.objectives.classify import balanced_weights
         from regard.objectives.tag import TagLoss as PieceObjective
 
         weights = balanced_weights(data.counts) if data is not None and run.data.balanced else ()
-        kind = PieceObjective if self.per_piece else Objective
-        return kind(run.smoothing, weights, None if data is None else self.scores(run, data))
+        objective = PieceObjective if self.per_piece else Objective
+        return objective(run.smoothing, weights, None if data is None else self.scores(run, data))
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
         return class_scores(run, data.labels)
@@ -251,7 +251,7 @@ class Classify(Classes, Labels):
         from regard.data.tokenizers import load
         from regard.predictors import Classifier
 
-        ours = about.get("task") == self.name  # a folder of others may hold either
+        ours = about.get("task") == self.name  # a folder from elsewhere may hold either
         return Classifier(model, load(folder), device, pairs=isinstance(self, Pair) if ours else None)
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
@@ -264,7 +264,7 @@ class Classify(Classes, Labels):
             raise ConfigError(f"got {len(words)} texts; expected two: TEXT SECOND, each in quotes")
         inputs = [tuple(words)] if pairs else list(words)
         if predictor.cut(inputs):
-            console.say(f"the text is longer than {predictor.max_length} pieces; the rest was not read")
+            console.say(f"the text is longer than {predictor.max_length} tokens; the rest was not read")
         return inputs
 
     def input_schema(self, predictor: Any) -> dict[str, Any]:
@@ -287,7 +287,7 @@ class Classify(Classes, Labels):
         return self.parse_inputs(predictor, [self.text_value(text) for text in (value if pair else [value])], console)
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
-        """Every row of a table; its own columns come before the answer. One without text, or broken, gets none."""
+        """Every row of a table, its columns before the answer. Rows without text, or malformed, get no answer."""
         from regard.data.examples import text_columns
         from regard.data.tables import read_table
 
@@ -310,7 +310,7 @@ class Classify(Classes, Labels):
                 cut += predictor.cut([x for x in inputs if x is not None])
                 yield from zip((cells for cells, _ in some), inputs, strict=True)
             if cut:
-                console.say(f"{cut:,} texts were cut at {predictor.max_length} pieces")
+                console.say(f"{cut:,} texts were cut at {predictor.max_length} tokens")
 
         return Inputs(examples=examples(), unit="texts", total=len(rows) + len(rows.skipped))
 
@@ -321,11 +321,11 @@ class Classify(Classes, Labels):
         return inputs, self.targets(predictor, labels_of(rows), places_of(rows, file))
 
     def extras(self, predictor: Any, test: TestSet, probabilities: "np.ndarray", console: Console) -> Extras:
-        """A bag of words and the majority class, by the training set."""
+        """Baselines from the training set: a bag of words and the majority class."""
         cut = predictor.cut(test.inputs)
-        remarks = [f"cut          {cut:,} texts, longer than {predictor.max_length} pieces"] if cut else []
+        remarks = [f"cut          {cut:,} texts, longer than {predictor.max_length} tokens"] if cut else []
         if test.train is None:
-            console.say("no baseline: the training file is not here")
+            console.say("no baseline: the training file is missing")
             return Extras({}, [], remarks)
         other = baseline(test.train, test.extra)
         lines = [f"baselines    bag of words {other.bag_of_words:.2%}   majority class {other.majority:.2%}"]
@@ -352,26 +352,26 @@ class Pair(Classify):
 
 
 def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfig:
-    """The columns named in training, for a file of the same form or with the same names; else the usual ones."""
+    """The training columns, for a file of the same format or with the same column names; otherwise the defaults."""
     from regard.data.files import ending
     from regard.data.tables import is_delimited, read_table
 
     same = ending(config.path) == ending(data) or (is_delimited(config.path) and is_delimited(data))
     names = [name for name in (config.text, config.second, config.label) if name]
     if not same and not tagged and names:
-        there = [name.lower() for name in read_table(Path(data), names, say=lambda _: None, strict=False).columns]
-        same = all(name.lower() in there for name in names)
+        present = [name.lower() for name in read_table(Path(data), names, say=lambda _: None, strict=False).columns]
+        same = all(name.lower() in present for name in names)
     return config if same else dataclasses.replace(config, text="", second="", label="")
 
 
 def summary_of(data: "PreparedLabels") -> dict[str, Any]:
-    """What `summarise` returned when the data was prepared; an earlier version kept sentences, or nothing."""
+    """What `summarise` returned when the data was prepared; earlier versions stored sentences, or nothing."""
     summary = data.manifest.get("summary")
     return summary if isinstance(summary, dict) else {}
 
 
 def summarise(train: Sequence[Any], valid: Sequence[Any]) -> dict[str, Any]:
-    """Of texts with one class: an example, so that a column mistaken is seen, and the accuracy of the baselines."""
+    """For texts with one class: an example, which reveals a wrong column, and the accuracy of the baselines."""
     scores = baseline(train, valid)
     return {
         "example": f"{train[0].text[:60]!r} is {train[0].label!r}",
@@ -381,7 +381,7 @@ def summarise(train: Sequence[Any], valid: Sequence[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class TextBaseline:
-    """Accuracy of a bag of words, and of always predicting the majority class of the training set."""
+    """The accuracy of a bag of words, and of always predicting the training set's majority class."""
 
     bag_of_words: float
     majority: float

@@ -1,4 +1,4 @@
-"""Embed: a vector for each text, by a published encoder, which pairs of texts can teach."""
+"""Embed: a vector for each text, by a published encoder, which can be fine-tuned on pairs of texts."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 
-LENGTH = 32  # pieces of a text, when memory is estimated
+LENGTH = 32  # tokens of a text, for estimating memory
 
 
 class Embed(Task):
@@ -74,7 +74,7 @@ class Embed(Task):
             optim=Optim(lr=1e-3 if lora else 5e-5, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
             schedule=Schedule(kind="linear", warmup=50),
             epochs=3.0,
-            batch=64,  # of which each pair has 63 others to be told from
+            batch=64,  # each pair is contrasted with 63 others
             precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.0,
             average=False,

@@ -123,7 +123,7 @@ class Forecast(Task):
         yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
 
     def baselines(self, run: "Run", data: "HistoryParts") -> Sequence[Baseline]:
-        """Their squared errors, which the validation loss is too."""
+        """Squared errors, like the validation loss."""
         errors = baselines(data, data.valid, run.data, data.spread)
         return [Baseline(row.name, "held_out_loss", row.mse, lower_is_better=True) for row in errors]
 
@@ -148,7 +148,7 @@ class Forecast(Task):
         return ForecastPredictor(model, device, group(about, "data"))
 
     def find_table(self, folder: Path, data: str) -> Path:
-        """The file or data set that is named, or the table the run was trained on."""
+        """The given file or data set, or the table the run was trained on."""
         from regard.data.fetch import get_files
 
         if data and not is_known(data):
@@ -164,7 +164,7 @@ class Forecast(Task):
         return get_files(name, "history").train
 
     def example_of(self, predictor: Any, number: int) -> ShownExample:
-        """What comes after the last row of the table it was trained on, of one of its series."""
+        """One series of the training table, to forecast beyond its last row."""
         from regard.data.history import read_parts
 
         if predictor.test is None:
@@ -179,7 +179,7 @@ class Forecast(Task):
         return [history for file in words for history in predictor.read_all(file, console.say)]
 
     def example_input(self, predictor: Any) -> Any:
-        """As many rows as the model reads, and one of those to forecast where covariates are known of it."""
+        """As many rows as the model reads, and one to forecast if it has covariates."""
         import numpy as np
 
         from regard.data.calendar import resampled
@@ -198,7 +198,7 @@ class Forecast(Task):
         return {"rows": rows}
 
     def text(self, answer: Any) -> str:
-        """The first rows and the last."""
+        """A forecast as a table: its first rows and the last."""
         rows = self.rows([answer])
         cells = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
         shown = cells if len(cells) <= SHOWN + 1 else [*cells[:SHOWN], ["…"] * len(cells[0]), cells[-1]]
@@ -208,7 +208,7 @@ class Forecast(Task):
         return self.rows([answer])
 
     def rows(self, outlooks: "Iterable[Outlook]") -> list[dict[str, Any]]:
-        """A row for each series and time: of each column the mean and the quantiles."""
+        """A row for each series and time, with the mean and quantiles of each column."""
         rows: list[dict[str, Any]] = []
         for outlook in outlooks:
             groups = [(column, *(f"{column} {q:.0%}" for q in outlook.levels)) for column in outlook.columns]
@@ -221,14 +221,14 @@ class Forecast(Task):
         return rows
 
     def check_answers(self, outlooks: "Sequence[Outlook]", say: Say) -> None:
-        """Report means that lie outside their own quantiles."""
+        """Report means that lie outside their quantiles."""
         outside, total = sum(o.outside() for o in outlooks), sum(o.mean.size for o in outlooks)
         if outside:
-            what = f"{outside:,} of {total:,} means lie outside their own quantiles"
+            what = f"{outside:,} of {total:,} means lie outside their quantiles"
             say(f"{what}: the model was trained on too little data, or for too short a time")
 
     def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
-        """The rows that follow those of a table."""
+        """The forecast rows of a table."""
         outlooks = list(predictor.predict(self.parse_inputs(predictor, [str(file)], console)))
         self.check_answers(outlooks, console.say)
         return Predictions(rows=self.rows(outlooks))
@@ -258,7 +258,7 @@ class Forecast(Task):
         return (batch.to(predictor.device) for batch in in_order(test.inputs, FixedSize(256)))
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """Every window of the test set, next to the last season again and a linear map."""
+        """Errors over every window of the test set, compared with a seasonal naive forecast and a linear model."""
         import torch
 
         from regard.objectives.forecast import ForecastLoss as Objective

@@ -1,4 +1,4 @@
-"""Where a fine-tuned model begins: with the weights of another, and a head that may be a linear probe of it."""
+"""Where fine-tuning starts: the weights of another model, and a head that may be a linear probe of it."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ import torch
 from regard.data.settings import NONE
 from regard.objectives.base import evaluating
 
-TEXTS = 512  # that the probe learns from, at most: a few seconds of two cores
+TEXTS = 512  # the probe's training texts, at most: a few seconds on two cores
 TOGETHER = 32  # read at a time
-FLAT = 0.1  # of the median spread: MiniLM has states that do not vary, and gradients grow with the inverse of a spread
-C = 0.01  # inverse strength of the probe's penalty on standardised states, which are more than the texts to learn from
+FLAT = 0.1  # of the median spread, at least: MiniLM has constant states, and gradients grow with 1/spread
+C = 0.01  # the probe's inverse regularisation, on standardised states: strong, as there are more states than texts
 
 
 def begin_from_(model: Any, started: Any) -> list[str]:
-    """Copy what both have; the parts that `started` does not have, or has for other labels."""
+    """Copy the weights that both have; returns the parts that `started` lacks or has for other labels."""
     theirs = started.state_dict()
     if started.config.labels != model.config.labels or started.config.head != model.config.head:
         theirs = {name: t for name, t in theirs.items() if not name.startswith("classifier.")}
@@ -25,16 +25,16 @@ def begin_from_(model: Any, started: Any) -> list[str]:
 
 
 def fit_head_(model: Any, source: Any, seed: int) -> int:
-    """Set the classifier to a logistic regression on what the model makes of some training texts, or of their words
-    where each has a label; how many texts they were.
+    """Set the classifier to a logistic regression on the model's states of some training texts, or of their words for
+    taggers (LP-FT, Kumar et al. 2022). Returns how many texts.
 
-    Kumar et al. 2022, LP-FT. 0: they lack a class of texts, or have only one of words, and nothing was changed.
+    0: they lack a class of texts, or have only one of words, and nothing was changed.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.preprocessing import StandardScaler
 
     rows = np.random.default_rng(seed).permutation(len(source))[:TEXTS]
-    rows = rows[np.argsort(source.lengths[rows, 0], kind="stable")]  # like lengths together: little padding
+    rows = rows[np.argsort(source.lengths[rows, 0], kind="stable")]  # similar lengths together: little padding
     features, labels = [], []
     with evaluating(model):
         for start in range(0, len(rows), TOGETHER):
@@ -57,9 +57,9 @@ def fit_head_(model: Any, source: Any, seed: int) -> int:
     probe: Any = LogisticRegression(C=C, max_iter=100).fit(scaler.transform(x), y)
     weight, bias = torch.from_numpy(probe.coef_ / scaler.scale_), torch.from_numpy(probe.intercept_)
     bias -= weight @ torch.from_numpy(scaler.mean_)
-    if len(bias) == 1:  # of two classes there is one margin: half of it for each
+    if len(bias) == 1:  # two classes have one margin: half of it for each
         weight, bias = torch.cat((-weight, weight)) / 2, torch.cat((-bias, bias)) / 2
     with torch.no_grad():
         model.classifier.weight.zero_()[classes] = weight.float()
-        model.classifier.bias.fill_(bias.min().item())[classes] = bias.float()  # a tag not met is as rare as the rarest
+        model.classifier.bias.fill_(bias.min().item())[classes] = bias.float()  # unseen tags: as rare as the rarest
     return len(rows)

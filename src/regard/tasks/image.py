@@ -19,7 +19,7 @@ from regard.training.settings import Optim, Schedule
 if TYPE_CHECKING:
     from regard.training.run import Run
 
-PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more see finer, and cost more
+PATCHES = {"cpu": 4, "cuda": 8}  # patches a side; more give finer detail at more cost
 
 
 class Image(ClassesOfSamples):
@@ -36,7 +36,7 @@ class Image(ClassesOfSamples):
     presets = presets_of("image")
     lora_targets = ("layers.*",)
     starts, heads, finetune_length = ("vit",), ("classifier", "teacher"), "10 epochs"
-    least_steps = {"cpu": 60, "cuda": 200}  # recipes/cifar10_finetune.py; of a base size on a CPU they take an hour
+    least_steps = {"cpu": 60, "cuda": 200}  # recipes/cifar10_finetune.py; 200 of a base size take an hour on a CPU
     card = Card(pipeline="image-classification", title="An image classifier", use="classify {} picture.png")
 
     def complete(self, data: ImagesConfig, preset: Preset) -> ImagesConfig:
@@ -85,7 +85,7 @@ class Image(ClassesOfSamples):
         )
 
     def probe(self, run: "Run") -> "Run":
-        """The encoder is frozen, and a linear map of what stands for an image is learned."""
+        """The run with a frozen encoder, which trains only a linear head."""
         optim = dataclasses.replace(run.optim, lr=1e-2, layer_decay=1.0)
         return dataclasses.replace(run, frozen=True, optim=optim)
 
@@ -132,11 +132,11 @@ class Image(ClassesOfSamples):
 
     def flops_per_target(self, model: Any, run: "Run") -> float:
         c = model.config
-        if not hasattr(c, "patch"):  # known of a ViT
+        if not hasattr(c, "patch"):  # known for a ViT only
             return 0.0
         places = c.grid**2 + c.tokens
         weights = sum(p.numel() for layer in model.layers for p in layer.parameters() if p.ndim == 2)
-        return 6.0 * places * (weights + 2 * c.layers * places * c.width)  # a product is two, backwards twice as many
+        return 6.0 * places * (weights + 2 * c.layers * places * c.width)  # 2 per product, backward twice that
 
     def example(self, run: "Run") -> Any:
         import numpy as np
@@ -177,7 +177,7 @@ class Image(ClassesOfSamples):
             if loaded.test is not None:
                 on, part = f"its test set{f' of {config.name}' if config.name else ''}", loaded.test
             if part.pixels.shape[1:] != tuple(predictor.shape):
-                raise ConfigError(f"{on} has images of another size; add: --data FOLDER")
+                raise ConfigError(f"{on} has images of a different size; add: --data FOLDER")
             cells = [loaded.labels[code] for code in part.labels]
             return TestSet(on=on, inputs=part.pixels, targets=self.targets(predictor, cells, [on] * len(cells)))
         label = self.own_data(folder).label if (folder / "run.json").is_file() else ""
@@ -201,7 +201,7 @@ class Image(ClassesOfSamples):
         return image_inputs(file, predictor.read, console)
 
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
-        """How much the model looks at each patch, through all its layers (rollout), as rows and columns."""
+        """The attention rollout over the patches, as rows and columns."""
         return {"patches": predictor.attention(one[0]).rollout.round(6).tolist()}
 
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
@@ -214,7 +214,7 @@ class Image(ClassesOfSamples):
 
 
 def image_inputs(file: Path, read: Callable[[list[Path]], Any], console: Console) -> Inputs:
-    """Every image of a folder, or one; one that cannot be read is reported."""
+    """The images of a folder, or a single one; unreadable ones are reported."""
     from regard.data.images import files_of
 
     if not file.exists():
@@ -236,14 +236,14 @@ def image_inputs(file: Path, read: Callable[[list[Path]], Any], console: Console
 
 
 def usual_augment(data: ImagesConfig) -> Augment:
-    """A little shifting for all; a photograph may also be mirrored, a digit may not."""
+    """Small shifts for all; photographs are also mirrored, digits are not."""
     if data.augment != Augment():
         return data.augment
     return Augment(crop=0.07, flip=data.name not in ("mnist", "digits"))
 
 
 def patch_for(side: int, patches: int, halved: bool) -> int:
-    """The patch that cuts `side` pixels into about so many, at most 16 pixels; a power of 2 if it comes by halving."""
+    """The patch size, at most 16, that divides `side` pixels into about `patches`; a power of 2 if `halved`."""
     wanted = min(16.0, max(2.0, side / patches))
     fitting = [p for p in range(1, side + 1) if side % p == 0 and not (halved and p & (p - 1))]
     return min(fitting, key=lambda p: abs(p - wanted))

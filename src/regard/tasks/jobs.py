@@ -1,4 +1,4 @@
-"""Runs and their folders: one, or several listed in a plan.json and resumed together."""
+"""Runs and their folders: one, or several that plan.json lists and that are resumed together."""
 
 import dataclasses
 import itertools
@@ -23,11 +23,11 @@ from regard.words import SURROGATES, check_text
 
 RUNS = Path("runs")
 PLAN, _, SEARCH = OF_SEVERAL
-Job = tuple[str, Path, Run]  # a label for the table, where it is trained, what is trained
+Job = tuple[str, Path, Run]  # a label for the table, its folder, the run
 
 
 def write_plan(folder: Path, jobs: Sequence[Job], force: bool) -> None:
-    """Make room for several runs; `force` replaces the plan that is there."""
+    """Write plan.json for several runs; `force` replaces an existing plan."""
     new_run(folder, force, OF_SEVERAL)
     save_plan(folder, jobs)
 
@@ -38,7 +38,7 @@ def save_plan(folder: Path, jobs: Sequence[Job]) -> None:
 
 
 def read_plan(folder: Path) -> list[Job]:
-    """The jobs that `write_plan` wrote. Each run is in a folder of its own directly below `folder`, or is refused."""
+    """The jobs that `write_plan` wrote. A run that is not in its own folder directly below `folder` is refused."""
     path = folder / PLAN
     try:
         plan = expect(parse(path.read_bytes()), list)
@@ -62,15 +62,15 @@ def runs_folder(name: str) -> Path:
 def pick_folder(
     name: str, what: str, data: str | Path, labels: list[str], force: bool, device: str
 ) -> tuple[Path, bool]:
-    """runs/NAME, which must be free unless forced; a name we made up is numbered until it is. Rank 0 picks it. And
-    whether to resume what is there: a process that torchrun has restarted goes on with the run that it had begun."""
+    """runs/NAME, which must be free unless forced; a generated name is numbered until it is. Rank 0 picks it. And
+    whether to resume: a process that torchrun restarted continues its own run."""
     world, folder, resume = join(device), Path(), False
     with world.together():
         if world.main:
             begun: list[Path] = []
             if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)):
-                there = itertools.takewhile(Path.exists, candidates(name, what, data, labels))
-                begun = [place for place in there if begun_by_this_launch(place)]
+                taken = itertools.takewhile(Path.exists, candidates(name, what, data, labels))
+                begun = [place for place in taken if begun_by_this_launch(place)]
             free = (p for p in candidates(name, what, data, labels) if name or force or not p.exists())
             folder, resume = (begun[0], True) if begun else (next(free), False)
             if name and not resume:
@@ -80,7 +80,7 @@ def pick_folder(
 
 def candidates(name: str, what: str, data: str | Path, labels: list[str]) -> Iterator[Path]:
     if name:
-        check_text("--name", name)  # weights are stored under no other
+        check_text("--name", name)  # weights cannot be stored under other names
         yield Path(name) if "/" in name else RUNS / name
         return
     recipe = Path(what).stem if what.endswith(".py") else ""
@@ -90,14 +90,14 @@ def candidates(name: str, what: str, data: str | Path, labels: list[str]) -> Ite
 
 
 def begun_by_this_launch(folder: Path) -> bool:
-    """Whether a run in the folder, or one of its several, was begun by the torchrun that started this process."""
+    """Whether a run in the folder, or one of several, was started by this process's torchrun."""
     runs = [folder / "run.json", *folder.glob("*/run.json")]
     return any(group(read_json_if_any(run), "versions").get("launch") == launch_id() for run in runs)
 
 
 def spread(runs: dict[str, Run], folder: Path, seeds: int) -> list[Job]:
-    """A job for every architecture and seed; a single run lives in the folder itself. Names that agree up to a slash,
-    as the parts of a cross-validation, share a label."""
+    """A job for every architecture and seed; a single run is in the folder itself. Names that agree up to a slash, such
+    as the folds of a cross-validation, share a label."""
     if len(runs) == 1 and seeds == 1:
         return [(label, folder, run) for label, run in runs.items()]
     return [
@@ -121,8 +121,8 @@ def train_all(
     force: bool = False,
     longer: dict[str, Any] | None = None,
 ) -> list[dict[str, Any]]:
-    """Train every job, or with `resume` what is left of them; `longer` extends all. On rank 0 label, folder, seed and
-    outcome of each."""
+    """Train every job, or with `resume` those unfinished; `longer` extends all. On rank 0, returns label, folder, seed
+    and outcome of each."""
     several, world = len(jobs) > 1, join(device)
     with world.together():
         if several and not resume and world.main:
@@ -143,12 +143,12 @@ def train_all(
                     train_run(run, place, device=device, resume=started, force=force, quiet=console.quiet)
             except SystemExit:
                 if several:
-                    console.say(f"and with all that is left of {len(jobs)} runs: regard train --resume {folder}")
+                    console.say(f"or to resume all unfinished ones of {len(jobs)} runs: regard train --resume {folder}")
                 raise
             if not world.main:
                 continue
             result = outcome(read_metrics(place))
-            assert result is not None, "a run that ends well says so in its metrics"
+            assert result is not None, "a finished run records its result in its metrics"
         results.append({"label": label, "folder": str(place), "seed": run.seed, **result})
     return results
 
@@ -156,7 +156,7 @@ def train_all(
 def resume_all(
     folder: Path, device: str, console: Console, longer: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Go on with one run, or with all that is left of several or of a search; or extend them."""
+    """Resume one run, or all unfinished runs of several or of a search; or extend them."""
     if (folder / SEARCH).is_file() and not longer:
         from regard.tasks.search import resume_search
 

@@ -1,4 +1,4 @@
-"""Language modelling: a model that continues your text, trained from nothing or from a published one."""
+"""Language modelling: a model that continues your text, trained from scratch or fine-tuned."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 ROUGE = {"rouge_l": "its answers", "rouge_l_first": "baseline, the first sentence of each text"}
-BLOCK = 256  # tokens a recurrent model is trained on at once; it has no limit of its own
+BLOCK = 256  # tokens per row for a recurrent model, which has no context limit
 
 
 class LanguageModelling(Task):
@@ -58,19 +58,19 @@ class LanguageModelling(Task):
     answering = "chat {}"
     writes, endpoints = True, ("completions", "chat")
     request_settings = {
-        "max_tokens": Setting(default=256, least=1, most=1 << 20, help="Write at most that many tokens."),
-        "temperature": Setting(default=0.0, most=100, help="Below 1 is tamer, above 1 wilder; 0: the likeliest."),
-        "top_k": Setting(default=0, most=1 << 20, help="Only the likeliest so many tokens; 0: all."),
-        "top_p": Setting(default=1.0, most=1, help="Only the likeliest tokens of this probability together."),
-        "min_p": Setting(default=0.0, most=1, help="Only tokens this many times as likely as the likeliest."),
-        "repetition_penalty": Setting(default=1.0, least=0.01, most=100, help="Above 1 avoids what was said."),
+        "max_tokens": Setting(default=256, least=1, most=1 << 20, help="The most tokens to write."),
+        "temperature": Setting(default=0.0, most=100, help="Below 1 is more predictable, above 1 less; 0: greedy."),
+        "top_k": Setting(default=0, most=1 << 20, help="Sample from the k likeliest tokens; 0: all."),
+        "top_p": Setting(default=1.0, most=1, help="Sample from the likeliest tokens with this total probability."),
+        "min_p": Setting(default=0.0, most=1, help="Sample from tokens at least this likely, relative to the best."),
+        "repetition_penalty": Setting(default=1.0, least=0.01, most=100, help="Above 1 avoids repetition."),
         "no_repeat_ngram": NO_REPEAT,
-        "seed": Setting(default=0, most=MAX_SEED, help="The same seed writes the same."),
+        "seed": Setting(default=0, most=MAX_SEED, help="The same seed gives the same text."),
     }
     starts = ("gpt", "llama", "rnn_lm")
     finetune_length = "5"
-    longest = 256  # tokens of a row when a model is fine-tuned on a CPU
-    prompt = ""  # the template of records, unless the user has one
+    longest = 256  # tokens per row when fine-tuning on a CPU
+    prompt = ""  # the default template of records
 
     def fits(self, contents: "Contents") -> Fit | None:
         from regard.data.contents import TEXTS
@@ -102,7 +102,7 @@ class LanguageModelling(Task):
             optim=Optim(name="adamw", lr=1e-3 if lora else 1e-4, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0),
             schedule=Schedule(kind="linear", warmup=20),
             minutes=5.0,
-            tokens=512 if cpu else 16384,  # on two cores a step of a 135 M model then takes seconds
+            tokens=512 if cpu else 16384,  # a step of a 135 M model then takes seconds on two cores
             precision="fp32" if cpu else "bf16",
             smoothing=0.0,
             average=False,
@@ -126,7 +126,7 @@ class LanguageModelling(Task):
 
         config: Any = read_config(Path(run.start)) if run.start else run.model
         if run.model != dataclasses.replace(config, dropout=run.model.dropout):
-            raise ConfigError(f"{run.start} keeps its sizes when it is fine-tuned; only model.dropout can be set")
+            raise ConfigError(f"fine-tuning {run.start} keeps its sizes; only model.dropout can be set")
         return super().build(run, data, say)
 
     def objective(self, run: "Run", data: Any = None) -> Any:
@@ -140,7 +140,7 @@ class LanguageModelling(Task):
         return TextRows(getattr(data, part), block_length(run), run.tokens)
 
     def show(self, run: "Run", data: "PreparedText", batch: Any, row: int) -> str:
-        """The pieces of a row; of records, those that are learned after an arrow."""
+        """The tokens of a row; of records, the trained ones after an arrow."""
         ids, counts = batch.ids[row].tolist(), None if batch.host_counts is None else batch.host_counts[row]
         if counts is None or counts.all() or not counts.any():
             return some(map(data.tokenizer.piece, ids))
@@ -159,7 +159,7 @@ class LanguageModelling(Task):
             yield f"the text is short: with {tokens} to train on, the context is {block_length(run)}"
 
     def flops_per_target(self, model: Any, run: "Run") -> float:
-        """Forward and backward: 6 a weight, the head once, and attention (Chowdhery et al. 2022, app. B)."""
+        """Forward and backward: 6 per weight, the head once, and attention (Chowdhery et al. 2022, app. B)."""
         looked_up = sum(p.numel() for name, p in model.named_parameters() if name in ("token.weight", "place.table"))
         weights = sum(p.numel() for p in model.parameters()) - looked_up
         if model.head is model.token.weight:
@@ -222,7 +222,7 @@ class LanguageModelling(Task):
         return f"recurrent-{self.family}" if hasattr(config, "cell") else self.family
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """Perplexity of a text, or of the answers of records; of a model that was taught to answer, ROUGE-L too."""
+        """Perplexity of a text, or of the answers of records; for an instruction-tuned model also ROUGE-L."""
         from regard.data.text import scored_passages
         from regard.metrics.perplexity import perplexity, perplexity_of_answers
 
@@ -234,7 +234,7 @@ class LanguageModelling(Task):
         if text.records:
             if options.stride not in (0, context):
                 raise ConfigError("--stride is for running text; records are read one by one, leave it out")
-            assert text.answers is not None, "records know which of their tokens are answers"
+            assert text.answers is not None, "records mark the tokens of their answers"
             with console.progress("tokens of answers", int(text.answers.read(0, len(text)).sum())):
                 result = perplexity_of_answers(predictor.model, text, context, **how)
         else:
@@ -263,12 +263,12 @@ class LanguageModelling(Task):
         from regard.data.documents import read_whole
 
         if not options.data:
-            raise ConfigError("language models are compared by a text both read; add: --data FILE")
+            raise ConfigError("language models are compared on a text; add: --data FILE")
         parts = cut_text(read_whole(Path(options.data)))
         return TestSet(on=options.data, inputs=parts, targets=[len(part.encode()) for part in parts])
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> "Sums":
-        """Bits per byte, which do not depend on how a text is cut into tokens."""
+        """Bits per byte, which do not depend on the tokenizer."""
         from regard.metrics.compare import Sums
 
         bits = [predictor.bits(part) for part in test.inputs]
@@ -276,13 +276,13 @@ class LanguageModelling(Task):
 
 
 def block_length(run: "Run") -> int:
-    """Tokens of a row: what the data says, else all that the model can see."""
+    """Tokens per row: the data's setting, or the model's context."""
     return run.data.context or getattr(run.model, "context", 0) or BLOCK
 
 
 def shrink_context(run: "Run", data: "PreparedText") -> "Run":
-    """The run with rows, and where it is new a model, no longer than a text that is shorter than one row."""
-    length = len(data.train) - 1  # targets: the first token is not one
+    """The run with rows, and for a new model a context, no longer than the text."""
+    length = len(data.train) - 1  # targets: all but the first token
     if data.train.records or block_length(run) <= length:
         return run
     model = run.model
@@ -292,11 +292,11 @@ def shrink_context(run: "Run", data: "PreparedText") -> "Run":
 
 
 def cut_records(run: "Run") -> TextConfig:
-    """The data settings with the length at which a record is cut: one that is cut in a row may lose its answer."""
+    """The data settings with the length that records are cut to: cutting them later may lose the answer."""
     from regard.data.records import is_records
 
     length = block_length(run)
-    if run.data.max_length and not is_records(Path(run.data.path)):  # no records: as it was when the run was started
+    if run.data.max_length and not is_records(Path(run.data.path)):  # not records: unchanged
         return run.data
     return dataclasses.replace(run.data, max_length=min(run.data.max_length or length, length))
 
@@ -307,8 +307,8 @@ def cut_records(run: "Run") -> TextConfig:
 def scored_text(
     writer: "Writer", task: Task, folder: Path, options: Options, context: int, say: Say
 ) -> tuple[str, "TokenFile", int, int]:
-    """What to score on: its name, its ids, and how many bytes and words are scored: all of records' answers, and of a
-    text all but its first token."""
+    """What to score on: its name, its ids, and how many bytes and words are scored: all of the records' answers, or of
+    a text all but its first token."""
     from regard.data.documents import read_whole
     from regard.data.records import check_records, is_records
     from regard.data.text import TokenFile, prepare_text
@@ -325,7 +325,7 @@ def scored_text(
             check_records(Path(data), writer.template, options.strict, say)
         else:
             config = task.own_data(folder)
-        if data or config.tokenizer:  # its own copy: the model it was fine-tuned from may be gone
+        if data or config.tokenizer:  # its own copy: the base model may be gone
             config = dataclasses.replace(config, tokenizer=str(folder))
         prepared = prepare_text(config, lambda _: None)
         tokens, size, words = prepared.valid, prepared.valid_bytes, prepared.valid_words
@@ -336,7 +336,7 @@ def scored_text(
 
 
 def rouge_of_answers(writer: "Writer", data: str, console: Console) -> dict[str, float]:
-    """ROUGE-L of greedy answers to the prompts of a JSONL file, and as a baseline of the prompts' first sentences."""
+    """ROUGE-L of greedy answers to the prompts of a JSONL file and, as the baseline, of their first sentences."""
     from regard.data.records import Record, read_records
     from regard.metrics.rouge import first_sentence, quick
 
@@ -350,7 +350,7 @@ def rouge_of_answers(writer: "Writer", data: str, console: Console) -> dict[str,
 
 
 def cut_text(text: str, size: int = 400) -> list[str]:
-    """Parts of at least `size` characters that end with a line, for a test that needs many."""
+    """Parts of at least `size` characters that end at a line break, for a statistical test."""
     parts, part = [], ""
     for line in text.splitlines(keepends=True):
         part += line

@@ -16,15 +16,15 @@ from regard.tasks.use import pick_device
 
 
 def load(path: str | Path, device: str = "cpu", int8: bool = False) -> Any:
-    """The predictor of a run or model folder, of a GGUF file, or of a name of `regard model list`; call it with inputs.
+    """The predictor for a run or model folder, a GGUF file, or a name from `regard model list`; call it with inputs.
 
-    `device` is cpu, cuda, cuda:N or auto; `int8` has encoders and language models compute in 8 bits on a CPU.
+    `device` is cpu, cuda, cuda:N or auto; `int8` runs encoders and language models in 8 bits on a CPU.
     """
     return open_model(path, pick_device(device), int8)[1]
 
 
 def open_model(path: str | Path, device: str = "cpu", int8: bool = False, verb: str = "") -> tuple[Task, Any]:
-    """The task a model does, and its predictor; of several tasks one that `regard VERB` uses."""
+    """The task of a model, and its predictor; of several tasks, one that `regard VERB` uses."""
     folder = resolve(path)
     if not (folder / "config.json").is_file():
         raise no_run(folder)
@@ -33,15 +33,15 @@ def open_model(path: str | Path, device: str = "cpu", int8: bool = False, verb: 
     task = task_of(model.config, about, folder, verb)
     try:
         predictor = task.predictor(model, folder, about, device, int8)
-    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:  # from settings of another type
-        what = f"the settings next to its weights are not those of a model for {task.name}"
+    except (TypeError, ValueError, LookupError, AttributeError, OverflowError) as e:  # from settings of the wrong type
+        what = f"its settings are not those of a model for {task.name}"
         raise CheckpointError(f"{folder}: {what} ({type(e).__name__}: {e})") from e
     predictor.task, predictor.folder = task, folder
     return task, predictor
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """regard.json, which a folder that regard did not write does not have."""
+    """regard.json; empty for folders that regard did not write."""
     about = read_json_if_any(folder / "regard.json")
     if about:
         check_format(folder / "regard.json", about)
@@ -49,15 +49,15 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def task_of(config: Any, about: dict[str, Any], folder: Path, verb: str = "") -> Task:
-    """The task the folder names, if its model can do it; else the first that such a model does.
+    """The task the folder names, if its model can do it; otherwise the first that such a model does.
 
-    With a `verb`, one that it uses comes before any other.
+    With a `verb`, a task that it uses comes first.
     """
     named = TASKS.get(str(about.get("task")))
     able = [task for task in TASKS.values() if task.serves(config)]
-    taught = named is not None and not named.can_finetune and model_type(config) in named.starts  # under another's name
+    taught = named is not None and not named.can_finetune and model_type(config) in named.starts  # by another task
     if named is not None and (named in able or taught):
         able.insert(0, named)
     if able:
         return next((task for task in able if verb in task.verbs), able[0])
-    raise CheckpointError(f"{folder}: no task is known for a {type(config).__name__}; train or fine-tune it first")
+    raise CheckpointError(f"{folder}: no task uses a {type(config).__name__} as it is; fine-tune it first")

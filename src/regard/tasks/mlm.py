@@ -1,4 +1,4 @@
-"""Masked language modelling: BERT from raw text, hidden words and next sentences."""
+"""Masked language modelling: BERT's pre-training on raw text, with masked words and next sentences."""
 
 import dataclasses
 import itertools
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from regard.data.tokenizers.encoder import EncoderTokenizer
     from regard.training.run import Run
 
-TOKENS = 4096  # of a batch, when a model is scored
+TOKENS = 4096  # per batch when scoring
 SHORT = 6  # tokens; a shorter sentence may repeat by coincidence
 
 
@@ -56,16 +56,16 @@ class MaskedLanguageModelling(Task):
         return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}
 
     def check(self, run: "Run", device: str) -> None:
-        """A compiled run packs its rows; the kernel that reads them has no dropout, and on a GPU takes 16 bits."""
+        """A compiled run packs its rows; the kernel for those has no dropout, and on a GPU needs 16 bits."""
         if not hasattr(run.model, "head"):
-            raise ConfigError(f"masked words are predicted by BERT; got {type(run.model).__name__}")
+            raise ConfigError(f"mlm trains a BERT; got {type(run.model).__name__}")
         if not run.compile:
             return
         config = run.model
         if config.attention_dropout:
             raise ConfigError(
-                f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which goes "
-                "without; type: --set model.attention_dropout=0, or --set compile=false"
+                f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which has "
+                "none; type: --set model.attention_dropout=0, or --set compile=false"
             )
         if device.startswith("cuda") and run.precision == "fp32":
             raise ConfigError(
@@ -112,7 +112,7 @@ class MaskedLanguageModelling(Task):
         )
 
     def flops_per_target(self, model: Any, run: "Run") -> float:
-        """Forward and backward: 6 a weight, attention, and the head for the tokens that are masked."""
+        """Forward and backward: 6 per weight, attention, and the head for masked tokens."""
         c = model.config
         layers = sum(p.numel() for layer in model.layers for p in layer.parameters())
         head = run.data.masked * c.width * (c.width + c.vocab)
@@ -176,7 +176,7 @@ class MaskedLanguageModelling(Task):
         raise no_answers(folder, file)
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """Loss and accuracy on masked words and next sentences: the same words masked each time."""
+        """Loss and accuracy on masked words and next sentences, always with the same masks."""
         from regard.data.loader import in_order
         from regard.data.masked import prepare_masked, read_sentences
         from regard.data.masking import MaskedRows
@@ -208,7 +208,7 @@ class MaskedLanguageModelling(Task):
 
 
 class Infill(MaskedLanguageModelling):
-    """BART writes the whole text, its gap filled; asked for one word, it answers as a BERT does."""
+    """BART, which fills in one token per mask, as BERT does."""
 
     name = "infill"
     summary = "the masked words of a text, by an encoder-decoder"
@@ -236,7 +236,7 @@ class Infill(MaskedLanguageModelling):
 
 
 def sentence_contents(text: "SentenceIds") -> list[bytes]:
-    """The sentences of a text, but for short ones, which may repeat by coincidence."""
+    """The sentences of a text, except short ones, which may repeat by coincidence."""
     import numpy as np
 
     ids, ends = np.asarray(text.ids[:], np.int64), text.sentences.tolist()
@@ -248,7 +248,7 @@ def head(data: MaskedConfig) -> str:
 
 
 def make_rules(data: MaskedConfig, tokenizer: "EncoderTokenizer") -> "Rules":
-    """How examples are made of this data, in the words of this tokenizer."""
+    """The rules that turn this data into masked examples, for this tokenizer."""
     from regard.data.masked import inside_ids, special_ids
     from regard.data.masking import Rules
 

@@ -32,7 +32,7 @@ class LabelSet:
 
 
 class LabelSetOutput:
-    """A probability for each label; one that reaches its threshold applies."""
+    """A probability for each label; a label applies if it reaches its threshold."""
 
     def __init__(self, labels: tuple[str, ...], thresholds: Sequence[float]):
         self.labels, self.thresholds = labels, dict(zip(labels, thresholds, strict=True))
@@ -46,7 +46,7 @@ class LabelSetOutput:
 
 
 class MultiLabelled(Classes):
-    """What multi-label tasks share, whatever they read; mixed into the task that classifies the same medium."""
+    """What multi-label tasks share; mixed into the task that classifies the same medium."""
 
     target_kind = "sets"
 
@@ -83,7 +83,7 @@ class MultiLabelled(Classes):
         return ()
 
     def calibration(self, run: "Run", model: Any, data: Any) -> dict[str, Any]:
-        """For each label the threshold of the best F1 on the validation set."""
+        """For each label, the threshold with the best F1 on the validation set."""
         from regard.objectives.multilabel import best_thresholds
 
         device = str(next(model.parameters()).device)
@@ -127,7 +127,7 @@ class MultiLabelled(Classes):
         return probabilities >= np.array([predictor.output.thresholds[x] for x in predictor.labels])
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """F1 over all decisions and as the mean over labels, each label's own, next to predicting every label."""
+        """Micro and macro F1 and each label's own, compared with predicting every label."""
         import numpy as np
         from sklearn.metrics import precision_recall_fscore_support
 

@@ -1,4 +1,4 @@
-"""Next sentence: whether a text follows another, asked of a BERT that kept its pre-training heads."""
+"""Next sentence: whether a text follows another, by a BERT with its pre-training heads."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs: from a few words, from a recipe, and back from the file they are kept in."""
+"""Runs: from defaults, from a recipe, and from the run.json they are stored in."""
 
 import dataclasses
 import importlib.util
@@ -23,7 +23,7 @@ from regard.training.run import Run
 
 
 def default_run(task: str = "translate", arch: str = "", size: str = "", data: Any = None, device: str = "cpu") -> Run:
-    """A good run for this machine; "" takes the preset's architecture and size, a `data.vocab` of 0 its vocabulary."""
+    """A good run for this device; an empty `arch`, `size` or `data.vocab` takes the preset's."""
     entry = get(task)
     data = entry.settings() if data is None else data
     return entry.default_run(arch.lower() or entry.arch, size, data, device.split(":")[0])
@@ -34,51 +34,51 @@ def finetune_run(start: Path, task: str, data: Any, device: str = "cpu", lora: i
     entry = get(task)
     if not entry.can_finetune:
         able = [name for name, other in TASKS.items() if other.can_finetune]
-        raise ConfigError(f"no model is fine-tuned to {task} yet; there are: {', '.join(able)}")
+        raise ConfigError(f"{task} has no fine-tuning; these tasks do: {', '.join(able)}")
     check_start(start, entry)
     return entry.finetune_run(start, split_as(start, data), device.split(":")[0], lora)
 
 
 def check_start(start: Path, task: Task) -> None:
-    """Raise `ConfigError` for a model that is not fine-tuned to this task; the message names what would work."""
+    """Raise `ConfigError`, with what would work, for a model that cannot be fine-tuned to this task."""
     model = model_type(read_config(start))
     if model in task.starts:
         return
     able = [name for name, other in TASKS.items() if other.can_finetune and model in other.starts]
-    ways = f"it can be fine-tuned to: {', '.join(able)}" if able else f"models that are: {', '.join(task.starts)}"
-    raise ConfigError(f"{start} is of the type {model}, which is not fine-tuned to {task.name}; {ways}")
+    ways = f"it can be fine-tuned to: {', '.join(able)}" if able else f"models that can: {', '.join(task.starts)}"
+    raise ConfigError(f"{start} is of the type {model}, which cannot be fine-tuned to {task.name}; {ways}")
 
 
 def split_as(start: Path, data: Any) -> Any:
-    """`data` split by the rule of the run that is fine-tuned, so that nothing it was trained on becomes validation."""
+    """`data` split by the rule of the run that is fine-tuned, so that its training data stays out of validation."""
     if not hasattr(data, "split_rule") or not (start / "run.json").is_file():
         return data
     return dataclasses.replace(data, split_rule=getattr(read_run(start).data, "split_rule", data.split_rule))
 
 
 def resolve_config(run: Run) -> Run:
-    """The run with what its model takes from the settings of its data: a vocabulary, or the size of images."""
+    """The run with the model settings implied by its data settings: vocabulary, image size."""
     if run.start:
         return run
     return run.with_model(**get(run.task).settings_from_data(run))
 
 
 def config_for(arch: str, size: str, vocab: int = 0, task: str = "translate", **settings: Any) -> Any:
-    """The config of a named architecture in a named size, for a task. Names ignore case; a `vocab` of 0: no words."""
+    """The config of a named architecture in a named size, for a task. Names ignore case; a `vocab` of 0: none."""
     if task.lower() not in TASKS:
         raise unknown("task", task, TASKS)
     return get(task).config(arch, size, **({"vocab": vocab} if vocab else {}), **settings)
 
 
 def check_run(run: Run) -> None:
-    """Raise `ConfigError` for a task nobody knows, or for the data settings of another."""
+    """Raise `ConfigError` for an unknown task, or for the data settings of another task."""
     task = get(run.task)
     if not isinstance(run.data, task.settings):
         raise ConfigError(f"the task {run.task} takes {task.settings.__name__} as data, got {type(run.data).__name__}")
 
 
 def run_from_dict(values: dict[str, Any]) -> Run:
-    """The run that `Run.to_dict` returned these values of."""
+    """The inverse of `Run.to_dict`."""
     values = dict(values)
     arch = values.pop("arch", "")
     if arch not in MODELS:
@@ -109,10 +109,10 @@ def read_run(folder: str | Path) -> Run:
 
 
 def load_recipe(path: str | Path) -> dict[str, Run]:
-    """What `recipe()` of a Python file returns: a run, or several by name. It is executed: use only what you trust."""
+    """What `recipe()` of a Python file returns: a run, or several by name. Executes the file: it must be trusted."""
     path = Path(path)
     if not path.is_file():
-        raise ConfigError(f"{path}: there is no such recipe; a recipe is a Python file with a function recipe() -> Run")
+        raise ConfigError(f"{path}: no such recipe; a recipe is a Python file with a function recipe() -> Run")
     spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path}: not a Python file; a recipe's name ends in .py")
@@ -120,7 +120,7 @@ def load_recipe(path: str | Path) -> dict[str, Run]:
     try:
         spec.loader.exec_module(module)
         if not callable(make := getattr(module, "recipe", None)):
-            raise ConfigError("there is no function recipe() in it; it should return regard.Run(...)")
+            raise ConfigError("it has no function recipe(), which should return regard.Run(...)")
         run = make()
     except RegardError as e:
         raise type(e)(f"{path}: {e}") if type(e) is ConfigError else e from None
@@ -135,7 +135,7 @@ def load_recipe(path: str | Path) -> dict[str, Run]:
 
 
 def _line(error: Exception, path: Path) -> str:
-    """Where in the recipe itself it went wrong."""
+    """The line of the recipe where an error occurred."""
     if isinstance(error, SyntaxError):
         return f" line {error.lineno}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
@@ -143,14 +143,14 @@ def _line(error: Exception, path: Path) -> str:
 
 
 def data_settings(task: Task, data: str, options: Mapping[str, str]) -> Any:
-    """What `--data` and the options of a task say, as the settings of its data."""
+    """The data settings of a task from `--data` and its options."""
     own = task.data_options
     if wrong := [f"--{name.replace('_', '-')}" for name, value in options.items() if value and name not in own]:
         raise ConfigError(f"{', '.join(wrong)}: not for the task {task.name}; see: regard train {task.name} --help")
     values: dict[str, Any] = {name: options[name] for name in own if options.get(name)}
     if "source" in task.options:
         if data and values:
-            raise ConfigError("--data names a whole data set; leave out --source, --target and the --valid files")
+            raise ConfigError("--data is a complete data set; leave out --source, --target and the --valid files")
         return from_dict(task.settings, {"name": data, "vocab": 0, **values})
     if data and not is_known(data):
         path = user_path(data_file(data))
@@ -165,7 +165,7 @@ def data_settings(task: Task, data: str, options: Mapping[str, str]) -> Any:
 
 
 def adjusted(run: Run, *, minutes: float | None, steps: int, seed: int | None, settings: Sequence[str]) -> Run:
-    """The run with another length or seed, and `settings`, each a `name=value` as `--set` takes it, applied last."""
+    """The run with another length or seed, then with `settings`, each a `name=value` as for `--set`."""
     if minutes == 0:
         raise ConfigError("--minutes 0: must be above 0, for example --minutes 0.5")
     if minutes and steps:
@@ -175,7 +175,7 @@ def adjusted(run: Run, *, minutes: float | None, steps: int, seed: int | None, s
         run = dataclasses.replace(run, minutes=minutes or 0.0, steps=steps, epochs=0.0, schedule=schedule)
     if seed is not None:
         run = dataclasses.replace(run, seed=seed)
-    both = ("data.", "model.context=", "model.max_length=")  # on which the rest of the model depends; checked together
+    both = ("data.", "model.context=", "model.max_length=")  # the rest of the model depends on these; checked together
     first = [setting for setting in settings if setting.startswith(both)]
     run = override(run, first)
     run = resolve_config(dataclasses.replace(run, data=absolute_paths(run.data)))
@@ -183,7 +183,7 @@ def adjusted(run: Run, *, minutes: float | None, steps: int, seed: int | None, s
 
 
 def absolute_paths(data: Any) -> Any:
-    """The same files, whichever folder they are looked for from."""
+    """The data settings with absolute paths."""
     names = [field.name for field in dataclasses.fields(data) if field.metadata.get("file")]
     where: Any = {name: str(user_path(data_file(value)).absolute()) for name in names if (value := getattr(data, name))}
     if mix := getattr(data, "mix", ""):

@@ -1,4 +1,4 @@
-"""What `regard train TASK` does unless set otherwise: `presets.toml` lists it by task, device and model."""
+"""The defaults of `regard train TASK`, from `presets.toml`, by task, device and model."""
 
 import tomllib
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ class Preset:
 
     size: str = "tiny"
     model: dict[str, Any] = field(default_factory=dict)  # settings of the model
-    shape: dict[str, Any] = field(default_factory=dict)  # more of them, unless the user names a size
-    vocab: int = 0  # pieces to learn, where text is read
+    shape: dict[str, Any] = field(default_factory=dict)  # more of them, unless the user chooses a size
+    vocab: int = 0  # vocabulary size, for text
     run: dict[str, Any] = field(default_factory=dict)  # settings of the run
 
 
@@ -28,7 +28,7 @@ def tables() -> dict[str, Any]:
 
 
 def presets_of(name: str) -> Presets:
-    """By device and model; "" stands for any model."""
+    """By device and model; "" is any model."""
     return {
         (device, "" if model == "any" else model): preset(**values)
         for device, models in tables()[name].items()

@@ -1,4 +1,4 @@
-"""What a run would read: the head of its data, and three examples as the model will see them."""
+"""A preview of a run's data: its head, and three examples as the model will see them."""
 
 import dataclasses
 import os
@@ -19,35 +19,33 @@ if TYPE_CHECKING:
     from regard.training.run import Run
 
 EXAMPLES = 3
-AS_THEY_ARE = ("tokenizer", "images", "valid_images")  # settings of files that others choose from
-KEPT = ("data", "models")  # of the cache: what a preview may read
+AS_THEY_ARE = ("tokenizer", "images", "valid_images")  # settings of files that are not shortened
+KEPT = ("data", "models")  # parts of the cache that a preview may read
 
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
-    """What was understood of the data, in sentences, and examples."""
+    """Notes on the data, and examples."""
 
     notes: list[str]
     examples: list[str]
-    whole: bool  # whether all of the data was read, or its head
+    whole: bool  # whether all of the data was read, not only its head
 
 
 def preview(run: "Run") -> Preview:
-    """Read the data, or its head where it is long, as training would. Nothing is left behind."""
+    """Read the data as training would, or its head if it is long. Leaves no files behind."""
     notes: list[str] = []
     decodes = get(run.task).reads in ("images", "audio")  # a file for each row of a table
     with tempfile.TemporaryDirectory(prefix="regard-") as folder, scratch_cache(Path(folder, "cache")):
         if not (data := local_data(run.data)):
-            return Preview(
-                [f"{run.data.name} is not on this machine; type: regard data get {run.data.name}"], [], False
-            )
+            return Preview([f"{run.data.name} is not downloaded; type: regard data get {run.data.name}"], [], False)
         heads = {}
         for name in file_settings(data):
             path = Path(getattr(data, name))
             copy, more = head_of(path, Path(folder, "data", name), FILES if decodes else LINES)
             heads |= {name: (path, copy)} if more else {}
         head: Any = {name: str(copy) for name, (_, copy) in heads.items()}
-        head |= {"mix": ""} if getattr(data, "mix", "") else {}  # the first source is enough to see
+        head |= {"mix": ""} if getattr(data, "mix", "") else {}  # the first source is enough
         run = dataclasses.replace(run, data=dataclasses.replace(data, **head), compile=False)
         try:
             notes += columns(run.data)
@@ -55,7 +53,7 @@ def preview(run: "Run") -> Preview:
         except RegardError as e:
             if not heads:
                 raise
-            notes, examples = [*notes, f"the head alone cannot be prepared: {e}"], []
+            notes, examples = [*notes, f"its head alone cannot be prepared: {e}"], []
     for path, copy in heads.values():
         notes = [note.replace(str(copy), str(path)) for note in notes]
     lines = [line for note in notes for line in note.split("\n") if not line.startswith("preparing: ")]
@@ -80,13 +78,13 @@ def columns(data: Any) -> list[str]:
 
 
 def file_settings(data: Any) -> list[str]:
-    """The settings that name a file or a folder of the user's, and do."""
+    """The settings that name an existing file or folder."""
     names = [f.name for f in dataclasses.fields(data) if f.metadata.get("file") and f.name not in AS_THEY_ARE]
     return [name for name in names if getattr(data, name) and Path(getattr(data, name)).exists()]
 
 
 def local_data(data: Any) -> Any:
-    """The settings of a data set by name as those of its files; None where they are not on this machine."""
+    """The settings of a named data set as those of its files; None if they are not downloaded."""
     from regard.data import image_sets
     from regard.data.fetch import local_files, local_pairs
 
@@ -106,7 +104,7 @@ def local_data(data: Any) -> Any:
 
 @contextmanager
 def scratch_cache(folder: Path) -> Iterator[None]:
-    """A cache that vanishes, with what was fetched in it to read."""
+    """A temporary cache, through which downloaded files can be read."""
     real, before = cache_folder().absolute(), os.environ.get("REGARD_CACHE")
     folder.mkdir()
     for name in KEPT:

@@ -1,4 +1,4 @@
-"""Every task by its name. Nothing else knows the list."""
+"""All tasks by name. No other module lists them."""
 
 from regard.config import unknown
 from regard.tasks.audio import Audio

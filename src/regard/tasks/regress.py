@@ -36,7 +36,7 @@ class Number:
 
 
 class NumberOutput:
-    """The one score of a model, which was trained on targets of mean 0 and standard deviation 1."""
+    """The output of a model trained on standardised targets, in their own unit."""
 
     labels = UNKNOWN_TARGET
 
@@ -51,7 +51,7 @@ class NumberOutput:
 
 
 class Regression(Classes):
-    """What all regressions share, whatever they read; mixed into the task that classifies the same medium."""
+    """What regression tasks share; mixed into the task that classifies the same medium."""
 
     target_kind = "numbers"
     views: tuple[str, ...] = ()  # a number is not a class
@@ -141,7 +141,7 @@ class Regression(Classes):
         return np.array([to_number(cell, place) for cell, place in zip(cells, places, strict=True)])
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """R² and errors, next to a constant: the mean of the training targets."""
+        """R² and errors, compared with predicting the mean of the training targets."""
         from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
         test = self.test_set(predictor, folder, options, console)
@@ -220,7 +220,7 @@ class Regress(Regression, Classify):
     purpose = "predict a number from texts"
 
     def for_arch(self, arch: str) -> Task:
-        """`--arch` says what is read: mlp rows, vit and conv images, series series, the others texts."""
+        """`--arch` determines the input: mlp rows, vit and conv images, series series, others texts."""
         others = (RegressTable(), RegressImage(), RegressSeries())
         return next((task for task in others if arch in task.archs), self)
 

@@ -1,4 +1,4 @@
-"""How a task scores its models: on data of the user's or their own, alone or compared with another model."""
+"""How a task scores models: on the user's data or their own, alone or compared with another model."""
 
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
@@ -10,15 +10,15 @@ from regard.ticks import Console
 
 
 class Scored:
-    """The part of a `Task` that `regard evaluate` and `regard compare` ask."""
+    """The part of a `Task` used by `regard evaluate` and `regard compare`."""
 
     card: Any
-    evaluate_takes: tuple[str, ...] = ("data",)  # which of `Options` mean something to it
-    test_files = "--data FILE"  # what `regard evaluate` needs of a model that has no test set of its own
+    evaluate_takes: tuple[str, ...] = ("data",)  # the `Options` that `regard evaluate` takes for it
+    test_files = "--data FILE"  # what `regard evaluate` needs for a model without its own test set
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """Score a model on data of the user's, or on its own test or validation set."""
-        raise ConfigError(f"{folder} has no score of its own; type: regard {self.card.use.format(folder)}")
+        """Score a model on the user's data, or on its own test or validation set."""
+        raise ConfigError(f"{folder} cannot be scored; to use it, type: regard {self.card.use.format(folder)}")
 
     @property
     def scored(self) -> bool:
@@ -29,17 +29,17 @@ class Scored:
         raise NotImplementedError
 
     def training_contents(self, predictor: Any, data: Any) -> Iterable[Hashable]:
-        """What identifies each training example of a run with these data settings, as `TestSet.contents` does."""
+        """The identity of each training example of a run with these data settings, as in `TestSet.contents`."""
         return ()
 
-    compare_takes: tuple[str, ...] = ()  # empty: there is nothing to compare example by example
+    compare_takes: tuple[str, ...] = ()  # empty: models cannot be compared by example
 
     def compared_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
         """What two models are compared on."""
         return self.test_set(predictor, folder, options, console)
 
     def outcomes(self, predictor: Any, test: TestSet, options: Options, console: Console) -> Any:
-        """Of one model what `differences` compares: `Sums`, unless a task overrides both."""
+        """One model's outcomes for `differences`: `Sums`, unless a task overrides both."""
         raise NotImplementedError
 
     def differences(self, test: TestSet, outcomes: Sequence[Any], options: Options, samples: int) -> list[Any]:
@@ -54,21 +54,21 @@ class Scored:
 
         if (folder / "run.json").is_file():
             return read_run(folder).data
-        raise ConfigError(f"{folder} has no data of its own; type: regard evaluate {folder} {self.test_files}")
+        raise ConfigError(f"{folder} has no data to score on; type: regard evaluate {folder} {self.test_files}")
 
     def example_of(self, predictor: Any, number: int) -> ShownExample:
-        """One example of the model's own test or validation set, which is read once; numbers begin anew at the end."""
+        """Example `number`, modulo their count, of the model's own test or validation set, which is read once."""
         if predictor.test is None:
             predictor.test = self.test_set(predictor, predictor.folder, Options(), Console(quiet=True))
         test, count = predictor.test, len(predictor.test.targets)
         return ShownExample(test.on, number % count, count, self.one_of(test.inputs, number % count))
 
     def one_of(self, inputs: Any, number: int) -> Any:
-        """One of the inputs of a predictor, as a sequence of one."""
+        """One of a predictor's inputs, as a sequence of one."""
         return inputs[number : number + 1]
 
     def has_test_set(self, data: dict[str, Any]) -> bool:
-        """Whether a run with these data settings, as run.json has them, can be scored without further files."""
+        """Whether a run with these data settings, as in run.json, can be scored without further files."""
         return bool(data)
 
     def how_to_score(self, run: str, data: dict[str, Any]) -> str:

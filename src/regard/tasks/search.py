@@ -1,7 +1,7 @@
-"""A search for settings: each trial is a run in a folder of its own, judged on the validation set alone.
+"""Hyperparameter search: each trial is a run in its own folder, judged on the validation set alone.
 
 Optuna's tree-structured Parzen estimator (Bergstra et al. 2011) proposes a trial from the scores of those before it.
-The runs and their scores are in the folders of the trials, so a search goes on where it stopped.
+The runs and their scores are in the trials' folders, so a search resumes where it stopped.
 """
 
 import json
@@ -23,7 +23,7 @@ from regard.training.run import Run
 from regard.training.select import score
 
 DECAYS = (0.0, 0.01, 0.1)
-RATES = 8  # how many times lower or higher than the preset's a learning rate may be
+RATES = 8  # how many times lower or higher than the preset a learning rate may be
 
 
 def need_optuna() -> Any:
@@ -38,7 +38,7 @@ def need_optuna() -> Any:
 def begin_search(
     run: Run, folder: Path, trials: int, device: str, console: Console, force: bool
 ) -> list[dict[str, Any]]:
-    """Train `run` and `trials` - 1 variants of it in `folder`; label, folder, seed and outcome of each."""
+    """Train `run` and `trials` - 1 variants of it in `folder`; returns label, folder, seed and outcome of each."""
     need_optuna()
     with join(device).together():
         if join(device).main:
@@ -49,7 +49,7 @@ def begin_search(
 
 
 def resume_search(folder: Path, device: str, console: Console) -> list[dict[str, Any]]:
-    """Go on with the trial that was interrupted, and those after it."""
+    """Resume the interrupted trial, and run those after it."""
     path = folder / SEARCH
     try:
         settings = expect(parse(path.read_bytes()), dict)
@@ -73,7 +73,7 @@ def search(run: Run, folder: Path, trials: int, device: str, console: Console) -
         try:
             results += train_all([jobs[number]], folder, device, console, resume=True)
         except SystemExit:
-            console.say(f"and with all that is left of {trials} trials: regard train --resume {folder}")
+            console.say(f"or to resume the whole search of {trials} trials: regard train --resume {folder}")
             raise
     return results
 
@@ -86,13 +86,13 @@ def proposed(run: Run, jobs: Sequence[Job], number: int) -> dict[str, float]:
         params = {name: setting(trained, name) for name in space}
         metrics: Any = outcome(read_metrics(place))
         value = score(metrics["metrics"])
-        if value > float("-inf"):  # else it diverged
+        if value > float("-inf"):  # otherwise it diverged
             study.add_trial(optuna.trial.create_trial(params=params, distributions=space, value=value))
     return {name: float(f"{value:.3g}") for name, value in study.ask(space).params.items()}
 
 
 def search_space(run: Run) -> dict[str, Any]:
-    """What is varied: the learning rates around those of the run, weight decay, and dropout where the model has it."""
+    """The search space: learning rates around the run's own, weight decay, and dropout if the model has it."""
     distributions = need_optuna().distributions
     rates = ("optim.lr", "optim.adam_lr") if run.optim.name == "muon" else ("optim.lr",)
     space = {

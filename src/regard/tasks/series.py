@@ -1,4 +1,4 @@
-"""Series: a class for each curve, from nothing or from a model that learned to fill in hidden values."""
+"""Series: a class for each series, trained from scratch or from a model that fills in hidden values."""
 
 import dataclasses
 import zlib
@@ -33,7 +33,7 @@ COLUMNS = ("id", "time", "value", "error", "band", "label")
 
 
 class FillSeries(Task):
-    """Values of a series are hidden, and filled in: learned without labels."""
+    """Self-supervised pre-training: hidden values of a series are filled in."""
 
     name = "fill-series"
     summary = "fill in hidden values of series, to start a classifier from"
@@ -68,7 +68,7 @@ class FillSeries(Task):
 
         config: Any = read_config(start)
         if lora:
-            raise ConfigError("a model of series is small: fine-tune all of it, without --lora")
+            raise ConfigError("a series model is small: fine-tune all of it, without --lora")
         run = self.default_run("transformer", "", data, device)
         optim = dataclasses.replace(run.optim, lr=run.optim.lr / 2)
         model = dataclasses.replace(config, labels=UNKNOWN_LABELS if self.labelled else ())
@@ -80,7 +80,7 @@ class FillSeries(Task):
         data: SeriesConfig = run.data
         parts = read_parts(data, say, labelled=self.labelled)
         if data.balanced and (not set(parts.train.labels) - {""} or "" in parts.train.labels):
-            raise ConfigError("data.balanced goes by the labels, and not all of these series have one; leave it out")
+            raise ConfigError("data.balanced needs a label for every series, and some have none; leave it out")
         report(parts.train, parts.valid, data, parts.how, say)
         return parts
 
@@ -106,9 +106,9 @@ class FillSeries(Task):
     def source(self, run: "Run", data: "SeriesParts", part: str, device: str) -> "SeriesSource":
         from regard.data.series_batch import HiddenSource, SeriesSource
 
-        c, kind = run.data, SeriesSource if self.labelled else HiddenSource
+        c, source = run.data, SeriesSource if self.labelled else HiddenSource
         change = (c.window, c.jitter, c.hide, c.thin) if part == "train" else ()
-        return kind(getattr(data, part), data.labels, c.max_length, *change)
+        return source(getattr(data, part), data.labels, c.max_length, *change)
 
     def show(self, run: "Run", data: "SeriesParts", batch: Any, row: int) -> str:
         times, values, _, _, lengths, *_ = batch.inputs
@@ -183,7 +183,7 @@ class Series(Classes, FillSeries):
         return ClassifySamples(run.smoothing, scores=class_scores(run, labels, more))
 
     def metric(self, run: "Run", data: "SeriesParts", device: str) -> Callable[[Any], dict[str, float]] | None:
-        """The loss weighted by class, where `data.weights` says how."""
+        """The loss weighted by class, if `data.weights` is set."""
         from regard.metrics.series import weighted_log_loss
 
         if not run.data.weights:
@@ -221,7 +221,7 @@ class Series(Classes, FillSeries):
         return part(inputs, [number])
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> "Curves":
-        """The series of a file; a second word is the table of what else is known of each."""
+        """The series of a file; a second word is the table of other known values."""
         curves = predictor.read(*words)
         for line in curves.notes():
             console.say(line)
@@ -230,7 +230,7 @@ class Series(Classes, FillSeries):
         return curves
 
     def example_input(self, predictor: Any) -> Any:
-        """A few points in every band; none where the model also reads a table of what is known of each object."""
+        """A few points in every band; None if the model also needs a table of known values."""
         c, bands = predictor.config, predictor.model.config.bands
         if c.known:
             return None
@@ -239,7 +239,7 @@ class Series(Classes, FillSeries):
         return {"rows": [point | band for point in points for band in of_bands]}
 
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
-        """How much the last layer looks at each point."""
+        """The last layer's attention to each point."""
         return {"points": predictor.attention(one).round(6).tolist()}
 
     def draw_attention(self, predictor: Any, words: Sequence[str], inputs: Any, answers: Any, path: str) -> Path:
@@ -250,7 +250,7 @@ class Series(Classes, FillSeries):
         return draw_attention(inputs, 0, predictor.attention(inputs), title, path)
 
     def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
-        """A row for each series of the file; one of no usable point gets no label."""
+        """A row for each series of the file; one without usable points gets no label."""
         curves = self.parse_inputs(predictor, [str(file), options.labels or options.second], console)
         with console.progress("series", len(curves)):
             answers = dict(zip(curves.ids, predictor.predict(curves), strict=True))
@@ -274,7 +274,7 @@ class Series(Classes, FillSeries):
     def scored_curves(
         self, predictor: Any, folder: Path, options: Options, console: Console
     ) -> tuple[str, SeriesConfig, "Curves | None", "Curves"]:
-        """The series to score on: their name, the settings they are read with, the training set if it is here."""
+        """The series to score on: name, data settings, the training set if available, and the series."""
         from regard.data.series import read_parts, read_test
 
         data, config, parts = options.data, SeriesConfig(), None
@@ -296,7 +296,7 @@ class Series(Classes, FillSeries):
         return "its own validation set", config, train, parts.valid
 
     def extras(self, predictor: Any, test: TestSet, probabilities: "np.ndarray", console: Console) -> Extras:
-        """Balanced accuracy, a weighted loss where weights are set, and nearest neighbours as a baseline."""
+        """Balanced accuracy, a weighted loss if weights are set, and nearest neighbours as a baseline."""
         from regard.metrics.series import balanced_accuracy, baseline, weighted_log_loss
 
         values: dict[str, Any] = {"balanced_accuracy": balanced_accuracy(test.targets, probabilities.argmax(1))}
@@ -306,7 +306,7 @@ class Series(Classes, FillSeries):
             values["weighted_loss"] = loss
             lines.append(f"weighted     log-loss {loss:.4f} ({', '.join(weights)}, the others 1)")
         if test.train is None:
-            console.say("no baseline: the training file is not here")
+            console.say("no baseline: the training file is missing")
             return Extras(values, lines)
         other = baseline(test.train, test.inputs)
         return Extras(values | dataclasses.asdict(other), [*lines, f"baselines    {other}"])
@@ -326,20 +326,20 @@ def report(train: "Curves", valid: "Curves", data: SeriesConfig, how: str, say: 
 
 
 def measured(run: "Run", train: "Curves") -> dict[str, Any]:
-    """Settings of the model that the data decides: its bands, and the measure of its times."""
+    """Model settings from the data: its bands, and the scale of its times."""
     import numpy as np
 
     spans = train.times[train.offsets[1:] - 1] - train.times[train.offsets[:-1]]
     span, tick = float(spans.max()), float(np.median(spans / np.maximum(1, train.lengths - 1)))
-    if not span:  # one point each
+    if not span:  # one point per series
         span = tick = 1.0
-    if run.start:  # a model that was trained keeps its measure of time
+    if run.start:  # a trained model keeps its scale of time
         tick, span = run.model.tick, run.model.span
     return dict(bands=train.band_names, known=run.data.known, tick=tick or span, span=span)
 
 
 def standardise_(tokens: "SeriesTokens", source: "SeriesSource") -> None:
-    """Give the first token the mean and standard deviation of what it reads, over the training set."""
+    """Set the first token's mean and standard deviation of its inputs, over the training set."""
     import torch
 
     from regard.data.loader import FixedSize, in_order
@@ -348,13 +348,13 @@ def standardise_(tokens: "SeriesTokens", source: "SeriesSource") -> None:
     for batch in in_order(source, FixedSize(256)):
         rows.append(tokens.summary(*batch.inputs))
     every = torch.cat(rows)
-    mean = every.nanmean(0).nan_to_num(0.0)  # of a number known of no object, whatever
+    mean = every.nanmean(0).nan_to_num(0.0)  # arbitrary for a number known of no object
     spread = torch.where(every.isnan(), mean, every).std(0, correction=0)
     tokens.usual.copy_(torch.stack((mean, torch.where(spread > 1e-6, spread, 1.0))))
 
 
 def begin_from_(model: Any, started: Any) -> list[str]:
-    """Copy what both have in the same shape; the parts that stay randomly initialised."""
+    """Copy what both have in the same shape; returns the parts that stay randomly initialised."""
     theirs, mine = started.state_dict(), model.state_dict()
     fits = {name: t for name, t in theirs.items() if name in mine and mine[name].shape == t.shape}
     model.load_state_dict(mine | fits)
@@ -363,13 +363,13 @@ def begin_from_(model: Any, started: Any) -> list[str]:
 
 def class_weights(data: SeriesConfig, labels: tuple[str, ...]) -> list[float]:
     weights = {name: float(weight) for name, weight in (pair.rsplit("=", 1) for pair in data.weights)}
-    if strange := set(weights) - set(labels):
-        raise ConfigError(f"data.weights names {', '.join(sorted(strange))}; the classes are: {', '.join(labels)}")
+    if unknown := set(weights) - set(labels):
+        raise ConfigError(f"data.weights names {', '.join(sorted(unknown))}; the classes are: {', '.join(labels)}")
     return [weights.get(label, 1.0) for label in labels]
 
 
 def probabilities(model: Any, source: "SeriesSource", size: int, device: str) -> "np.ndarray":
-    """N L of the classes."""
+    """Class probabilities, N L."""
     import torch
 
     from regard.data.loader import FixedSize, in_order

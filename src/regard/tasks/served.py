@@ -1,4 +1,4 @@
-"""What a server needs to know of a task: which endpoints fit it, what a request holds, and what it may set."""
+"""The server's view of a task: its endpoints, what a request holds, and what it may set."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ from regard.ticks import Console
 SILENCE = bytes.fromhex(
     "524946464403000057415645666d74201000000001000100401f0000401f0000010008006461746120030000"
 ) + bytes([128] * 800)
-# A white pixel, and a tenth of a second of silence: what runs as it stands in a request.
+# A white pixel, and a tenth of a second of silence: valid inputs for example requests.
 EXAMPLES = {
     "images": {
         "file": "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTj2FAAAAABJRU5ErkJggg==",
@@ -24,13 +24,13 @@ EXAMPLES = {
     "audio": {"file": base64.b64encode(SILENCE).decode(), "name": "x.wav"},
 }
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")  # gzip, bzip2, xz, Zstandard
-PLAIN = (".csv", ".tsv", ".txt", ".json", ".jsonl")  # tables that are no larger than their files
-SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv"}  # of a file without a name
+PLAIN = (".csv", ".tsv", ".txt", ".json", ".jsonl")  # tables no larger than their files
+SUFFIXES = {"images": ".png", "audio": ".wav", "series": ".csv", "tables": ".csv"}  # of files without a name
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """What a request may set: a number between two others, a text, or whether something is done."""
+    """A setting of a request: a number within bounds, a text, or a boolean."""
 
     default: Any
     help: str
@@ -38,7 +38,7 @@ class Setting:
     most: float = 1_000
 
     def schema(self) -> dict[str, Any]:
-        """As JSON Schema has it."""
+        """The setting as JSON Schema."""
         about = {"default": self.default, "description": self.help}
         if isinstance(self.default, str | bool):
             return {"type": "string" if isinstance(self.default, str) else "boolean", **about}
@@ -50,7 +50,7 @@ class Setting:
         }
 
     def check(self, name: str, value: Any) -> Any:
-        """The value, if it may be set."""
+        """The value; `ConfigError` if it is not allowed."""
         types = {str: (str, "text"), bool: (bool, "true or false"), int: (int, "a whole number")}
         expected, what = types.get(type(self.default), ((int, float), "a number"))
         if not isinstance(value, expected) or isinstance(value, bool) != isinstance(self.default, bool):
@@ -61,27 +61,27 @@ class Setting:
 
 
 BEAM = Setting(default=5, least=1, most=32, help="Beams of the search; 1 is greedy.")
-N_BEST = Setting(default=1, least=1, most=32, help="How many of the best answers to return, at most as many as beams.")
-NO_REPEAT = Setting(default=0, most=1 << 20, help="No sequence of so many tokens comes twice; 0: it may.")
+N_BEST = Setting(default=1, least=1, most=32, help="How many of the best answers to return, at most one per beam.")
+NO_REPEAT = Setting(default=0, most=1 << 20, help="No n-gram of this many tokens occurs twice; 0: no rule.")
 
 
 class Served:
-    """The part of a `Task` that `regard.serve` asks for. By default an input is a text, or a file."""
+    """The part of a `Task` used by `regard.serve`. By default an input is a text or a file."""
 
     name: str
     reads: str
-    endpoints: tuple[str, ...] = ()  # of OpenAI's API, besides `/v1/predict`
-    writes = False  # token by token, so that requests share a running batch (`generate.scheduler`)
+    endpoints: tuple[str, ...] = ()  # of OpenAI's API, in addition to `/v1/predict`
+    writes = False  # whether it decodes token by token, in a running batch (`generate.scheduler`)
     joins = True  # whether the inputs of several requests can be answered together
     request_settings: Mapping[str, Setting] = {}
     request_example: Any = "The cat drank the milk because it was hungry."
 
     def input_schema(self, predictor: Any) -> dict[str, Any]:
-        """One input of a request, as JSON Schema has it."""
+        """One input of a request, as JSON Schema."""
         if self.reads == "text":
             return {"type": "string", "minLength": 1, "examples": [self.example_input(predictor)]}
         file = {"type": "string", "contentEncoding": "base64", "description": "The bytes of the file."}
-        name = {"type": "string", "description": f"Its name; the ending says what it is, as {self.suffix}."}
+        name = {"type": "string", "description": f"Its name; the suffix gives its format, such as {self.suffix}."}
         forms: list[dict[str, Any]] = [
             {"type": "object", "properties": {"file": file, "name": name}, "required": ["file"]}
         ]
@@ -92,7 +92,7 @@ class Served:
         return {"anyOf": [form | {"additionalProperties": False} for form in forms], **examples}
 
     def example_input(self, predictor: Any) -> Any:
-        """An input that this model answers; None where there is none."""
+        """An example input for this model; None if there is none."""
         return EXAMPLES.get(self.reads, self.request_example)
 
     @property
@@ -101,15 +101,15 @@ class Served:
 
     @property
     def tabular(self) -> bool:
-        """Whether an input is a table of its own, which may come as rows instead of as a file."""
+        """Whether an input is itself a table, which may be sent as rows instead of a file."""
         return self.suffix == ".csv"
 
     def request_input(
         self, predictor: Any, value: Any, folder: Path, console: Console, most: Mapping[str, float]
     ) -> Any:
-        """The input of `predictor.predict`, in a list, for one of a request; a file is put into `folder`.
+        """One input of a request as a list for `predictor.predict`; a file is written to `folder`.
 
-        `most` is how many pixels, or seconds, a file may have.
+        `most` is the maximum of pixels, or seconds, of a file.
         """
         if self.reads == "text":
             return self.parse_inputs(predictor, [self.text_value(value)], console)
@@ -130,7 +130,7 @@ class Served:
         return value
 
     def file_value(self, value: Any, folder: Path) -> Path:
-        """The file of an input, written to `folder` under a name of ours with the ending of its own."""
+        """The file of an input, written to `folder` under our own name with its suffix."""
         fields = {"file", "name", *(["rows"] if self.tabular else [])}
         if not isinstance(value, dict) or not value.keys() & {"file", "rows"}:
             expected = f'{{"file": BASE64, "name": "x{self.suffix}"}}' + (' or {"rows": […]}' if self.tabular else "")
@@ -146,30 +146,30 @@ class Served:
         except (binascii.Error, ValueError, AttributeError, KeyError):
             raise ConfigError("file is not base64; expected the bytes of a file in base64") from None
         if self.tabular and data.startswith(COMPRESSED):
-            raise ConfigError("the file is compressed, and may be of any size; send it as it is")
+            raise ConfigError("the file is compressed, so its size is unbounded; send it uncompressed")
         ending = "".join(c for c in Path(str(value.get("name", ""))).suffix[:8] if c.isalnum() or c == ".")
         path = folder / f"input{ending or self.suffix}"
         path.write_bytes(data)
         return path
 
     def check_settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What `predictor.predict` takes, of what a request sets."""
+        """The options of `predictor.predict` that a request sets."""
         for name in options:
             if name not in self.request_settings:
                 raise unknown("option", name, self.request_settings or ["none for this model"])
         return {name: self.request_settings[name].check(name, value) for name, value in options.items()}
 
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
-        """Where the model looked for its answer to one input, which comes in a list; as JSON has it."""
+        """Where the model looked for its answer to one input, given as a list of one; as JSON."""
         raise ConfigError(f"explain is not for {self.name}; leave it out")
 
     def count_tokens(self, predictor: Any, inputs: Any) -> int:
-        """Tokens of all inputs, where a response reports them."""
+        """Tokens of all inputs, for responses that report them."""
         return 0
 
 
 def measure(reads: str, path: Path) -> tuple[str, float]:
-    """What the length of a file is counted in, and how much its header claims: before anything of that size exists."""
+    """The unit of a file's size and the size its header claims, before anything of that size is allocated."""
     if reads == "images":
         from regard.data.pixels import count_pixels
 

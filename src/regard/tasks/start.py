@@ -1,4 +1,4 @@
-"""A model that goes on from another one: its weights, LoRA's maps next to them, and the parts that stay as they are."""
+"""A model that starts from another one: its weights, LoRA, and frozen parts."""
 
 import fnmatch
 from collections.abc import Callable, Collection, Mapping
@@ -15,20 +15,20 @@ Say = Callable[[str], None]
 
 
 def begin_(model: Any, theirs: Mapping[str, Tensor], leave_out: Collection[str] = ()) -> list[str]:
-    """Copy every tensor that is there, but those of the parts in `leave_out`; the parts that were not copied."""
+    """Copy all tensors, except the modules in `leave_out`; returns the modules that were not copied."""
     mine = model.state_dict()
     copied = {name: t for name, t in theirs.items() if name in mine and name.split(".")[0] not in leave_out}
-    if wrong := next((name for name, t in copied.items() if t.shape != mine[name].shape), ""):
+    if mismatched := next((name for name, t in copied.items() if t.shape != mine[name].shape), ""):
         raise ConfigError(
-            f"{wrong} has the shape {tuple(mine[wrong].shape)}, that of the model to start from "
-            f"{tuple(copied[wrong].shape)}; a model that is fine-tuned keeps its sizes"
+            f"{mismatched} has the shape {tuple(mine[mismatched].shape)}, in the model to start from "
+            f"{tuple(copied[mismatched].shape)}; fine-tuning keeps a model's sizes"
         )
     model.load_state_dict({name: copied.get(name, tensor) for name, tensor in mine.items()})
     return sorted({name.split(".")[0] for name in mine if name not in copied})
 
 
 def state_of(started: Any, config: Any) -> dict[str, Tensor]:
-    """The weights of a model to start from; a ViT's places are interpolated where `config` has images of another size.
+    """The weights of a model to start from; a ViT's positions are interpolated to the image size of `config`.
 
     Dosovitskiy et al. 2021, section 3.2.
     """
@@ -39,18 +39,18 @@ def state_of(started: Any, config: Any) -> dict[str, Tensor]:
 
 
 def freeze_(model: Any, run: Any, heads: Collection[str], say: Say, targets: tuple[str, ...] = ("*",)) -> None:
-    """Leave to train what the run says: with LoRA its maps and the `heads`, of a probe the heads alone."""
+    """Freeze all but what the run trains: with LoRA its matrices and the `heads`, for a probe the heads alone."""
     if run.lora:
         import torch
 
         torch.manual_seed(run.seed)
         names = add_lora_(model, run.lora, alpha=2.0 * run.lora, targets=targets)
-        model.saves_trained = not run.merge  # else what is frozen is the base's, and not saved again
+        model.saves_trained = not run.merge  # unmerged, frozen weights are the base's and not saved again
         but = " but the head" if heads else ""
         say(f"LoRA of rank {run.lora} on {count(len(names), 'matrix', 'matrices')}; everything else{but} is frozen")
     if run.frozen:
         model.requires_grad_(False)
-        say("the encoder is frozen; a linear map of its states is learned")
+        say("the encoder is frozen; only a linear head is trained")
     if run.lora or run.frozen:
         for name, p in model.named_parameters():
             if name.split(".")[0] in heads:

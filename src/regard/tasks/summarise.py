@@ -1,4 +1,4 @@
-"""Summarising: a language model fine-tuned to say a text in one sentence, or an encoder-decoder that learned it."""
+"""Summarising: a fine-tuned language model, or an encoder-decoder trained for it."""
 
 import dataclasses
 from pathlib import Path
@@ -31,14 +31,14 @@ class Summarise(LanguageModelling):
     starts = (*LanguageModelling.starts, *Translate.starts)
 
     def finetune_run(self, start: Path, data: Any, device: str, lora: int) -> "Run":
-        """Of a language model one that is asked for a summary; of an encoder-decoder a run of `Shorten`."""
+        """From a language model, a run that prompts for a summary; from an encoder-decoder, a run of `Shorten`."""
         from regard.models.published import read_config
         from regard.models.registry import model_type
 
         if model_type(read_config(start)) in LanguageModelling.starts:
             return super().finetune_run(start, data, device, lora)
         if not data.path:
-            raise ConfigError(f"--data {data.name}: an encoder-decoder is taught by a file of texts and summaries")
+            raise ConfigError(f"--data {data.name}: an encoder-decoder needs a file of texts and summaries")
         length = self.longest if device == "cpu" else 1024
         files = dict(source=data.path, target=data.path, valid_source=data.valid, valid_target=data.valid)
         pairs = PairsConfig(**files, max_length=length, cut=True, split_rule=data.split_rule)
@@ -85,7 +85,7 @@ class Shorten(Translate):
 
     @property
     def can_finetune(self) -> bool:
-        return False  # by this name: `Summarise` does it
+        return False  # `Summarise` offers it
 
     def quick_score(self, texts: list[str], references: list[str], run: "Run") -> dict[str, float]:
         from regard.metrics.rouge import quick

@@ -142,7 +142,7 @@ class Table(ClassesOfSamples):
         return row_contents(own.train.features, [own.labels[code] for code in own.train.labels])
 
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
-        """`hours=12, school=north`: the columns that are known, the others are missing."""
+        """A row from `hours=12, school=north`; columns left out are missing."""
         rows = []
         for text in words:
             cells = [part.partition("=") for part in re.split(r",(?=[^,=]*=)", text)]  # 12,5 is a number
@@ -150,7 +150,7 @@ class Table(ClassesOfSamples):
                 if not equals:
                     names = ", ".join(f"{c.name}=…" for c in predictor.columns[:3])
                     got = name.strip()
-                    raise ConfigError(f"expected columns as name=value, by commas, got {got!r}; for example: {names}")
+                    raise ConfigError(f"expected name=value, separated by commas, got {got!r}; for example: {names}")
             rows.append({name.strip(): value.strip() for name, _, value in cells})
         predictor.check_columns(rows)
         for line in predictor.unlike_training(rows):
@@ -182,7 +182,7 @@ class Table(ClassesOfSamples):
         return [{name: "" if cell is None else str(cell) for name, cell in row.items()} for row in rows]
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
-        """Every row of a table; its own columns come before the answer. A broken row gets none."""
+        """Every row of a table, its columns before the answer. Malformed rows get no answer."""
         from regard.data.tables import read_table
 
         table = read_table(file, [c.name for c in predictor.columns], say=console.say, strict=False)
@@ -196,12 +196,12 @@ class Table(ClassesOfSamples):
 
 
 def row_contents(features: "np.ndarray", labels: Sequence[str]) -> list[bytes]:
-    """A row as the model sees it, and its label."""
+    """The identity of each row: its features and label."""
     return [row.tobytes() + label.encode() for row, label in zip(features, labels, strict=True)]
 
 
 def learned(metric: str, train: Any, valid: Any) -> list[Baseline]:
-    """A linear model and gradient-boosted trees, by accuracy or R² on the validation set; features and targets."""
+    """Baselines by accuracy or R² on the validation set: a linear model and gradient-boosted trees."""
     from regard.metrics.tables import learned_baselines
 
     scores = learned_baselines(train, valid, numbers=metric == "r2")

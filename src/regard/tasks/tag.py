@@ -49,7 +49,7 @@ class Tag(Labels):
         return self.fit_for(contents, "words with a tag each", "minilm")
 
     def scores(self, run: "Run", data: "PreparedLabels") -> "Scores | None":
-        """F1 of entities, where the labels are IOB2."""
+        """Entity F1, if the labels are IOB2."""
         import numpy as np
 
         from regard.metrics.labels import entity_score, is_iob
@@ -82,7 +82,7 @@ class Tag(Labels):
         return {"words": [w.word for w in words], "tags": [w.label for w in words]}
 
     def line(self, row: dict[str, Any]) -> str:
-        """Word, tab, label; with the end of the line, an empty line after each sentence."""
+        """Word, tab, label, one word per line; with the writer's line break, an empty line after each sentence."""
         return "".join(f"{word}\t{label}\n" for word, label in zip(row["words"], row["tags"], strict=True))
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
@@ -108,7 +108,7 @@ class Tag(Labels):
             return [[word.label for word in tags.words] for tags in predictor.predict(test.inputs)]
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
-        """Accuracy of the words; F1 of entities by strict IOB2 where labels have that form, else of each class."""
+        """Word accuracy, and entity F1 by strict IOB2 if labels have that form, otherwise F1 of each class."""
         from regard.metrics.classes import judge_tags
 
         test = self.test_set(predictor, folder, options, console)

@@ -1,4 +1,4 @@
-"""Transcribe: what is said in a recording, by Whisper; it is not trained here."""
+"""Transcribe: what is said in a recording, by a published Whisper; there is no training."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ class Transcribe(Task):
     endpoints = ("transcriptions",)
     request_settings = {
         "beam": BEAM,
-        "language": Setting(default="", help="What is spoken: en, de, …; detected where it is empty."),
+        "language": Setting(default="", help="The language: en, de, …; detected if empty."),
         "translate": Setting(default=False, help="Write English, whatever is spoken."),
-        "timestamps": Setting(default=False, help="Passages as the model divides them."),
+        "timestamps": Setting(default=False, help="Passages with timestamps, as the model divides them."),
     }
 
     def fits(self, contents: "Contents") -> Fit | None:
@@ -73,7 +73,7 @@ class Transcribe(Task):
         return dataclasses.replace(audio_inputs(file, console), unit="passages", total=0)
 
     def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
-        """A table of files and what is said in them."""
+        """A table of files and their transcripts."""
         from regard.data.audio import list_clips
         from regard.data.tables import is_table
 

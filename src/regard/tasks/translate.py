@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from regard.data.prepare import PreparedPairs
     from regard.training.run import Run
 
-LENGTH = 32  # pieces of a sentence, when memory is estimated
-FEW = 50  # validation sentences; of fewer, BLEU is mostly noise, and the validation loss chooses the checkpoint
-DEV_SENTENCES = 500  # translated greedily at each evaluation: enough to rank checkpoints, cheap next to the training
+LENGTH = 32  # tokens of a sentence, for estimating memory
+FEW = 50  # validation sentences; with fewer, BLEU is mostly noise, and the loss chooses the checkpoint
+DEV_SENTENCES = 500  # translated greedily at each evaluation: enough to rank checkpoints, cheap compared with training
 
 
 class Translate(Task):
@@ -71,12 +71,12 @@ class Translate(Task):
         "length_penalty": Setting(default=0.6, least=-10, most=10, help="Above 0 favours longer translations."),
         "no_repeat_ngram": NO_REPEAT,
     }
-    longest = 0  # pieces of an answer; 0: twice the source and ten more
+    longest = 0  # tokens of an answer; 0: twice the source plus ten
     writes_lines = True
     table_ending = ".txt"
 
     def fits(self, contents: "Contents") -> Fit | None:
-        """A text with one other of its name next to it, each named after its language: train.en and train.de."""
+        """A text next to one of the same name in another language: train.en and train.de."""
         from shlex import quote
 
         path = contents.path
@@ -91,14 +91,14 @@ class Translate(Task):
         return super().complete(with_split(data), preset)
 
     def finetune_run(self, start: Path, data: PairsConfig, device: str, lora: int) -> "Run":
-        """From a translator, or from a T5 or BART that any text to text can be taught, with its own pieces."""
+        """From a translator, T5 or BART, with its own tokenizer."""
         from regard.models.published import read_config
         from regard.training.run import Run
 
         config: Any = read_config(start)
         where, room = str(start.absolute()), getattr(config, "max_length", data.max_length)
         own: Any = dict(tokenizer=where, vocab=config.vocab, max_length=min(data.max_length, room))
-        own |= dict(max_ratio=100.0)  # texts to text may be much shorter
+        own |= dict(max_ratio=100.0)  # targets may be much shorter
         return Run(
             task=self.name,
             model=config,
@@ -122,7 +122,7 @@ class Translate(Task):
             ("model.output_bias", vars(run.model).get("output_bias")),
         )
         if run.sampled and (other := next((name for name, value in others if value), "")):
-            raise ConfigError(f"sampled is {run.sampled}, which goes without {other}; type: --set sampled=0")
+            raise ConfigError(f"sampled is {run.sampled}, which does not work with {other}; type: --set sampled=0")
 
     def read(self, run: "Run", say: Say) -> "PreparedPairs":
         from regard.data.prepare import prepare
@@ -138,7 +138,7 @@ class Translate(Task):
 
         if run.consistency:
             return ConsistentTranslate(run.smoothing, run.consistency)
-        return Objective(run.smoothing, 0 if data is None else run.sampled)  # what a sample costs depends on the data
+        return Objective(run.smoothing, 0 if data is None else run.sampled)  # a sample's cost depends on the data
 
     def fingerprint(self, data: "PreparedPairs") -> dict[str, int]:
         return {"content": data.content}
@@ -152,7 +152,7 @@ class Translate(Task):
         if part == "valid":
             return PairSource(**data.valid, **marks)
         dropout = Dropout(bpe, c.bpe_dropout, run.seed, c.max_length) if c.bpe_dropout else None
-        multiple = 8 if run.compile else 1  # few different shapes, so few compilations
+        multiple = 8 if run.compile else 1  # few shapes, so few compilations
         return PairSource(**data.train, **marks, multiple=multiple, dropout=dropout, repeat_short=c.repeat_short)
 
     def show(self, run: "Run", data: "PreparedPairs", batch: Any, row: int) -> str:
@@ -168,10 +168,10 @@ class Translate(Task):
         return [f"an epoch is {count(loader.batches_per_epoch, 'batch')}, {loader.padding:.1%} padding"]
 
     def metric(self, run: "Run", data: "PreparedPairs", device: str) -> Callable[[Any], dict[str, float]] | None:
-        """BLEU and chrF of greedy translations of the first validation sentences: how the best checkpoint is chosen."""
+        """BLEU and chrF of greedy translations of the first validation sentences, which choose the best checkpoint."""
         from regard.predictors import Translator
 
-        texts = zip(*data.valid_text(), strict=True)  # those too long for the validation loss are left out here too
+        texts = zip(*data.valid_text(), strict=True)  # without those too long for the validation loss
         fitting = (pair for pair in texts if len(data.tokenizer.encode_batch([pair[0]])[0]) < run.data.max_length)
         pairs = list(islice(fitting, DEV_SENTENCES))
         if len(pairs) < FEW:
@@ -235,7 +235,7 @@ class Translate(Task):
         return {"text": answer.text, "candidates": [{k: getattr(h, k) for k in fields} for h in answer.candidates]}
 
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
-        """The weights of each word of the translation over the words of its source: `regard translate --alignment`."""
+        """The attention of each word of the translation over the source words: `regard translate --alignment`."""
         from regard.explain.alignment import align_pieces, choose
 
         look = predictor.attention(one[0], answer.text)
@@ -249,7 +249,7 @@ class Translate(Task):
         return bool(data.get("name") or data.get("valid_source"))
 
     def test_set(self, predictor: Any, folder: Path, options: Options, console: Console) -> TestSet:
-        """The files of the options, or the test (else validation) set of the data the run was trained on."""
+        """The files of the options, or the test (otherwise validation) set of the run's own data."""
         from regard.data.pairs import clean, read_pairs
         from regard.metrics.bleu import check_equal, empty_references
 
@@ -262,7 +262,7 @@ class Translate(Task):
         sources, references = [s for s, _ in pairs], [t for _, t in pairs]
         check_equal(sources, references)
         if empty := empty_references(references):
-            console.say(f"{empty:,} of {len(references):,} references are empty; no translation scores anything there")
+            console.say(f"{empty:,} of {len(references):,} references are empty; every translation of those scores 0")
         contents, tokenizer = [clean(source) for source in sources], bleu_tokenizer(folder, options.tokenize)
         return TestSet(on=name, inputs=sources, targets=references, extra=tokenizer, contents=contents)
 
@@ -311,7 +311,7 @@ class Translate(Task):
 
 
 def with_split(data: PairsConfig) -> PairsConfig:
-    """The settings of a data set that was named, with how its text is split."""
+    """The settings of a named data set, with its split rule."""
     if not data.name:
         return data
     pairs = find(data.name)
@@ -319,7 +319,7 @@ def with_split(data: PairsConfig) -> PairsConfig:
 
 
 def own_no_repeat_ngram(folder: Path) -> int:
-    """The `no_repeat_ngram_size` of a model's generation_config.json, or where it has none of its config.json."""
+    """The `no_repeat_ngram_size` of a model's generation_config.json, or else of its config.json."""
     path = next((p for p in (folder / "generation_config.json", folder / "config.json") if p.is_file()), None)
     size = (read_json_if_any(path).get("no_repeat_ngram_size") or 0) if path else 0
     if type(size) is not int or size < 0:
@@ -328,7 +328,7 @@ def own_no_repeat_ngram(folder: Path) -> int:
 
 
 def bleu_tokenizer(folder: Path, name: str) -> str:
-    """auto: none for a run trained on text that was tokenised already (its scores are only comparable so), else 13a."""
+    """auto: none for a run trained on tokenised text (only then are its scores comparable), otherwise 13a."""
     from regard.metrics.bleu import TOKENIZERS
 
     if name != "auto":

@@ -1,4 +1,4 @@
-"""How a trained model is used, whatever its task: what the verbs hand in, and what they get back."""
+"""How a trained model is used, whatever its task: what the verbs pass in, and what they get back."""
 
 import json
 import os
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What may be typed after `evaluate`, `predict` and `compare`; a task declares which of them it takes."""
+    """The options of `evaluate`, `predict` and `compare`; a task declares which of them it takes."""
 
-    data: str = ""  # a file or folder of the user's; "": the run's own test or validation set
-    labels: str = ""  # of series: a table of ids and labels
+    data: str = ""  # the user's file or folder; "": the run's own test or validation set
+    labels: str = ""  # for series: a table of ids and labels
     source: str = ""
     target: str = ""
     text: str = ""  # columns of a table
@@ -36,14 +36,14 @@ class Options:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> "Options":
-        """From names and values; a name that does not exist is an error that gives the nearest."""
+        """From names and values; an unknown name is an error that suggests the nearest."""
         for name in options:
             if name not in cls.__dataclass_fields__:
                 raise unknown("option", name, cls.__dataclass_fields__)
         return cls(**options)
 
     def refuse_others(self, verb: str, task: str, takes: Iterable[str]) -> None:
-        """Raise `ConfigError` for options that were typed and mean nothing to this task."""
+        """Raise `ConfigError` for options that were set but do not apply to this task."""
         fields, usual = vars(self), vars(Options())
         wrong = [name for name in fields if fields[name] != usual[name] and name not in takes]
         if wrong:
@@ -56,9 +56,9 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class TestSet:
-    """What a model is scored on: its name, the inputs of its predictor, and what the answers are compared with."""
+    """What a model is scored on: a name, the predictor's inputs, and the targets."""
 
-    __test__ = False  # for pytest: a class of ours
+    __test__ = False  # not a pytest class
 
     on: str
     inputs: Any
@@ -80,7 +80,7 @@ class ShownExample:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The result of an evaluation: on what, how, the numbers by name, and how they read."""
+    """The result of an evaluation: the data, the settings, the scores by name, and as text."""
 
     task: str = ""
     on: str
@@ -89,7 +89,7 @@ class Verdict:
     text: str
     outputs: Iterable[str] = ()  # the answers themselves, for `--out`
     contents: Sequence[Hashable] = ()  # what identifies each example, to find it in the training set
-    unit: str = ""  # of what there are so many; "": that of the task
+    unit: str = ""  # of the examples; "": the task's
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -98,12 +98,12 @@ class Verdict:
         return f"on {self.on}{f', {self.detail}' if self.detail else ''}\n{self.text}"
 
     def noted(self) -> dict[str, Any]:
-        """What the run's scores.jsonl keeps: plain numbers and words."""
+        """What the run's scores.jsonl records: plain numbers and words."""
         return {"on": self.on} | {k: v for k, v in self.values.items() if isinstance(v, int | float | str)}
 
 
 def with_overlap(verdict: Verdict, task: "Task", predictor: Any, folder: Path) -> Verdict:
-    """The verdict, with how many of the examples it is about the model was trained on."""
+    """The verdict, with how many of its examples the model was trained on."""
     from regard.data.overlap import count, evaluation_warning
 
     if not verdict.contents or not (folder / "run.json").is_file():
@@ -119,22 +119,22 @@ def with_overlap(verdict: Verdict, task: "Task", predictor: Any, folder: Path) -
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Two models on the same examples: a `Difference` for each metric, the first of which decides."""
+    """Two models on the same examples: a `Difference` for each metric; the first decides."""
 
     on: str
     examples: int
-    unit: str  # of what there are so many
+    unit: str  # of the examples
     differences: list[Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The inputs of a file, in order, each with the cells its row begins with; None is one that cannot be read."""
+    """The inputs of a file, in order, each with the cells its row starts with; None for one that cannot be read."""
 
     examples: Iterable[tuple[dict[str, Any], Any]]
     unit: str = "rows"  # what progress counts
     total: int = 0
-    table: bool = False  # whether they come with the columns of a table, and so do the answers
+    table: bool = False  # whether inputs, and so answers, have the columns of a table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,9 +152,9 @@ def answer_all(
     predict: Callable[[Iterable[Any]], Iterator[Any]],
     row: Callable[[Any], dict[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    """The rows of all examples, as they are answered; the cells of an input that is None are those of no answer.
+    """The rows of all examples, as they are answered; an input of None gets empty cells.
 
-    An answer whose column is there already is `predicted_…`.
+    An answer's column that already exists in the input becomes `predicted_…`.
     """
     waiting: deque[tuple[dict[str, Any], bool]] = deque()
 
@@ -180,8 +180,7 @@ def answer_all(
 
 
 def text_inputs(file: Path, column: str, say: Callable[[str], None], unit: str = "texts") -> Inputs:
-    """The lines of a text, or the rows of a table with the texts of one of its columns; line or row i of the output
-    belongs to line or row i of the file. A blank one is None."""
+    """The lines of a text, or the rows of a table with the texts of one column, in file order. A blank one is None."""
     from regard.data.pairs import read_lines
     from regard.data.skipped import has
     from regard.data.tables import TEXTS, is_table, read_table
@@ -198,7 +197,7 @@ def text_inputs(file: Path, column: str, say: Callable[[str], None], unit: str =
 
 
 def pick_device(name: str) -> str:
-    """auto → cuda where there is one; anything torch cannot use is an error here and not a crash later."""
+    """auto → cuda if available; a device torch cannot use is an error here, not a crash later."""
     import torch
 
     name = name.lower()
@@ -213,12 +212,12 @@ def pick_device(name: str) -> str:
     if name != "cuda" and int(name[5:]) >= torch.cuda.device_count():
         raise ConfigError(f"--device {name}: there are {torch.cuda.device_count()} GPUs, counted from 0")
     if name != "cuda":
-        torch.cuda.set_device(name)  # where kernels of our own are launched
+        torch.cuda.set_device(name)  # our kernels launch on the current device
     return name
 
 
 def note(run: Path, score: dict[str, Any]) -> None:
-    """Best effort: a score is worth printing even if the folder is read-only. A link is not followed out of it."""
+    """Append a score to scores.jsonl if possible: the folder may be read-only. A link is not followed."""
     try:
         opener = lambda path, flags: os.open(path, flags | os.O_NOFOLLOW, 0o666)  # noqa: E731
         with open(run / "scores.jsonl", "a", encoding="utf-8", errors="backslashreplace", opener=opener) as file:

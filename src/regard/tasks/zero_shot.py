@@ -1,4 +1,4 @@
-"""Zero-shot: images by the names of their classes, with a published CLIP; it is not trained here."""
+"""Zero-shot: images by the names of their classes, with a published CLIP; there is no training."""
 
 from collections.abc import Sequence
 from pathlib import Path

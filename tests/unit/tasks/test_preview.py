@@ -132,4 +132,4 @@ def test_sentences_words_and_masks_are_shown(tmp_path):
 def test_a_set_that_is_not_here_is_not_downloaded(monkeypatch):
     monkeypatch.delenv("REGARD_DATA", raising=False)
     seen = look("classify", name="sst2")
-    assert not seen.examples and seen.notes == ["sst2 is not on this machine; type: regard data get sst2"]
+    assert not seen.examples and seen.notes == ["sst2 is not downloaded; type: regard data get sst2"]

@@ -67,7 +67,7 @@ def test_options_reach_the_predictor(http, folders):
         (
             "series",
             {"inputs": [{"file": "H4sIAA==", "name": "x.csv"}]},
-            "the file is compressed, and may be of any size",
+            "the file is compressed, so its size is unbounded",
         ),
     ],
     ids=lambda x: x if isinstance(x, str) else "",
