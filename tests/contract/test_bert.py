@@ -113,13 +113,13 @@ def test_ids_that_are_no_words_are_never_said(bert, ids):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (dict(width=15), "15 cannot be shared by 4 heads"),
+        (dict(width=15), "15 is not divisible by 4 heads"),
         (dict(layers=0), "model.layers is 0"),
         (dict(eps=0.0), "model.eps"),
         (dict(activation="sine"), "no activation 'sine'"),
         (dict(head="tail"), "no head 'tail'; there are: none, pooler"),
         (dict(head="sequence"), "head 'sequence' with 0 labels"),
-        (dict(head="masked", labels=("a",)), "labels belong to"),
+        (dict(head="masked", labels=("a",)), "labels go with sequence and token"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, says):

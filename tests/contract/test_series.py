@@ -178,7 +178,7 @@ def test_constant_and_single_point_series_are_accepted(model):
 
 def test_settings_that_cannot_be_are_refused(points):
     for settings, says in (
-        (dict(width=15), "15 cannot be shared by 4 heads"),
+        (dict(width=15), "15 is not divisible by 4 heads"),
         (dict(time="clock"), "no time 'clock'; there are: waves, modulation"),
         (dict(origin="last"), "no origin 'last'; there are: first, peak"),
         (dict(pooling="max"), "no pooling 'max'"),
@@ -265,8 +265,8 @@ def test_a_step_of_forecasting_never_waits_for_the_device(forecaster, past):
 def test_settings_of_a_forecaster_that_cannot_be_are_refused(forecaster, past):
     for settings, says in (
         (dict(patch=400), "longer than the look-back of 336"),
-        (dict(quantiles=(0.9, 0.1)), "they rise"),
-        (dict(width=10), "10 cannot be shared by 4 heads"),
+        (dict(quantiles=(0.9, 0.1)), "must be increasing"),
+        (dict(width=10), "10 is not divisible by 4 heads"),
         (dict(horizon=0), "model.horizon is 0"),
     ):
         with pytest.raises(ConfigError, match=says):

@@ -117,7 +117,7 @@ def load_audio(config: AudioConfig, say: Say = to_stderr) -> ClassData:
             f"no clip of the class {labels[min(lost)]!r} can be read" + "".join(f"; {n}" for n in notes[:1])
         )
     if not len(valid_part):
-        raise DataError(f"no clip to validate on can be read; {notes[-1]}" if valid else "no clip to validate on")
+        raise DataError(f"no validation clip can be read; {notes[-1]}" if valid else "no validation clips")
     sums = digests([*train, *valid], config)
     if not how:
         shared = overlap.count(sums[len(train) :], sums[: len(train)])

@@ -80,7 +80,7 @@ def read_whole(path: Path) -> str:
     blocks, size = [], 0
     for block in read_text(path):
         size += len(block)
-        limits.require(ENCODED * size, f"reading all of {path}", "take a part of it")
+        limits.require(ENCODED * size, f"reading all of {path}", "use a part of it")
         blocks.append(block)
     return "".join(blocks)
 

@@ -127,7 +127,7 @@ class _Limited(io.RawIOBase):
         if self.done > self.limit:
             size, limit = map(limits.show_size, (self.path.stat().st_size, self.limit))
             raise LimitError(
-                f"{self.path}: {size} compressed hold more than {limit}, which text does not; if that is meant, "
+                f"{self.path}: {size} compressed hold more than {limit}, which text does not; if it is intended, "
                 "decompress the file first"
             )
         return len(data)

@@ -27,7 +27,7 @@ CATEGORIES = 100  # values of a covariate that is not a number
 NOTES = {
     "undated": ("row", "dropped: no time"),
     "unsorted": ("row", "out of order: sorted by time"),
-    "double": ("row", "dropped: the same time came before"),
+    "double": ("row", "dropped: duplicate time"),
     "partial": ("step", "dropped at the beginning or the end: incomplete"),
     "gaps": ("time", "missing: left as gaps on the calendar, not trained on or scored"),
     "uneven": ("step", "not of the usual length: rows are treated as equally spaced (--every 1d resamples them)"),

@@ -82,7 +82,7 @@ def load_images(config: ImagesConfig, say: Say = to_stderr) -> ImageData:
     if valid is None:
         train, valid = hold_out(train, config)
     _, C, P, _ = train.pixels.shape
-    scored = f"{len(test):,} for the test; " if test else ""
+    scored = f"{len(test):,} in the test set; " if test else ""
     about = f"{scored}{P} x {P} pixels, {'grey' if C == 1 else 'in colour'}"
     return ImageData(labels, train, valid, notes, files, how, unit="image", about=about, targets=targets, test=test)
 

@@ -101,7 +101,7 @@ def describe(ready: Store) -> str:
         f"vocabulary of {manifest['vocab']:,} ({r['source_tokens']:,} source and {r['target_tokens']:,} target tokens)"
     ]
     reasons = {
-        "held_out": "in the validation set, or of the same source as one there",
+        "held_out": "in the validation set, or with a source that is",
         "empty": "an empty side",
         "too_many_words": f"more than {c['max_words']} source words",
         "too_long": f"more than {c['max_length']} tokens on a side",

@@ -37,7 +37,7 @@ NOTES = {
     "double": "{:,} points dropped: duplicate time and band",
     "unsorted": "{:,} series sorted by time",
     "empty": "{:,} series skipped: no usable point",
-    "unknown": "{:,} numbers known of objects are missing; replaced by the training mean",
+    "unknown": "{:,} known numbers of objects are missing; replaced by the training mean",
 }
 
 

@@ -60,7 +60,7 @@ def report(
     listed = (f"; {others}" if others else "") + more
     first = f"{unit} {rows[0]}"
     if strict:
-        raise DataError(f"{path} {first}{listed} (reading is strict; without --strict such {what} are skipped)")
+        raise DataError(f"{path} {first}{listed} (without --strict such {what} are skipped)")
     lines = sum(row.lines for row in rows)
     if lines > limit * (lines + usable):
         raise DataError(f"{path} {first}{listed} ({count:,} of {total:,} {what} cannot be used, more than {SHARE})")

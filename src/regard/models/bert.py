@@ -57,9 +57,9 @@ class BertConfig:
     def __post_init__(self):
         check_model(self, {"types": 0}, activation=ACTIVATIONS, head=HEADS, pooling=POOLINGS, family=FAMILIES)
         if self.pooling != "cls" and self.head != "sequence":
-            raise ConfigError(f"pooling {self.pooling!r} with head {self.head!r}; it belongs to: sequence")
+            raise ConfigError(f"pooling {self.pooling!r} with head {self.head!r}; only head sequence has a pooling")
         if bool(self.labels) != (self.head in LABELLED):
-            raise ConfigError(f"head {self.head!r} with {len(self.labels)} labels; labels belong to: sequence, token")
+            raise ConfigError(f"head {self.head!r} with {len(self.labels)} labels; labels go with sequence and token")
 
 
 class MaskedWordHead(nn.Module):

@@ -29,7 +29,7 @@ def check_model(
         raise ConfigError(f"model.eps is {config.eps}; must be greater than 0")
     if split and "heads" in names and (width := getattr(config, split)) % config.heads:
         near = max(width // config.heads, 1) * config.heads
-        raise ConfigError(f"{split} {width} cannot be shared by {config.heads} heads; try {split} {near}")
+        raise ConfigError(f"{split} {width} is not divisible by {config.heads} heads; try {split} {near}")
     for name in full:
         if not getattr(config, name):
             raise ConfigError(f"model.{name} is empty; expected at least one")

@@ -42,7 +42,7 @@ class CLIPConfig:
         check_model(self, activation=ACTIVATIONS)
         check_pixels(self)
         if self.text_width % self.text_heads:
-            raise ConfigError(f"text_width {self.text_width} cannot be shared by {self.text_heads} heads")
+            raise ConfigError(f"text_width {self.text_width} is not divisible by {self.text_heads} heads")
         if self.image % self.patch:
             raise ConfigError(f"an image of {self.image} pixels a side cannot be cut into patches of {self.patch}")
 

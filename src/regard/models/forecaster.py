@@ -38,7 +38,7 @@ class ForecasterConfig:
         if self.patch > self.lookback:
             raise ConfigError(f"model.patch is {self.patch}, longer than the look-back of {self.lookback} steps")
         if list(self.quantiles) != sorted({q for q in self.quantiles if 0 < q < 1}):
-            raise ConfigError(f"model.quantiles are {self.quantiles}; they rise, between 0 and 1")
+            raise ConfigError(f"model.quantiles are {self.quantiles}; must be increasing, in (0, 1)")
 
     @property
     def patches(self) -> int:

@@ -203,7 +203,7 @@ def rotary_settings(model: Gguf, name: str) -> dict[str, Any]:
     values = model.get(f"{name}.attention.value_length", head_width)
     if turned != head_width or head_width % 2 or values != head_width:
         raise CheckpointError(
-            f"{model.path}: heads {head_width} wide of which {turned} are rotated; we read heads rotated whole"
+            f"{model.path}: {turned} of {head_width} columns of a head are rotated; we read only fully rotated heads"
         )
     lengths = dict.fromkeys(("attention.key_length", "attention.value_length"), head_width)
     return {"attention.head_count_kv": kv_heads, "rope.freq_base": 10000.0, **lengths}
@@ -326,5 +326,5 @@ def _special(model: Gguf, name: str) -> int | None:
     long = {"unk": "unknown", "pad": "padding"}.get(name, name)
     number = model.settings.get(f"tokenizer.ggml.{long}_token_id")
     if number is not None and not 0 <= number < len(model.get("tokenizer.ggml.tokens")):
-        raise CheckpointError(f"{model.path}: its {long} token is number {number}, which it does not have")
+        raise CheckpointError(f"{model.path}: its {long} token has the id {number}, beyond its vocabulary")
     return number

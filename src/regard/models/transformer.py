@@ -92,7 +92,7 @@ class Transformer(EncoderDecoder):
     def check_length(self, length: int) -> None:
         if length > self.config.max_length:
             raise ConfigError(
-                f"a sequence of {length} pieces, but this model has {self.config.max_length} positions; "
+                f"a sequence of {length} tokens, but this model has {self.config.max_length} positions; "
                 f"split the text, or train with --set model.max_length={length}"
             )
 

@@ -60,17 +60,17 @@ def add_lora_(
             "expected a rank of at least 1, an alpha above 0, and a dropout in [0, 1)"
         )
     if adapters(model):
-        raise ConfigError("this model has LoRA maps already; merge them first: merge_(model)")
+        raise ConfigError("this model already has LoRA; merge it first: merge_(model)")
     linears = {name: m for name, m in model.named_modules() if isinstance(m, nn.Linear) and name}
     names = [name for name in linears if any(fnmatch.fnmatchcase(name, pattern) for pattern in targets)]
     if not names:
         some = ", ".join(list(linears)[:4]) + (", …" if len(linears) > 4 else "")
         raise ConfigError(
-            f"no linear map is named like {' or '.join(map(repr, targets))}; "
+            f"no linear layer is named like {' or '.join(map(repr, targets))}; "
             + (f"there are: {some}" if linears else f"a {type(model).__name__} has none, so train all of it")
         )
     if rank > (most := max(min(linears[name].weight.shape) for name in names)):
-        raise ConfigError(f"LoRA of rank {rank}; no matrix that it is added to has a rank above {most}")
+        raise ConfigError(f"LoRA of rank {rank}; the matrices it is added to have a rank of at most {most}")
     model.requires_grad_(False)
     for name in names:
         model.set_submodule(name, LoraLinear(linears[name], rank, alpha, dropout))

@@ -50,7 +50,7 @@ class Product:
 
     def __init__(self, whole: Tensor, scale: Tensor):  # N K int8, N
         if torch.backends.quantized.engine not in ("x86", "fbgemm"):
-            raise ConfigError("int8 needs an x86 CPU with AVX2, which this is not; leave out --int8")
+            raise ConfigError("int8 needs an x86 CPU with AVX2; leave out --int8")
         zero = torch.zeros(len(scale), dtype=torch.long)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch deprecates quantised tensors

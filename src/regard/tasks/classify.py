@@ -124,7 +124,7 @@ class Labels(Task):
             kept = (
                 f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included"
             )
-            say(f"the head begins as a linear probe of {count(probed, 'text')}" if probed else kept)
+            say(f"the head starts as a linear probe of {count(probed, 'text')}" if probed else kept)
             heads = ("classifier",) if run.frozen else self.heads
             freeze_(model, run, heads, say, self.lora_targets)
         return model

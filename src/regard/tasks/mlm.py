@@ -64,7 +64,7 @@ class MaskedLanguageModelling(Task):
         config = run.model
         if config.attention_dropout:
             raise ConfigError(
-                f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack their rows, which has "
+                f"model.attention_dropout is {config.attention_dropout}, but compiled runs pack rows, which allows "
                 "none; type: --set model.attention_dropout=0, or --set compile=false"
             )
         if device.startswith("cuda") and run.precision == "fp32":

@@ -206,7 +206,7 @@ def pick_device(name: str) -> str:
     if name == "cpu":
         return name
     if name != "cuda" and not (name.startswith("cuda:") and name[5:].isdigit()):
-        raise ConfigError(f"--device {name!r}: there are auto, cpu, cuda and cuda:N")
+        raise ConfigError(f"--device {name!r}: expected auto, cpu, cuda or cuda:N")
     if not torch.cuda.is_available():
         raise ConfigError(f"--device {name}: torch sees no GPU here; type --device cpu")
     if name != "cuda" and int(name[5:]) >= torch.cuda.device_count():

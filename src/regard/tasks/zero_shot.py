@@ -17,7 +17,7 @@ class ZeroShot(Classes):
     settings = type(None)
     card = Card(pipeline="zero-shot-image-classification", title="CLIP", use="classify {} picture.png --labels cat,dog")
     reads, unit = "images", "images"
-    purpose = "sort images by the names of classes"
+    purpose = "classify images by the names of classes"
     takes_labels = True
 
     def serves(self, config: Any) -> bool:

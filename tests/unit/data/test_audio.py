@@ -174,7 +174,7 @@ def test_clips_larger_than_memory_are_skipped_unless_all_are(folder, tmp_path_fa
     other = tmp_path_factory.mktemp("valid")
     (other / "low").mkdir()
     (other / "low" / "bad.wav").write_bytes(b"")
-    with pytest.raises(DataError, match=r"no clip to validate on can be read; skipped 1 of 1 clips; .*bad\.wav"):
+    with pytest.raises(DataError, match=r"no validation clip can be read; skipped 1 of 1 clips; .*bad\.wav"):
         load_audio(AudioConfig(path=str(folder), valid=str(other), mels=12), quiet)
 
 

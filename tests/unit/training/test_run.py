@@ -126,7 +126,7 @@ def test_a_recipe_is_a_python_file(tmp_path):
         ("import nowhere_to_be_found", "line 1: ModuleNotFoundError"),
         ("def recipe(:", "line 1: SyntaxError"),
         (RECIPE.replace("steps=3", "stps=3"), "stps"),
-        (RECIPE.replace("heads=2", "heads=3"), "cannot be shared"),
+        (RECIPE.replace("heads=2", "heads=3"), "is not divisible"),
     ],
 )
 def test_a_recipe_that_fails_says_where(tmp_path, text: str, message: str):

@@ -93,7 +93,7 @@ def from_published(values: dict[str, Any], where: str = "config.json") -> ModelC
     if isinstance(packed := values.get("quantization_config"), dict):
         how = f"{packed.get('quant_method', 'quantization_config')!r:.80}"
         raise CheckpointError(
-            f"{where}: weights quantised by {how} are not read; take the original ones, or a GGUF file"
+            f"{where}: weights quantised by {how} are not read; use the original weights, or a GGUF file"
         )
     try:
         if name in LAYOUTS:

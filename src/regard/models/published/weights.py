@@ -139,7 +139,7 @@ def finite(path: Path, state: dict[str, Tensor]) -> dict[str, Tensor]:
     state = {name: tensor.float() for name, tensor in state.items()}
     for name, tensor in state.items():
         if not math.isfinite(tensor.sum()) and not tensor.isfinite().all():  # the sum is fast, and overflows rarely
-            raise CheckpointError(f"{path}: {name} holds NaN or infinity; take an earlier checkpoint of this model")
+            raise CheckpointError(f"{path}: {name} holds NaN or infinity; use an earlier checkpoint of this model")
     return state
 
 
