@@ -22,7 +22,7 @@ from regard.nn.taps import Tap
 
 def attention_weights(q: Tensor, k: Tensor, mask: Tensor | None, bias: Tensor | None = None) -> Tensor:
     """The weights of the keys for each query: B H T S. Rows sum to 1, or to 0 where everything is masked."""
-    scores = q @ k.mT / math.sqrt(q.size(-1))  # section 3.2.1: the spread of q·k grows with d
+    scores = q @ k.mT / math.sqrt(q.size(-1))  # section 3.2.1: unscaled, large q·k saturate the softmax
     if bias is not None:
         scores = scores + bias
     if mask is None:
