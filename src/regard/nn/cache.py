@@ -40,7 +40,7 @@ class LayerCache:
 
 
 class RaggedCache(LayerCache):
-    """Every row goes on from its own place, on a CPU: `slots`, B·H·T, count through the slots of all rows and heads."""
+    """Every row is at its own position, on a CPU: `slots`, B·H·T, are indices over all rows, heads and slots."""
 
     def extend(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         slots = cast("Tensor", self.slots)

@@ -17,7 +17,7 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, then: str = "none"):
         super().__init__()
         self.then, self.bias = then, None if linear.bias is None else linear.bias.detach()
-        self.parts = getattr(linear, "parts", [linear.out_features])  # as of a FusedLinear
+        self.parts = getattr(linear, "parts", [linear.out_features])  # as a FusedLinear has
         self.weight: Any = OPS._reorder_linear_weight(linear.weight.detach().contiguous())
 
     def forward(self, x: Tensor) -> Tensor:
