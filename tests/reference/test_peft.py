@@ -65,7 +65,7 @@ def test_our_folder_is_the_base_with_its_adapter(case):
     (folder / "config.json").write_bytes((base / "config.json").read_bytes())
     torch.testing.assert_close(logits(load_model(folder)), logits(model), rtol=1e-5, atol=1e-5)
     (base / "config.json").unlink()
-    with pytest.raises(CheckpointError, match="which is not there"):
+    with pytest.raises(CheckpointError, match="which is missing"):
         load_model(folder)
 
 
@@ -81,7 +81,7 @@ def test_we_open_what_peft_writes(case, tmp_path, monkeypatch):
     torch.testing.assert_close(logits(load_model(merged)), logits(theirs), rtol=1e-5, atol=1e-5)
     assert resolve(folder) == merged
     (base / "config.json").unlink()
-    with pytest.raises(CheckpointError, match="which is not there"):
+    with pytest.raises(CheckpointError, match="which is missing"):
         resolve(folder)
 
 

@@ -314,7 +314,7 @@ def test_a_damaged_folder_is_refused(book):
 
 def test_a_given_tokenizer_of_characters_names_what_it_cannot_write(book, tmp_path):
     Characters("abc").save(tmp_path / "m")
-    with pytest.raises(DataError, match="none of the 3 this model knows"):
+    with pytest.raises(DataError, match="not among the 3 of this model"):
         make(book, tokenizer=str(tmp_path / "m"))
     ByteLevel.train(["a"], 257).save(tmp_path / "m")
     text = book.read_text("utf-8")
