@@ -91,5 +91,5 @@ def test_what_is_not_lora_is_refused(case):
     (folder / "config.json").write_bytes((base / "config.json").read_bytes())
     path = folder / "adapter_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"use_dora": True}))
-    with pytest.raises(CheckpointError, match="DoRA; we read only LoRA"):
+    with pytest.raises(CheckpointError, match="DoRA adapter; we read only LoRA"):
         load_model(folder)

@@ -276,7 +276,7 @@ def test_a_stopped_run_resumes_exactly(place, tmp_path):
         ("tag runs/sent hello", "regard tag is not for runs/sent"),
         ("predict runs/sent new2.csv --text=body", "no column 'body'"),
         ("predict runs/sent new2.csv --out=new2.csv", "new2.csv is the input file; name another one"),
-        ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is that the column?"),
+        ("train classify --data=reviews.csv --text=review --label=id", "each of one example: is it the right column?"),
     ],
 )
 def test_bad_input_is_one_sentence_and_leaves_nothing(place, line, message):

@@ -247,10 +247,10 @@ def test_export_merges_shards(place):
 def test_chat_warns_when_the_prompt_is_truncated(place):
     room = read_run("runs/x").model.context
     result = works("chat", "runs/x", "the cat " * room, "--max-tokens=4")
-    assert f"this model sees {room}" in result.err
+    assert f"this model's context {room}" in result.err
     assert "warning: runs/x was not trained on dialogues" in result.err
     assert f"sees the last {room} of them" in works("next", "runs/x", "the cat " * room).err
-    assert "this model sees" in works("summarise", "runs/x", "the cat " * room, "--max-tokens=4").err
+    assert "this model's context" in works("summarise", "runs/x", "the cat " * room, "--max-tokens=4").err
 
 
 def test_generate_refuses_options_of_another_method(place):

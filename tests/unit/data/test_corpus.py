@@ -106,7 +106,7 @@ def test_a_mixture_of_records_keeps_the_weights():
 
 @pytest.mark.parametrize("text", ["b.txt", "b.txt:0", "b.txt:x", ":2", "b.txt:1000"])
 def test_a_bad_mixture_is_explained(text):
-    with pytest.raises(ConfigError, match=r"not a source and its weight.*--set data\.mix=code"):
+    with pytest.raises(ConfigError, match=r"not a source with a weight.*--set data\.mix=code"):
         TextConfig(mix=text)
 
 

@@ -26,7 +26,7 @@ def test_columns_are_told_apart_and_useless_ones_left_out(tmp_path):
     assert [(c.name, c.values) for c in data.columns] == [("hours", ()), ("school", ("north", "south", "west"))]
     assert data.train.features.shape == (150, 4)
     said = data.report()
-    assert "left out 'id': 150 different values" in said and "left out 'always': it is the same" in said
+    assert "left out 'id': 150 different values" in said and "left out 'always': the same" in said
     assert "1 numbers and 1 categories, 4 inputs" in said
 
 

@@ -39,7 +39,7 @@ def test_lines_are_what_newlines_say(tmp_path, data, lines, packed):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"fine\ncaf\xe9\n", ["line 2", "0xe9", "place 4", "iconv -f latin1"]),
+        (b"fine\ncaf\xe9\n", ["line 2", "0xe9", "position 4", "iconv -f latin1"]),
         ("text\n".encode("utf-16"), ["UTF-16", "iconv -f utf-16"]),
         (b"", ["is empty"]),
         (gzip.compress(b"x" * 1000, mtime=0)[:-9], ["damaged gzip"]),

@@ -181,7 +181,7 @@ def test_old_folds_share_the_rests_of_many_classes(classes, size, folds):
 def test_too_few_are_refused(labels):
     with pytest.raises(DataError, match=f"{len(labels)} texts are too few to split") as e:
         held(units(len(labels)), labels)
-    assert ("is that the column?" in str(e.value)) == (len(labels) > 2)
+    assert ("is it the right column?" in str(e.value)) == (len(labels) > 2)
     with pytest.raises(DataError, match="too few"):
         held([split.digest("same")] * 30, None)
 

@@ -285,7 +285,7 @@ def test_paths_that_are_not_there_or_hold_no_text(tmp_path, book):
     with pytest.raises(DataError, match="must have the training data's format"):
         make(chat(tmp_path), valid=str(book))
     BPE.train(["the cat sat"] * 3, 400).save(tmp_path / "m")
-    with pytest.raises(ConfigError, match="is a translator's"):
+    with pytest.raises(ConfigError, match="has a translator's"):
         make(book, tokenizer=str(tmp_path / "m"))
     with pytest.raises(ConfigError, match="at least 257"):
         make(book, vocab=100)

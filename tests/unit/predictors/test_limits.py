@@ -103,7 +103,7 @@ def test_a_forecast_takes_exactly_the_rows_it_looks_back(shake):
     values = np.sin(np.arange(20.0))[:, None]
     exact, more = (History(("x",), values[-n:], None) for n in (12, 20))
     assert np.allclose(model.forecast(exact).mean, model.forecast(more).mean)
-    with pytest.raises(DataError, match="11 rows, but this model reads 12"):
+    with pytest.raises(DataError, match="11 rows, but this model needs 12"):
         model.forecast(History(("x",), values[-11:], None))
 
 
