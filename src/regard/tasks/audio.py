@@ -10,7 +10,7 @@ from regard.data.settings import AudioConfig
 from regard.errors import DataError
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Say
 from regard.tasks.classes import ClassesOfSamples
-from regard.tasks.presets import presets_of
+from regard.tasks.presets import fine_tuning, presets_of
 from regard.tasks.use import Inputs, Options, TestSet
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -51,19 +51,14 @@ class Audio(ClassesOfSamples):
             sizes = {name: getattr(config, name) for name in ("mels", "width", "heads", "ffn")}
             config = AudioTransformerConfig(**sizes, layers=config.encoder_layers, positions="whisper")
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=dataclasses.replace(config, labels=UNKNOWN_LABELS, frames=data.frames),
             data=data,
-            start=str(start.absolute()),
-            lora=lora,
             optim=Optim(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01, layer_decay=1.0 if lora else 0.75),
             schedule=Schedule(kind="cosine", warmup=20),
             epochs=10.0,
             batch=16,
-            precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.1,
-            average=False,
-            keep=1,
         )
 
     def start_state(self, started: Any, run: "Run") -> Any:

@@ -344,7 +344,7 @@ class Task(Scored, Served):
 
     def text(self, answer: Any) -> str:
         """An answer as text."""
-        raise NotImplementedError
+        return answer.text
 
     def to_json(self, answer: Any) -> Any:
         """An answer as JSON."""

@@ -12,7 +12,7 @@ from regard.data.settings import Augment, CaptionsConfig
 from regard.data.tokenizers import files_of
 from regard.tasks.base import Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
-from regard.tasks.presets import presets_of
+from regard.tasks.presets import fine_tuning, presets_of
 from regard.tasks.served import BEAM, N_BEST
 from regard.tasks.use import Inputs, Options, TestSet, Verdict
 from regard.ticks import Console
@@ -83,19 +83,14 @@ class Caption(Task):
         length = min(data.max_length, config.max_length)
         own: Any = dict(tokenizer=where, vocab=config.vocab, size=config.image, max_length=length)
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=dataclasses.replace(config, mean=mean, std=std),
             data=dataclasses.replace(self.complete(data, self.preset(self.arch, device)), **own),
-            start=where,
-            lora=lora,
             optim=Optim(lr=1e-3 if lora else 1e-4, betas=(0.9, 0.98), eps=1e-8),
             schedule=Schedule(kind="linear", warmup=50),
             epochs=5.0,
             batch=32,
-            precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.1,
-            average=False,
-            keep=1,
         )
 
     def settings_from_data(self, run: "Run") -> dict[str, Any]:

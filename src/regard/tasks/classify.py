@@ -14,7 +14,7 @@ from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.classes import Classes, Extras, class_scores, imbalance
-from regard.tasks.presets import presets_of
+from regard.tasks.presets import fine_tuning, presets_of
 from regard.tasks.table import Table
 from regard.tasks.use import Inputs, Options, TestSet
 from regard.ticks import Console
@@ -60,22 +60,16 @@ class Labels(Task):
         where, pooling = str(start.absolute()), config.pooling if self.head == "sequence" else "cls"
         length = min(data.max_length, config.max_length)
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=dataclasses.replace(config, head=self.head, labels=UNKNOWN_LABELS, pooling=pooling),
             data=dataclasses.replace(
                 data, targets=self.target_kind, tokenizer=where, vocab=config.vocab, max_length=length
             ),
-            start=where,
-            lora=lora,
             optim=Optim(name="adamw", lr=1e-3 if lora else 1e-4, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
             schedule=Schedule(kind="linear", warmup=50),
             epochs=3.0,
             tokens=1024,  # about 32 sentences
-            precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.0,
-            average=False,
-            eval_every=0,
-            keep=1,
         )
 
     def within(self, run: "Run", minutes: float) -> "Run":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regard.data.settings import AlikeConfig
 from regard.errors import ConfigError
 from regard.tasks.base import Card, Fit, Say, Task
+from regard.tasks.presets import fine_tuning
 from regard.tasks.use import Inputs, Options
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -66,19 +67,14 @@ class Embed(Task):
         where, length = str(start.absolute()), min(data.max_length, config.max_length)
         head = config.head if self.serves(config) else "none"
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=dataclasses.replace(config, head=head, labels=(), pooling="cls"),
             data=dataclasses.replace(data, tokenizer=where, max_length=length),
-            start=where,
-            lora=lora,
             optim=Optim(lr=1e-3 if lora else 5e-5, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
             schedule=Schedule(kind="linear", warmup=50),
             epochs=3.0,
             batch=64,  # each pair is contrasted with 63 others
-            precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.0,
-            average=False,
-            keep=1,
         )
 
     def read(self, run: "Run", say: Say) -> Any:

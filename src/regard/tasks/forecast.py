@@ -17,7 +17,7 @@ from regard.tasks.presets import presets_of
 from regard.tasks.use import Options, Predictions, ShownExample, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
-from regard.words import count, some, table
+from regard.words import some, table
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,9 +118,6 @@ class Forecast(Task):
         import numpy as np
 
         return {"content": zlib.crc32(np.ascontiguousarray(np.concatenate(data.training)).tobytes())}
-
-    def remarks(self, run: "Run", data: "HistoryParts", loader: Any) -> Iterable[str]:
-        yield f"an epoch is {count(loader.batches_per_epoch, 'batch')}"
 
     def baselines(self, run: "Run", data: "HistoryParts") -> Sequence[Baseline]:
         """Squared errors, like the validation loss."""

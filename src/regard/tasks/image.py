@@ -11,7 +11,7 @@ from regard.data.settings import Augment, ImagesConfig
 from regard.errors import ConfigError, DataError
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
 from regard.tasks.classes import ClassesOfSamples
-from regard.tasks.presets import presets_of
+from regard.tasks.presets import fine_tuning, presets_of
 from regard.tasks.use import Inputs, Options, TestSet
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -69,19 +69,14 @@ class Image(ClassesOfSamples):
         data = dataclasses.replace(self.complete(data, preset), size=side, channels=config.channels)
         decay = 1.0 if lora else 0.75
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=model,
             data=data,
-            start=str(start.absolute()),
-            lora=lora,
             optim=Optim(lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.05, layer_decay=decay),
             schedule=Schedule(kind="cosine", warmup=20),
             epochs=10.0,
             batch=32,
-            precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.1 if self.target_kind == "classes" else 0.0,
-            average=False,
-            keep=1,
         )
 
     def probe(self, run: "Run") -> "Run":

@@ -10,7 +10,7 @@ from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Fit, Say, Task, recurrent
-from regard.tasks.presets import presets_of
+from regard.tasks.presets import fine_tuning, presets_of
 from regard.tasks.served import NO_REPEAT, Setting
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
@@ -94,20 +94,15 @@ class LanguageModelling(Task):
         template = data.template or self.prompt
         own = dict(tokenizer=where, context=data.context or length, vocab=config.vocab, template=template)
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=config,
             data=dataclasses.replace(data, **own),
-            start=where,
-            lora=lora,
             optim=Optim(name="adamw", lr=1e-3 if lora else 1e-4, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0),
             schedule=Schedule(kind="linear", warmup=20),
             minutes=5.0,
             tokens=512 if cpu else 16384,  # a step of a 135 M model then takes seconds on two cores
-            precision="fp32" if cpu else "bf16",
             smoothing=0.0,
-            average=False,
             log_every=5,
-            keep=1,
         )
 
     def read(self, run: "Run", say: Say) -> "PreparedText":
@@ -201,9 +196,6 @@ class LanguageModelling(Task):
         from regard.predictors import Writer
 
         return Writer(model, load(folder), device, int8, str(about.get("template", "")))
-
-    def text(self, answer: Any) -> str:
-        return answer.text
 
     def to_json(self, answer: Any) -> Any:
         return {"text": answer.text, "finish": answer.finish}

@@ -221,10 +221,6 @@ class Infill(MaskedLanguageModelling):
     verbs = ("fill",)
     views = ()
 
-    @property
-    def can_finetune(self) -> bool:
-        return False
-
     def serves(self, config: Any) -> bool:
         return Task.serves(self, config)
 

@@ -18,10 +18,6 @@ class NextSentence(Pair):
     card = Card(pipeline="text-classification", title="BERT", use='classify {} "first" "second"')
     purpose = "predict whether a text follows another"
 
-    @property
-    def can_finetune(self) -> bool:
-        return False
-
     def serves(self, config: Any) -> bool:
         return getattr(config, "head", "") == "pretraining"
 

@@ -36,6 +36,12 @@ def presets_of(name: str) -> Presets:
     }
 
 
+def fine_tuning(task: str, start: Path, device: str, lora: int) -> dict[str, Any]:
+    """What all runs share that are fine-tuned from the model in the folder `start`."""
+    precision = "fp32" if device == "cpu" else "bf16"
+    return dict(task=task, start=str(start.absolute()), lora=lora, precision=precision, average=False, keep=1)
+
+
 def preset(optim: dict[str, Any], schedule: dict[str, Any], run: dict[str, Any], **settings: Any) -> Preset:
     if "betas" in optim:
         optim = optim | {"betas": tuple(optim["betas"])}

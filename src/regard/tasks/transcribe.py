@@ -62,9 +62,6 @@ class Transcribe(Task):
     def parse_inputs(self, predictor: Any, words: Sequence[str], console: Console) -> Any:
         return load_files(words)
 
-    def text(self, answer: Any) -> str:
-        return answer.text
-
     def to_json(self, answer: Any) -> Any:
         passages = [dataclasses.asdict(passage) for passage in answer.passages]
         return {"text": answer.text, "language": answer.language, "passages": passages}

@@ -15,7 +15,7 @@ from regard.data.tokenizers import files_of
 from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
-from regard.tasks.presets import presets_of
+from regard.tasks.presets import fine_tuning, presets_of
 from regard.tasks.served import BEAM, N_BEST, NO_REPEAT, Setting
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
@@ -100,19 +100,14 @@ class Translate(Task):
         own: Any = dict(tokenizer=where, vocab=config.vocab, max_length=min(data.max_length, room))
         own |= dict(max_ratio=100.0)  # targets may be much shorter
         return Run(
-            task=self.name,
+            **fine_tuning(self.name, start, device, lora),
             model=config,
             data=dataclasses.replace(with_split(data), **own),
-            start=where,
-            lora=lora,
             optim=Optim(lr=1e-3 if lora else 2e-4, betas=(0.9, 0.98), eps=1e-8),
             schedule=Schedule(kind="linear", warmup=50),
             epochs=3.0,
             tokens=1024 if device == "cpu" else 8192,
-            precision="fp32" if device == "cpu" else "bf16",
             smoothing=0.1,
-            average=False,
-            keep=1,
         )
 
     def check(self, run: "Run", device: str) -> None:
@@ -226,9 +221,6 @@ class Translate(Task):
         from regard.predictors import Translator
 
         return Translator(model, load(folder, writes=True), device, own_no_repeat_ngram(folder))
-
-    def text(self, answer: Any) -> str:
-        return answer.text
 
     def to_json(self, answer: Any) -> Any:
         fields = ("text", "score", "log_probability")
