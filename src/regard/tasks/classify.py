@@ -105,22 +105,21 @@ class Labels(Task):
 
     def build(self, run: "Run", data: "PreparedLabels", say: Say) -> "nn.Module":
         from regard.models.published import load_model
-        from regard.tasks.head import begin_from_, fit_head_
-        from regard.tasks.start import freeze_
+        from regard.tasks.head import fit_head_
+        from regard.tasks.start import begin_, freeze_
 
         model: Any = super().build(dataclasses.replace(run, start="", frozen=False), data, say)
-        if run.start:
-            started = load_model(Path(run.start))
-            new = begin_from_(model, started)
-            short = 0 < run.minutes <= SHORT and self.begins_as_probe
-            texts = self.source(run, data, "train", "cpu") if short and new == ["classifier"] else None
-            probed = fit_head_(model, texts, run.seed) if texts else 0
-            kept = (
-                f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included"
-            )
-            say(f"the head starts as a linear probe of {count(probed, 'text')}" if probed else kept)
-            heads = ("classifier",) if run.frozen else self.heads
-            freeze_(model, run, heads, say, self.lora_targets)
+        if not run.start:
+            return model
+        started: Any = load_model(Path(run.start))
+        same = (started.config.labels, started.config.head) == (run.model.labels, run.model.head)
+        new = begin_(model, started.state_dict(), () if same else ("classifier",))
+        short = 0 < run.minutes <= SHORT and self.begins_as_probe
+        texts = self.source(run, data, "train", "cpu") if short and new == ["classifier"] else None
+        probed = fit_head_(model, texts, run.seed) if texts else 0
+        kept = f"randomly initialised: {', '.join(new)}" if new else "all weights come from the model, head included"
+        say(f"the head starts as a linear probe of {count(probed, 'text')}" if probed else kept)
+        freeze_(model, run, ("classifier",) if run.frozen else self.heads, say, self.lora_targets)
         return model
 
     def objective(self, run: "Run", data: "PreparedLabels | None" = None) -> Any:

@@ -1,4 +1,4 @@
-"""Where fine-tuning starts: the weights of another model, and a head that may be a linear probe of it."""
+"""A new head that starts as a linear probe of the model below it."""
 
 from typing import Any
 
@@ -12,16 +12,6 @@ TEXTS = 512  # the probe's training texts, at most: a few seconds on two cores
 TOGETHER = 32  # read at a time
 FLAT = 0.1  # of the median spread, at least: MiniLM has constant states, and gradients grow with 1/spread
 C = 0.01  # the probe's inverse regularisation, on standardised states: strong, as there are more states than texts
-
-
-def begin_from_(model: Any, started: Any) -> list[str]:
-    """Copy the weights that both have; returns the parts that `started` lacks or has for other labels."""
-    theirs = started.state_dict()
-    if started.config.labels != model.config.labels or started.config.head != model.config.head:
-        theirs = {name: t for name, t in theirs.items() if not name.startswith("classifier.")}
-    mine = model.state_dict()
-    model.load_state_dict({name: theirs.get(name, tensor) for name, tensor in mine.items()})
-    return sorted({name.split(".")[0] for name in mine if name not in theirs})
 
 
 def fit_head_(model: Any, source: Any, seed: int) -> int:
