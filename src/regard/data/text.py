@@ -18,7 +18,7 @@ from regard.data.columnar import PARQUET
 from regard.data.corpus import Files, corpus_of, kind_of
 from regard.data.documents import DocumentReader, NotText, convert, text_error
 from regard.data.files import ending
-from regard.data.folders import Say, to_stderr, user_path
+from regard.data.folders import Say, silent, to_stderr, user_path
 from regard.data.records import Record, check_records, is_records, plain, read_records
 from regard.data.settings import MaskedConfig, TextConfig, mixture
 from regard.data.skipped import LISTED
@@ -179,7 +179,7 @@ def holds_records(path: Path) -> bool:
         return is_records(path)
     if not path.is_file() or (first := next(read_records(path), None)) is None:
         return False
-    return isinstance(first, Record) or not set(read_table(path, say=lambda _: None, strict=False).lower) & {*LABELS}
+    return isinstance(first, Record) or not set(read_table(path, say=silent, strict=False).lower) & {*LABELS}
 
 
 def _files(name: str, config: TextConfig | MaskedConfig, say: Say) -> list[Path]:

@@ -174,7 +174,7 @@ def cost(run: Run) -> tuple[dict[str, int], Memory]:
     def model() -> nn.Module:
         built = build(run.model)
         if run.start:
-            freeze_(built, run, task.heads, lambda _: None, task.lora_targets)
+            freeze_(built, run, task.heads, silent, task.lora_targets)
         return built
 
     with Interrupts() as stop:  # an exception in a hook, such as Ctrl-C, may abort torch

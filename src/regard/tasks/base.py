@@ -12,6 +12,7 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from regard.config import unknown
+from regard.data.folders import Say
 from regard.errors import ConfigError
 from regard.models.sizes import SIZES
 from regard.tasks.presets import Preset
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from regard.predictors import Predictor
     from regard.training.run import Run
 
-Say = Callable[[str], None]
 CELLS = ("lstm", "gru", "rnn")
 UNKNOWN_LABELS = ("LABEL_0", "LABEL_1")  # until the data is read
 

@@ -352,7 +352,7 @@ def columns_of(config: LabelledConfig, data: str, tagged: bool) -> LabelledConfi
     same = ending(config.path) == ending(data) or (is_delimited(config.path) and is_delimited(data))
     names = [name for name in (config.text, config.second, config.label) if name]
     if not same and not tagged and names:
-        present = [name.lower() for name in read_table(Path(data), names, say=lambda _: None, strict=False).columns]
+        present = [name.lower() for name in read_table(Path(data), names, say=silent, strict=False).columns]
         same = all(name.lower() in present for name in names)
     return config if same else dataclasses.replace(config, text="", second="", label="")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.config import MAX_SEED
+from regard.data.folders import silent
 from regard.data.settings import TextConfig
 from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
@@ -319,7 +320,7 @@ def scored_text(
             config = task.own_data(folder)
         if data or config.tokenizer:  # its own copy: the base model may be gone
             config = dataclasses.replace(config, tokenizer=str(folder))
-        prepared = prepare_text(config, lambda _: None)
+        prepared = prepare_text(config, silent)
         tokens, size, words = prepared.valid, prepared.valid_bytes, prepared.valid_words
     if not tokens.records and len(tokens):
         first = int(tokens.ids.read(0, 1)[0])

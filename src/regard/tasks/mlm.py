@@ -190,7 +190,7 @@ class MaskedLanguageModelling(Task):
         if data:
             on, text = data, read_sentences(data, predictor.tokenizer, config)
         else:
-            prepared = prepare_masked(config, lambda _: None)
+            prepared = prepare_masked(config, silent)
             on, text, entropy = "its own validation text", prepared.valid, prepared.entropy
         console.say(f"reading {len(text.ids):,} tokens of {on}")
         source = MaskedRows(text, make_rules(config, predictor.tokenizer), max(TOKENS, longest))

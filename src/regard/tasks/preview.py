@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.data.catalog import find
-from regard.data.folders import cache_folder
+from regard.data.folders import cache_folder, silent
 from regard.data.head import FILES, LINES, head_of
 from regard.data.tables import is_table, read_table
 from regard.errors import RegardError
@@ -74,7 +74,7 @@ def columns(data: Any) -> list[str]:
     if not Path(path).is_file() or not is_table(path):
         return []
     requested = [getattr(data, name, "") for name in ("text", "second", "label")]
-    return [f"columns: {read_table(Path(path), requested, say=lambda _: None, strict=False).listed()}"]
+    return [f"columns: {read_table(Path(path), requested, say=silent, strict=False).listed()}"]
 
 
 def file_settings(data: Any) -> list[str]:

@@ -1,17 +1,16 @@
 """A model that starts from another one: its weights, LoRA, and frozen parts."""
 
 import fnmatch
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from torch import Tensor
 
+from regard.data.folders import Say
 from regard.errors import ConfigError
 from regard.models.vit import ViTConfig, interpolated
 from regard.nn.lora import add_lora_
 from regard.words import count
-
-Say = Callable[[str], None]
 
 
 def begin_(model: Any, theirs: Mapping[str, Tensor], leave_out: Collection[str] = ()) -> list[str]:

@@ -9,7 +9,7 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.base import Card, Fit, Say
 from regard.tasks.lm import LanguageModelling
 from regard.tasks.translate import Translate
-from regard.tasks.use import Options, TestSet, Verdict
+from regard.tasks.use import Options, TestSet
 from regard.ticks import Console
 
 if TYPE_CHECKING:
@@ -99,12 +99,8 @@ class Shorten(Translate):
         files = dataclasses.replace(options, source=options.data, target=options.data)
         return super().test_set(predictor, folder, files, console)
 
-    def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
+    def score(self, texts: list[str], test: TestSet) -> Any:
         """ROUGE-1, -2 and -L, with intervals."""
         from regard.metrics.rouge import score
 
-        test = self.test_set(predictor, folder, options, console)
-        texts = self.outcomes(predictor, test, options, console)
-        result, search = score(texts, test.targets), options.pick(self.search)
-        about: Any = dict(on=test.on, detail=f"beam {options.beam}", contents=test.contents)
-        return Verdict(**about, values=search | dataclasses.asdict(result), text=str(result), outputs=texts)
+        return score(texts, test.targets)

@@ -279,15 +279,17 @@ class Translate(Task):
             return [answer.text for answer in predictor.predict(test.inputs, **self.predict_options(options))]
 
     def evaluate(self, predictor: Any, folder: Path, options: Options, console: Console) -> Verdict:
+        test = self.test_set(predictor, folder, options, console)
+        texts = self.outcomes(predictor, test, options, console)
+        result, search = self.score(texts, test), dict(beam=options.beam, length_penalty=options.length_penalty)
+        about: Any = dict(on=test.on, detail=f"beam {options.beam}", contents=test.contents)
+        return Verdict(**about, values=search | dataclasses.asdict(result), text=str(result), outputs=texts)
+
+    def score(self, texts: list[str], test: TestSet) -> Any:
         """BLEU and chrF by sacreBLEU, with intervals, and BLEU by source length."""
         from regard.metrics.bleu import score
 
-        test = self.test_set(predictor, folder, options, console)
-        texts = self.outcomes(predictor, test, options, console)
-        result = score(texts, test.targets, sources=test.inputs, tokenize=test.extra)
-        search = {"beam": options.beam, "length_penalty": options.length_penalty}
-        about: Any = dict(on=test.on, detail=f"beam {options.beam}", contents=test.contents)
-        return Verdict(**about, values=search | dataclasses.asdict(result), text=str(result), outputs=texts)
+        return score(texts, test.targets, sources=test.inputs, tokenize=test.extra)
 
     def training_contents(self, predictor: Any, data: Any) -> "Iterable[str]":
         from regard.data.prepare import training_sources
