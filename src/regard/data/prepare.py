@@ -69,13 +69,14 @@ def prepare(config: PairsConfig, say: Say = to_stderr) -> PreparedPairs:
         lambda writer: _build(config, files, hashes, writer),
         say,
         "reading the text, learning the vocabulary, encoding",
-        describe,
     )
     if files.valid_source is None:
         files = replace(files, **_held_out_files(ready.folder))
     parts = (ready.part(name) for name in ("train", "valid"))
     tokenizer = tokenizers.load(Path(config.tokenizer), writes=True) if config.tokenizer else BPE.load(ready.folder)
-    return PreparedPairs(ready.folder, ready.manifest, files, tokenizer, *parts)
+    prepared = PreparedPairs(ready.folder, ready.manifest, files, tokenizer, *parts)
+    say(prepared.report())
+    return prepared
 
 
 def locate(config: PairsConfig, say: Say = to_stderr) -> PairFiles:

@@ -316,14 +316,8 @@ class StoreWriter:
 # What every preparer does
 
 
-def prepare(
-    fingerprint: str,
-    build: Callable[[StoreWriter], dict[str, Any]],
-    say: Say,
-    doing: str,
-    report: Callable[[Store], str] | None = None,
-) -> Store:
-    """The store of this fingerprint: found in the cache, or built there atomically; reported each time.
+def prepare(fingerprint: str, build: Callable[[StoreWriter], dict[str, Any]], say: Say, doing: str) -> Store:
+    """The store of this fingerprint: found in the cache, or built there atomically.
 
     `build` writes the parts and returns the rest of the manifest.
     """
@@ -335,8 +329,6 @@ def prepare(
             writer.finish(build(writer))
         ready = find(folder)
         assert ready is not None
-    if report is not None:
-        say(report(ready))
     return ready
 
 

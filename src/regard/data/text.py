@@ -103,12 +103,13 @@ def prepare_text(config: TextConfig, say: Say = to_stderr) -> PreparedText:
         lambda writer: _build(config, sources, hashes, own, writer),
         say,
         "reading the text, learning the vocabulary, encoding",
-        describe,
     )
     train, valid = (ready.part(name) for name in ("train", "valid"))
     mixed = tuple(zip(ready.manifest["ends"], weights, strict=True)) if config.mix else ()
-    tokenizer = own or load(ready.folder)
-    return PreparedText(ready.folder, ready.manifest, tokenizer, TokenFile.open(train, mixed), TokenFile.open(valid))
+    parts = TokenFile.open(train, mixed), TokenFile.open(valid)
+    prepared = PreparedText(ready.folder, ready.manifest, own or load(ready.folder), *parts)
+    say(prepared.report())
+    return prepared
 
 
 def describe(ready: Store) -> str:

@@ -72,20 +72,20 @@ def test_ragged_of_lists_in_memory():
     assert len(Ragged.of([])) == 0
 
 
-def test_prepare_builds_once_and_reports_each_time(cache):
+def test_prepare_builds_once(cache):
     messages, built = [], []
 
     def build(writer: StoreWriter) -> dict:
         built.append(1)
         with writer.part("train", label=Column(np.int32)) as part:
             part.append(label=7)
-        return {"report": "one row"}
+        return {}
 
     def prepare() -> store.Store:
-        return store.prepare(store.key("toy", 1), build, messages.append, "counting", lambda s: s.manifest["report"])
+        return store.prepare(store.key("toy", 1), build, messages.append, "counting")
 
     first, second = prepare(), prepare()
-    assert first == second and len(built) == 1 and messages == ["preparing: counting ...", "one row", "one row"]
+    assert first == second and len(built) == 1 and messages == ["preparing: counting ..."]
     assert first.content == int(store.key("toy", 1), 16) and first.folder.parent == cache / "prepared"
     assert first.part("train")["label"][:].tolist() == [7]
 
