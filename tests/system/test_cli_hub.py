@@ -193,7 +193,7 @@ def test_a_data_set_of_several_tables_names_them(hub):
 
 def test_the_librarys_environment_is_honoured(hub, tmp_path):
     """HF_ENDPOINT and HF_HOME, in a process of its own."""
-    code = "from regard.data.hub import *; n = parse('acme/bert'); print(get(n, model_files(n)).folder)"
+    code = "from regard.data.hub import *; n = parse('acme/bert'); print(get(n, model_files).folder)"
     env = os.environ | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "0"}
     result = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
     assert result.stdout.startswith(str(tmp_path / "home")), result

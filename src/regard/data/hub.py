@@ -23,7 +23,6 @@ from regard.words import count
 PREFIX = "hf:"
 NAME = re.compile(r"(?P<repo>(?:\w[\w.-]*/)?\w[\w.-]*)(?:@(?P<revision>[\w.-]+))?(?:/(?P<file>[^@/][^@]*))?")
 LARGE = 2_000_000_000  # bytes; more are not fetched without asking
-Choose = Callable[[dict[str, int]], list[str]]  # files of a repository, with sizes -> files to fetch
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,9 @@ class Reference:
         """The file that records what was fetched."""
         name = str(self).removeprefix(PREFIX).replace("/", "--")
         return cache_folder() / "hub" / f"{self.kind}s" / f"{name}.json"
+
+
+Choose = Callable[[Reference, list[str]], list[str]]  # files of a repository -> files to fetch
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def get(name: Reference, choose: Choose, say: Say = to_stderr, *, newer: bool = 
     with hub_errors(name):
         info = hub.HfApi().repo_info(name.repo, repo_type=name.kind, revision=name.revision, files_metadata=True)
         files = {file.rfilename: file for file in info.siblings or []}
-        chosen = choose({path: file.size or 0 for path, file in files.items()})
+        chosen = choose(name, list(files))
         size = sum(files[path].size or 0 for path in chosen)
         licence = getattr(info.card_data, "license", None) or "not stated"
         say(f"{name}: {count(len(chosen), 'file')}, {size / 1e6:,.1f} MB, licence: {licence}, commit {info.sha[:12]}")
@@ -214,49 +216,41 @@ PART = re.compile(r"-\d+-of-\d+\.parquet$")  # part of a table in several files
 TABLES = (".parquet", ".csv", ".tsv", ".jsonl", ".json")
 
 
-def model_files(name: Reference) -> Choose:
+def model_files(name: Reference, files: list[str]) -> list[str]:
     """Settings, tokenizer and weights: safetensors, or otherwise PyTorch's own format."""
-
-    def choose(files: dict[str, int]) -> list[str]:
-        if name.file:
-            return one_file(name, files)
-        for stem, ending in (("model", ".safetensors"), ("pytorch_model", ".bin"), ("adapter_model", ".safetensors")):
-            shards = [file for file in files if re.fullmatch(rf"{stem}-\d+-of-\d+{re.escape(ending)}", file)]
-            weights = [f"{stem}{ending}"] if f"{stem}{ending}" in files else shards
-            if weights:
-                break
-        else:
-            ggufs = [file for file in files if file.endswith(".gguf")]
-            hint = f"name a GGUF file: {Reference(name.repo, name.revision, ggufs[0])}" if ggufs else ""
-            raise DataError(f"{name} has neither model.safetensors nor pytorch_model.bin", hint)
-        beside = [file for file in files if file.endswith(SMALL) and BESIDE.fullmatch(file)]
-        return [*beside, *weights]
-
-    return choose
+    if name.file:
+        return one_file(name, files)
+    for stem, ending in (("model", ".safetensors"), ("pytorch_model", ".bin"), ("adapter_model", ".safetensors")):
+        shards = [file for file in files if re.fullmatch(rf"{stem}-\d+-of-\d+{re.escape(ending)}", file)]
+        weights = [f"{stem}{ending}"] if f"{stem}{ending}" in files else shards
+        if weights:
+            break
+    else:
+        ggufs = [file for file in files if file.endswith(".gguf")]
+        hint = f"name a GGUF file: {Reference(name.repo, name.revision, ggufs[0])}" if ggufs else ""
+        raise DataError(f"{name} has neither model.safetensors nor pytorch_model.bin", hint)
+    beside = [file for file in files if file.endswith(SMALL) and BESIDE.fullmatch(file)]
+    return [*beside, *weights]
 
 
-def one_file(name: Reference, files: dict[str, int]) -> list[str]:
+def one_file(name: Reference, files: list[str]) -> list[str]:
     if name.file not in files:
         raise DataError(f"{name.repo} has no file {name.file}; it has: {', '.join(sorted(files)[:8])}")
     return [name.file]
 
 
-def data_files(name: Reference) -> Choose:
+def data_files(name: Reference, files: list[str]) -> list[str]:
     """The only table, possibly in several Parquet files, or the named file."""
-
-    def choose(files: dict[str, int]) -> list[str]:
-        if name.file:
-            return one_file(name, files)
-        tables = [file for file in files if file.endswith(TABLES) and not file.endswith("dataset_infos.json")]
-        train = [file for file in tables if re.search(r"(^|[/_.-])train", file)]
-        chosen = sorted(train or tables)
-        if len({PART.sub("", file) for file in chosen}) != 1:
-            what = f"{count(len(chosen), 'table')}: {', '.join(chosen[:5])}" if chosen else f"no {', '.join(TABLES)}"
-            hint = f"name one: {Reference(name.repo, name.revision, chosen[0])}" if chosen else ""
-            raise DataError(f"{name} has {what}", hint)
-        return chosen
-
-    return choose
+    if name.file:
+        return one_file(name, files)
+    tables = [file for file in files if file.endswith(TABLES) and not file.endswith("dataset_infos.json")]
+    train = [file for file in tables if re.search(r"(^|[/_.-])train", file)]
+    chosen = sorted(train or tables)
+    if len({PART.sub("", file) for file in chosen}) != 1:
+        what = f"{count(len(chosen), 'table')}: {', '.join(chosen[:5])}" if chosen else f"no {', '.join(TABLES)}"
+        hint = f"name one: {Reference(name.repo, name.revision, chosen[0])}" if chosen else ""
+        raise DataError(f"{name} has {what}", hint)
+    return chosen
 
 
 def data_file(text: str, say: Say = to_stderr) -> str:
@@ -264,7 +258,7 @@ def data_file(text: str, say: Say = to_stderr) -> str:
     if not text.startswith(PREFIX):
         return text
     name = parse(text, "dataset")
-    record = get(name, data_files(name), say)
+    record = get(name, data_files, say)
     paths = [Path(record.folder) / file for file in record.files]
     return str(paths[0] if len(paths) == 1 else join_tables(paths, record.commit))
 

@@ -88,7 +88,7 @@ def is_hub_name(path: Path) -> bool:
 def from_hub(name: str, say: Say = to_stderr, *, newer: bool = False, yes: bool = False) -> Path:
     """The folder of a model of the hub, fetched if it is not in the cache; `newer` as for `hub.get`."""
     reference = hub.parse(name)
-    record = hub.get(reference, hub.model_files(reference), say, newer=newer, yes=yes)
+    record = hub.get(reference, hub.model_files, say, newer=newer, yes=yes)
     folder = Path(record.folder)
     if is_bare_adapter(folder):
         return _merged(folder, say)
