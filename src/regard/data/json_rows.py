@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -64,12 +64,12 @@ def fault(value: Any, flat: bool = False) -> str:
 
 def read_values(path: Path, text: Delimited) -> Iterator[tuple[int, Any]]:
     """The values of an array, or one on each line, each with its line."""
-    return read_array(path, text) if is_array(path, text) else read_lines(text)
+    return read_array(path, text) if is_array(path, text) else parse_lines(text.lines())
 
 
-def read_lines(text: Delimited) -> Iterator[tuple[int, Any]]:
+def parse_lines(lines: Iterable[str]) -> Iterator[tuple[int, Any]]:
     """The value on each non-blank line, or `NotJson`."""
-    for number, line in enumerate(text.lines(), 1):
+    for number, line in enumerate(lines, 1):
         if line.strip():
             try:
                 yield number, json.loads(line)

@@ -16,7 +16,7 @@ from regard.data.columnar import ARROW, OBJECTS, PARQUET, read_rows, stream_rows
 from regard.data.delimited import Delimited
 from regard.data.files import ending
 from regard.data.folders import Say
-from regard.data.json_rows import NotJson, fault, read_values
+from regard.data.json_rows import fault, parse_lines, read_values
 from regard.data.pairs import read_lines
 from regard.data.skipped import BadRow, report
 from regard.data.tables import read_data
@@ -86,18 +86,11 @@ def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
 def _objects(path: Path) -> Iterator[tuple[int, Any]]:
     """The objects of a file with their lines; JSONL and Parquet are streamed."""
     if path.suffix.lower() in PARQUET:
-        yield from stream_rows(path)
-        return
-    if ending(path) != ".jsonl":
-        data = read_data(path)
-        yield from read_values(path, Delimited(path, data)) if ending(path) == ".json" else read_rows(path, data)
-        return
-    for number, line in enumerate(read_lines(path), 1):
-        if line.strip():
-            try:
-                yield number, json.loads(line)
-            except (ValueError, RecursionError) as e:
-                yield number, NotJson(str(e))
+        return stream_rows(path)
+    if ending(path) == ".jsonl":
+        return parse_lines(read_lines(path))
+    data = read_data(path)
+    return read_values(path, Delimited(path, data)) if ending(path) == ".json" else read_rows(path, data)
 
 
 def render(messages: Sequence[Message], tokenizer: TextTokenizer, add_generation_prompt: bool = False) -> str:

@@ -37,13 +37,13 @@ def option(
     return field(default=default, metadata=about)
 
 
-def file_setting(default: str = "") -> Any:
+def file_setting() -> Any:
     """A setting that names a file, without a command-line option."""
-    return field(default=default, metadata={"file": True})
+    return field(default="", metadata={"file": True})
 
 
-def valid_option(help: str = "Validation data in the same format.", shown: str = "a part of the data") -> Any:
-    return option("", help, shown=shown, file=True)
+def valid_option(help: str = "Validation data in the same format.") -> Any:
+    return option("", help, shown="a part of the data", file=True)
 
 
 def label_option(help: str = "The column of the label.", shown: str = "label, sentiment, … or the last") -> Any:

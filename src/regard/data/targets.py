@@ -52,13 +52,9 @@ class NumberTargets(ClassTargets):
     numbers = True
 
     def fault(self, cell: str) -> str:
-        return (
-            "no number"
-            if is_missing(cell)
-            else ""
-            if math.isfinite(_number(cell))
-            else f"{cell[:40]!r} is not a number"
-        )
+        if is_missing(cell):
+            return "no number"
+        return "" if math.isfinite(_number(cell)) else f"{cell[:40]!r} is not a number"
 
     def strata(self, cells: Sequence[str]) -> Sequence[str]:
         return [""] * len(cells)
