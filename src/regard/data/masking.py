@@ -16,6 +16,7 @@ from torch import Tensor
 from regard.data.batch import Batch, moved, on_device, on_host
 from regard.data.loader import Plan, Source, TokenBudget
 from regard.data.masked import SentenceIds
+from regard.data.tokenizers.bpe import splitmix64
 from regard.errors import ConfigError
 
 A_FROM, A_TO, B_FROM, B_TO, LABEL = range(5)  # the columns of a row
@@ -239,20 +240,12 @@ def most_rows(longest: int, tokens: int) -> int:
 def uniform(stream: int, seed: int, epoch: int, rows: np.ndarray, which: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Numbers in [0, 1), one for each of `places`, in row rows[which].
 
-    A hash of stream, seed, epoch, row and place (SplitMix64, Steele et al. 2014).
+    A hash of stream, seed, epoch, row and place.
     """
     x = np.zeros(1, np.uint64)
     for key in (np.array([stream]), np.array([seed]), np.array([epoch]), rows):
-        x = _mixed(x, key)
-    return (_mixed(x[which], places) >> np.uint64(11)) * 2.0**-53
-
-
-def _mixed(x: np.ndarray, key: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        x = (x ^ key.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))
+        x = splitmix64(x ^ key.astype(np.uint64))
+    return (splitmix64(x[which] ^ places.astype(np.uint64)) >> np.uint64(11)) * 2.0**-53
 
 
 def hide(

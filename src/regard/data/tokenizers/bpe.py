@@ -218,7 +218,7 @@ class Dropout:
         """An index below `POOL` for each word: splitmix64 of everything it depends on."""
         x = np.zeros(len(rows), np.uint64)
         for part in (self.seed, epoch, side, rows, places):
-            x = _mix(x ^ _mix(np.atleast_1d(part).astype(np.uint64)))
+            x = splitmix64(x ^ splitmix64(np.atleast_1d(part).astype(np.uint64)))
         return (x >> np.uint64(32)) % np.uint64(self.POOL)
 
     def _cut(self, word: bytes, variant: int) -> bytes:
@@ -255,8 +255,8 @@ class Dropout:
         return pieces, toss
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
-    """The output function of splitmix64 (Steele et al. 2014)."""
+def splitmix64(x: np.ndarray) -> np.ndarray:
+    """A hash of 64-bit numbers: the output function of SplitMix64 (Steele et al. 2014)."""
     x = x + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
