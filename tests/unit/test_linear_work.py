@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from regard.data.history import read_history
+from regard.data.history import read_histories
 from regard.data.sentences import sentences
 from regard.data.settings import HistoryConfig
 from regard.data.tokenizers.wordpiece import WordPiece
@@ -48,13 +48,13 @@ def wide_table(folder: Path, columns: int) -> Path:
 
 def test_a_table_of_many_columns_is_read_in_linear_time(tmp_path):
     few, many = (wide_table(tmp_path, columns) for columns in (200, 800))
-    read_history(few, HistoryConfig())  # what is imported is imported
-    first, second = (count_calls(lambda p=path: read_history(p, HistoryConfig())) for path in (few, many))
+    read_histories(few, HistoryConfig())  # what is imported is imported
+    first, second = (count_calls(lambda p=path: read_histories(p, HistoryConfig())[0]) for path in (few, many))
     assert second < 6 * first
-    history = read_history(many, HistoryConfig())
+    history = read_histories(many, HistoryConfig())[0]
     assert len(history.columns) == 800 and history.values.shape == (12, 800)
     with pytest.raises(DataError, match=r"has no column 'x'; there are: date, c0, .* and 781 more$"):
-        read_history(many, HistoryConfig(target=("x",)))
+        read_histories(many, HistoryConfig(target=("x",)))
 
 
 class ManyWords(Tagger):

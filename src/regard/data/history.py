@@ -131,11 +131,6 @@ def _say_notes(report: Counter, say: Say) -> None:
             say(f"{count(report[key], what, 'series' if what == 'series' else '')} {note}")
 
 
-def read_history(path: Path, config: HistoryConfig, say: Say = to_stderr) -> History:
-    """The one series of a table."""
-    return read_histories(path, config, say)[0]
-
-
 def _numeric(table: DataTable, name: str) -> bool:
     """Whether a column holds numbers, and hardly anything else."""
     cells = [cell for cell in table.text(name) if not is_missing(cell)]

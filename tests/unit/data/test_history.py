@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from regard.data.history import HistoryConfig, Windows, read_history, read_parts
+from regard.data.history import HistoryConfig, Windows, read_histories, read_parts
 from regard.data.loader import FixedSize, in_order
 from regard.errors import ConfigError, DataError
 from regard.objectives.forecast import ForecastLoss
@@ -19,7 +19,7 @@ def write(path, text):
 def test_a_table_is_sorted_and_mended(tmp_path):
     text = "date,close,word,open\n2020-01-03,3,x,\n2020-01-01,1,x,inf\n2020-01-01,9,x,9\n,8,x,8\n2020-01-04,1e25,x,7\n"
     notes = []
-    history = read_history(write(tmp_path / "x.csv", text), HistoryConfig(), notes.append)
+    history = read_histories(write(tmp_path / "x.csv", text), HistoryConfig(), notes.append)[0]
     assert history.columns == ("close", "open") and history.dated, "words are not numbers"
     assert history.values.tolist() == [[1, 7], [1, 7], [3, 7], [3, 7]], "January 2 is missing"
     assert history.gaps.tolist() == [[False, True], [True, True], [False, True], [True, False]]
@@ -73,9 +73,9 @@ def test_what_cannot_be_is_refused(tmp_path):
         HistoryConfig(parts=(0.5, 0.5))
     path = write(tmp_path / "x.csv", "a,b\nx,y\nz,w\n")
     with pytest.raises(DataError, match="no column of numbers"):
-        read_history(path, HistoryConfig())
+        read_histories(path, HistoryConfig())
     with pytest.raises(DataError, match="has no column 'close'; there are: a, b"):
-        read_history(path, HistoryConfig(target=("close",)))
+        read_histories(path, HistoryConfig(target=("close",)))
 
 
 @pytest.mark.parametrize("rows", [30, 60, 150, 400])
@@ -99,11 +99,11 @@ def test_a_table_of_weekdays_goes_on_with_weekdays(tmp_path):
     days = [d for d in np.arange("2024-03-01", "2024-05-01", dtype="datetime64[D]") if np.is_busday(d)]
     path = write(tmp_path / "week.csv", "date,close\n" + "\n".join(f"{d},1" for d in days))
     for calendar in (True, False):
-        week = read_history(path, HistoryConfig(calendar=calendar)).after(4)
+        week = read_histories(path, HistoryConfig(calendar=calendar))[0].after(4)
         expected = ["2024-05-01", "2024-05-02", "2024-05-03", "2024-05-06"]
         assert [str(d) for d in week.astype("datetime64[D]")] == expected
     every = write(tmp_path / "all.csv", "date,close\n" + "\n".join(f"2024-04-{d:02d},1" for d in range(1, 27)))
-    assert np.diff(read_history(every, HistoryConfig(path=str(every))).after(4)).tolist() == [1, 1, 1]
+    assert np.diff(read_histories(every, HistoryConfig(path=str(every)))[0].after(4)).tolist() == [1, 1, 1]
 
 
 def dates(first, last, step="D"):
@@ -120,12 +120,12 @@ def test_missing_days_become_gaps_at_their_weekday(tmp_path):
     weekday = np.arange(len(days)) % 7
     path = table_of(tmp_path / "x.csv", "date,sold", days[kept], weekday[kept])
     notes = []
-    history = read_history(path, HistoryConfig(), notes.append)
+    history = read_histories(path, HistoryConfig(), notes.append)[0]
     assert "39 times missing: left as gaps on the calendar, not trained on or scored" in notes
     assert len(history) == len(days) and history.gaps.sum() == 39
     seen = ~history.gaps[:, 0]
     assert (history.values[seen, 0] == weekday[seen]).all()
-    counted = read_history(path, HistoryConfig(calendar=False), notes.append)
+    counted = read_histories(path, HistoryConfig(calendar=False), notes.append)[0]
     assert len(counted) == len(kept), "as older runs read it"
 
 
@@ -150,14 +150,18 @@ def test_a_calendar_goes_on_in_its_own_steps(tmp_path, first, last, step, expect
     every = dates(first, last, step)
     kept = np.delete(np.arange(len(every)), [5, 6, 11])
     text = every.astype("datetime64[s]") if step == "h" else every.astype("datetime64[D]")
-    history = read_history(table_of(tmp_path / "x.csv", "date,y", text[kept], kept), HistoryConfig(), lambda _: None)
+    (history,) = read_histories(
+        table_of(tmp_path / "x.csv", "date,y", text[kept], kept), HistoryConfig(), lambda _: None
+    )
     assert len(history) == len(every) and np.flatnonzero(history.gaps[:, 0]).tolist() == [5, 6, 11]
     assert [str(d) for d in np.floor(history.after(3)).astype("int64").astype("datetime64[D]")] == expected
 
 
 def test_month_ends_are_a_calendar(tmp_path):
     ends = dates("2020-01", "2022-01", "M").astype("datetime64[D]") - 1  # 2019-12-31 to 2021-11-30
-    history = read_history(table_of(tmp_path / "x.csv", "date,y", ends, range(24)), HistoryConfig(), lambda _: None)
+    (history,) = read_histories(
+        table_of(tmp_path / "x.csv", "date,y", ends, range(24)), HistoryConfig(), lambda _: None
+    )
     assert len(history) == 24 and not history.gaps.any()
     assert [str(d) for d in history.after(3).astype("int64").astype("datetime64[D]")] == [
         "2021-12-31", "2022-01-31", "2022-02-28",
@@ -178,7 +182,7 @@ def test_resampling_agrees_with_pandas(tmp_path, every, aggregate, rule):
     expected = getattr(frame.resample(rule, **options), aggregate)()
     if aggregate == "sum":
         expected[frame.resample(rule, **options).count() == 0] = np.nan
-    history = read_history(tmp_path / "x.csv", HistoryConfig(every=every, aggregate=aggregate), lambda _: None)
+    history = read_histories(tmp_path / "x.csv", HistoryConfig(every=every, aggregate=aggregate), lambda _: None)[0]
     ours = np.where(history.gaps, np.nan, history.values)
     assert np.allclose(ours, expected.to_numpy(), equal_nan=True)
     assert (history.times == (expected.index - pd.Timestamp(0)) / pd.Timedelta(days=1)).all()
@@ -188,7 +192,7 @@ def test_an_incomplete_week_is_dropped(tmp_path):
     days = dates("2024-01-03", "2024-03-01")  # a Wednesday to a Thursday
     notes = []
     path = table_of(tmp_path / "x.csv", "date,y", days, np.ones(len(days)))
-    history = read_history(path, HistoryConfig(every="1w", aggregate="sum"), notes.append)
+    history = read_histories(path, HistoryConfig(every="1w", aggregate="sum"), notes.append)[0]
     assert (history.values == 7).all() and notes[0].startswith("2 steps dropped at the beginning or the end")
 
 
@@ -196,10 +200,10 @@ def test_uneven_times_are_counted_and_every_is_suggested(tmp_path):
     notes = []
     path = table_of(tmp_path / "x.csv", "date,y", dates("2024-01-01", "2024-01-05"), range(4))
     path.write_text(path.read_text() + "\n2024-01-05 07:31:00,5\n")
-    history = read_history(path, HistoryConfig(), notes.append)
+    history = read_histories(path, HistoryConfig(), notes.append)[0]
     assert len(history) == 5 and "equally spaced (--every 1d resamples them)" in notes[-1]
     with pytest.raises(ConfigError, match="resamples by date"):
-        read_history(write(tmp_path / "n.csv", "y\n1\n2\n"), HistoryConfig(every="1d"))
+        read_histories(write(tmp_path / "n.csv", "y\n1\n2\n"), HistoryConfig(every="1d"))
     with pytest.raises(ConfigError, match="expected a step such as 15min"):
         HistoryConfig(every="1m")
 
@@ -224,28 +228,28 @@ def test_series_share_a_calendar_and_count_alike(tmp_path):
 def test_covariates_are_numbers_and_categories_of_rows_ahead_too(tmp_path):
     text = "date,y,price,holiday\n2024-01-01,1,9.5,New Year\n2024-01-02,2,,\n2024-01-04,3,8,Epiphany\n2024-01-05,,7,\n"
     config = HistoryConfig(covariates=("price", "holiday"))
-    history = read_history(write(tmp_path / "x.csv", text), config, lambda _: None)
+    history = read_histories(write(tmp_path / "x.csv", text), config, lambda _: None)[0]
     assert history.columns == ("y",) and history.values[:, 0].tolist() == [1, 2, 2, 3]
     assert history.inputs == ("price", "holiday=Epiphany", "holiday=New Year")
     nan = np.nan
     expected = [[9.5, 0, 1], [nan, 0, 0], [nan, nan, nan], [8, 1, 0], [7, 0, 0]]
     assert np.array_equal(history.covariates, expected, equal_nan=True), "January 5 is to be forecast"
-    again = read_history(tmp_path / "x.csv", HistoryConfig(covariates=history.inputs), lambda _: None)
+    again = read_histories(tmp_path / "x.csv", HistoryConfig(covariates=history.inputs), lambda _: None)[0]
     assert again.inputs == history.inputs, "by the names that a model keeps"
 
 
 def test_a_wrong_date_and_a_step_too_short_are_pointed_out(tmp_path):
     days = [np.datetime64("1924-01-01"), *dates("2024-01-02", "2024-02-10")]
     path, notes = table_of(tmp_path / "x.csv", "date,y", days, range(40)), []
-    read_history(path, HistoryConfig(), notes.append)
+    read_histories(path, HistoryConfig(), notes.append)
     assert notes[-1].startswith("the longest gap, from 1924-01-01 to 2024-01-02, is longer than all rows together")
     with pytest.raises(DataError, match="no window to train on, because most of the calendar is missing"):
         read_parts(HistoryConfig(path=str(path), lookback=4, horizon=2), notes.append)
     with pytest.raises(ConfigError, match=r"--every 1h is shorter than the table's own steps of 1 days"):
-        read_history(path, HistoryConfig(every="1h"))
+        read_histories(path, HistoryConfig(every="1h"))
 
 
 def test_what_is_forecast_is_not_known_in_advance(tmp_path):
     path = table_of(tmp_path / "x.csv", "date,y", dates("2024-01-01", "2024-02-10"), range(40))
     with pytest.raises(ConfigError, match="'y' is forecast"):
-        read_history(path, HistoryConfig(target=("y",), covariates=("Y",)))
+        read_histories(path, HistoryConfig(target=("y",), covariates=("Y",)))

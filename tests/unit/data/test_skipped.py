@@ -9,7 +9,7 @@ from pyarrow import parquet
 
 from regard.data.examples import read_examples, read_tagged
 from regard.data.features import load_table
-from regard.data.history import read_history
+from regard.data.history import read_histories
 from regard.data.labelled import prepare_labels
 from regard.data.series import read_series
 from regard.data.settings import HistoryConfig, LabelledConfig, SeriesConfig, TableConfig
@@ -202,10 +202,10 @@ def test_broken_rows_over_time_are_skipped(tmp_path):
     path.write_text(
         "\n".join(["date,load,note", *rows, "2024-01-29,closed,c", "2024-01-30", "soon,3,c", "2024-01-31,,d"])
     )
-    history = read_history(path, HistoryConfig(), messages.append)
+    history = read_histories(path, HistoryConfig(), messages.append)[0]
     assert history.columns == ("load",) and history.values[:, 0].tolist() == [*range(1, 29)]
     assert messages[1] == "1 row at the end without a number: left to forecast"
     for part in ("skipped 3 of 32 rows: line 30: 'closed' is not a number", "line 31: 1 col", "'soon' is not a date"):
         assert part in messages[0]
     with pytest.raises(DataError, match="line 31"):
-        read_history(path, HistoryConfig(strict=True))
+        read_histories(path, HistoryConfig(strict=True))

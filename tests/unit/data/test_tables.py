@@ -17,7 +17,7 @@ from regard.data.audio import list_clips
 from regard.data.captions import captioned
 from regard.data.examples import read_examples
 from regard.data.features import load_table
-from regard.data.history import read_history
+from regard.data.history import read_histories
 from regard.data.images import list_images
 from regard.data.series import read_series
 from regard.data.settings import CaptionsConfig, HistoryConfig, SeriesConfig, TableConfig
@@ -78,7 +78,7 @@ def series(path):
 
 
 def history(path):
-    found = read_history(path, HistoryConfig())
+    found = read_histories(path, HistoryConfig())[0]
     return found.columns, found.values.tolist(), found.times.tolist(), found.dated
 
 
