@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from regard import limits
 from regard.errors import ConfigError
 from regard.nn.blocks import compute_dtype
-from regard.nn.cache import Cache, Past, Step
+from regard.nn.cache import Cache, Past, Step, at_once
 from regard.nn.linear import linear
 from regard.nn.positions import reach_
 from regard.shapes import check
@@ -140,6 +140,7 @@ class Decoder(LanguageModel):
     """A language model of attention layers, with a cache of keys and values."""
 
     norm: nn.Module
+    blocks: Any  # a list of the layers
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
         """B T -> B T D: a whole text, or with the `step` of a state, the new tokens."""
@@ -155,10 +156,16 @@ class Decoder(LanguageModel):
                 f"cut the text, or train with --set model.context={tokens}"
             )
 
-    def new_past(self, layers: int, rows: int, heads: int, head_width: int, capacity: int) -> Past:
+    def at_once(self, ids: Tensor, documents: Tensor | None) -> Step:
+        """The step of reading all of B T at the same time."""
+        self.check_length(ids.size(1))
+        reach_(self, ids.size(1))
+        return at_once(ids, documents, len(self.blocks))
+
+    def begin(self, rows: int, capacity: int) -> Past:
         self.check_length(capacity)
-        like = compute_dtype(self.token.weight[:0].detach())
-        cache = new_cache(layers, rows, heads, capacity + 1, head_width, like)
+        c, like = self.config, compute_dtype(self.token.weight[:0].detach())
+        cache = new_cache(c.layers, rows, getattr(c, "kv_heads", c.heads), capacity + 1, c.head_width, like)
         reach_(self, capacity)
         return Past(cache)
 

@@ -12,10 +12,10 @@ from regard.models.base import Decoder, clear_padding_, padded
 from regard.models.checks import check_model
 from regard.models.llama import NormedAttention
 from regard.nn.blocks import Block, GeGLU, RMSNorm, compute_dtype
-from regard.nn.cache import LayerCache, Past, Step, at_once
+from regard.nn.cache import LayerCache, Step
 from regard.nn.init import gpt2_
 from regard.nn.masks import Mask
-from regard.nn.positions import Rotary, Rotation, reach_
+from regard.nn.positions import Rotary, Rotation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +76,7 @@ class Gemma(Decoder):
         clear_padding_(self)
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
-        if step is None:
-            self.check_length(ids.size(1))
-            reach_(self, ids.size(1))
-            step = at_once(ids, documents, len(self.blocks))
+        step = step or self.at_once(ids, documents)
         x = compute_dtype(self.token(ids) * self.scale)  # B T D
         far = step.mask, self.rotary(step.where)
         near = step.within(self.config.window), self.local_rotary(step.where)
@@ -87,7 +84,3 @@ class Gemma(Decoder):
             mask, rotation = near if number % self.config.global_every else far
             x = block(x, mask, cache, rotation)  # B T D
         return self.norm(x)
-
-    def begin(self, rows: int, capacity: int) -> Past:
-        c = self.config
-        return self.new_past(c.layers, rows, c.kv_heads, c.head_width, capacity)

@@ -10,9 +10,9 @@ from regard.models.base import Decoder, clear_padding_, padded
 from regard.models.checks import check_model
 from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, FeedForward, Norm, compute_dtype, dropout
-from regard.nn.cache import Past, Step, at_once
+from regard.nn.cache import Step
 from regard.nn.init import gpt2_
-from regard.nn.positions import ADDED, Alibi, Rotary, reach_
+from regard.nn.positions import ADDED, Alibi, Rotary
 
 POSITIONS = ("learned", "none", "sinusoidal", "interleaved", "rotary", "alibi")
 
@@ -61,10 +61,7 @@ class GPT(Decoder):
         return Block(Norm(c.width), attention, Norm(c.width), mlp, c.dropout)
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
-        if step is None:
-            self.check_length(ids.size(1))
-            reach_(self, ids.size(1))
-            step = at_once(ids, documents, len(self.blocks))
+        step = step or self.at_once(ids, documents)
         x = self.token(ids)  # B T D
         if self.place is not None:
             x = x + self.place(step.where)
@@ -74,7 +71,3 @@ class GPT(Decoder):
         for block, cache in zip(self.blocks, step.caches, strict=True):
             x = block(x, mask, cache, rotation)  # B T D
         return self.norm(x)
-
-    def begin(self, rows: int, capacity: int) -> Past:
-        c = self.config
-        return self.new_past(c.layers, rows, c.heads, c.head_width, capacity)

@@ -15,9 +15,9 @@ from regard.models.base import Decoder, clear_padding_, padded
 from regard.models.checks import check_model
 from regard.nn.attention import SelfAttention
 from regard.nn.blocks import Block, RMSNorm, SwiGLU, compute_dtype, dropout
-from regard.nn.cache import Past, Step, at_once
+from regard.nn.cache import Step
 from regard.nn.init import gpt2_
-from regard.nn.positions import Rotary, Rotation, Stretch, StretchedRotary, reach_
+from regard.nn.positions import Rotary, Rotation, Stretch, StretchedRotary
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,10 +94,7 @@ class Llama(Decoder):
         return Block(RMSNorm(c.width, c.eps), attention, RMSNorm(c.width, c.eps), SwiGLU(c.width, c.ffn), c.dropout)
 
     def forward(self, ids: Tensor, documents: Tensor | None = None, step: Step | None = None) -> Tensor:
-        if step is None:
-            self.check_length(ids.size(1))
-            reach_(self, ids.size(1))
-            step = at_once(ids, documents, len(self.blocks))
+        step = step or self.at_once(ids, documents)
         x = self.drop(compute_dtype(self.token(ids)))  # B T D
         rotation, mask = self.rotary(step.where), step.within(self.config.window)
         for block, cache in zip(self.blocks, step.caches, strict=True):
@@ -107,7 +104,3 @@ class Llama(Decoder):
     @property
     def head(self) -> Tensor:
         return self.token.weight if self.output is None else self.output
-
-    def begin(self, rows: int, capacity: int) -> Past:
-        c = self.config
-        return self.new_past(c.layers, rows, c.kv_heads, c.head_width, capacity)
