@@ -56,12 +56,7 @@ class Guard:
         if body is None:
             await refuse(guarded, 413, f"this is too large: more than {LARGEST >> 20} MB", "send a part of it")
             return
-        waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-        async def again() -> Message:
-            return waiting.pop() if waiting else await receive()
-
-        await self.app(scope, again, guarded)
+        await self.app(scope, with_body(body, receive), guarded)
 
 
 def stranger(headers: dict[str, str], port: int) -> tuple[str, str] | None:
@@ -96,6 +91,16 @@ async def read(receive: Receive, largest: int = LARGEST) -> bytes | None:
             parts.append(part)
         if not message.get("more_body", False) or size > max(DRAINED, 2 * largest):
             return b"".join(parts) if size <= largest else None
+
+
+def with_body(body: bytes, receive: Receive) -> Receive:
+    """`receive` for an application whose request body was read already."""
+    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def again() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return again
 
 
 async def refuse(send: Send, status: int, error: str, hint: str) -> None:

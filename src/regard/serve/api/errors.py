@@ -27,7 +27,7 @@ class APIError(Exception):
 def as_error(e: BaseException) -> dict[str, Any]:
     """An exception as the fields of an `APIError`, for the engine to report to the server."""
     if isinstance(e, APIError):
-        return {"status": e.status, "message": e.message, "param": e.param, "code": e.code}
+        return vars(e)
     if isinstance(e, RecursionError):
         return vars(too_deep())
     if isinstance(e, RegardError):

@@ -7,11 +7,12 @@ import ipaddress
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from regard.errors import ConfigError
 from regard.serve.api.errors import APIError, send_error
-from regard.serve.guard import App, Message, Receive, Send, other_site, read
+from regard.serve.guard import App, Receive, Send, other_site, read, with_body
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN = ("/health",)  # for probes, which send an IP address as the host and no key
@@ -101,19 +102,15 @@ class AccessGuard:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             self.access.check(scope["path"], headers)
-            waiting = [await self.body(scope, headers, receive)]
+            body = await self.body(scope, headers, receive)
         except APIError as e:
             await send_error(send, e)
             return
+        await self.app(scope, with_body(body, receive), send)
 
-        async def again() -> Message:
-            return waiting.pop() if waiting else await receive()
-
-        await self.app(scope, again, send)
-
-    async def body(self, scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> Message:
+    async def body(self, scope: MutableMapping[str, Any], headers: dict[str, str], receive: Receive) -> bytes:
         if scope["method"] in ("GET", "HEAD", "OPTIONS", "DELETE"):
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return b""
         kind = headers.get("content-type", "").split(";")[0].strip().lower()
         if kind not in ("application/json", "multipart/form-data"):
             raise APIError(415, f"the content type is {kind or 'missing'}; expected application/json")
@@ -123,13 +120,11 @@ class AccessGuard:
             raise APIError(408, f"the body did not arrive within {SLOWEST:.0f} s") from None
         if body is None:
             raise APIError(413, f"the body is larger than {self.largest:,} bytes, the limit of this server")
-        return {"type": "http.request", "body": body, "more_body": False}
+        return body
 
 
 def read_keys(keys: Sequence[str], file: str, variable: str) -> tuple[str, ...]:
     """The keys from the command line, a file with one per line, and an environment variable."""
-    from pathlib import Path
-
     try:
         lines = Path(file).read_text("utf-8").splitlines() if file else []
     except UnicodeDecodeError:

@@ -378,14 +378,10 @@ class WritingLane(Lane):
 
 def open_lane(path: str, settings: LaneSettings, send: Send) -> Lane:
     """Load a model and make its lane."""
-    import torch
-
     from regard.tasks.load import open_model
+    from regard.tasks.use import pick_device
 
-    device = settings.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    task, predictor = open_model(path, device, settings.int8)
+    task, predictor = open_model(path, pick_device(settings.device), settings.int8)
     if task.writes:
         return WritingLane(task, predictor, send, settings)
     return AnsweringLane(task, predictor, send, settings.most)
