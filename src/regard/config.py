@@ -144,11 +144,8 @@ def _replace(config: Any, settings: list[tuple[list[str], str]], path: str) -> A
 def _convert(hint: Any, value: Any, name: str) -> Any:
     """`value` as the annotated type: text from the command line is parsed, JSON values are checked."""
     if dataclasses.is_dataclass(hint):
-        return (
-            value
-            if isinstance(value, typing.cast(type, hint))
-            else from_dict(typing.cast(type, hint), value, name + ".")
-        )
+        cls = typing.cast(type, hint)
+        return value if isinstance(value, cls) else from_dict(cls, value, f"{name}.")
     if hint is Any or isinstance(hint, types.UnionType):  # `int | None`, and configs that are built already
         return value
     if typing.get_origin(hint) is tuple:

@@ -34,15 +34,7 @@ LABELS = ("label", "labels", "sentiment", "class", "category", "target", "tag", 
 LONGEST = 1_000  # characters of a name
 LISTED = 20  # columns listed in a message
 COPIES = 4  # of a file's bytes that reading may need
-ENDINGS = (
-    ".csv",
-    *TABS,
-    ".json",
-    ".jsonl",
-    *EXCEL,
-    *PARQUET,
-    *ARROW,
-)  # suffixes of files that are always tables
+ENDINGS = (".csv", *TABS, ".json", ".jsonl", *EXCEL, *PARQUET, *ARROW)  # suffixes of files that are always tables
 OPTIONS = ("text", "second", "label")  # columns with a command-line option
 
 

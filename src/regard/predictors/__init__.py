@@ -43,34 +43,15 @@ __all__ = [
 ]
 _NAMES = {
     "audio": ("AudioClassifier",),
-    "base": (
-        "Classification",
-        "Predictor",
-    ),
+    "base": ("Classification", "Predictor"),
     "captioner": ("ImageCaptioner",),
-    "embedder": (
-        "Embedder",
-        "Filler",
-        "Infiller",
-    ),
+    "embedder": ("Embedder", "Filler", "Infiller"),
     "images": ("ImageClassifier",),
-    "labeller": (
-        "Classifier",
-        "Labeller",
-        "NextSentencePredictor",
-        "Tagger",
-    ),
-    "series": (
-        "ForecastPredictor",
-        "Outlook",
-        "SeriesClassifier",
-    ),
+    "labeller": ("Classifier", "Labeller", "NextSentencePredictor", "Tagger"),
+    "series": ("ForecastPredictor", "Outlook", "SeriesClassifier"),
     "tables": ("TableClassifier",),
     "transcriber": ("Transcriber",),
-    "translator": (
-        "Hypothesis",
-        "Translator",
-    ),
+    "translator": ("Hypothesis", "Translator"),
     "writer": ("Writer",),
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

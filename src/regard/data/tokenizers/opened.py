@@ -122,12 +122,7 @@ def harmless(settings: dict[str, Any]) -> bool:
         joined = model["type"] == "BPE" and not model.get("continuing_subword_prefix")
         parts = (settings.get(name) for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"))
         return (joined or model["type"] in ("WordPiece", "WordLevel")) and all(map(part_is_harmless, parts))
-    except (
-        KeyError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ):  # the child process will report it
+    except (KeyError, TypeError, AttributeError, RecursionError):  # the child process will report it
         return False
 
 
