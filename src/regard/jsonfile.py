@@ -30,6 +30,11 @@ def read_json_if_any(path: Path) -> dict[str, Any]:
     return read_json(path) if path.is_file() else {}
 
 
+def write_json(path: Path, value: Any) -> None:
+    """A file of a model folder, for people to read too."""
+    path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+
+
 def group(values: dict[str, Any], name: str) -> dict[str, Any]:
     """The object under `name`; {} if it is missing or not an object."""
     value = values.get(name)

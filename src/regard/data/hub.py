@@ -6,7 +6,6 @@ no code of a repository is executed.
 """
 
 import hashlib
-import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from typing import Any
 
 from regard.data.folders import Say, building_file, cache_folder, to_stderr
 from regard.errors import ConfigError, DataError, MissingExtra
-from regard.jsonfile import read_json_if_any
+from regard.jsonfile import read_json_if_any, write_json
 from regard.words import count
 
 PREFIX = "hf:"
@@ -102,7 +101,7 @@ def get(name: Reference, choose: Choose, say: Say = to_stderr, *, newer: bool = 
     folder = paths[0].parents[len(Path(chosen[0]).parts) - 1]
     record = Fetched(str(name), info.sha, str(folder), chosen, size, str(licence))
     with building_file(name.record) as temporary:
-        temporary.write_text(json.dumps(asdict(record), indent=2) + "\n", "utf-8")
+        write_json(temporary, asdict(record))
     return record
 
 

@@ -21,6 +21,7 @@ import numpy as np
 from regard.data.files import read_errors
 from regard.data.folders import Say, building, cache_folder
 from regard.errors import DataError
+from regard.jsonfile import write_json
 
 FORMAT = 2
 NARROW = 1 << 16  # ids that fit in two bytes
@@ -310,7 +311,7 @@ class StoreWriter:
         parts = {name: part.about() for name, part in self.parts.items()}
         whole = {"format": FORMAT, **manifest, "shard": SHARD, "parts": parts}
         (self.folder / PROGRESS).unlink(missing_ok=True)
-        (self.folder / "manifest.json").write_text(json.dumps(whole, indent=2) + "\n", "utf-8")
+        write_json(self.folder / "manifest.json", whole)
 
 
 # What every preparer does

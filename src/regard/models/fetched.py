@@ -2,7 +2,6 @@
 
 import difflib
 import hashlib
-import json
 import re
 import shutil
 from dataclasses import replace
@@ -15,6 +14,7 @@ from regard.data.catalog import MODELS_CATALOG, PublishedModel, find_model
 from regard.data.folders import Say, building, cache_folder, to_stderr, user_path
 from regard.data.package_index import archive_file, read_bytes
 from regard.errors import CheckpointError
+from regard.jsonfile import write_json
 
 CARD = """---
 library_name: regard
@@ -196,4 +196,4 @@ def _describe(model: PublishedModel, folder: Path) -> None:
 def _known(folder: Path, source: str, sha256: str, task: str) -> None:
     """Write regard.json, in the format of `checkpoint.FORMAT_VERSION`."""
     about = {"format_version": 1, "task": task, "source": source, "sha256": sha256}
-    (folder / "regard.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+    write_json(folder / "regard.json", about)

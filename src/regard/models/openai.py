@@ -1,6 +1,5 @@
 """OpenAI's Whisper files, weights and vocabulary, unpacked into a Hugging Face folder."""
 
-import json
 import re
 from io import BytesIO
 from pathlib import Path
@@ -11,6 +10,7 @@ from torch import Tensor
 from regard.data.tokenizers.tiktoken import END, NO_TIMES, PREVIOUS, START, unspoken, whisper_tokenizer
 from regard.data.waveform import HOP, RATE, REACH
 from regard.errors import CheckpointError
+from regard.jsonfile import write_json
 from regard.models.published import fill, save_weights, to_published
 from regard.models.whisper import WhisperConfig
 
@@ -55,7 +55,7 @@ def convert(weights: bytes, vocabulary: bytes, folder: Path) -> None:
         ("generation_config.json", generation),
         ("preprocessor_config.json", picture),
     ):
-        (folder / name).write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+        write_json(folder / name, value)
     save_weights(model, folder)
 
 

@@ -1,6 +1,5 @@
 """Turn texts into vectors, close together for texts that mean the same; and fill in masked words."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from regard.checkpoint import FORMAT_VERSION, write_new_folder
 from regard.data.batch import packed as packed_texts
 from regard.data.tokenizers.encoder import MASK, EncoderTokenizer
 from regard.errors import ConfigError, DataError
+from regard.jsonfile import write_json
 from regard.models.bert import POOLINGS, Bert
 from regard.models.published import save_weights, to_published
 from regard.models.published.sentence import Sentences
@@ -253,8 +253,8 @@ class Embedder(Predictor):
 
         def write(draft: Path) -> None:
             save_weights(self.model, draft)
-            (draft / "config.json").write_text(json.dumps(to_published(self.model.config), indent=2) + "\n", "utf-8")
-            (draft / "regard.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+            write_json(draft / "config.json", to_published(self.model.config))
+            write_json(draft / "regard.json", about)
             (draft / "README.md").write_text(card, "utf-8")
             self.tokenizer.save(draft, self.model.config.max_length)
             settings.save(draft, width)

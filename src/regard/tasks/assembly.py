@@ -1,7 +1,6 @@
 """From a Run to a trained model folder, for any task."""
 
 import dataclasses
-import json
 import math
 import platform
 import shutil
@@ -16,6 +15,7 @@ from regard.data.folders import Say, silent, to_stderr
 from regard.errors import ConfigError
 from regard.explain.cost import Memory, parameters_by_part, training_memory
 from regard.explain.curves import outcome, read_metrics
+from regard.jsonfile import write_json
 from regard.models.published import load_model, save_weights, to_published, write_adapter
 from regard.models.registry import build, check_memory, model_type, outline
 from regard.tasks.base import Task
@@ -211,7 +211,7 @@ def write_folder(folder: Path, task: Task, run: Run, model: Any, data: Any) -> N
         ("regard.json", about),
     ):
         if value:  # an encoder generates nothing
-            (folder / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+            write_json(folder / name, value)
     task.write_files(folder, run, data)
     card = model_card(task, run, model, bool(template))
     (folder / "README.md").write_text(card, encoding="utf-8", errors="backslashreplace")  # names may not be UTF-8

@@ -1,7 +1,6 @@
 """Image: a class for each image, by a ViT, a convolutional network or an MLP."""
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from regard.data.folders import silent, user_path
 from regard.data.settings import Augment, ImagesConfig
 from regard.errors import ConfigError, DataError
+from regard.jsonfile import write_json
 from regard.tasks.base import UNKNOWN_LABELS, Arch, Card, Preset, Say
 from regard.tasks.classes import ClassesOfSamples
 from regard.tasks.presets import fine_tuning, presets_of
@@ -247,4 +247,4 @@ def patch_for(side: int, patches: int, halved: bool) -> int:
 def write_preprocessor(folder: Path, config: Any) -> None:
     from regard.data.framing import FILE, preprocessor
 
-    (folder / FILE).write_text(json.dumps(preprocessor(config), indent=2) + "\n", encoding="utf-8")
+    write_json(folder / FILE, preprocessor(config))

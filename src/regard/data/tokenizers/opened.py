@@ -6,7 +6,6 @@ directly; any other is first tried in a child process.
 """
 
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -16,7 +15,7 @@ from tokenizers import Tokenizer
 from regard.config import no_run
 from regard.confine import MEMORY, Confined
 from regard.errors import CheckpointError, DataError, RegardError
-from regard.jsonfile import read_json
+from regard.jsonfile import read_json, write_json
 
 LLAMA3 = (  # where merges may not cross, in several model families
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -158,7 +157,7 @@ def write_files(folder: Path, tokenizer: Tokenizer, config: dict[str, Any], comm
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), "utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps(common | config, indent=2) + "\n", "utf-8")
+    write_json(folder / "tokenizer_config.json", common | config)
 
 
 def vocabulary_size(tokenizer: Tokenizer) -> int:

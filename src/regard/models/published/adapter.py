@@ -3,7 +3,6 @@
 PEFT's names are those of the published tensors, so an adapter is added to a model in its published layout.
 """
 
-import json
 import math
 import re
 from pathlib import Path
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.config import ADAPTER
 from regard.errors import CheckpointError
-from regard.jsonfile import read_json
+from regard.jsonfile import read_json, write_json
 from regard.models.published.layout import Layout
 from regard.models.published.weights import read_file
 from regard.nn.lora import LoraLinear, adapters
@@ -62,7 +61,7 @@ def write_adapter(folder: Path, model: nn.Module, layout: Layout | None, base: t
     }
     tensors |= {PREFIX + name: tensor for name, tensor in whole.items()}
     host = {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
-    (folder / CONFIG).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / CONFIG, settings)
     (folder / ADAPTER).write_bytes(save(host, metadata={"format": "pt"}))
 
 

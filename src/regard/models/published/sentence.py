@@ -1,13 +1,12 @@
 """What sentence-transformers adds to a BERT folder: how hidden states become sentence vectors."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from regard.config import inside
 from regard.errors import CheckpointError
-from regard.jsonfile import read_json
+from regard.jsonfile import read_json, write_json
 from regard.models.bert import POOLINGS
 
 OLD = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
@@ -76,4 +75,4 @@ def _read(path: Path, kind: type = dict) -> Any:
 
 def _write(path: Path, value: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
+    write_json(path, value)

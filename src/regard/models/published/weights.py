@@ -16,7 +16,7 @@ from torch import Tensor
 
 from regard.config import no_run
 from regard.errors import CheckpointError
-from regard.jsonfile import expect, parse, read_json
+from regard.jsonfile import expect, parse, read_json, write_json
 
 FILE = "model.safetensors"
 INDEX = f"{FILE}.index.json"
@@ -67,7 +67,7 @@ def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
         total = sum(tensor.nbytes for tensor in tensors.values())
         where = {tensor: name for name, group in zip(names, groups, strict=True) for tensor in group}
         index = {"metadata": {"total_size": total}, "weight_map": where}
-        (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n", "utf-8")
+        write_json(folder / INDEX, index)
 
 
 def read_shapes(folder: Path) -> Shapes:
