@@ -3,7 +3,6 @@
 import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from regard.data import memory
+from regard.data.files import in_groups
 from regard.errors import ConfigError
 
 Input = TypeVar("Input")
@@ -106,6 +106,4 @@ def chunks(inputs: Iterable[Input], size: int) -> Iterator[list[Input]]:
     """Inputs in lists of at most `size`. A single text instead of a list, an easy mistake, is an error."""
     if isinstance(inputs, str):
         raise ConfigError("expected a list of inputs, got one text; write [text], in brackets")
-    inputs = iter(inputs)
-    while some := list(islice(inputs, size)):
-        yield some
+    yield from in_groups(inputs, size)

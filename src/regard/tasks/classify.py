@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -282,6 +281,7 @@ class Classify(Classes, Labels):
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         """Every row of a table, its columns before the answer. Rows without text, or malformed, get no answer."""
         from regard.data.examples import text_columns
+        from regard.data.files import in_groups
         from regard.data.tables import read_table
 
         trained = group(read_json_if_any(folder / "regard.json"), "data")
@@ -297,7 +297,7 @@ class Classify(Classes, Labels):
         def examples() -> Iterator[tuple[dict[str, Any], Any]]:
             cut = 0
             every = rows.with_gaps({name: has("text") for name in names}, console.say)
-            while some := list(islice(every, CHUNK)):
+            for some in in_groups(every, CHUNK):
                 texts = [tuple(cells[name] for name in names) if usable else None for cells, usable in some]
                 inputs = [text if pairs or text is None else text[0] for text in texts]
                 cut += predictor.cut([x for x in inputs if x is not None])
