@@ -297,11 +297,11 @@ class Classify(Classes, Labels):
         def examples() -> Iterator[tuple[dict[str, Any], Any]]:
             cut = 0
             every = rows.with_gaps({name: has("text") for name in names}, console.say)
-            for some in in_groups(every, CHUNK):
-                texts = [tuple(cells[name] for name in names) if usable else None for cells, usable in some]
+            for chunk in in_groups(every, CHUNK):
+                texts = [tuple(cells[name] for name in names) if usable else None for cells, usable in chunk]
                 inputs = [text if pairs or text is None else text[0] for text in texts]
                 cut += predictor.cut([x for x in inputs if x is not None])
-                yield from zip((cells for cells, _ in some), inputs, strict=True)
+                yield from zip((cells for cells, _ in chunk), inputs, strict=True)
             if cut:
                 console.say(f"{cut:,} texts were cut at {predictor.max_length} tokens")
 
