@@ -13,7 +13,7 @@ from regard.inside.embedding import scheme
 from regard.inside.looked import Check, Question, interruptible
 from regard.inside.reading import Reading, read
 from regard.inside.text import classes, likeliest
-from regard.inside.translation import room_of, search
+from regard.inside.translation import search
 from regard.nn.positions import Interleaved, Sinusoidal, waves
 
 MOST = 256  # positions
@@ -130,7 +130,7 @@ def answers(predictor: Any, text: Reading, states: Tensor, check: Check) -> list
     if predictor.family == "language":
         return likeliest(predictor, predictor.model.logits(states[-1]), BEST)
     if predictor.family == "translator":
-        (score, ids), *_ = search(predictor, text.ids, Question(text="", beam=1), room_of(predictor), check)[0]
+        (score, ids), *_ = search(predictor, text.ids, Question(text="", beam=1), check)[0]
         return [{"text": predictor.tokenizer.decode(ids), "p": None, "score": score}]
     if predictor.family == "classifier":
         return [{"text": one["label"], "p": one["p"]} for one in classes(predictor, states)]

@@ -68,7 +68,7 @@ def read_language(writer: Any, question: Question) -> Reading:
 
 def read_source(translator: Any, question: Question) -> Reading:
     text, tokenizer = clean(required(question.text)), translator.tokenizer
-    room = min(getattr(translator.model.config, "max_length", LONGEST), LONGEST)
+    room = min(translator.room, LONGEST)
     (ids,) = translator.encode([text])
     note = cut_note(room - 1) if len(ids) >= room else ""
     ids = [*ids[: room - 1], tokenizer.eos]

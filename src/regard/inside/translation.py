@@ -51,14 +51,14 @@ def of_translator(translator: Translator, question: Question, check: Check) -> L
     if not 1 <= question.beam <= MOST_BEAMS:
         raise ConfigError(f"beam must be in 1 to {MOST_BEAMS}, got {question.beam}", "choose another beam")
     reading, tokenizer = read(translator, question), translator.tokenizer
-    room, source = room_of(translator), reading.ids
+    room, source = min(translator.room, LONGEST), reading.ids
     looked = Looked(translator, notes=[reading.note] if reading.note else [])
     start = time.perf_counter()
     if question.target.strip():
         (forced_ids,) = translator.encode_targets([question.target])
         hypotheses, beam = [(0.0, [*forced_ids[: room - 1], tokenizer.eos])], []
     else:
-        hypotheses, beam = search(translator, source, question, room, check)
+        hypotheses, beam = search(translator, source, question, check)
     scored = [(score, ids, forced(translator, source, ids)[0]) for score, ids in hypotheses[1:]]
     best_score, target = hypotheses[0]
     with captured(looked.attention, translator.model, STREAMS):
@@ -85,17 +85,13 @@ def of_translator(translator: Translator, question: Question, check: Check) -> L
     return looked
 
 
-def room_of(translator: Translator) -> int:
-    return min(getattr(translator.model.config, "max_length", LONGEST), LONGEST)
-
-
 def search(
-    translator: Translator, source: list[int], question: Question, room: int, check: Check
+    translator: Translator, source: list[int], question: Question, check: Check
 ) -> tuple[list[tuple[float, list[int]]], list[list[dict[str, Any]]]]:
     """Scores and ids of the hypotheses, best first, and the candidates of every step."""
     marks = dict(eos=translator.tokenizer.eos, pad=translator.tokenizer.pad, start=translator.start)
     settings = Search(beams=question.beam, alpha=ALPHA, no_repeat_ngram=translator.no_repeat_ngram, **marks)
-    prefix = None
+    prefix, room = None, min(translator.room, LONGEST)
     limit = min(2 * len(source) + 10, room)
     (begin,) = translator.encode_targets([question.prefix])
     if begin:

@@ -11,7 +11,6 @@ from torch import Tensor
 from regard.data.framing import Framing
 from regard.data.pixels import Pixels
 from regard.models.captioner import grid_of
-from regard.nn.taps import watch
 from regard.predictors.base import chunks, list_of_files
 from regard.predictors.images import read_images
 from regard.predictors.translator import Hypotheses, Hypothesis, Translator
@@ -57,21 +56,10 @@ class ImageCaptioner(Translator):
 
         The mean over the heads of the last layer and the tokens of a word; `ids` are the caption's, with the end.
         """
-        target = torch.tensor([list(ids)], device=self.device)
-        with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
-            self.model(torch.tensor(pixels[None], device=self.device), None, self.shifted(target))
-        looks = [calls[0].weights().mean(1) for calls in cross.values()]  # B T S each
-        looks += [torch.cat([step.weights() for step in steps], 2)[:, 0] for steps in additive.values()]
-        maps = grid_of(self.model, looks[-1][0].float().cpu())  # T h w
+        weights = self.cross_weights(torch.tensor(pixels[None], device=self.device), ids)[-1].mean(0)  # T S
+        maps = grid_of(self.model, weights.float().cpu())  # T h w
         maps = maps / maps.sum((1, 2), keepdim=True)
-        words: list[tuple[str, list[np.ndarray]]] = []
-        for place, i in enumerate(ids):
-            if i in (self.tokenizer.eos, self.tokenizer.pad):
-                continue
-            piece = self.tokenizer.piece(i)
-            if piece.startswith("▁") or not words:
-                words.append((piece.lstrip("▁"), []))
-            else:
-                words[-1] = (words[-1][0] + piece, words[-1][1])
-            words[-1][1].append(maps[place].numpy())
-        return [(word, np.mean(seen, 0)) for word, seen in words]
+        written = [i for i in ids if i not in (self.tokenizer.eos, self.tokenizer.pad)]  # which come at the end
+        words = self.tokenizer.words(written)
+        names = ["".join(map(self.tokenizer.piece, (written[place] for place in word))).lstrip("▁") for word in words]
+        return [(name, maps[word].mean(0).numpy()) for name, word in zip(names, words, strict=True)]

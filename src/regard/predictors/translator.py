@@ -213,15 +213,19 @@ class Translator(Predictor):
         """Every layer's and head's attention from any target to its source."""
         src = [*self.encode([source])[0], self.tokenizer.eos]
         tgt = [*self.encode_targets([target])[0], self.tokenizer.eos]
-        ids = torch.tensor([tgt], device=self.device)
-        with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
-            self.model(torch.tensor([src], device=self.device), None, self.shifted(ids))
-        layers = [look[0].weights() for look in cross.values()]
-        layers += [torch.cat([step.weights() for step in steps], 2) for steps in additive.values()]
+        layers = self.cross_weights(torch.tensor([src], device=self.device), tgt)
         if not layers:
             raise ConfigError("this model has no attention: its decoder sees one fixed vector")
-        weights = torch.stack([layer[0] for layer in layers]).float().cpu().numpy()  # L H T S
-        return CrossLook(weights, src, tgt)
+        return CrossLook(torch.stack(layers).float().cpu().numpy(), src, tgt)
+
+    def cross_weights(self, source: Tensor, target: Sequence[int]) -> list[Tensor]:
+        """The cross-attention weights of every layer from T target ids to one source: H T S each."""
+        ids = torch.tensor([list(target)], device=self.device)
+        with watch(self.model, "*cross.look") as cross, watch(self.model, "attention.look") as additive:
+            self.model(source, None, self.shifted(ids))
+        layers = [look[0].weights() for look in cross.values()]
+        layers += [torch.cat([step.weights() for step in steps], 2) for steps in additive.values()]
+        return [layer[0] for layer in layers]
 
     def tokens(self, text: str) -> list[Token]:
         ids = [*self.encode([text])[0], self.tokenizer.eos]
