@@ -99,17 +99,12 @@ def in_pieces(path: Path, examples: Iterable[Any]) -> Iterator[tuple[str, list[A
 def pieces(task: Any, model: Any, folder: Path, file: Path, options: "Options", as_json: bool) -> Iterator[Piece]:
     """The pieces in order, the same for every process: each file of a folder, `ROWS` rows at a time."""
     from regard.tasks.base import Task
-    from regard.tasks.use import Predictions, answer_all
+    from regard.tasks.use import Predictions
 
     console = Console(quiet=True)
 
     def write_answers(examples: list[Any], place: Path) -> None:
-        rows = answer_all(
-            examples,
-            lambda some: model.predict(some, **task.predict_options(options)),
-            lambda answer: task.row(model, answer),
-        )
-        line = task.line if task.writes_lines else None
+        rows, line = task.answers(model, examples, options), task.line if task.writes_lines else None
         write_rows(Predictions(rows=rows, line=line), place, as_json, console)
 
     def write_whole(path: Path, place: Path) -> None:

@@ -7,6 +7,7 @@ and the files of the tasks import without torch, so that help is instant: method
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -383,13 +384,13 @@ class Task(Scored, Served):
     def predictions(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Predictions:
         """Answers to all inputs of a file or folder, as they are computed."""
         inputs = self.read_inputs(predictor, folder, file, options, console)
-        rows = answer_all(
-            inputs.examples,
-            lambda some: predictor.predict(some, **self.predict_options(options)),
-            lambda answer: self.row(predictor, answer),
-        )
-        lines = self.writes_lines and not inputs.table
+        rows, lines = self.answers(predictor, inputs.examples, options), self.writes_lines and not inputs.table
         return Predictions(rows=rows, unit=inputs.unit, total=inputs.total, line=self.line if lines else None)
+
+    def answers(self, predictor: Any, examples: Iterable[Any], options: Options) -> Iterable[dict[str, Any]]:
+        """The rows of some of the examples that `read_inputs` returns."""
+        how = self.predict_options(options)
+        return answer_all(examples, lambda some: predictor.predict(some, **how), partial(self.row, predictor))
 
     def rows_of(self, predictor: Any, file: Path, options: Mapping[str, Any]) -> list[dict[str, Any]]:
         """`predictions` for Python: `options` by name, progress on stderr."""
