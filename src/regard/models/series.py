@@ -232,9 +232,8 @@ class SeriesTransformer(SeriesModel):
         return self.norm(x), tokens
 
     def forward(self, *points: Tensor | None) -> Tensor:
-        if self.config.pooling == "mean":
-            return super().forward(*points)
-        return self.states(*points)[0][:, 0]
+        x, tokens = self.states(*points)
+        return pooled(x, tokens, self.config.pooling)
 
 
 class SeriesRecurrent(SeriesModel):

@@ -105,7 +105,7 @@ class Documents(TableMask):
         super().__init__(own.tril()[:, None])  # B 1 T T
 
 
-class Packed(Mask):
+class Packed(TableMask):
     """Bidirectional within each document: a row holds several, one after the other, without padding.
 
     `starts`, R+1 of int32, are the offsets of the documents and, last, `size`; a document may be empty. None has more
@@ -119,11 +119,6 @@ class Packed(Mask):
     def dense(self) -> Tensor:
         own = owners(self.starts, self.size)
         return (own[:, None] == own)[None, None]  # 1 1 T T
-
-    def sdpa(self, dtype: torch.dtype) -> dict:
-        if self.summand is None or self.summand.dtype != dtype:  # once, for all layers
-            self.summand = additive(self.dense(), dtype)
-        return {"attn_mask": self.summand}
 
     def has_kernel(self, q: Tensor) -> bool:
         """Whether a kernel that reads `starts` instead of a table supports these queries."""

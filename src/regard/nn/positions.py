@@ -318,9 +318,4 @@ class TimeModulation(nn.Module):
 
 TIMES: dict[str, type[nn.Module]] = {"waves": TimeWaves, "modulation": TimeModulation}
 ADDED: dict[str, type[nn.Module]] = {"sinusoidal": Sinusoidal, "interleaved": Interleaved, "learned": Learned}
-POSITIONS: dict[str, type[nn.Module]] = {
-    "none": NoPositions,
-    "sinusoidal": Sinusoidal,
-    "interleaved": Interleaved,
-    "learned": Learned,
-}
+POSITIONS: dict[str, type[nn.Module]] = {"none": NoPositions, **ADDED}
