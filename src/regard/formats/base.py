@@ -42,12 +42,17 @@ def write_folder(source: Path, target: Path, names: list[str], more: Callable[[P
     """Write a new folder with the files `names` that `source` has, and what `more` adds; return all file names."""
     files = [name for name in names if (source / name).is_file()]
 
-    def copy(draft: Path) -> None:
-        for name in files:
-            (draft / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(source / name, draft / name)
+    def write(draft: Path) -> None:
+        copy_files(source, draft, files)
         if more is not None:
             more(draft)
 
-    write_new_folder(target, copy)
+    write_new_folder(target, write)
     return sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
+
+
+def copy_files(source: Path, target: Path, names: list[str]) -> None:
+    """Files of one folder, which may lie in folders of it, to another."""
+    for name in names:
+        (target / name).parent.mkdir(exist_ok=True)
+        shutil.copyfile(source / name, target / name)

@@ -1,6 +1,5 @@
 """The Hugging Face folder, which transformers, vLLM and others open."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 from regard.config import ADAPTER, model_file
 from regard.errors import CheckpointError
-from regard.formats.base import BESIDE, Exported, Format, write_folder
+from regard.formats.base import BESIDE, Exported, Format, copy_files, write_folder
 from regard.jsonfile import read_json
 from regard.models.published import OURS, load_model, save_weights
 from regard.models.published.weights import BIN, FILE, weight_files
@@ -29,9 +28,7 @@ def merged(folder: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory() as place:
         whole = Path(place)
-        for name in model_files(folder):
-            (whole / name).parent.mkdir(exist_ok=True)
-            shutil.copyfile(folder / name, whole / name)
+        copy_files(folder, whole, model_files(folder))
         save_weights(load_model(folder), whole)
         yield whole
 

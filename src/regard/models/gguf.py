@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from regard.data.tokenizers import opened
 from regard.errors import CheckpointError, MissingExtra, reason
+from regard.jsonfile import write_json
 from regard.models.gguf_layouts import ARCHITECTURES, Architecture
 from regard.models.published import from_published, published_shapes
 from regard.models.published.llama import STRETCH
@@ -83,12 +84,9 @@ def convert(path: Path, folder: Path) -> None:
     weights = plan(model, config)  # refuses what it can before the first large file is written
     ids = {name: _special(model, name) for name in ("bos", "pad")} | {"eos": end_ids(model)}
     special = {f"{name}_token_id": i for name, i in ids.items() if i is not None}
-    for name, values in (
-        ("config.json", config | special),
-        ("generation_config.json", special),
-        ("tokenizer_config.json", tokenizer_config(model)),
-    ):
-        (folder / name).write_text(json.dumps(values, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    write_json(folder / "config.json", config | special)
+    write_json(folder / "generation_config.json", special)
+    write_json(folder / "tokenizer_config.json", tokenizer_config(model))
     tokenizer.save(str(folder / "tokenizer.json"))
     write_weights(folder / "model.safetensors", model, config, weights)
 

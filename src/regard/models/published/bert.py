@@ -7,7 +7,6 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from regard.errors import CheckpointError
 from regard.models.bert import LABELLED, MASKED, POOLED, BertConfig
 from regard.models.published.layout import COMMON, Layout, label_settings, read_labels
 
@@ -82,11 +81,7 @@ class BertLayout(Layout):
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         head_of = {architecture: head for head, architecture in self.architectures.items()}
-        architecture = (values.get("architectures") or [self.architecture])[0]
-        if architecture not in head_of:
-            names = ", ".join(dict.fromkeys(self.architectures.values()))
-            raise CheckpointError(f"{where}: {architecture} is not one we read; there are: {names}")
-        head = head_of[architecture]
+        head = head_of[self.class_of(values, where)]
         return {"family": self.name, "head": head, "labels": read_labels(values) if head in LABELLED else ()}
 
     def complete(self, config: BertConfig, published: dict[str, Tensor]) -> BertConfig:

@@ -14,6 +14,7 @@ from regard.models.published.layout import Layout, with_prefix
 from regard.models.published.marian import DECODER, MarianLayout, padding
 from regard.models.published.vit import ENCODER, ViTLayout
 from regard.models.transformer import TransformerConfig
+from regard.models.vit import ViTConfig
 
 VIT, MARIAN, GPT2 = ViTLayout(), MarianLayout(), GPT2Layout()
 TABLE, HEAD = "decoder.model.decoder.embed_tokens.weight", "decoder.lm_head.weight"  # tied
@@ -34,15 +35,13 @@ class CaptionerLayout(Layout):
         return type(config) is self.config and VIT.fits(config.encoder)
 
     def extra_settings(self, config: CaptionerConfig, eos: int | None) -> dict[str, Any]:
-        encoder = VIT.to_config(config.encoder, None) | {"architectures": ["ViTModel"]}
         decoder = MARIAN.to_config(text_config(config), eos) | {
             "architectures": ["MarianForCausalLM"],
             "is_decoder": True,
             "add_cross_attention": True,
             "is_encoder_decoder": False,
         }
-        encoder = {k: v for k, v in encoder.items() if k not in ("id2label", "label2id")}
-        return {"encoder": encoder, "decoder": decoder, **padding(config.vocab)}
+        return {"encoder": vision_settings(config.encoder), "decoder": decoder, **padding(config.vocab)}
 
     def from_config(self, values: dict[str, Any], where: str) -> CaptionerConfig:
         kinds = values["encoder"].get("model_type"), values["decoder"].get("model_type")
@@ -51,7 +50,7 @@ class CaptionerLayout(Layout):
         if kinds != ("vit", "marian"):
             what = f"an encoder {kinds[0]} with a decoder {kinds[1]}"
             raise CheckpointError(f"{where}: {what}; we read vit with gpt2 or marian")
-        vit = replace(VIT.from_config({**values["encoder"], "architectures": None}, where), labels=())
+        vit = vision_config(values, where)
         text = MARIAN.from_config(values["decoder"], where)
         if (text.width, text.heads, text.ffn, text.activation) != (vit.width, vit.heads, vit.ffn, "relu"):
             raise CheckpointError(f"{where}: encoder and decoder differ in size; we read only equal ones")
@@ -104,16 +103,14 @@ class GPTCaptionerLayout(CaptionerLayout):
     transposed = True
 
     def extra_settings(self, config: Any, eos: int | None) -> dict[str, Any]:
-        encoder = VIT.to_config(config.encoder, None) | {"architectures": ["ViTModel"]}
-        encoder = {k: v for k, v in encoder.items() if k not in ("id2label", "label2id")}
         text = GPTConfig(vocab=config.vocab - 1, context=config.max_length, layers=config.decoder_layers,
                          **{name: getattr(config, name) for name in ("width", "heads", "ffn", "dropout")})  # fmt: skip
         decoder = GPT2.to_config(text, config.start) | {"add_cross_attention": True, "is_decoder": True}
         marks = dict.fromkeys(("eos_token_id", "pad_token_id", "decoder_start_token_id"), config.start)
-        return {"encoder": encoder, "decoder": decoder, **marks}
+        return {"encoder": vision_settings(config.encoder), "decoder": decoder, **marks}
 
     def from_config(self, values: dict[str, Any], where: str) -> GPTCaptionerConfig:
-        vit = replace(VIT.from_config({**values["encoder"], "architectures": None}, where), labels=())
+        vit = vision_config(values, where)
         text = GPT2.from_config({**values["decoder"], "add_cross_attention": False}, where)
         if (text.width, text.heads, text.ffn) != (vit.width, vit.heads, vit.ffn):
             raise CheckpointError(f"{where}: encoder and decoder differ in size; we read only equal ones")
@@ -146,6 +143,15 @@ class GPTCaptionerLayout(CaptionerLayout):
         if name.startswith("decoder.") and tensor.ndim == 2:
             return tensor.T
         return super().to_ours(name, tensor, config)
+
+
+def vision_settings(config: ViTConfig) -> dict[str, Any]:
+    """The encoder's part of config.json."""
+    return {k: v for k, v in VIT.to_config(config, None).items() if k not in ("id2label", "label2id")}
+
+
+def vision_config(values: dict[str, Any], where: str) -> ViTConfig:
+    return replace(VIT.from_config({**values["encoder"], "architectures": None}, where), labels=())
 
 
 def text_config(config: CaptionerConfig) -> TransformerConfig:

@@ -8,6 +8,7 @@ from regard.errors import CheckpointError
 from regard.models.clip import CLIPConfig
 from regard.models.published.layout import (
     ACTIVATIONS,
+    COMMON,
     PUBLISHED_ACTIVATIONS,
     Layout,
     check_fixed,
@@ -22,14 +23,8 @@ LAYER = {
     "mlp.down": "mlp.fc2",
     "norm2": "layer_norm2",
 }
-TOWER = {  # our field -> theirs, in either part of config.json
-    "width": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "ffn": "intermediate_size",
-}
-IMAGE = TOWER | {"image": "image_size", "channels": "num_channels", "patch": "patch_size"}
-TEXT = {f"text_{ours}": theirs for ours, theirs in TOWER.items()}
+IMAGE = COMMON | {"image": "image_size", "channels": "num_channels", "patch": "patch_size"}
+TEXT = {f"text_{ours}": theirs for ours, theirs in COMMON.items()}
 TEXT |= {"vocab": "vocab_size", "context": "max_position_embeddings"}
 USUAL_IMAGE = dict(hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12)
 USUAL_IMAGE |= dict(image_size=224, num_channels=3, patch_size=32)  # what published files leave out

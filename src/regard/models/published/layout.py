@@ -47,6 +47,14 @@ class Layout:
         """The classes of transformers with this layout."""
         return (self.architecture,)
 
+    def class_of(self, values: dict[str, Any], where: str) -> str:
+        """The one of them that config.json names, or else the usual one; `CheckpointError` for any other."""
+        architecture = (values.get("architectures") or [self.architecture])[0]
+        if architecture not in self.classes():
+            names = ", ".join(dict.fromkeys(self.classes()))
+            raise CheckpointError(f"{where}: {architecture} is not one we read; there are: {names}")
+        return architecture
+
     def fits(self, config: Any) -> bool:
         """Whether this model of ours can be written in this layout."""
         return isinstance(config, self.config)

@@ -13,6 +13,7 @@ STRETCH = {  # of Llama 3.1: our field -> theirs
     "high": "high_freq_factor",
     "context": "original_max_position_embeddings",
 }
+OPTIONS = ("window", "qkv_bias", "qk_norm")  # of Llama's relatives
 LAYER = {
     "norm1": "input_layernorm",
     "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
@@ -44,9 +45,10 @@ class LlamaLayout(Layout):
         "output": "lm_head.weight",
     }
     spare = r"rotary_emb\.inv_freq$"  # in old files
+    options: tuple[str, ...] = ()  # that a plain Llama does not have
 
     def fits(self, config: Any) -> bool:
-        return super().fits(config) and options(config) == set()
+        return isinstance(config, LlamaConfig) and self.options == tuple(o for o in OPTIONS if getattr(config, o))
 
     def extra_settings(self, config: LlamaConfig, eos: int | None) -> dict[str, Any]:
         rope: dict[str, Any] = {"rope_type": "default"}
@@ -88,9 +90,7 @@ class MistralLayout(LlamaLayout):
 
     name, architecture = "mistral", "MistralForCausalLM"
     fixed = {"hidden_act": "silu"}
-
-    def fits(self, config: Any) -> bool:
-        return isinstance(config, LlamaConfig) and options(config) == {"window"}
+    options = ("window",)
 
     def extra_settings(self, config: LlamaConfig, eos: int | None) -> dict[str, Any]:
         return super().extra_settings(config, eos) | {"sliding_window": config.window}
@@ -104,9 +104,7 @@ class Qwen2Layout(LlamaLayout):
 
     name, architecture = "qwen2", "Qwen2ForCausalLM"
     fixed = {"hidden_act": "silu", "use_sliding_window": False}
-
-    def fits(self, config: Any) -> bool:
-        return isinstance(config, LlamaConfig) and options(config) == {"qkv_bias"}
+    options = ("qkv_bias",)
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         return super().extra_fields(values, where) | {"qkv_bias": True}
@@ -122,14 +120,7 @@ class Qwen3Layout(LlamaLayout):
         "blocks.*.attention.q_norm": "model.layers.*.self_attn.q_norm",
         "blocks.*.attention.k_norm": "model.layers.*.self_attn.k_norm",
     }
-
-    def fits(self, config: Any) -> bool:
-        return isinstance(config, LlamaConfig) and options(config) == {"qk_norm"}
+    options = ("qk_norm",)
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
         return super().extra_fields(values, where) | {"qk_norm": True}
-
-
-def options(config: LlamaConfig) -> set[str]:
-    """The options a model has that a plain Llama does not."""
-    return {name for name in ("window", "qkv_bias", "qk_norm") if getattr(config, name)}

@@ -6,7 +6,7 @@ from typing import Any
 
 from regard.config import inside
 from regard.errors import CheckpointError
-from regard.jsonfile import read_json, write_json
+from regard.jsonfile import read_json, read_json_if_any, write_json
 from regard.models.bert import POOLINGS
 
 OLD = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}
@@ -28,11 +28,11 @@ class Sentences:
             return cls()
         path = folder / MODULES
         try:
-            modules = {m["type"].rsplit(".", 1)[-1]: m["path"] for m in _read(path, list)}
-            pooling = _read(path := inside(folder, modules.get("Pooling", POOLING), path) / "config.json")
-            about = _read(path := folder / LENGTH)
-            tokenizer = _read(path := folder / "tokenizer_config.json")
-            prompt = _read(path := folder / "config_sentence_transformers.json").get("default_prompt_name")
+            modules = {m["type"].rsplit(".", 1)[-1]: m["path"] for m in read_json(path, list)}
+            pooling = read_json_if_any(path := inside(folder, modules.get("Pooling", POOLING), path) / "config.json")
+            about = read_json_if_any(path := folder / LENGTH)
+            tokenizer = read_json_if_any(path := folder / "tokenizer_config.json")
+            prompt = read_json_if_any(path := folder / "config_sentence_transformers.json").get("default_prompt_name")
             mode = _mode(pooling)
         except (ValueError, KeyError, AttributeError, TypeError) as e:
             raise CheckpointError(f"{path}: cannot be read ({type(e).__name__}: {e})") from None
@@ -66,11 +66,6 @@ def _mode(pooling: dict[str, Any]) -> str:
     names = {name: mode for mode, name in OLD.items()}
     chosen = [names.get(name, name) for name, on in pooling.items() if name.startswith("pooling_mode_") and on]
     return "+".join(chosen) or "no"
-
-
-def _read(path: Path, kind: type = dict) -> Any:
-    """The content of a JSON file; empty if there is none."""
-    return read_json(path, kind) if path.is_file() else {}
 
 
 def _write(path: Path, value: Any) -> None:

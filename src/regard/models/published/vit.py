@@ -4,7 +4,6 @@ from typing import Any
 
 from torch import Tensor
 
-from regard.errors import CheckpointError
 from regard.models.published.layout import COMMON, Layout, Names, label_settings, read_labels, with_prefix
 from regard.models.vit import ViTConfig
 
@@ -70,13 +69,9 @@ class ViTLayout(Layout):
         return values | ({} if config.labels else {"architectures": [self.alone]})
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
-        architecture = (values.get("architectures") or [self.architecture])[0]
-        if architecture not in self.classes():
-            names = ", ".join(self.classes())
-            raise CheckpointError(f"{where}: {architecture} is not one we read; there are: {names}")
         return {
             "eps": values.get("layer_norm_eps", self.usual_eps),
-            "labels": () if architecture == self.alone else read_labels(values),
+            "labels": () if self.class_of(values, where) == self.alone else read_labels(values),
             "mean": tuple(values.get("image_mean", (0.5,))),
             "std": tuple(values.get("image_std", (0.5,))),
         }
@@ -121,8 +116,7 @@ class DeiTLayout(ViTLayout):
         return one_head | super().extra_settings(config, eos)
 
     def extra_fields(self, values: dict[str, Any], where: str) -> dict[str, Any]:
-        architecture = (values.get("architectures") or [self.architecture])[0]
-        distilled = "head" if architecture == self.architecture else "token"
+        distilled = "head" if self.class_of(values, where) == self.architecture else "token"
         return super().extra_fields(values, where) | {"distilled": distilled}
 
 
