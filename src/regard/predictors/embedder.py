@@ -109,8 +109,6 @@ class Embedder(Predictor):
         self.tokenizer, self.device = tokenizer, torch.device(device)
         longest = model.config.max_length
         self.settings = replace(settings, max_length=min(settings.max_length or longest, longest))
-        if int8 and self.device.type != "cpu":
-            raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
         if int8:
             quantise_(self.model)
         self.small, self.packs = int8, packs(self.device)

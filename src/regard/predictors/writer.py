@@ -65,8 +65,6 @@ class Writer(Predictor):
         self.tokenizer = tokenizer
         self.template = template  # the prompt of an instruction-tuned model, such as "Summarise: {prompt}"
         self.device = torch.device(device)
-        if int8 and self.device.type != "cpu":
-            raise ConfigError("int8 is for CPUs; leave out --int8, or type --device cpu")
         if int8:
             quantise_(self.model)
         self.engine = Engine(self.model, tokenizer.ends)

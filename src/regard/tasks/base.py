@@ -97,8 +97,7 @@ class Task(Scored, Served):
         return self
 
     def preset(self, arch: str, device: str) -> Preset:
-        model = self.archs[arch].model
-        return self.presets.get((device, model)) or self.presets[device, ""]
+        return self.presets.get((device, self.archs[arch].model)) or self.presets[device, ""]
 
     def config(self, arch: str, size: str, **settings: Any) -> Any:
         """The config of a named architecture in a named size. Names ignore case."""
