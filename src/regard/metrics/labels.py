@@ -42,12 +42,8 @@ def by_class(table: np.ndarray, labels: Sequence[str]) -> list[ClassScore]:
 
 
 def prf(hits: int, predicted: int, true: int) -> tuple[float, float, float]:
-    """Precision, recall and their harmonic mean."""
-    return (
-        hits / predicted if predicted else 0.0,
-        hits / true if true else 0.0,
-        2 * hits / (predicted + true) if hits else 0.0,
-    )
+    """Precision, recall, and their harmonic mean F = 2PR / (P + R), which is 2·hits / (predicted + true)."""
+    return hits / max(1, predicted), hits / max(1, true), 2 * hits / max(1, predicted + true)
 
 
 def macro_f1(true: np.ndarray, predicted: np.ndarray, labels: int) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 
 from regard.errors import DataError, LimitError
 from regard.metrics.bleu import check_equal
+from regard.metrics.labels import prf
 
 Reference = str | Sequence[str]  # one text, or several that are equally right
 SEED = 12345  # of the resampling, as in sacreBLEU
@@ -98,17 +99,12 @@ def words(text: str) -> list[str]:
 def rouge_n(hypothesis: list[str], reference: list[str], n: int) -> tuple[float, float, float]:
     """Precision, recall and F of runs of `n` words; each counts as often as it occurs in both. Lin 2004, section 2."""
     ours, theirs = (Counter(zip(*(text[i:] for i in range(n)), strict=False)) for text in (hypothesis, reference))
-    return fractions((ours & theirs).total(), ours.total(), theirs.total())
+    return prf((ours & theirs).total(), ours.total(), theirs.total())
 
 
 def rouge_l(hypothesis: list[str], reference: list[str]) -> tuple[float, float, float]:
     """The same for the longest common subsequence: words in the same order, gaps allowed. Lin 2004, section 3.1."""
-    return fractions(common_subsequence(hypothesis, reference), len(hypothesis), len(reference))
-
-
-def fractions(same: int, ours: int, theirs: int) -> tuple[float, float, float]:
-    """Precision, recall, and their harmonic mean F = 2PR / (P + R), which is 2·same / (ours + theirs)."""
-    return same / max(1, ours), same / max(1, theirs), 2 * same / max(1, ours + theirs)
+    return prf(common_subsequence(hypothesis, reference), len(hypothesis), len(reference))
 
 
 def common_subsequence(a: list[str], b: list[str]) -> int:
