@@ -31,7 +31,7 @@ def read_json_if_any(path: Path) -> dict[str, Any]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """A file of a model folder, for people to read too."""
+    """Write a JSON file, indented."""
     path.write_text(json.dumps(value, indent=2) + "\n", "utf-8")
 
 

@@ -52,7 +52,7 @@ def write_folder(source: Path, target: Path, names: list[str], more: Callable[[P
 
 
 def copy_files(source: Path, target: Path, names: list[str]) -> None:
-    """Files of one folder, which may lie in folders of it, to another."""
+    """Copy files, which may be in subfolders, from one folder to another."""
     for name in names:
         (target / name).parent.mkdir(exist_ok=True)
         shutil.copyfile(source / name, target / name)

@@ -387,7 +387,7 @@ class Task(Scored, Served):
         return Predictions(rows=rows, unit=inputs.unit, total=inputs.total, line=self.line if lines else None)
 
     def answers(self, predictor: Any, examples: Iterable[Any], options: Options) -> Iterable[dict[str, Any]]:
-        """The rows of some of the examples that `read_inputs` returns."""
+        """The rows of some of the examples from `read_inputs`."""
         how = self.predict_options(options)
         return answer_all(examples, lambda some: predictor.predict(some, **how), partial(self.row, predictor))
 

@@ -37,7 +37,7 @@ def presets_of(name: str) -> Presets:
 
 
 def fine_tuning(task: str, start: Path, device: str, lora: int) -> dict[str, Any]:
-    """What all runs share that are fine-tuned from the model in the folder `start`."""
+    """The settings shared by all runs that fine-tune the model in the folder `start`."""
     precision = "fp32" if device == "cpu" else "bf16"
     return dict(task=task, start=str(start.absolute()), lora=lora, precision=precision, average=False, keep=1)
 

@@ -48,7 +48,7 @@ class Layout:
         return (self.architecture,)
 
     def class_of(self, values: dict[str, Any], where: str) -> str:
-        """The one of them that config.json names, or else the usual one; `CheckpointError` for any other."""
+        """The one of them named in config.json, by default `architecture`; `CheckpointError` for any other."""
         architecture = (values.get("architectures") or [self.architecture])[0]
         if architecture not in self.classes():
             names = ", ".join(dict.fromkeys(self.classes()))
