@@ -184,7 +184,7 @@ def test_frozen_parts_keep_their_weights(place, few):
     ("words", "message"),
     [
         (("runs/vit", "classify", "--data=students.csv"), "it can be fine-tuned to: image, multilabel-image"),
-        (("runs/pass", "image", "--data=few"), "models that are: vit"),
+        (("runs/pass", "image", "--data=few"), "models that can: vit"),
         (("runs/vit", "image", "--data=few", "--set=freeze=nothing.*"), "the parts of the model are: classifier"),
         (("runs/vit", "image", "--data=few", "--set=optim.layer_decay=0"), "must be in (0, 1]"),
     ],
