@@ -39,7 +39,7 @@ def with_values(x: Tensor, value: Tensor) -> Mixed:
 
 
 def with_queries_and_keys(x: Tensor, query: Tensor, key: Tensor, value: Tensor) -> Mixed:
-    """Step 4: what a word looks for and what it is matched by are two maps, D K each; attention is no longer mutual."""
+    """Step 4: queries and keys are two projections, D K each, so attention is no longer symmetric."""
     weights = ((x @ query) @ (x @ key).mT).softmax(-1)
     return weights @ (x @ value), weights
 

@@ -194,7 +194,7 @@ class ClassesOfSamples(Classes):
 
 
 def class_row(labels: Sequence[str], answer: "Classification | None", name: str = "label") -> dict[str, Any]:
-    """The cells of an answer: the likeliest label and all probabilities; empty if there is no answer."""
+    """The table cells of a prediction: the top label, then every class probability; empty without a prediction."""
     if answer is None:
         return {name: ""} | {f"probability_{label}": "" for label in labels}
     return {name: answer.label} | {f"probability_{label}": round(p, 6) for label, p in answer.probabilities.items()}
