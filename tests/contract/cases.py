@@ -1,8 +1,7 @@
 """One `Case` per model: its config, a ragged batch, and how to call it. A new model joins every property by a line."""
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from regard.data.audio import padded
-from regard.data.batch import Batch, Samples, Tokens, collate, collate_labelled
+from regard.data.batch import Batch, Tokens, collate, collate_labelled
 from regard.data.masking import MaskedBatch
-from regard.models import build
 from regard.models.audio_classifier import AudioTransformerConfig
 from regard.models.bart import BartConfig
 from regard.models.bert import BertConfig
 from regard.models.captioner import CaptionerConfig, GPTCaptionerConfig, ShowAttendTellConfig
-from regard.models.forecaster import ForecasterConfig
 from regard.models.gemma import GemmaConfig
 from regard.models.gpt import POSITIONS, GPTConfig
 from regard.models.llama import LlamaConfig
@@ -26,83 +23,32 @@ from regard.models.plain import ConvConfig, MLPConfig
 from regard.models.rnn_classifier import RecurrentClassifierConfig
 from regard.models.rnn_lm import RecurrentLMConfig
 from regard.models.seq2seq import Seq2SeqConfig
-from regard.models.series import SeriesRecurrentConfig, SeriesTransformerConfig
 from regard.models.t5 import T5Config
 from regard.models.transformer import TransformerConfig
 from regard.models.vit import ViTConfig
 from regard.models.whisper import WhisperConfig
 from regard.nn.positions import Stretch
 from regard.nn.recurrent import GATES
-from regard.objectives.base import Objective
 from regard.objectives.caption import CaptionLoss
 from regard.objectives.classify import ClassifyImages, ClassifyLoss, ClassifySamples
-from regard.objectives.fill_series import FillSeriesLoss
-from regard.objectives.forecast import ForecastLoss
 from regard.objectives.masked_token import MaskedToken
 from regard.objectives.next_token import NextToken
 from regard.objectives.tag import TagLoss
 from regard.objectives.translate import TranslateLoss
 
-VOCAB, PAD, EOS = 23, 22, 0
-LABELS = ("a", "b", "c")
-Inputs = tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class Case:
-    """`inputs` are what the model is called with, each of B rows or None; floats are float64."""
-
-    config: Any
-    inputs: Inputs
-    forward: Callable[..., Tensor]  # the model and its inputs -> B … logits, scores or forecasts
-    shape: tuple[int, ...]  # of that
-    objective: Objective
-    batch: Batch  # of the same rows, for the objective
-    lengths: tuple[Any, ...] = (slice(None),) * 3  # what counts of the outputs of each row
-    alone: Callable[[Inputs, int], Inputs] = lambda inputs, b: tuple(row(x, b) for x in inputs)  # without padding
-    classes: int = 0  # of which an untrained model guesses one; 0: its loss says nothing
-    first_loss: tuple[float, float] = (-0.1, 0.8)  # above log(classes): logits with a spread of 1 cost half a nat
-    words: int | None = None  # which of the inputs are ids of which a position sees only those before it
-    decodes: bool = False  # by `begin` and `step`
-    looks: int = 0  # calls of an attention
-    hidden: tuple[int, int] | None = None  # a row, and the first of its keys that is padding
-    shake: float = 2.0
-    prepare: Callable[[nn.Module], None] = field(default=lambda model: None)
-
-    def model(self, shake: Callable[..., nn.Module]) -> nn.Module:
-        """Matrices scaled up, in float64, so that a wrong path shows."""
-        model = build(self.config)
-        self.prepare(model)
-        return shake(model, self.shake).double().eval()
-
-
-def row(x: Tensor | None, b: int, n: Any = None) -> Tensor | None:
-    """Row b of a batch, up to n."""
-    return None if x is None else x[b : b + 1] if n is None or x.ndim < 2 else x[b : b + 1, :n]
-
-
-def floats(thing: Any) -> Any:
-    """The same in float32: a tensor, a tuple of them, or a batch."""
-    if isinstance(thing, Tensor):
-        return thing.float() if thing.is_floating_point() else thing
-    if isinstance(thing, tuple):
-        return tuple(map(floats, thing))
-    if isinstance(thing, Batch):
-        return replace(thing, **{f.name: floats(getattr(thing, f.name)) for f in fields(thing)})
-    return thing
-
-
-def words(model: nn.Module, *inputs: Any) -> Tensor:
-    return model.logits(model(*inputs))
-
-
-def scores(model: nn.Module, *inputs: Any) -> Tensor:
-    return model.scores(model(*inputs))
-
-
-def generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
+from .case import (
+    EOS,
+    LABELS,
+    PAD,
+    VOCAB,
+    Case,
+    generator,
+    row,
+    samples,
+    scores,
+    words,
+)
+from .series_cases import SERIES_CASES
 
 # -- translators: three sources and targets of different lengths ------------------------------------------------------
 
@@ -307,12 +253,7 @@ CAPTIONERS = {
     "captioner-gru": ShowAttendTellConfig(**image, **one, regions=8, embedding=12, width=16, cell="gru"),
 }
 CAPTIONS = torch.randint(1, PAD, (3, 6), generator=generator(3))
-CLASSES = torch.tensor([0, 2, 1])
 TARGETS = CAPTIONS.roll(-1, 1).masked_fill(~(torch.arange(6) < torch.tensor([[6], [3], [5]])), -1)
-
-
-def samples(*inputs: Any, targets: Tensor = CLASSES) -> Batch:
-    return Samples(inputs, targets, np.arange(3))
 
 
 def image_classifier(config: Any) -> Case:
@@ -372,89 +313,6 @@ def sound() -> dict[str, Case]:
     return {"whisper": whisper, "clips": clips}
 
 
-# -- series -----------------------------------------------------------------------------------------------------------
-
-both = dict(labels=LABELS, bands=("g", "r"), known=("z",), tick=0.5, span=20.0, width=16, layers=2, dropout=0.1)
-SERIES = {
-    "series-mean": SeriesTransformerConfig(**both, heads=2, ffn=24),
-    "series-cls": SeriesTransformerConfig(**both, heads=4, ffn=24, pooling="cls"),
-    "series-modulation": SeriesTransformerConfig(**both, heads=2, ffn=24, time="modulation"),
-    "series-peak": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak"),
-    "series-patches": SeriesTransformerConfig(**both, heads=2, ffn=24, patch=3, stride=2),
-    "series-peak-patches": SeriesTransformerConfig(**both, heads=2, ffn=24, origin="peak", patch=5, stride=2),
-    "series-lstm": SeriesRecurrentConfig(**both),
-    "series-gru-patches": SeriesRecurrentConfig(**both, cell="gru", patch=2, stride=2),
-}
-POINT_LENGTHS = torch.tensor([9, 4, 7])
-REAL_POINTS = torch.arange(9) < POINT_LENGTHS[:, None]
-FORECASTER = ForecasterConfig(
-    columns=("x", "y"), lookback=13, horizon=5, patch=4, stride=2, width=16, layers=2, heads=4, ffn=24, dropout=0.1
-)
-PAST = torch.randn(3, 13, 2, generator=generator(2)).double().cumsum(1)
-FUTURE = torch.randn(3, 5, 2, generator=generator(4)).double()
-
-
-def ragged_points() -> Inputs:
-    """Times, values, errors, bands, lengths, known: three ragged series."""
-    g = generator(1)
-    times = torch.rand(3, 9, generator=g).double().cumsum(1) * 2 + 100
-    values, errors = torch.randn(3, 9, generator=g).double() * 3 + 7, torch.rand(3, 9, generator=g).double()
-    bands = torch.arange(27).view(3, 9) % 2
-    known = torch.randn(3, 1, generator=g).double()
-    return *(x.masked_fill(~REAL_POINTS, 0) for x in (times, values, errors, bands)), POINT_LENGTHS, known
-
-
-POINTS = ragged_points()
-HIDDEN = (torch.arange(27).view(3, 9) % 3 == 1) & REAL_POINTS
-
-
-def points_alone(x: Inputs, b: int) -> Inputs:
-    n = int(POINT_LENGTHS[b])
-    return *(row(part, b, n) for part in x[:4]), None, row(x[5], b), *(row(part, b, n) for part in x[6:])
-
-
-def usual(model: nn.Module) -> None:
-    """A mean and a spread that differ from those at first, so that a file must hold them."""
-    model.tokens.usual.add_(0.3)
-
-
-def series(config: Any) -> Case:
-    attends = isinstance(config, SeriesTransformerConfig)
-    return Case(
-        config,
-        POINTS,
-        scores,
-        (3, 3),
-        ClassifySamples(0.1),
-        samples(*POINTS),
-        alone=points_alone,
-        classes=3,
-        looks=2 * attends,
-        hidden=(1, 5) if config.patch == 1 else None,
-        prepare=usual,
-    )
-
-
-def filler(config: Any) -> Case:
-    return replace(
-        series(replace(config, labels=())),
-        inputs=(*POINTS, HIDDEN),
-        forward=lambda model, *x: model.filled(model.states(*x)[0]),
-        shape=(3, 9, 1),
-        objective=FillSeriesLoss(),
-        batch=samples(*POINTS, HIDDEN, targets=HIDDEN.sum(1)),
-        lengths=tuple(map(slice, POINT_LENGTHS.tolist())),
-        classes=0,
-    )
-
-
-def straight_line(model: nn.Module) -> None:
-    """It starts at zero, where nothing is seen of it."""
-    with torch.no_grad():
-        model.straight.weight.normal_(generator=generator(5))
-        model.spread[0] = 3.0
-
-
 CASES: dict[str, Case] = {
     **{name: translator(config) for name, config in TRANSLATORS.items()},
     **{f"lm-{name}": language_model(config) for name, config in LANGUAGE_MODELS.items()},
@@ -462,11 +320,6 @@ CASES: dict[str, Case] = {
     **{name: image_classifier(config) for name, config in IMAGES.items()},
     **{name: captioner(config) for name, config in CAPTIONERS.items()},
     **sound(),
-    **{name: series(config) for name, config in SERIES.items()},
-    "series-fill": filler(SERIES["series-mean"]),
-    "forecaster": Case(
-        FORECASTER, (PAST,), lambda model, past: model(past), (3, 5, 2, 4), ForecastLoss(),
-        samples(PAST, targets=FUTURE), looks=2, prepare=straight_line,
-    ),
-}  # fmt: skip
+    **SERIES_CASES,
+}
 GUESSING = {name: math.log(case.classes) for name, case in CASES.items() if case.classes}

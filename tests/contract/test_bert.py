@@ -9,7 +9,7 @@ from regard.models.base import padded
 from regard.models.bert import BertConfig
 from regard.nn.taps import watch
 
-from .cases import PAD, VOCAB
+from .case import PAD, VOCAB
 
 close = torch.testing.assert_close
 LENGTHS = torch.tensor([9, 2, 6])

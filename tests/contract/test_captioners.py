@@ -13,7 +13,8 @@ from regard.models import build
 from regard.models.published import load_model, to_published, weights_bytes
 from regard.objectives.caption import CaptionLoss
 
-from .cases import CAPTIONERS, EOS, PAD, PIXELS
+from .case import EOS, PAD
+from .cases import CAPTIONERS, PIXELS
 
 close = torch.testing.assert_close
 

@@ -10,7 +10,8 @@ from regard.models.published import load_model, to_published, weights_bytes
 from regard.models.transformer import TransformerState
 from regard.nn.taps import watch
 
-from .cases import CASES, GUESSING, PAD, Case, floats
+from .case import PAD, Case, floats
+from .cases import CASES, GUESSING
 
 close = torch.testing.assert_close
 SEEDS = 20

@@ -10,7 +10,8 @@ from regard.models import build
 from regard.models.plain import ConvConfig, MLPConfig
 from regard.objectives.classify import ClassifyImages
 
-from .cases import IMAGES, LABELS
+from .case import LABELS
+from .cases import IMAGES
 
 close = torch.testing.assert_close
 

@@ -12,7 +12,8 @@ from regard.models.llama import LlamaConfig
 from regard.nn.cache import Past
 from regard.nn.taps import watch
 
-from .cases import IDS, VOCAB
+from .case import VOCAB
+from .cases import IDS
 
 close = torch.testing.assert_close
 LENGTHS = torch.tensor([9, 2, 6])

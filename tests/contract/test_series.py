@@ -17,8 +17,9 @@ from regard.objectives.classify import ClassifySamples
 from regard.objectives.fill_series import FillSeriesLoss
 from regard.objectives.forecast import ForecastLoss
 
-from .cases import FORECASTER, LABELS, POINTS, SERIES
-from .cases import REAL_POINTS as REAL
+from .case import LABELS
+from .series_cases import FORECASTER, POINTS, SERIES
+from .series_cases import REAL_POINTS as REAL
 
 close = torch.testing.assert_close
 

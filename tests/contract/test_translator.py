@@ -5,7 +5,7 @@ import torch
 
 from regard.predictors import Translator
 
-from .cases import EOS, PAD
+from .case import EOS, PAD
 
 TEXTS = ["3 1 4 1 5 9 2 6", "5", "3 5 8 9 7 9", "2 7", "1 8 2 8"]
 GIVEN = ["9 9", "12 3 4 5 6 7", "1", "20 20 20", "8 8 8 8"]
