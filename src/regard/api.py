@@ -77,6 +77,7 @@ def train(
     search: int = 0,
     seed: int | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    track: str = "",
     name: str = "",
     force: bool = False,
     device: str = "auto",
@@ -87,14 +88,16 @@ def train(
 
     `data` is the name of a data set, a file, a folder, or a table: pandas, polars, pyarrow, a dict of columns or a list
     of dicts. `options` are the task's options on the command line (`text`, `label`, `valid`, …); `settings` are all
-    others by their dotted names, such as {"model.width": 256}. `search` trains that many variants of the settings.
+    others by their dotted names, such as {"model.width": 256}. `search` trains that many variants of the settings;
+    `track` also logs to wandb or mlflow.
 
     A table in memory is saved in `runs/tables/`, so that the run can be resumed and evaluated later.
     """
     chosen, console = pick_device(device), Console(quiet=quiet)
     planned = plan(
         task, data, start=start, arch=arch, size=size, lora=lora, rank=rank, probe=probe, minutes=minutes, steps=steps,
-        seed=seed, settings=settings, device=chosen, tables=runs_folder(name) / TABLES, console=console, **options,
+        seed=seed, settings=settings, track=track, device=chosen, tables=runs_folder(name) / TABLES, console=console,
+        **options,
     )  # fmt: skip
     what = start or data
     try:
@@ -142,6 +145,7 @@ def plan(
     steps: int = 0,
     seed: int | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
+    track: str = "",
     device: str = "cpu",
     tables: Path = RUNS / TABLES,
     console: Console = Console(),  # noqa: B008 - frozen
@@ -158,6 +162,7 @@ def plan(
         return _from_scratch(task, data, arch, size, device, tables, options)
 
     words = [f"{k}={_as_word(v)}" for k, v in settings.items()] if isinstance(settings, Mapping) else list(settings)
+    words += [f"track={track}"] * bool(track)
     how: Any = dict(minutes=minutes, steps=steps, seed=seed, settings=words)
     planned = join(device).first(runs)  # one process of each machine fetches a model, or writes a table
     with join(device).together():

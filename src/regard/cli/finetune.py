@@ -19,8 +19,8 @@ LORA = [
 ]
 LINEAR = "Freeze the encoder and learn a linear map of its states."
 PROBE = declare("probe", bool, False, flag("--probe", LINEAR, **PANEL))
-RUN = [tasks.STEPS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.DRY_RUN,
-       PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
+RUN = [tasks.STEPS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE, tasks.TRACK,
+       tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 HELP = """Fine-tune a model on your data: language models, encoders, ViTs, translators, captioners, Whisper's encoder.
 
 Of dialogues, instructions and summaries only the answers are learned. The run folder is a complete model, which

@@ -44,6 +44,8 @@ INTO = "Train into runs/NAME, or NAME if it has a slash."  # some versions of ty
 NAME = declare("name", str, "", option("NAME", INTO, "--name", default="made from data and model", **PANEL))
 REPLACE = "Replace the run that is there; files that regard did not write stay."
 FORCE = declare("force", bool, False, flag("--force", REPLACE, **PANEL))
+TRACKING = "Also log to wandb or mlflow; needs the extra track."
+TRACK = declare("track", str, "", option("wandb|mlflow", TRACKING, **PANEL))
 STUDIO = declare("studio", bool, False, flag("--studio", "Watch the curves in the browser.", **PANEL))
 PLAN = "Show how the data is read, settings, parameters and memory; train and write nothing."
 DRY_RUN = declare("dry_run", bool, False, flag("--dry-run", PLAN))

@@ -17,7 +17,7 @@ from regard.cli.tasks import TaskGroup, command, data_options, declare, has_opti
 from regard.errors import ConfigError
 
 RUN = [tasks.STEPS, tasks.SEEDS, tasks.SEARCH, tasks.FIRST_SEED, tasks.SETTINGS, tasks.NAME, tasks.FORCE,
-       tasks.STUDIO, tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
+       tasks.TRACK, tasks.STUDIO, tasks.DRY_RUN, PROCESSES, tasks.DEVICE, tasks.JSON]  # fmt: skip
 RECIPE = declare("recipe", str, ..., argument("RECIPE.py", "A Python file with recipe() -> Run."))
 RESUME = declare("resume", str, "", option("RUN", "Continue an interrupted run folder, or extend a finished one."))
 LONGER = [
@@ -146,6 +146,7 @@ def train_runs(
     search: int,
     seed: int | None,
     set_: list[str] | None,
+    track: str,
     name: str,
     force: bool,
     studio: bool = False,
@@ -160,8 +161,8 @@ def train_runs(
     if not dry_run:
         share_between(processes, ctx)
     console, chosen = ctx.obj, pick_device(device)
-    settings: Any = dict(minutes=minutes, steps=steps, seed=seed, settings=set_ or [], device=chosen, console=console)
-    runs = api.plan(task, data, **settings, **how)
+    settings: Any = dict(minutes=minutes, steps=steps, seed=seed, settings=set_ or [], track=track, device=chosen)
+    runs = api.plan(task, data, **settings, console=console, **how)
     if dry_run:
         plans = [describe(label, run, chosen) for label, run in runs.items()]
         several = plans if "start" not in how else plans[0]

@@ -1,4 +1,4 @@
-"""The log of a run: each event is a line of JSON, a point in TensorBoard if that is installed, and a line on stderr.
+"""The log of a run: each event is a line of JSON, a line on stderr, and a point for each of its trackers.
 
 Every event has `step` and `seconds`. Training events carry loss, norm, lr, targets_per_second (with their `unit`, if
 that is not tokens) and skipped; evaluations carry held_out_loss, the task's and the recipe's metrics, and whether they
@@ -9,30 +9,38 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import write_atomic, write_failed
-from regard.config import inside
 from regard.jsonfile import parse
-from regard.run_folder import claim_written
 from regard.ticks import PATIENT, can_overwrite, end_passing, say
 from regard.training.overfitting import Curve
+from regard.training.track import open_trackers
 from regard.words import duration, metric_name
 
 Event = dict[str, Any]
 
 
 class Log:
-    def __init__(self, folder: Path, step: int, quiet: bool = False, on_log: Callable[[Event], None] | None = None):
-        """Continue after `step`; later events, from before an interruption, are dropped."""
+    def __init__(
+        self,
+        folder: Path,
+        step: int,
+        quiet: bool = False,
+        on_log: Callable[[Event], None] | None = None,
+        track: str = "",
+        settings: Mapping[str, Any] = {},
+    ):
+        """Continue after `step`; later events, from before an interruption, are dropped. `track` names a tracker, which
+        is given the run's `settings`."""
         path = folder / "metrics.jsonl"
         self.curve = Curve()
         for event in keep_until(path, step):
             self.curve.add(event)
         self.path, self.file = path, open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
-        self.board = _board(folder, step)
+        self.trackers = open_trackers(folder, step, track, settings)
         self.quiet, self.on_log = quiet, on_log
         self.live = can_overwrite()
         self.spoken = 0.0
@@ -45,10 +53,9 @@ class Log:
             self.file.write(line.encode())
         except OSError as e:
             raise write_failed(self.path, e) from e
-        if self.board:
-            for name, value in event.items():
-                if name != "step" and isinstance(value, int | float):
-                    self.board.add_scalar(name, value, event["step"])
+        numbers = {name: value for name, value in event.items() if name != "step" and isinstance(value, int | float)}
+        for tracker in self.trackers:
+            tracker.add(numbers, event["step"])
         self.curve.add(event)
         if text:
             self.say(text, passing)
@@ -74,8 +81,8 @@ class Log:
     def close(self) -> None:
         end_passing()
         self.file.close()
-        if self.board:
-            self.board.close()
+        for tracker in self.trackers:
+            tracker.close()
 
 
 class NoLog(Log):
@@ -117,18 +124,6 @@ def keep_until(path: Path, step: int) -> list[Event]:
 def _plain(value: Any) -> Any:
     """JSON has no NaN."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _board(folder: Path, step: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    place = inside(folder, "tensorboard", folder)
-    before = set(place.iterdir()) if place.is_dir() else set()
-    board = SummaryWriter(str(place), purge_step=step + 1)
-    claim_written(folder, (f"{place.name}/{path.name}" for path in set(place.iterdir()) - before))
-    return board
 
 
 def train_text(event: Event, steps: int, seconds_per_step: float) -> str:

@@ -29,6 +29,7 @@ from regard.training.schedule import lr_at
 from regard.training.select import Judge, Metrics, prune
 from regard.training.signals import Interrupts
 from regard.training.step import Stepper, Stopwatch
+from regard.training.track import check_tracker
 
 BAD_IN_A_ROW = 10  # steps without a finite loss before we stop
 
@@ -61,6 +62,7 @@ def train(
     metrics, for as long as `parts.run` says, with a new warm-up and schedule. Only rank 0 of `world` writes there."""
     folder, device, world = Path(folder), torch.device(device), world or World()
     resume = resume or extend is not None
+    check_tracker(parts.run.track)
     placement = place(parts, world, device)  # a layout that does not fit is refused before anything is written
     with ExitStack() as held:
         with world.together():
@@ -71,7 +73,8 @@ def train(
                 run_folder.adopt(folder)
         with world.together():
             stop = held.enter_context(Interrupts())
-            log = (lambda step: Log(folder, step, quiet, on_log)) if world.main else lambda _: NoLog()
+            track: Any = dict(track=parts.run.track, settings=parts.run.to_dict())
+            log = (lambda step: Log(folder, step, quiet, on_log, **track)) if world.main else lambda _: NoLog()
             training = Training(parts, folder, device, resume, extend, log, world, placement)
         try:
             with world.watched(lambda: training.at.step):

@@ -11,7 +11,7 @@ from regard import checkpoint
 from regard.config import MAX_SEED, at_least, fraction, to_dict, unknown
 from regard.errors import ConfigError
 from regard.models.registry import model_type
-from regard.training.settings import Optim, Parallel, Schedule
+from regard.training.settings import TRACKERS, Optim, Parallel, Schedule
 
 PRECISIONS = ("fp32", "bf16", "fp8")
 AT_LEAST = dict(steps=0, minutes=0, epochs=0, tokens=1, batch=1, accumulate=1, consistency=0, lora=0, eval_every=0,
@@ -50,6 +50,7 @@ class Run:
     keep: int = 3  # best evaluations whose weights are kept, and averaged at the end
     average: bool = True
     keep_state: bool = False  # whether a finished run keeps its optimiser and the weights of its best evaluations
+    track: str = ""  # also log to wandb or mlflow, which the extra `track` installs
     seed: int = 0
     precision: str = "fp32"
     compile: bool = False
@@ -65,6 +66,8 @@ class Run:
         fraction(self, "smoothing")
         if self.frozen and (self.lora or not self.start):
             raise ConfigError("frozen needs a model to start from, and excludes LoRA: regard finetune MODEL --probe")
+        if self.track and self.track not in TRACKERS:
+            raise unknown("tracker", self.track, TRACKERS)
         if self.precision not in PRECISIONS:
             raise unknown("precision", self.precision, PRECISIONS)
         name = "context" if hasattr(self.data, "context") else "max_length"

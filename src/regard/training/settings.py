@@ -7,6 +7,7 @@ from regard.errors import ConfigError
 
 ITERATIONS = (3, 4, 5)  # of Newton-Schulz, for which Muon has coefficients
 NAMES = ("adamw", "adam", "muon")
+TRACKERS = ("wandb", "mlflow")
 
 
 @dataclass(frozen=True, kw_only=True)
