@@ -28,13 +28,19 @@ NAIVE = Baseline("naive", "held_out_loss", 0.3, lower_is_better=True)
         ),
         (
             {"accuracy": 0.71},
-            "THE BASELINE WON: bag of words, accuracy 71.0% (majority class 50.0%); this model: accuracy 71.0%. Go on.",
+            "NO BETTER THAN THE BASELINE: bag of words, accuracy 71.0% (majority class 50.0%); "
+            "this model: accuracy 71.0%. Go on.",
         ),
         ({"r2": 0.5}, ""),
     ],
 )
 def test_the_best_baseline_is_the_one_to_beat(metrics, expected):
     assert compared([MAJORITY, BAG], metrics, "Go on.") == expected
+
+
+def test_a_tie_of_perfect_scores_asks_for_a_larger_validation_set():
+    line = compared([dataclasses.replace(BAG, value=1.0)], {"accuracy": 1.0}, "Go on.")
+    assert line.endswith("this model: accuracy 100.0%. To tell them apart, use a larger validation set: --valid FILE")
 
 
 def test_of_losses_the_lowest_wins():
