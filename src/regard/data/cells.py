@@ -46,7 +46,8 @@ def decimal_mark(cells: Iterable[str], words: float = 0.0) -> str | None:
     if len(_units(counts)) > 1:
         return None
     faults = {mark: sum(n for c, n in counts.items() if not _is_written(c, mark)) for mark in DIGITS}
-    mark = min(faults, key=faults.__getitem__)
+    money = not _units(counts) <= {"", "%", "‰"}
+    mark = min(faults, key=lambda mark: (faults[mark], money and _thousandths(counts, mark)))
     return mark if faults[mark] <= words * counts.total() else None
 
 
@@ -63,6 +64,11 @@ def notation(cells: Iterable[str], mark: str) -> str:
 def _units(cells: Iterable[str]) -> set[str]:
     matches = (WRITTEN.fullmatch(cell.strip()) for cell in cells)
     return {unit for match in matches if match for unit in (match[2], match[5]) if unit}
+
+
+def _thousandths(cells: Iterable[str], mark: str) -> bool:
+    """Whether numbers have three decimals with this mark, which in amounts of money are thousands: € 210.000."""
+    return any(re.search(rf"[1-9]\d*[{mark}]\d{{3}}(?!\d)", cell) for cell in cells)
 
 
 def _is_written(cell: str, mark: str) -> bool:
