@@ -247,7 +247,7 @@ def test_a_dry_run_shows_every_plan_and_its_data():
     output = works("train", "forecast", "--data=prices.csv", "--horizon=12", "--set=data.lookback=48", "--dry-run").out
     assert "samples per step" in output and "columns: date, close" in output
     result = regard("train", "forecast", "--data=prices.csv", "--dry-run")
-    assert result.code == 2 and "one window takes 432" in result.err, "as training would"
+    assert result.code == 2 and "one window takes 96 (horizon 96" in result.err, "as training would"
     assert "samples per step" in works("train", "fill-series", "--data=curves.csv", "--dry-run").out
 
 

@@ -1,5 +1,6 @@
 """Tables over time, for forecasting: series on a calendar, and every window of them."""
 
+import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -317,9 +318,18 @@ def _shorter(config: HistoryConfig, borders: list[tuple[int, int]]) -> str:
     return f", or type --horizon {horizon} --set data.lookback={lookback}" if horizon > 0 and lookback > 1 else ""
 
 
-def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
+def shrink_lookback(config: HistoryConfig, rows: int, say: Say) -> HistoryConfig:
+    """The settings with a look-back that half of the `rows` to train on contain, if one window is longer than all."""
+    lookback = (rows - config.horizon) // 2
+    if config.lookback + config.horizon <= rows or lookback < 2:
+        return config
+    say(f"look-back shortened from {config.lookback} to {lookback} rows: there are {rows:,} to train on")
+    return dataclasses.replace(config, lookback=lookback)
+
+
+def read_parts(config: HistoryConfig, say: Say = to_stderr, shrink: bool = False) -> HistoryParts:
     """The table split in time into training, validation and test set, whose windows may look back over the border but
-    are never trained on."""
+    are never trained on. With `shrink`, for a new model, a look-back longer than the training set is shortened."""
     if bool(config.name) == bool(config.path):
         raise ConfigError("train on what? give --data FILE, a table or an NPZ file of rows in time, or a name")
     path = get_files(config.name, "history", say=say).train if config.name else user_path(config.path)
@@ -328,6 +338,7 @@ def read_parts(config: HistoryConfig, say: Say = to_stderr) -> HistoryParts:
     borders = split.in_time(total, config.parts)
     if borders[2][1] > total:
         raise DataError(f"{path} has {total:,} rows; data.parts need {borders[2][1]:,}")
+    config = shrink_lookback(config, borders[0][1] - borders[0][0], say) if shrink else config
     parts = _windows(histories, borders, config)
     for what, (start, stop), windows in zip(("train", "validate", "test"), borders, parts, strict=True):
         if not len(windows) and windows.gaps is not None and windows.gaps.mean() > 0.5:

@@ -74,12 +74,14 @@ class Forecast(Task):
     def read(self, run: "Run", say: Say) -> "HistoryParts":
         from regard.data.history import read_parts
 
-        return read_parts(run.data, say)
+        return read_parts(run.data, say, shrink=True)
 
     def fit(self, run: "Run", data: "HistoryParts") -> "Run":
         first = data.histories[0]
-        lengths = dict(lookback=run.data.lookback, horizon=run.data.horizon)
-        return run.with_model(columns=first.columns, covariates=first.inputs, **lengths)
+        settings = dataclasses.replace(run.data, lookback=data.train.lookback)
+        model = self.settings_from_data(dataclasses.replace(run, data=settings))
+        model |= dict(columns=first.columns, covariates=first.inputs)
+        return dataclasses.replace(run, data=settings).with_model(**model)
 
     def build(self, run: "Run", data: "HistoryParts", say: Say) -> "nn.Module":
         import torch

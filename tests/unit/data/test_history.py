@@ -89,6 +89,14 @@ def test_what_is_told_to_type_works(tmp_path, rows):
     assert min(len(parts.train), len(parts.valid), len(parts.test)) > 1
 
 
+def test_training_shortens_a_look_back_that_does_not_fit(tmp_path):
+    path, notes = tmp_path / "year.csv", []
+    path.write_text("close\n" + "".join(f"{i % 7}\n" for i in range(400)))
+    parts = read_parts(HistoryConfig(path=str(path), horizon=14), notes.append, shrink=True)
+    assert parts.train.lookback == 133 and len(parts.train) == 280 - 133 - 14 + 1
+    assert notes[0] == "look-back shortened from 336 to 133 rows: there are 280 to train on"
+
+
 def test_a_handful_of_rows_is_too_few(tmp_path):
     (tmp_path / "tiny.csv").write_text("close\n1\n2\n3\n4\n5\n")
     with pytest.raises(DataError, match=r"give more rows$"):
