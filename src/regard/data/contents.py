@@ -6,9 +6,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.data.cells import is_date, is_missing, is_number
+from regard.data.cells import decimal_mark, is_date, is_missing, is_number
 from regard.data.files import AUDIO, IMAGES, ending
 from regard.data.folders import Say
+from regard.data.records import KEYS, is_records, objects
 from regard.data.tables import LABELS, DataTable, is_table, read_table
 from regard.errors import DataError
 
@@ -23,7 +24,8 @@ LISTED = 4  # values listed in a reason
 
 @dataclass(frozen=True)
 class ColumnContents:
-    """A column and what its cells hold: files, dates, ids, numbers, sets (a|b), classes, texts, or other words."""
+    """A column and what its cells hold: files, dates, ids, numbers, sets (a|b), classes, texts, conversations, or
+    other words."""
 
     name: str
     holds: str
@@ -41,6 +43,7 @@ class Contents:
 
     path: Path
     columns: tuple[ColumnContents, ...] = ()
+    rows: int = 0  # of the table
     endings: Counter[str] = field(default_factory=Counter)
     folders: tuple[str, ...] = ()
 
@@ -56,7 +59,7 @@ class Contents:
 
     def numbers(self) -> list[ColumnContents]:
         """The columns of numbers, even if they have few distinct values."""
-        return [c for c in self.holding("numbers", "classes") if all(map(is_number, c.values))]
+        return [c for c in self.holding("numbers", "classes") if decimal_mark(c.values) is not None]
 
     def named(self, names: tuple[str, ...]) -> ColumnContents | None:
         """The first column with one of these names, ignoring case."""
@@ -65,6 +68,15 @@ class Contents:
     def count(self, endings: tuple[str, ...]) -> int:
         """The number of files with these suffixes."""
         return sum(self.endings[ending] for ending in endings)
+
+    def mostly(self, endings: tuple[str, ...]) -> bool:
+        """Whether more than half of the files have one of these suffixes."""
+        return self.count(endings) > sum(self.endings.values()) / 2
+
+    @property
+    def prose(self) -> bool:
+        """Whether there are texts to read, and not just notes in a folder of images or recordings."""
+        return self.count(TEXTS) > 0 and not self.mostly(IMAGES) and not self.mostly(AUDIO)
 
 
 def look(path: Path, say: Say) -> Contents:
@@ -77,8 +89,17 @@ def look(path: Path, say: Say) -> Contents:
         return Contents(path, endings=Counter(map(ending, files)), folders=tuple(sorted(folders)))
     if not is_table(path):
         return Contents(path, endings=Counter([ending(path)]))
+    if conversations := _conversations(path):
+        return Contents(path, (ColumnContents(conversations, "conversations", ()),), endings=Counter([ending(path)]))
     table = read_table(path, say=say, strict=False)
-    return Contents(path, tuple(describe(table, name) for name in table.columns), Counter([ending(path)]))
+    columns = tuple(describe(table, name) for name in table.columns)
+    return Contents(path, columns, len(table), Counter([ending(path)]))
+
+
+def _conversations(path: Path) -> str:
+    """The key of the conversations in a file of records, "" if it holds none; these are not cells of a table."""
+    _, first = next(objects(path), (0, None)) if is_records(path) else (0, None)
+    return next((key for key in KEYS if isinstance(first, dict) and isinstance(first.get(key), list)), "")
 
 
 def describe(table: DataTable, name: str) -> ColumnContents:
@@ -105,6 +126,8 @@ def _holds(cells: list[str], values: tuple[str, ...]) -> str:
         return "classes" if whole and few and len(values) <= DIGITS else "numbers"
     if most(is_date):
         return "dates"
+    if decimal_mark(cells, words=0.1) is not None:  # €1,200 or 12,5 %
+        return "numbers"
     if sum("|" in cell for cell in cells) > len(cells) / 10:
         return "sets"
     if few:

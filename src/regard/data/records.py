@@ -57,7 +57,7 @@ def read_records(path: Path, template: str = "", bad: list[BadRow] | None = None
     if template and PROMPT not in template:
         raise ConfigError(f"data.template is {template!r}; it needs {PROMPT} where the prompt goes")
     first: type | None = None
-    for number, values in _objects(path):
+    for number, values in objects(path):
         try:
             if reason := fault(values):
                 raise DataError(reason)
@@ -83,7 +83,7 @@ def check_records(path: Path, template: str, strict: bool, say: Say) -> None:
             say(f"{path}: {count:,} records in {form}; answers are trained on, prompts are not")
 
 
-def _objects(path: Path) -> Iterator[tuple[int, Any]]:
+def objects(path: Path) -> Iterator[tuple[int, Any]]:
     """The objects of a file with their lines; JSONL and Parquet are streamed."""
     if path.suffix.lower() in PARQUET:
         return stream_rows(path)

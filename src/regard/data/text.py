@@ -209,7 +209,8 @@ def _report_not_text(folder: Path, not_text: dict[Path, NotText], fatal: bool, t
     errors = list(not_text.values())
     if fatal and len(not_text) == total and errors[0].encoding and len({e.encoding for e in errors}) == 1:
         raise DataError(
-            f"{folder}: all {total:,} files are like {errors[0]}; for all, type: {convert(folder, errors[0].encoding)}"
+            f"{folder}: none of the {total:,} files is UTF-8; the first: {errors[0]}; to convert all, type: "
+            f"{convert(folder, errors[0].encoding)}"
         )
     listed = "; ".join(map(str, errors[:LISTED])) + (f"; and {len(errors) - LISTED:,} more" if errors[LISTED:] else "")
     if fatal:

@@ -140,7 +140,7 @@ class ClassesOfSamples(Classes):
         from regard.data.files import AUDIO, IMAGES, ending
 
         endings = {"images": IMAGES, "audio": AUDIO}[self.reads]
-        if len(contents.folders) > 1 and contents.count(endings) > sum(contents.endings.values()) / 2:
+        if len(contents.folders) > 1 and contents.mostly(endings):
             return self.fit_for(contents, f"{contents.count(endings):,} {self.unit} in a folder for each class")
         names, classes = contents.holding("files"), contents.labels()
         if not names or not classes or ending(names[0].values[0]) not in endings:

@@ -45,7 +45,10 @@ class Embed(Task):
             return None
         column = f" --text {quote(texts[0].name)}" if texts else ""
         command = f'regard similar minilm "some words" --in {quote(str(contents.path))}{column}'
-        return Fit("texts to search by meaning; no training needed", (command,))
+        pairs = len(texts) == 2 and not contents.labels() and self.fit_for(
+            contents, "", "minilm", text=texts[0].name, second=texts[1].name
+        )  # fmt: skip
+        return Fit("texts to search by meaning; no training needed", (command, *(pairs.commands if pairs else ())))
 
     def serves(self, config: Any) -> bool:
         from regard.models.bert import LABELLED, MASKED, BertConfig

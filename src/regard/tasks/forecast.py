@@ -62,7 +62,11 @@ class Forecast(Task):
         numbers = [column for column in numbers if column is not time]
         if time is None or not numbers or contents.named(IDS) or contents.holding("texts"):
             return None
-        return self.fit_for(contents, f"numbers over time ({time.name!r})", target=numbers[-1].name)
+        series = next(iter(contents.holding("classes", "words")), None) if len(time.values) < contents.rows else None
+        several = f"numbers over time ({time.name!r})" + (f" of each {series.name!r}" if series else "")
+        horizon = len(time.values) // 20  # half of the validation set; of a long table, the default fits
+        options = {"series": series.name if series else "", "horizon": str(horizon) if 0 < horizon < 48 else ""}
+        return self.fit_for(contents, several, target=numbers[-1].name, **options)
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return dict(lookback=data.lookback, horizon=data.horizon, patch=min(16, data.lookback))

@@ -74,16 +74,13 @@ class LanguageModelling(Task):
     prompt = ""  # the default template of records
 
     def fits(self, contents: "Contents") -> Fit | None:
-        from regard.data.contents import TEXTS
-        from regard.data.records import FORMS
+        from regard.data.records import FORMS, is_records
 
         pair = next((pair for pair in FORMS if all(contents.named((name,)) for name in pair)), None)
-        if contents.count((".jsonl", ".json")) and (pair or contents.named(("messages", "conversations"))):
+        if is_records(contents.path) and (pair or contents.holding("conversations")):
             what = f"prompts in {pair[0]!r}, answers in {pair[1]!r}" if pair else "conversations"
             return self.fit_for(contents, what, "smollm2-135m")
-        if not contents.count(TEXTS):
-            return None
-        return self.fit_for(contents, "text to continue")
+        return self.fit_for(contents, "text to continue") if contents.prose else None
 
     def finetune_run(self, start: Path, data: TextConfig, device: str, lora: int) -> "Run":
         from regard.models.published import read_config

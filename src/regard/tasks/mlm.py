@@ -48,9 +48,7 @@ class MaskedLanguageModelling(Task):
     table_ending = ".jsonl"
 
     def fits(self, contents: "Contents") -> Fit | None:
-        from regard.data.contents import TEXTS
-
-        return self.fit_for(contents, "text to pre-train BERT on") if contents.count(TEXTS) else None
+        return self.fit_for(contents, "text to pre-train BERT on") if contents.prose else None
 
     def model_settings(self, data: Any, arch: str, device: str, settings: dict[str, Any]) -> dict[str, Any]:
         return {"vocab": data.vocab, "max_length": data.max_length, "head": head(data)}

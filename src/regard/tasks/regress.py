@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from regard.metrics.compare import Sums
     from regard.training.run import Run
 
+NAMES = ("target", "y", "price", "score", "rating", "value")  # usual for a column to predict
 UNKNOWN_TARGET = ("target",)  # until the data is read
 
 
@@ -61,7 +62,7 @@ class Regression(Classes):
     def fits(self, contents: "Contents") -> Fit | None:
         from regard.data.series import TIMES
 
-        texts, numbers = contents.holding("texts"), contents.numbers()
+        texts, numbers = contents.holding("texts"), sorted(contents.numbers(), key=lambda c: c.name.lower() in NAMES)
         if self.reads == "text" and len(texts) == 1 and numbers:
             reason = f"texts in {texts[0].name!r}, a number in {numbers[-1].name!r}"
             return self.fit_for(contents, reason, "minilm", text=texts[0].name, label=numbers[-1].name)

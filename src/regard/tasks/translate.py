@@ -76,10 +76,13 @@ class Translate(Task):
     table_ending = ".txt"
 
     def fits(self, contents: "Contents") -> Fit | None:
-        """A text next to one of the same name in another language: train.en and train.de."""
+        """A table of sentences, or a text next to one of the same name in another language: train.en and train.de."""
         from shlex import quote
 
         path = contents.path
+        if contents.named(("source",)) and contents.named(("target",)) and len(contents.columns) == 2:
+            both = f"--source {quote(str(path))} --target {quote(str(path))}"
+            return Fit("sentences in 'source', translations in 'target'", (f"regard train {self.name} {both}",))
         pair = [other for other in path.parent.glob(f"{path.stem}.??") if re.fullmatch(r"\.[a-z]{2}", other.suffix)]
         if len(pair) != 2 or path not in pair or not all(p.is_file() for p in pair):
             return None

@@ -12,6 +12,10 @@ TABLES = {
     "reviews.csv": ("id,review,sentiment,stars", [f"{i},{TEXT.format(i)},{'pn'[i % 2]},{i % 5}" for i in range(40)]),
     "houses.csv": ("rooms,area,city,price", [f"{i % 9},{i}.5,{'AB'[i % 2]},{i * 1001}" for i in range(40)]),
     "sales.csv": ("date,sales", [f"2026-01-{i + 1:02d},{i}.5" for i in range(28)]),
+    "stores.csv": ("date,store,sold", [f"2026-01-{i // 2 + 1:02d},{'AB'[i % 2]},{i}.5" for i in range(60)]),
+    "faq.csv": ("question,answer", [f"{TEXT.format(i)},{TEXT.format(i + 1)}" for i in range(40)]),
+    "sentences.csv": ("source;target", [f"{TEXT.format(i)};{TEXT.format(i + 1)}" for i in range(40)]),
+    "offers.csv": ("price;size", [f"€ {i + 90}.500;{i},5" for i in range(40)]),
     "pairs.csv": ("first,second,same", [f"{TEXT.format(i)},{TEXT.format(i + 1)},{'yn'[i % 2]}" for i in range(40)]),
     "films.csv": ("plot,genres", [f"{TEXT.format(i)},{'drama|war' if i % 2 else 'war'}" for i in range(40)]),
     "curves.csv": ("object,mjd,flux,class", [f"{i // 9},{i}.5,{i}.25,{'ab'[i // 20]}" for i in range(40)]),
@@ -20,6 +24,9 @@ TABLES = {
 }
 FILES = {
     "chat.jsonl": json.dumps({"prompt": "Who wrote this?", "completion": "Somebody."}) + "\n",
+    "sharegpt.json": json.dumps(
+        [{"conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho"}]}]
+    ),
     "news.jsonl": json.dumps({"text": "A long report on it.", "summary": "A report."}) + "\n",
     "book.txt": "Once upon a time.\n",
     "train.en": "a cat\n",
@@ -28,11 +35,19 @@ FILES = {
     "photos/cat/1.png": "",
     "photos/dog/1.png": "",
     "speech/1.wav": "",
+    "words/yes/1.mp3": "",
+    "words/no/1.mp3": "",
+    "words/notes.txt": "recorded at home\n",
 }
 EXPECTED = {
     "reviews.csv": ["classify", "regress", "embed"],
     "houses.csv": ["table", "regress-table"],
     "sales.csv": ["forecast"],
+    "stores.csv": ["forecast"],
+    "faq.csv": ["embed"],
+    "sentences.csv": ["translate", "embed"],
+    "sharegpt.json": ["lm"],
+    "words": ["audio", "transcribe"],
     "pairs.csv": ["pair", "embed"],
     "films.csv": ["multilabel", "embed"],
     "curves.csv": ["series", "fill-series"],
@@ -74,6 +89,19 @@ def test_command_of_start_trains_on_the_right_columns(place):
     command = works("start", "houses.csv").lines[-1].split()
     assert command == ["regard", "train", "regress-table", "--data", "houses.csv", "--label", "price"]
     assert "houses.csv" in works(*command[1:], "--dry-run", "--device=cpu").out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("stores.csv", "--target sold --series store --horizon 1"),
+        ("faq.csv", "finetune minilm embed --data faq.csv --text question --second answer"),
+        ("sentences.csv", "--source sentences.csv --target sentences.csv"),
+        ("offers.csv", "regress-table --data offers.csv --label price"),
+    ],
+)
+def test_start_names_the_columns_of_a_table(name, words, place):
+    assert words in works("start", name).out
 
 
 def test_nothing_runs_without_a_choice_at_a_terminal(place):
