@@ -75,13 +75,27 @@ def test_a_messy_table_trains_a_classifier(tmp_path, name):
     assert """for example: 'a "dull" film, naïve; 1' is 'neg'""" in result.err
 
 
+def test_skipped_rows_of_a_scored_file_are_reported_once(tmp_path):
+    TABLES["unlabelled.csv"][0](tmp_path / "x.csv", reviews())
+    works("train", "classify", "--data=x.csv", "--name=x", *TEXTS)
+    result = works("evaluate", "runs/x", "--data=x.csv")
+    assert result.err.count("skipped 3 of 63 rows") == 1 and "were in the training data" in result.out + result.err
+
+
+def test_a_file_half_without_labels_asks_whether_it_was_read_right(tmp_path):
+    rows = [(text, label if i % 2 else "") for i, (text, label) in enumerate(reviews())]
+    (tmp_path / "x.csv").write_text(delimited(",", rows))
+    result = regard("train", "classify", "--data=x.csv", "--name=x", *TEXTS)
+    assert result.code == 2 and "(30 of 60 rows cannot be used, more than a third); check that" in result.err
+
+
 def test_prose_in_latin1_asks_for_a_conversion_that_works(tmp_path):
     (tmp_path / "my notes").mkdir()
     for i in range(3):
         (tmp_path / "my notes" / f"{i}.txt").write_text("Déjà vu, the cat sat on the mat. " * 40, "latin-1")
     refused = regard("train", "lm", "--data=my notes", *TINY)
     assert refused.code == 2 and "Latin-1" in refused.err
-    subprocess.run(["sh", "-c", refused.err.split("for all, type: ")[1]], check=True)
+    subprocess.run(["sh", "-c", refused.err.split("to convert all, type: ")[1]], check=True)
     works(
         "train", "lm", "--data=my notes-utf8", "--tokens=chars", "--set=model.layers=1", "--set=model.context=32", *TINY
     )

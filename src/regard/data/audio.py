@@ -21,6 +21,7 @@ from regard.data.tables import is_table, read_table
 from regard.data.targets import ClassData, check_known
 from regard.data.waveform import HOP, RATE, decode, load_waveform, log_mel, resample
 from regard.errors import ConfigError, DataError, MissingExtra, RegardError
+from regard.words import count
 
 FILES = ("file", "path", "clip", "audio", "wav", "filename", "file_name")
 STEP = 32  # batches are padded to a multiple of this many frames, for few shapes
@@ -176,7 +177,7 @@ def spectrograms(clips: Sequence[Clip], labels: Sequence[str], config: AudioConf
         frames.append(spectrogram(samples, config.mels, config.frames))
         classes.append(number[clip.label])
     if errors:
-        notes.append(f"skipped {len(errors):,} of {len(clips):,} clips; the first: {errors[0]}")
+        notes.append(f"skipped {count(len(errors), 'clip')}; the first: {errors[0]}")
     if cut:
         notes.append(f"cut {cut:,} clips: longer than {config.seconds:g} seconds (--set data.seconds=…)")
     return Spectrograms(frames, np.array(classes, np.int64))

@@ -63,5 +63,8 @@ def report(
         raise DataError(f"{path} {first}{listed} (without --strict such {what} are skipped)")
     lines = sum(row.lines for row in rows)
     if lines > limit * (lines + usable):
-        raise DataError(f"{path} {first}{listed} ({count:,} of {total:,} {what} cannot be used, more than {SHARE})")
+        unusable = f"{count:,} of {total:,} {what} cannot be used, more than {SHARE}"
+        raise DataError(
+            f"{path} {first}{listed} ({unusable}); check that the file is read as it should be, or remove them"
+        )
     say(f"{path}: {done} {count:,} of {total:,} {what}: {first}{listed}")

@@ -151,15 +151,15 @@ class ForecastPredictor(Predictor):
         past = torch.from_numpy(history.values[-c.lookback :] / unit).float()[None].to(self.device)
         inputs, steps = [past], c.horizon
         if c.covariates:
-            beside, steps = self.beside(history, name)
-            inputs.append(beside.to(self.device))
+            covariates, steps = self.covariates(history, name)
+            inputs.append(covariates.to(self.device))
         rows = self.model(*inputs)[0, :steps].double().cpu().numpy()  # H C 1+Q
         rows = rows * (unit if isinstance(unit, float) else unit[:, None])
         quantiles = np.sort(rows[..., 1:], -1)  # they are learned separately and may cross
         return Outlook(c.columns, history.after(steps), rows[..., 0], quantiles, c.quantiles, history.dated,
                        self.settings.series, history.name)  # fmt: skip
 
-    def beside(self, history: History, name: str) -> tuple[torch.Tensor, int]:
+    def covariates(self, history: History, name: str) -> tuple[torch.Tensor, int]:
         """The covariates of the look-back and of the rows to forecast, 1 L+H K, and how many of those there are."""
         c = self.config
         assert history.covariates is not None

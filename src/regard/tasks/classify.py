@@ -187,7 +187,7 @@ class Labels(Task):
         if not data or (folder / "run.json").is_file():
             config = dataclasses.replace(self.own_data(folder), strict=options.strict)
             try:
-                train, rows, _ = read_parts(config, self.name, console.say)
+                train, rows, _ = read_parts(config, self.name, silent if data else console.say)
             except DataError:
                 if not data:
                     raise

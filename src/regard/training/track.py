@@ -62,11 +62,11 @@ class MLflow:
         from mlflow import MlflowClient
 
         self.client = MlflowClient()
-        known = self.client.get_experiment_by_name(PROJECT)
-        experiment = known.experiment_id if known else self.client.create_experiment(PROJECT)
+        experiment = self.client.get_experiment_by_name(PROJECT)
+        experiment_id = experiment.experiment_id if experiment else self.client.create_experiment(PROJECT)
         tag = {"regard.run": identity(folder)}
-        runs = self.client.search_runs([experiment], f"tags.`regard.run` = '{identity(folder)}'", max_results=1)
-        run = runs[0] if runs else self.client.create_run(experiment, run_name=folder.name, tags=tag)
+        runs = self.client.search_runs([experiment_id], f"tags.`regard.run` = '{identity(folder)}'", max_results=1)
+        run = runs[0] if runs else self.client.create_run(experiment_id, run_name=folder.name, tags=tag)
         self.id = run.info.run_id
         for name, value in {} if runs else settings.items():
             self.client.log_param(self.id, name, str(value)[:LONGEST])

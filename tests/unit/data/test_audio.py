@@ -157,7 +157,7 @@ def test_pictures_of_all_that_can_be_read_and_a_word_about_the_rest(folder):
     (folder / "low" / "long.wav").write_bytes(tone(200, 1.0))
     data = load_audio(AudioConfig(path=str(folder), seconds=0.5, mels=12, held_out=0.2), quiet)
     assert data.labels == ("high", "low") and len(data.train) + len(data.valid) == 21
-    assert "skipped 1 of" in data.report() and "bad.wav is not a WAV, FLAC, OGG or MP3 file" in data.report()
+    assert "skipped 1 clip" in data.report() and "bad.wav is not a WAV, FLAC, OGG or MP3 file" in data.report()
     assert "cut 1 clips: longer than 0.5 seconds" in data.report()
     assert max(x.size(1) for part in (data.train, data.valid) for x in part.frames) == 50
     loudest = [float(x.mean(1).argmax()) for x in data.train.frames]
@@ -170,11 +170,11 @@ def test_clips_larger_than_memory_are_skipped_unless_all_are(folder, tmp_path_fa
     monkeypatch.setenv("REGARD_MEMORY", "500K")
     (folder / "low" / "huge.wav").write_bytes(tone(200, 60.0))
     data = load_audio(AudioConfig(path=str(folder), mels=12), quiet)
-    assert "skipped 1 of" in data.report() and "huge.wav would need" in data.report()
+    assert "skipped 1 clip" in data.report() and "huge.wav would need" in data.report()
     other = tmp_path_factory.mktemp("valid")
     (other / "low").mkdir()
     (other / "low" / "bad.wav").write_bytes(b"")
-    with pytest.raises(DataError, match=r"no validation clip can be read; skipped 1 of 1 clips; .*bad\.wav"):
+    with pytest.raises(DataError, match=r"no validation clip can be read; skipped 1 clip; .*bad\.wav"):
         load_audio(AudioConfig(path=str(folder), valid=str(other), mels=12), quiet)
 
 

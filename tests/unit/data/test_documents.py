@@ -54,7 +54,7 @@ def test_the_advice_works_when_it_is_typed(notes, encoding, every):
     if every:
         with pytest.raises(DataError) as e:
             text_files(TextConfig(path=str(notes)))
-        command, folder = str(e.value).split("; for all, type: ")[1], notes.with_name("my notes-utf8")
+        command, folder = str(e.value).split("; to convert all, type: ")[1], notes.with_name("my notes-utf8")
     else:
         text_files(TextConfig(path=str(notes)), say=messages.append)
         command, folder = messages.pop().split("type: ")[1], notes
