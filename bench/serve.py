@@ -42,6 +42,7 @@ from regard.serve.api.lanes import LaneSettings
 MODEL, ENCODER = "smollm2-135m", "minilm"
 WORDS = (Path(__file__).parents[1] / "README.md").read_text("utf-8").split()
 CLIENTS, ENCODER_CLIENTS, REPEATS = 16, 64, 7
+PROMPT_ALONE = "The station is closed today, so the travellers"
 PROMPT, OUTPUT, CONTEXT = (20, 400), (16, 200), 640
 TUNED = ("--continuous-batching", "--cb-block-size", "32", "--cb-num-blocks", "512", "--cb-max-batch-tokens", "256")
 
@@ -226,48 +227,59 @@ def texts(seconds: float) -> None:
 
 
 def alone() -> None:
-    """One client: a text of 64 tokens, and one token, with and without HTTP."""
-    import torch
-
-    from regard.serve.api.lanes import open_lane
-
-    torch.set_num_threads(os.cpu_count() or 1)
-    prompt, done = "The station is closed today, so the travellers", threading.Event()
-    lane = open_lane(MODEL, LaneSettings(context=CONTEXT), lambda message: done.set() if message.get("last") else None)
-    threading.Thread(target=lane.run, daemon=True).start()
-
-    def without_http(tokens: int) -> None:
-        done.clear()
-        sampling = {"max_tokens": tokens, "temperature": 0.0, "seed": 0}
-        lane.inbox.put({"do": "completions", "id": 1, "prompts": [prompt], "sampling": sampling})
-        done.wait()
-
-    def generated(tokens: int) -> None:
-        lane.predictor.generate([prompt], max_tokens=tokens, temperature=0.0)
-
+    """One client: a text of 64 tokens, and one token, with and without HTTP; each side in its own process."""
+    times = {"generate": own_process("generate", 64), "engine": own_process("engine", 1)}
     with ours(MODEL, "--context", str(CONTEXT)) as address:
 
         def over_http(tokens: int) -> None:
-            body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0}
+            body = {"model": "m", "prompt": PROMPT_ALONE, "max_tokens": tokens, "temperature": 0}
             post(address, "/v1/completions", body).read()
 
-        times: dict[str, list[float]] = {}
-        for tokens, ways in ((64, (over_http, generated)), (1, (over_http, without_http))):
-            for repeat in range(REPEATS + 1):  # the first to warm up; interleaved, so that noise affects all
-                for way in ways:
-                    begin = time.perf_counter()
-                    way(tokens)
-                    if repeat:
-                        times.setdefault(f"{way.__name__} {tokens}", []).append(time.perf_counter() - begin)
+        times |= {"server": repeated(over_http, 64), "server, 1 token": repeated(over_http, 1)}
     medians = {name: 1000 * statistics.median(values) for name, values in times.items()}
     print(f"milliseconds, medians of {REPEATS}: {', '.join(f'{name} {ms:.1f}' for name, ms in medians.items())}")
-    report("serve-alone", "cpu", "tokens/s", 64, server=times["over_http 64"], generate=times["generated 64"])
-    judge(
-        "seconds of 64 tokens, server over generate (medians)",
-        medians["over_http 64"] / medians["generated 64"],
-        most=1.1,
-    )
-    judge("milliseconds that HTTP adds to one token", medians["over_http 1"] - medians["without_http 1"], most=3)
+    report("serve-alone", "cpu", "tokens/s", 64, server=times["server"], generate=times["generate"])
+    judge("seconds of 64 tokens, server over generate (medians)", medians["server"] / medians["generate"], most=1.1)
+    judge("milliseconds that HTTP adds to one token", medians["server, 1 token"] - medians["engine"], most=3)
+
+
+def repeated(work: Callable[[int], None], tokens: int) -> list[float]:
+    """Seconds of each repetition after the first, which warms up."""
+    times = []
+    for _ in range(REPEATS + 1):
+        begin = time.perf_counter()
+        work(tokens)
+        times.append(time.perf_counter() - begin)
+    return times[1:]
+
+
+def own_process(side: str, tokens: int) -> list[float]:
+    """The seconds of `side` without HTTP, with the waiting of threads that `regard` sets for all its processes."""
+    line = [sys.executable, __file__, "--side", side, "--tokens", str(tokens)]
+    environment = os.environ | {"GOMP_SPINCOUNT": "1000"}
+    return json.loads(subprocess.run(line, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def one_side(side: str, tokens: int) -> None:
+    """Print the seconds of `regard generate`, or of the engine's thread, as JSON."""
+    from regard.serve.api.lanes import open_lane
+
+    done = threading.Event()
+    lane = open_lane(MODEL, LaneSettings(context=CONTEXT), lambda message: done.set() if message.get("last") else None)
+
+    def generate(tokens: int) -> None:
+        lane.predictor.generate([PROMPT_ALONE], max_tokens=tokens, temperature=0.0)
+
+    def engine(tokens: int) -> None:
+        done.clear()
+        sampling = {"max_tokens": tokens, "temperature": 0.0, "seed": 0}
+        lane.inbox.put({"do": "completions", "id": 1, "prompts": [PROMPT_ALONE], "sampling": sampling})
+        done.wait()
+
+    if side == "engine":
+        threading.Thread(target=lane.run, daemon=True).start()
+    print(json.dumps(repeated(engine if side == "engine" else generate, tokens)), flush=True)
+    os._exit(0)  # the lane's thread never ends
 
 
 def embeddings(seconds: float) -> None:
@@ -306,7 +318,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", choices=("texts", "alone", "embeddings"))
     parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--side", choices=("generate", "engine"), help=argparse.SUPPRESS)
+    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.side:
+        one_side(args.side, args.tokens)
     os.environ |= {"OMP_NUM_THREADS": str(os.cpu_count()), "HF_HUB_OFFLINE": "1"}  # of all processes that run models
     if args.only in (None, "texts"):
         texts(args.seconds)
