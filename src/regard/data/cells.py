@@ -11,6 +11,8 @@ MISSING = ("", "na", "n/a", "nan", "null", "none", "-", "?")
 DATES = ("%m/%d/%Y", "%m/%d/%y", "%d.%m.%Y", "%Y%m%d", "%m/%d/%Y %H:%M", "%d.%m.%Y %H:%M")
 DAY = 86_400.0
 CODES = "USD EUR GBP CHF JPY CNY INR AUD CAD NZD SEK NOK DKK PLN CZK HUF BRL MXN ZAR kr zł Kč"
+# of countries that write € 210.000 for thousands; $3.459 is the price of a gallon
+DOTTED = {"€", "₽", "₺", "₫", "EUR", "SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "BRL", "kr", "zł", "Kč"}
 CURRENCY = rf"[$€£¥₹₩₽₺₫₪฿]|{CODES.replace(' ', '|')}"
 WRITTEN = re.compile(rf"([+−-]?)\s*(?:({CURRENCY})\s*)?([+−-]?)([\d.,'’\s]*\d)\s*({CURRENCY}|%|‰)?")
 DIGITS = {  # by decimal mark, with or without thousands separators
@@ -46,8 +48,8 @@ def decimal_mark(cells: Iterable[str], words: float = 0.0) -> str | None:
     if len(_units(counts)) > 1:
         return None
     faults = {mark: sum(n for c, n in counts.items() if not _is_written(c, mark)) for mark in DIGITS}
-    money = not _units(counts) <= {"", "%", "‰"}
-    mark = min(faults, key=lambda mark: (faults[mark], money and _thousandths(counts, mark)))
+    dotted = bool(_units(counts) & DOTTED)
+    mark = min(faults, key=lambda mark: (faults[mark], dotted and _thousandths(counts, mark)))
     return mark if faults[mark] <= words * counts.total() else None
 
 
@@ -67,7 +69,7 @@ def _units(cells: Iterable[str]) -> set[str]:
 
 
 def _thousandths(cells: Iterable[str], mark: str) -> bool:
-    """Whether numbers have three decimals with this mark, which in amounts of money are thousands: € 210.000."""
+    """Whether numbers have three decimals with this mark, which in many currencies are thousands."""
     return any(re.search(rf"[1-9]\d*[{mark}]\d{{3}}(?!\d)", cell) for cell in cells)
 
 

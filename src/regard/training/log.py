@@ -17,7 +17,7 @@ from regard.checkpoint import write_atomic, write_failed
 from regard.jsonfile import parse
 from regard.ticks import PATIENT, can_overwrite, end_passing, say
 from regard.training.overfitting import Curve
-from regard.training.track import open_trackers
+from regard.training.track import Tracker, open_trackers
 from regard.words import duration, metric_name
 
 Event = dict[str, Any]
@@ -54,8 +54,7 @@ class Log:
         except OSError as e:
             raise write_failed(self.path, e) from e
         numbers = {name: value for name, value in event.items() if name != "step" and isinstance(value, int | float)}
-        for tracker in self.trackers:
-            tracker.add(numbers, event["step"])
+        self.track(lambda tracker: tracker.add(numbers, event["step"]))
         self.curve.add(event)
         if text:
             self.say(text, passing)
@@ -81,8 +80,16 @@ class Log:
     def close(self) -> None:
         end_passing()
         self.file.close()
-        for tracker in self.trackers:
-            tracker.close()
+        self.track(lambda tracker: tracker.close())
+
+    def track(self, act: Callable[[Tracker], None]) -> None:
+        """Let each tracker act. One that fails, say because its server is down, is left out from then on."""
+        for tracker in list(self.trackers):
+            try:
+                act(tracker)
+            except Exception as e:
+                self.trackers.remove(tracker)
+                self.warn(f"{type(tracker).__name__} failed and is no longer used: {type(e).__name__}: {e}")
 
 
 class NoLog(Log):

@@ -82,6 +82,7 @@ def test_a_number_is_of_use_where_its_square_is_finite():
     (["12 %", "12,5%", "3"], [12, 12.5, 3], "percentages, decimal commas"),
     (["€1,200", "€ 950.50"], [1200, 950.5], "amounts in €, thousands separators"),
     (["€ 210.000", "€ 95.500"], [210_000, 95_500], "amounts in €, thousands separators"),
+    (["$3.459", "$3.519"], [3.459, 3.519], "amounts in $"),
     (["0.125 €", "0.250 €"], [0.125, 0.25], "amounts in €"),
     (["1.125 %", "2.250 %"], [1.125, 2.25], "percentages"),
     (["1.200,50", "900"], [1200.5, 900], "thousands separators, decimal commas"),

@@ -53,3 +53,20 @@ def test_a_tracker_that_is_not_installed_names_the_extra(monkeypatch):
 def test_an_unknown_tracker_names_those_there_are():
     with pytest.raises(ConfigError, match=r"no tracker 'wanbd'; did you mean 'wandb'\?"):
         toy_run(track="wanbd")
+
+
+def test_a_failing_tracker_is_reported_and_the_run_goes_on(tmp_path, capsys):
+    class Down:
+        calls = 0
+
+        def add(self, numbers, step):
+            Down.calls += 1
+            raise ConnectionError("no route to host")
+
+    log = Log(tmp_path, 0)
+    log.trackers = [Down()]
+    log({"step": 1, "loss": 1.0})
+    log({"step": 2, "loss": 0.5})
+    log.close()
+    assert Down.calls == 1 and capsys.readouterr().err.count("Down failed and is no longer used: ConnectionError") == 1
+    assert (tmp_path / "metrics.jsonl").read_text().count("\n") == 2
