@@ -1,38 +1,70 @@
 """The bodies of requests. A field that is not supported is refused by name, never ignored."""
 
 import json
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, ValidationError, model_validator
 
 from regard.config import MAX_SEED, unknown
 from regard.serve.api.errors import APIError, too_deep
 
-Body = TypeVar("Body", bound=BaseModel)
+Body = TypeVar("Body", bound="Strict")
 Text = StrictStr
 Whole = StrictInt
+Item = TypeVar("Item")
+Some = Annotated[list[Item], Field(min_length=1)]
 MOST_TOP = 20  # alternatives per token
 
-# Fields of OpenAI's API that this server does not support, with the values that have no effect and are accepted.
-UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "audio": (), "best_of": (1,), "dimensions": (), "echo": (False,), "frequency_penalty": (0,),
-    "function_call": ("none",), "functions": ([],), "logit_bias": ({},), "metadata": ({},), "modalities": (["text"],),
-    "parallel_tool_calls": (), "prediction": (), "presence_penalty": (0,), "reasoning_effort": (),
-    "response_format": ({"type": "text"},), "service_tier": ("auto",), "store": (False,), "suffix": ("",),
-    "tool_choice": ("none",), "tools": ([],), "user": (), "verbosity": (), "web_search_options": (),
-}  # fmt: skip
+Unsupported = dict[str, tuple[Any, ...]]  # fields of OpenAI's API, with the values that have no effect here
+
+
+class WrongField(ValueError):
+    """A field that an object in a body cannot have."""
+
+    def __init__(self, message: str, name: str, code: str):
+        super().__init__(message)
+        self.name, self.code = name, code
 
 
 class Strict(BaseModel):
+    """An object in a body. A field that it does not have is an error, which names the nearest one."""
+
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    unsupported: ClassVar[Unsupported] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_names(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        for name, held in value.items():
+            if name in cls.model_fields:
+                continue
+            if name not in cls.unsupported:
+                raise WrongField(str(unknown("field", name, cls.model_fields)), name, "unknown_parameter")
+            if held is not None and held not in cls.unsupported[name]:
+                what = f"{name} is not supported by this server; leave it out"
+                raise WrongField(what, name, "unsupported_parameter")
+        return {name: held for name, held in value.items() if name in cls.model_fields}
 
 
 class StreamOptions(Strict):
+    unsupported = {"include_obfuscation": (False,)}
+
     include_usage: StrictBool = False
 
 
 class SamplingBody(Strict):
     """How text is generated."""
+
+    unsupported = {
+        "audio": (), "best_of": (1,), "echo": (False,), "frequency_penalty": (0,), "function_call": ("none",),
+        "functions": ([],), "logit_bias": ({},), "metadata": ({},), "modalities": (["text"],),
+        "parallel_tool_calls": (), "prediction": (), "presence_penalty": (0,), "prompt_cache_key": (),
+        "reasoning_effort": (), "response_format": ({"type": "text"},), "safety_identifier": (),
+        "service_tier": ("auto",), "store": (False,), "suffix": ("",), "tool_choice": ("none",), "tools": ([],),
+        "user": (), "verbosity": (), "web_search_options": (),
+    }  # fmt: skip
 
     model: Text
     stream: StrictBool | None = False
@@ -56,13 +88,18 @@ class SamplingBody(Strict):
         return values | {"seed": seed if self.seed is None else self.seed, "stop": stop, "logprobs": self.top}
 
     @property
+    def counts(self) -> bool:
+        """Whether a stream ends with its usage."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
     def top(self) -> int:
         """How many alternatives per token the engine reports; 0: not even the token's own log-probability."""
         return 0
 
 
 class CompletionBody(SamplingBody):
-    prompt: Text | list[Text] | list[Whole] | list[list[Whole]]
+    prompt: Text | Some[Text] | Some[Whole] | Some[Some[Whole]]
     max_tokens: Annotated[Whole, Field(ge=1)] | None = 16
     logprobs: Annotated[Whole, Field(ge=0, le=MOST_TOP)] | None = None
 
@@ -74,15 +111,22 @@ class CompletionBody(SamplingBody):
     def prompts(self) -> list[str | list[int]]:
         """Texts, or ids."""
         some: Any = self.prompt
-        return some if isinstance(some, list) and some and not isinstance(some[0], int) else [some]
+        return some if isinstance(some, list) and not isinstance(some[0], int) else [some]
 
 
 class TextPart(Strict):
+    unsupported = {"file": (), "image_url": (), "input_audio": ()}
+
     type: Literal["text"]
     text: Text
 
 
 class MessageBody(Strict):
+    unsupported = {  # null in messages of the assistant that a client sends back
+        "annotations": ([],), "audio": (), "function_call": (), "name": (), "refusal": (), "tool_call_id": (),
+        "tool_calls": ([],),
+    }  # fmt: skip
+
     role: Literal["system", "developer", "user", "assistant"]
     content: Text | list[TextPart]
 
@@ -93,7 +137,7 @@ class MessageBody(Strict):
 
 
 class ChatBody(SamplingBody):
-    messages: Annotated[list[MessageBody], Field(min_length=1)]
+    messages: Some[MessageBody]
     max_completion_tokens: Annotated[Whole, Field(ge=1)] | None = None
     logprobs: StrictBool | None = False
     top_logprobs: Annotated[Whole, Field(ge=0, le=MOST_TOP)] | None = None
@@ -103,18 +147,28 @@ class ChatBody(SamplingBody):
         return max(self.top_logprobs or 0, 1) if self.logprobs else 0
 
     def sampling(self, seed: int) -> dict[str, Any]:
+        if self.max_completion_tokens and self.max_tokens:
+            what = "max_tokens is the old name of max_completion_tokens; leave one of them out"
+            raise APIError(400, what, "max_tokens")
         limit = self.max_completion_tokens or self.max_tokens
         return super().sampling(seed) | ({"max_tokens": limit} if limit else {})
 
 
 class EmbeddingBody(Strict):
+    unsupported = {"dimensions": (), "user": ()}
+
     model: Text
-    input: Text | Annotated[list[Text], Field(min_length=1)]
+    input: Text | Some[Text]
     encoding_format: Literal["float", "base64"] | None = "float"
 
 
 class TranscriptionBody(Strict):
     """The fields of a form, besides its file."""
+
+    unsupported = {
+        "chunking_strategy": (), "include[]": (), "prompt": ("",), "stream": ("false",), "temperature": ("0", "0.0"),
+        "timestamp_granularities[]": ("segment",),
+    }  # fmt: skip
 
     model: Text
     language: Text = ""
@@ -127,12 +181,12 @@ class LoadBody(Strict):
 
 
 class PredictBody(Strict):
-    inputs: Annotated[list[Any], Field(min_length=1)]
+    inputs: Some[Any]
     options: dict[str, Any] = {}
     explain: StrictBool = False
 
 
-def parse_json(data: bytes) -> Any:
+def parse_json(data: bytes, what: str = "the body") -> Any:
     """Parse JSON, without NaN and lone surrogates."""
 
     def refuse(name: str) -> Any:
@@ -144,7 +198,7 @@ def parse_json(data: bytes) -> Any:
     except RecursionError:
         raise too_deep() from None
     except (ValueError, UnicodeError) as e:
-        raise APIError(400, f"the body is not JSON in UTF-8: {e}") from None
+        raise APIError(400, f"{what} is not JSON in UTF-8: {e}") from None
     return value
 
 
@@ -158,23 +212,26 @@ def check_body(cls: type[Body], value: Any) -> Body:
         raise APIError(
             400, f"the body is {json.dumps(value):.80}; expected an object with {', '.join(cls.model_fields)}"
         )
-    kept = {}
-    for name, held in value.items():
-        if name in cls.model_fields:
-            kept[name] = held
-        elif name not in UNSUPPORTED:
-            raise APIError(400, str(unknown("field", name, cls.model_fields)), name, "unknown_parameter")
-        elif held is not None and held not in UNSUPPORTED[name]:
-            what = f"{name} is not supported by this server; leave it out"
-            raise APIError(400, what, name, "unsupported_parameter")
     try:
-        return cls.model_validate(kept)
+        return cls.model_validate(value)
     except ValidationError as e:
-        first = e.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"] if not isinstance(part, str) or part in names_in(kept))
-        got = "" if first["type"] == "missing" else f", got {json.dumps(first['input'], default=str):.80}"
-        where = where or str(first["loc"][0])
-        raise APIError(400, f"{where}: {first['msg']}{got}", where) from None
+        raise as_api_error(e, names_in(value)) from None
+
+
+def as_api_error(e: ValidationError, names: set[str]) -> APIError:
+    """The error for the deepest of the wrong values: of several alternatives, the one that the client meant."""
+    wrong = max(
+        e.errors(include_url=False), key=lambda w: (len(w["loc"]), w["type"] not in ("string_type", "list_type"))
+    )
+    where = [str(part) for part in wrong["loc"] if not isinstance(part, str) or part in names]
+    if wrong["type"] == "missing" and wrong["loc"][-1] not in where:
+        where.append(str(wrong["loc"][-1]))
+    path, error = ".".join(where), wrong.get("ctx", {}).get("error")
+    if isinstance(error, WrongField):
+        return APIError(400, f"{path}: {error}" if path else str(error), ".".join([*where, error.name]), error.code)
+    expected = "Input should be an object" if wrong["type"] == "model_type" else wrong["msg"]
+    got = "" if wrong["type"] == "missing" else f", got {json.dumps(wrong['input'], default=str):.80}"
+    return APIError(400, f"{path}: {expected}{got}", path)
 
 
 def names_in(value: Any) -> set[str]:

@@ -48,7 +48,9 @@ def described(model: ServedModel) -> Message:
 @router.post("/completions")
 async def completions(request: Request) -> Response:
     body = parse_body(CompletionBody, await request.body())
-    return await write(request, body, "completions", CompletionShape(body.model), body.logprobs, prompts=body.prompts)
+    return await write(
+        request, body, "completions", CompletionShape(body.model, body.counts), body.logprobs, prompts=body.prompts
+    )
 
 
 @router.post("/chat/completions")
@@ -58,7 +60,7 @@ async def chat(request: Request) -> Response:
         raise APIError(400, "top_logprobs needs logprobs: true", "top_logprobs")
     top = (body.top_logprobs or 0) if body.logprobs else None
     messages = [message.plain() for message in body.messages]
-    return await write(request, body, "chat", ChatShape(body.model), top, messages=messages)
+    return await write(request, body, "chat", ChatShape(body.model, body.counts), top, messages=messages)
 
 
 async def write(
@@ -74,8 +76,7 @@ async def write(
     if not body.stream:
         return JSONResponse(await while_connected(request, whole(reports, shape, top)))
     first = await while_connected(request, anext(reports))  # until here an error has its own status
-    usage = bool(body.stream_options and body.stream_options.include_usage)
-    events = streamed(first, reports, shape, top, usage)
+    events = streamed(first, reports, shape, top)
     return StreamingResponse(events, media_type="text/event-stream", headers=STREAMED)
 
 
@@ -88,7 +89,7 @@ async def whole(reports: AsyncGenerator[Message, None], shape: CompletionShape, 
 
 
 async def streamed(
-    first: Message, reports: AsyncGenerator[Message, None], shape: CompletionShape, top: int | None, usage: bool
+    first: Message, reports: AsyncGenerator[Message, None], shape: CompletionShape, top: int | None
 ) -> AsyncGenerator[bytes, None]:
     """Server-sent events; the last is `[DONE]`, or the error if something fails on the way."""
     begun: set[int] = set()
@@ -111,7 +112,7 @@ async def streamed(
         except APIError as e:
             yield event(e.body())
             return
-    if usage:
+    if shape.usage:
         yield event(shape.chunk([], usage_of(report)))
     yield b"data: [DONE]\n\n"
 

@@ -13,7 +13,9 @@ class CompletionShape:
     object = chunk_object = "text_completion"
     prefix = "cmpl-"
 
-    def __init__(self, model: str):
+    def __init__(self, model: str, usage: bool = False):
+        """With `usage` every chunk has the field; it is null in all but the last."""
+        self.usage = usage
         self.head = {"id": self.prefix + uuid4().hex, "created": int(time.time()), "model": model}
         self.offsets: dict[int, int] = {}  # characters of each choice so far
 
@@ -48,7 +50,12 @@ class CompletionShape:
         return {**self.head, "object": self.object, "choices": choices, "usage": usage}
 
     def chunk(self, choices: list[Message], usage: Message | None = None) -> Message:
-        return {**self.head, "object": self.chunk_object, "choices": choices, **({"usage": usage} if usage else {})}
+        return {
+            **self.head,
+            "object": self.chunk_object,
+            "choices": choices,
+            **({"usage": usage} if self.usage else {}),
+        }
 
 
 class ChatShape(CompletionShape):

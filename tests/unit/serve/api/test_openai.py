@@ -55,6 +55,7 @@ def test_streams_add_up_to_the_whole_text(client):
         for choice in chunk.choices:
             texts[choice.index] = texts.get(choice.index, "") + (choice.delta.content or "")
             ends |= {choice.index: choice.finish_reason} if choice.finish_reason else {}
+        assert "usage" in chunk.model_fields_set, "null in all chunks but the last"
     assert [texts[i] for i in range(3)] == [c.message.content for c in whole.choices]
     assert [ends[i] for i in range(3)] == [c.finish_reason for c in whole.choices]
     assert usage == [whole.usage]
@@ -65,6 +66,7 @@ def test_a_stream_ends_with_done_and_nothing_after(http):
     answer = http.post("/v1/completions", json=body)
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = answer.text.split("\n\n")
+    assert "usage" not in answer.text
     assert events[-2:] == ["data: [DONE]", ""] and all(e.startswith("data: {") for e in events[:-2])
 
 
@@ -139,7 +141,12 @@ def test_models_are_listed_with_what_they_are_for(client):
         (dict(prompt=[[1], [5000]]), "this model has 0 to 299"),
         (dict(extra_body={"stream_options": {}}), "stream_options needs stream: true"),
         (dict(prompt="\ud800"), "not JSON in UTF-8"),
-        (dict(stop=""), "stop"),
+        (dict(stop=""), "stop: String should have at least 1 character"),
+        (dict(prompt=[]), "prompt: List should have at least 1 item"),
+        (
+            dict(stream=True, stream_options={"include_usge": True}),
+            "stream_options: no field 'include_usge'; did you mean",
+        ),
     ],
     ids=lambda x: str(x)[:40],
 )
@@ -150,6 +157,41 @@ def test_bad_requests_say_what_is_wrong(client, http, settings, message):
     error = answer.json()["error"]
     assert answer.status_code == 400 and message in error["message"], error
     assert error["type"] == "invalid_request_error" and set(error) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("message", "param", "expected"),
+    [
+        ({"rol": "user", "content": "hi"}, "messages.0.rol", "messages.0: no field 'rol'; did you mean 'role'?"),
+        ({"content": "hi"}, "messages.0.role", "messages.0.role: Field required"),
+        ({"role": "user", "content": 3}, "messages.0.content", "messages.0.content: Input should be a valid string"),
+        ({"role": "user", "content": "hi", "name": "x"}, "messages.0.name", "messages.0: name is not supported"),
+        ({"role": "user", "content": [{"type": "txt", "text": "hi"}]}, "messages.0.content.0.type", "should be 'text'"),
+        ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, "messages.0.content.0.image_url",
+         "messages.0.content.0: image_url is not supported"),
+        (3, "messages.0", "messages.0: Input should be an object, got 3"),
+    ],
+)  # fmt: skip
+def test_fields_inside_of_messages_are_named(http, message, param, expected):
+    answer = http.post("/v1/chat/completions", json={"model": "gpt", "messages": [message]})
+    error = answer.json()["error"]
+    assert answer.status_code == 400 and error["param"] == param and expected in error["message"], error
+
+
+def test_an_answer_can_be_sent_back_as_a_message(client):
+    """With the fields that its type has, which are null."""
+    first = client.chat.completions.create(
+        model="lstm", messages=[{"role": "user", "content": "a"}], max_tokens=1, seed=1
+    )
+    talk = [{"role": "user", "content": "a"}, first.choices[0].message, {"role": "user", "content": "b"}]
+    plain = [talk[0], {"role": "assistant", "content": first.choices[0].message.content}, talk[2]]
+    one, two = (client.chat.completions.create(model="lstm", messages=t, max_tokens=2, seed=2) for t in (talk, plain))
+    assert one.choices == two.choices
+
+
+def test_two_limits_of_tokens_are_not_chosen_from(client):
+    with pytest.raises(openai.BadRequestError, match="max_tokens is the old name of max_completion_tokens"):
+        client.chat.completions.create(model="gpt", messages=TALK, max_tokens=3, max_completion_tokens=5)
 
 
 def test_clients_see_errors_as_exceptions_of_theirs(client):
