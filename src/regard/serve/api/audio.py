@@ -15,6 +15,7 @@ from regard.serve.api.transcripts import transcript
 from regard.serve.api.while_connected import while_connected
 
 router = APIRouter(prefix="/v1/audio")
+FILE = "file"  # the name of files in a form
 FIELDS, FILES = 32, 256  # of a form, at most
 
 
@@ -27,9 +28,15 @@ async def read_form(request: Request) -> tuple[dict[str, Any], list[dict[str, st
     try:
         async with request.form(max_files=FILES, max_fields=FIELDS) as form:
             for name, value in form.multi_items():
+                if isinstance(value, UploadFile) and name != FILE:
+                    raise APIError(400, f"{name} is a file; a form has its files as {FILE}", name)
+                if name == FILE and not isinstance(value, UploadFile):
+                    raise APIError(400, f"{FILE} is a text; expected a file: curl -F {FILE}=@NAME", FILE)
                 if isinstance(value, UploadFile):
                     data = base64.b64encode(await value.read()).decode()
                     files.append({"file": data, "name": value.filename or ""})
+                elif name in fields:
+                    raise APIError(400, f"{name} is there twice; expected it once", name)
                 else:
                     fields[name] = value
     except HTTPException as e:

@@ -5,6 +5,7 @@ from fastapi.responses import JSONResponse, Response
 
 from regard.serve.api.audio import read_form
 from regard.serve.api.bodies import PredictBody, check_body, parse_body, parse_json
+from regard.serve.api.errors import APIError
 from regard.serve.api.openai import engine_of
 from regard.serve.api.while_connected import while_connected
 
@@ -16,7 +17,9 @@ async def predict(request: Request, name: str) -> Response:
     """Accepts JSON, or a form with one or more files and `options` as JSON."""
     if request.headers.get("content-type", "").startswith("multipart/form-data"):
         fields, files = await read_form(request)
-        values = {name: parse_json(value.encode()) for name, value in fields.items()}
+        if "inputs" in fields or not files:
+            raise APIError(400, "the inputs of a form are its files; send others as JSON", "inputs")
+        values = {name: parse_json(value.encode(), f"the field {name}") for name, value in fields.items()}
         body = check_body(PredictBody, values | {"inputs": files})
     else:
         body = parse_body(PredictBody, await request.body())

@@ -70,3 +70,39 @@ def test_what_is_no_recording_is_refused(client, http, clip):
     )
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "prompt"
     assert http.post("/v1/audio/transcriptions", json={"model": "whisper"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"model": ["whisper", "gpt"]}, "model", "model is there twice; expected it once"),
+        ({"model": "whisper", "timestamp_granularities[]": "word"}, "timestamp_granularities[]", "is not supported"),
+        ({"model": "whisper", "temperature": "0.5"}, "temperature", "temperature is not supported by this server"),
+        ({"model": "whisper", "languag": "en"}, "languag", "did you mean 'language'?"),
+        ({"model": "whisper", "response_format": "xml"}, "response_format", "'srt' or 'vtt', got \"xml\""),
+        ({"model": "whisper", "file": "clip.wav"}, "file", "file is a text; expected a file: curl -F file=@NAME"),
+    ],
+)
+def test_no_field_of_a_form_is_ignored(http, clip, fields, param, message):
+    answer = http.post("/v1/audio/transcriptions", files={"file": ("x.wav", clip)}, data=fields)
+    assert answer.status_code == 400 and answer.json()["error"]["param"] == param, answer.text
+    assert message in answer.json()["error"]["message"]
+
+
+def test_fields_without_effect_are_accepted(client, clip):
+    settings = dict(response_format="verbose_json", timestamp_granularities=["segment"], temperature=0)
+    assert client.audio.transcriptions.create(model="whisper", file=("x.wav", clip), **settings).segments
+
+
+def test_files_of_a_form_have_one_name(http, clip):
+    for name, fields in (("sound", {}), ("file", {"inputs": '["x"]'}), ("file", {"options": "{beam: 1}"})):
+        answer = http.post("/v1/predict/whisper", files={name: ("x.wav", clip)}, data=fields)
+        message = answer.json()["error"]["message"]
+        assert answer.status_code == 400
+        assert message.startswith(
+            (
+                "sound is a file; a form has its files as file",
+                "the inputs of a form are its files",
+                "the field options is",
+            )
+        ), message
