@@ -14,6 +14,7 @@ from tests.system.studio.toy import TEXTS, Tab
 from tests.unit.serve.api.conftest import fake_engine, serving  # noqa: F401 - a fixture
 from torch.testing import assert_close
 
+from regard.serve.api.guard import Access
 from regard.tasks.served import BEAM
 
 
@@ -161,3 +162,23 @@ def test_a_server_has_the_studio_at_home_and_a_form(browser, tab, place, fake_en
         other.page.get_by_text('"text": "The cat"').wait_for()  # this engine repeats its prompt
         other.check()
         other.page.close()
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_page_of_another_origin_needs_leave(browser, home, fake_engine, allowed):  # noqa: F811
+    """The studio's own page stands for somebody's page elsewhere; it sends what OpenAI's client for browsers sends."""
+    origin = home.rstrip("/")
+    access = Access(keys=("sk-key",), allowed_origins=(origin,) if allowed else ())
+    ask = """async ([address, key]) => {
+        const headers = {"content-type": "application/json", "authorization": "Bearer " + key, "x-stainless-lang": "js"}
+        const body = JSON.stringify({model: "m", prompt: "The cat"})
+        try { return (await fetch(address + "/v1/completions", {method: "POST", headers, body})).status }
+        catch { return 0 }
+    }"""
+    page = browser.new_context(bypass_csp=True).new_page()
+    page.goto(home)
+    with serving(access=access) as address:
+        assert [page.evaluate(ask, [address, key]) for key in ("sk-key", "wrong")] == (
+            [200, 401] if allowed else [0, 0]
+        )
+    page.context.close()

@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hmac
 import ipaddress
+import re
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from typing import Any
 
 from regard.errors import ConfigError
 from regard.serve.api.errors import APIError, send_error
-from regard.serve.guard import App, Receive, Send, other_site, read, with_body
+from regard.serve.guard import App, Message, Receive, Send, other_site, read, with_body
 
+ORIGIN = re.compile(r"https?://[a-z0-9.\-]+(:\d+)?|https?://\[[0-9a-f:]+\](:\d+)?")
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 OPEN = ("/health",)  # for probes, which send an IP address as the host and no key
 SLOWEST = 60.0  # seconds that a body may take to arrive
@@ -38,6 +40,12 @@ class Access:
         for key in self.keys:
             if not key or not key.isascii() or not key.isprintable() or " " in key:
                 raise ConfigError("an API key consists of printable ASCII characters, without spaces")
+        for name in self.allowed_hosts:
+            if not name or name != hostname(name):
+                raise ConfigError(f"--allow-host {name}: expected a name in lower case, such as models.example.org")
+        for origin in self.allowed_origins:
+            if not ORIGIN.fullmatch(origin):
+                raise ConfigError(f"--allow-origin {origin}: expected scheme and host, such as https://app.example.org")
 
     @property
     def local(self) -> bool:
@@ -45,18 +53,22 @@ class Access:
 
     def check(self, path: str, headers: dict[str, str]) -> None:
         """Raise `APIError` for a request that is not allowed."""
-        if path in OPEN:
-            return
+        if path not in OPEN:
+            self.check_site(headers)
+            self.check_key(headers)
+
+    def check_site(self, headers: dict[str, str]) -> None:
         full = headers.get("host", "").strip().lower()
         host = hostname(full)
         if not (host in (*LOOPBACK, self.host, *self.allowed_hosts) or is_address(host, loopback=self.local)):
             what = f"this server is not called {host[:80]!r}"
             raise APIError(403, f"{what}; add --allow-host, or use its IP address", None, "host_not_allowed")
-        origins = (f"http://{full}", f"https://{full}", *(origin.lower() for origin in self.allowed_origins))
-        if other_site(headers, origins):
+        if other_site(headers, (f"http://{full}", f"https://{full}", *self.allowed_origins)):
             site = headers.get("origin", "other sites")[:80]
             what = f"pages from {site!r} may not use this server; add --allow-origin"
             raise APIError(403, what, None, "origin_not_allowed")
+
+    def check_key(self, headers: dict[str, str]) -> None:
         key = key_of(headers.get("authorization", ""))
         equal = [hmac.compare_digest(key.encode(), ours.encode()) for ours in self.keys]  # all, for constant time
         if self.keys and not any(equal):
@@ -100,7 +112,15 @@ class AccessGuard:
                 await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        shared = headers.get("origin", "").lower() in self.access.allowed_origins
+        if shared:
+            send = with_cors(send, headers)
         try:
+            if shared and scope["method"] == "OPTIONS":  # a browser asks first, without the key
+                self.access.check_site(headers)
+                await send({"type": "http.response.start", "status": 204, "headers": []})
+                await send({"type": "http.response.body", "body": b""})
+                return
             self.access.check(scope["path"], headers)
             body = await self.body(scope, headers, receive)
         except APIError as e:
@@ -121,6 +141,26 @@ class AccessGuard:
         if body is None:
             raise APIError(413, f"the body is larger than {self.largest:,} bytes, the limit of this server")
         return body
+
+
+def with_cors(send: Send, headers: dict[str, str]) -> Send:
+    """`send` with the headers that let a page of another origin read the answer."""
+    cors = {
+        "access-control-allow-origin": headers["origin"],
+        "access-control-allow-methods": "GET, POST, DELETE",
+        "access-control-allow-headers": headers.get("access-control-request-headers", "authorization, content-type"),
+        "access-control-expose-headers": "retry-after",
+        "access-control-max-age": "600",
+        "vary": "origin",
+    }
+
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            more = [(name.encode(), value.encode("latin-1")) for name, value in cors.items()]
+            message = {**message, "headers": [*message.get("headers", []), *more]}
+        await send(message)
+
+    return sent
 
 
 def read_keys(keys: Sequence[str], file: str, variable: str) -> tuple[str, ...]:
