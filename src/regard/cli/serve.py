@@ -42,6 +42,7 @@ def serve(
     timeout: Annotated[float, option("SECONDS", "The longest that a request may take.", default=True, min=0.1)] = 600.0,
     int8: Annotated[bool, flag("--int8", "Weights in 8 bits, on a CPU: faster, and a little less exact.")] = False,
     manage: Annotated[bool, flag("--manage", "Let clients load, replace and unload models.")] = False,
+    log_texts: Annotated[bool, flag("--log-texts", "Log what is asked and answered, up to 16 KiB of each.")] = False,
     device: Device = "auto",
 ) -> None:
     """Serve models over HTTP, with OpenAI's API.
@@ -67,8 +68,8 @@ def serve(
     access = Access(
         host=host,
         keys=keys,
-        allowed_hosts=tuple(allow_host or ()),
-        allowed_origins=tuple(allow_origin or ()),
+        allowed_hosts=tuple(name.lower() for name in allow_host or ()),
+        allowed_origins=tuple(origin.lower().rstrip("/") for origin in allow_origin or ()),
         manage=manage,
     )
     served = named_models(models or (), follow or ())
@@ -76,7 +77,7 @@ def serve(
     settings = LaneSettings(device=usable(device), int8=int8, slots=slots, context=context, most=most)
     limits = RequestLimits(requests=max_requests, max_tokens=max_tokens, seconds=timeout)
     started = lambda address: print(address, flush=True)  # noqa: E731
-    serve_models(served, port, started, settings, access, limits, console.quiet)
+    serve_models(served, port, started, settings, access, limits, console.quiet, log_texts)
     console.say("stopped")
 
 

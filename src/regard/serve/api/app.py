@@ -27,7 +27,9 @@ class ServerApp(AccessLog):
     admission: Admission
 
 
-def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits, quiet: bool = False) -> ServerApp:
+def make_server_app(
+    engine: EngineClient, access: Access, limits: RequestLimits, quiet: bool = False, texts: bool = False
+) -> ServerApp:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         running = asyncio.create_task(engine.run())
@@ -56,7 +58,7 @@ def make_server_app(engine: EngineClient, access: Access, limits: RequestLimits,
     for error, handler in handlers.items():
         app.add_exception_handler(error, handler)
     app.state.admission = admission = Admission(app, limits)
-    served = ServerApp(AccessGuard(admission, access, limits.body), metrics.request, quiet)
+    served = ServerApp(AccessGuard(admission, access, limits.body), metrics.request, quiet, texts)
     served.admission = admission
     return served
 
@@ -87,7 +89,9 @@ async def on_client_gone(_: Request, __: ClientGone) -> Response:
 
 async def on_route_error(request: Request, e: HTTPException) -> Response:
     messages = {404: f"there is no {request.url.path}", 405: f"{request.method} {request.url.path} is not allowed"}
-    return error_response(APIError(e.status_code, messages.get(e.status_code, str(e.detail))))
+    answer = error_response(APIError(e.status_code, messages.get(e.status_code, str(e.detail))))
+    answer.headers.update(e.headers or {})  # Allow
+    return answer
 
 
 async def on_deep_body(_: Request, __: RecursionError) -> Response:

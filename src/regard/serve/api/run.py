@@ -17,7 +17,12 @@ from regard.serve.run import bind, run_server
 
 
 def make_server(
-    models: Sequence[ServedModel], settings: LaneSettings, access: Access, limits: RequestLimits, quiet: bool
+    models: Sequence[ServedModel],
+    settings: LaneSettings,
+    access: Access,
+    limits: RequestLimits,
+    quiet: bool,
+    texts: bool = False,
 ) -> Any:
     """A uvicorn server that is not running yet."""
     try:
@@ -54,7 +59,7 @@ def make_server(
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    app = make_server_app(EngineClient(models, settings), access, limits, quiet)
+    app = make_server_app(EngineClient(models, settings), access, limits, quiet, texts)
     how: dict[str, Any] = dict(log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=5)
     return ModelServer(uvicorn.Config(app, http=ServerProtocol, ws="none", **how))
 
@@ -67,7 +72,8 @@ def serve_models(
     access: Access = Access(),  # noqa: B008
     limits: RequestLimits = RequestLimits(),  # noqa: B008
     quiet: bool = False,
+    texts: bool = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; `started` is called with the address once the server answers."""
-    server = make_server(models, settings, access, limits, quiet)
+    server = make_server(models, settings, access, limits, quiet, texts)
     run_server(server, bind(access.host, port), lambda address: started(address.rstrip("/")))

@@ -14,6 +14,7 @@ from regard.serve.guard import App, Message, Receive, Send
 
 Scope = MutableMapping[str, Any]
 STDERR = 2
+LOGGED = 16 << 10  # bytes of a request, and of its response, in the log
 LAST = 5.0  # seconds in which a client must read the last event of a stream that timed out
 READING = ("GET", "HEAD", "OPTIONS")  # cheap: answered however busy the models are
 
@@ -62,34 +63,46 @@ class Admission:
 
 
 class AccessLog:
-    """ASGI middleware: logs a line of JSON per request, without any text of requests or answers."""
+    """ASGI middleware: logs a line of JSON per request; what was asked and answered is part of it only with `texts`."""
 
-    def __init__(self, app: App, observe: Callable[[str, int, float], None], quiet: bool):
-        self.app, self.observe, self.quiet = app, observe, quiet
+    def __init__(self, app: App, observe: Callable[[str, int, float], None], quiet: bool, texts: bool = False):
+        self.app, self.observe, self.quiet, self.texts = app, observe, quiet, texts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         begin, status = time.monotonic(), [499]  # client gone, unless a response begins
+        request, response = bytearray(), bytearray()
+
+        async def heard() -> Message:
+            message = await receive()
+            self.keep(request, message)
+            return message
 
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status[0] = message["status"]
+            self.keep(response, message)
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, heard, noted)
         finally:
             seconds = time.monotonic() - begin
             self.observe(scope["path"], status[0], seconds)
             if not self.quiet:
-                self.write(scope, status[0], seconds)
+                self.write(scope, status[0], seconds, {"request": request, "response": response})
 
-    def write(self, scope: Scope, status: int, seconds: float) -> None:
+    def keep(self, text: bytearray, message: Message) -> None:
+        if self.texts:
+            text += message.get("body", b"")[: LOGGED - len(text)]
+
+    def write(self, scope: Scope, status: int, seconds: float, texts: dict[str, bytearray]) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         line = {"time": now, "client": (scope.get("client") or ("",))[0], "method": scope["method"]}
         line |= {"path": scope["path"][:200], "status": status, "ms": round(1000 * seconds, 1)}
+        line |= {name: text.decode("utf-8", "replace") for name, text in texts.items() if text}
         write_log(json.dumps(line))
 
 

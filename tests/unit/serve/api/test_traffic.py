@@ -124,3 +124,23 @@ def test_keys_are_not_logged(fake_engine, capfd):
     assert statuses == 2 * [200, 401, 200, 401]
     log = capfd.readouterr().err
     assert log.count("/v1/completions") == 8 and "sk-" not in log and "c2st" not in log and "hello" not in log
+
+
+def test_texts_are_logged_on_request_only(capfd):
+    async def app(scope, receive, send):
+        question = (await receive())["body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"\xe4 " + question, "more_body": True})
+        await send({"type": "http.response.body", "body": b"!" * 99_999, "more_body": False})
+
+    async def receive():
+        return {"type": "http.request", "body": b"hello"}
+
+    async def send(message):
+        pass
+
+    for texts in (False, True):
+        asyncio.run(AccessLog(app, lambda *_: None, quiet=False, texts=texts)(SCOPE, receive, send))
+    plain, full = (json.loads(line) for line in capfd.readouterr().err.splitlines())
+    assert "request" not in plain and "response" not in plain
+    assert full["request"] == "hello" and full["response"] == "\ufffd hello" + "!" * (traffic.LOGGED - 7)
