@@ -13,7 +13,7 @@ from regard.data.tokenizers import files_of
 from regard.tasks.base import Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.image import image_inputs, patch_for, write_preprocessor
 from regard.tasks.presets import fine_tuning, presets_of
-from regard.tasks.served import BEAM, N_BEST
+from regard.tasks.served import BEAM, CANDIDATES, N_BEST
 from regard.tasks.use import Inputs, Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -51,6 +51,7 @@ class Caption(Task):
     search = predict_takes = ("beam",)
     evaluate_takes = ("data", "beam", "out", "strict")
     request_settings = {"beam": BEAM, "n_best": N_BEST}
+    answer_schema = CANDIDATES
     compare_takes = ("data", "beam")
     unit = "images"
     draws_attention = True

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.tasks.base import Fit, Task
+from regard.tasks.served import NUMBERS, STRING, record
 from regard.tasks.use import Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
@@ -68,6 +69,7 @@ class Classes(Task):
     """How models that predict a class are used, whatever they read."""
 
     verbs = ("classify",)
+    answer_schema = record(label=STRING, probabilities=NUMBERS)
     evaluate_takes: tuple[str, ...] = ("data", "picture", "strict")
     compare_takes: tuple[str, ...] = ("data",)
 

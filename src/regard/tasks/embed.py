@@ -9,6 +9,7 @@ from regard.data.settings import AlikeConfig
 from regard.errors import ConfigError
 from regard.tasks.base import Card, Fit, Say, Task
 from regard.tasks.presets import fine_tuning
+from regard.tasks.served import NUMBER, array, record
 from regard.tasks.use import Inputs, Options
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -25,6 +26,7 @@ LENGTH = 32  # tokens of a text, for estimating memory
 class Embed(Task):
     name = "embed"
     summary = "a vector for each text"
+    answer_schema = record(vector=array(NUMBER))
     settings = AlikeConfig
     options = ("valid", "text", "second")
     data_help = "A table with two columns of texts that belong together."

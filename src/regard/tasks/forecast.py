@@ -14,6 +14,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import group
 from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.presets import presets_of
+from regard.tasks.served import array
 from regard.tasks.use import Options, Predictions, ShownExample, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
@@ -206,6 +207,8 @@ class Forecast(Task):
         cells = [list(rows[0]), *([str(cell) for cell in row.values()] for row in rows)]
         shown = cells if len(cells) <= SHOWN + 1 else [*cells[:SHOWN], ["…"] * len(cells[0]), cells[-1]]
         return table(shown, right=range(1, len(cells[0])))
+
+    answer_schema = array({"type": "object", "required": ["time"]})
 
     def to_json(self, answer: Any) -> Any:
         return self.rows([answer])

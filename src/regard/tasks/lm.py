@@ -12,7 +12,7 @@ from regard.errors import ConfigError, DataError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import Arch, Card, Fit, Say, Task, recurrent
 from regard.tasks.presets import fine_tuning, presets_of
-from regard.tasks.served import NO_REPEAT, Setting
+from regard.tasks.served import NO_REPEAT, STRING, Setting, record
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -58,6 +58,7 @@ class LanguageModelling(Task):
     predict_takes = ("text",)
     answering = "chat {}"
     writes, endpoints = True, ("completions", "chat")
+    answer_schema = record(text=STRING, finish={"enum": ["stop", "length"]})
     request_settings = {
         "max_tokens": Setting(default=256, least=1, most=1 << 20, help="The most tokens to write."),
         "temperature": Setting(default=0.0, most=100, help="Below 1 is more predictable, above 1 less; 0: greedy."),

@@ -12,7 +12,7 @@ from regard.errors import ConfigError
 from regard.tasks.base import Arch, Card, Fit, Say, Task
 from regard.tasks.embed import no_answers
 from regard.tasks.presets import presets_of
-from regard.tasks.served import Setting
+from regard.tasks.served import INTEGER, NUMBER, STRING, Setting, array, record
 from regard.tasks.use import Inputs, Options, Verdict
 from regard.ticks import Console
 from regard.words import count, some, table
@@ -45,6 +45,7 @@ class MaskedLanguageModelling(Task):
     verbs = ("fill", "embed", "similar")
     request_settings = {"top": Setting(default=5, least=1, most=1_000, help="Candidates for each [MASK].")}
     request_example = "The cat drank the [MASK]."
+    answer_schema = array(array(record(piece=STRING, id=INTEGER, probability=NUMBER)))
     table_ending = ".jsonl"
 
     def fits(self, contents: "Contents") -> Fit | None:

@@ -9,6 +9,7 @@ from regard.tasks.base import Card, Fit, Task
 from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
+from regard.tasks.served import NUMBERS, STRING, array, record
 from regard.tasks.use import Options, TestSet, Verdict
 from regard.ticks import Console
 from regard.training.baseline import Baseline
@@ -49,6 +50,7 @@ class MultiLabelled(Classes):
     """What multi-label tasks share; mixed into the task that classifies the same medium."""
 
     target_kind = "sets"
+    answer_schema = record(labels=array(STRING), probabilities=NUMBERS)
 
     def fits(self, contents: "Contents") -> Fit | None:
         texts, sets = contents.holding("texts"), contents.holding("sets")

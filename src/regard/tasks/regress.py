@@ -11,6 +11,7 @@ from regard.tasks.classes import Classes
 from regard.tasks.classify import Classify
 from regard.tasks.image import Image
 from regard.tasks.series import Series
+from regard.tasks.served import NUMBER, record
 from regard.tasks.table import Table, learned
 from regard.tasks.use import Options, TestSet, Verdict
 from regard.ticks import Console
@@ -55,6 +56,7 @@ class Regression(Classes):
     """What regression tasks share; mixed into the task that classifies the same medium."""
 
     target_kind = "numbers"
+    answer_schema = record(value=NUMBER)
     views: tuple[str, ...] = ()  # a number is not a class
     evaluate_takes = ("data", "strict")
     draws_attention = False

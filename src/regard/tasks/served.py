@@ -60,6 +60,19 @@ class Setting:
         return value
 
 
+def record(**fields: Mapping[str, Any]) -> dict[str, Any]:
+    """An object with exactly these fields, as JSON Schema."""
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def array(items: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
+NUMBERS = {"type": "object", "additionalProperties": NUMBER}  # by name
+CANDIDATES = array(record(text=STRING, score=NUMBER, log_probability=NUMBER))
+
 BEAM = Setting(default=5, least=1, most=32, help="Beams of the search; 1 is greedy.")
 N_BEST = Setting(default=1, least=1, most=32, help="How many of the best answers to return, at most one per beam.")
 NO_REPEAT = Setting(default=0, most=1 << 20, help="No n-gram of this many tokens occurs twice; 0: no rule.")
@@ -75,6 +88,7 @@ class Served:
     joins = True  # whether the inputs of several requests can be answered together
     request_settings: Mapping[str, Setting] = {}
     request_example: Any = "The cat drank the milk because it was hungry."
+    answer_schema: Mapping[str, Any] = {}  # what `to_json` returns, as JSON Schema
 
     def input_schema(self, predictor: Any) -> dict[str, Any]:
         """One input of a request, as JSON Schema."""
@@ -137,6 +151,8 @@ class Served:
             raise ConfigError(f"expected {expected}, got {short(value)}")
         for field in value.keys() - fields:
             raise unknown("field", field, sorted(fields))
+        if "rows" in value and len(value) > 1:
+            raise ConfigError(f"rows stands alone; leave out {' and '.join(sorted(value.keys() - {'rows'}))}")
         if self.tabular and isinstance(value.get("rows"), list):
             path = folder / "input.jsonl"
             path.write_text("".join(json.dumps(row) + "\n" for row in value["rows"]), "utf-8")
@@ -162,6 +178,11 @@ class Served:
     def explain(self, predictor: Any, one: Any, answer: Any) -> Any:
         """Where the model looked for its answer to one input, given as a list of one; as JSON."""
         raise ConfigError(f"explain is not for {self.name}; leave it out")
+
+    @property
+    def explains(self) -> bool:
+        """Whether a request may ask for an explanation."""
+        return type(self).explain is not Served.explain
 
     def count_tokens(self, predictor: Any, inputs: Any) -> int:
         """Tokens of all inputs, for responses that report them."""

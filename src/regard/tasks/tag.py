@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from regard.tasks.base import Card, Fit
 from regard.tasks.classify import Labels
+from regard.tasks.served import INTEGER, NUMBER, STRING, array, record
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.words import table
@@ -28,6 +29,7 @@ class Tag(Labels):
     examples = ("regard train tag --data sentences.conll",)
     card = Card(pipeline="token-classification", title="A tagger", use='tag {} "…"')
     head = "token"
+    answer_schema = array(record(word=STRING, label=STRING, probability=NUMBER, start=INTEGER, end=INTEGER))
     per_piece = True
     family, views = "tagger", ("tags",)
     example_texts = ("Ada Lovelace met Charles Babbage in London.",)

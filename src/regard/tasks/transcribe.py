@@ -10,7 +10,7 @@ from regard.errors import ConfigError
 from regard.jsonfile import read_json_if_any
 from regard.tasks.audio import audio_inputs, load_files, readable
 from regard.tasks.base import Card, Fit, Task
-from regard.tasks.served import BEAM, Setting
+from regard.tasks.served import BEAM, NUMBER, STRING, Setting, array, record
 from regard.tasks.use import Inputs, Options, TestSet, Verdict
 from regard.ticks import Console
 
@@ -30,6 +30,7 @@ class Transcribe(Task):
     search = predict_takes = ("beam",)
     evaluate_takes, compare_takes = ("data", "beam", "strict"), ("data", "beam")
     endpoints = ("transcriptions",)
+    answer_schema = record(text=STRING, language=STRING, passages=array(record(start=NUMBER, end=NUMBER, text=STRING)))
     request_settings = {
         "beam": BEAM,
         "language": Setting(default="", help="The language: en, de, …; detected if empty."),

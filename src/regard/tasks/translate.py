@@ -16,7 +16,7 @@ from regard.errors import CheckpointError, ConfigError
 from regard.jsonfile import group, read_json_if_any
 from regard.tasks.base import CELLS, Arch, Card, Fit, Preset, Say, Task
 from regard.tasks.presets import fine_tuning, presets_of
-from regard.tasks.served import BEAM, N_BEST, NO_REPEAT, Setting
+from regard.tasks.served import BEAM, CANDIDATES, N_BEST, NO_REPEAT, STRING, Setting, record
 from regard.tasks.use import Inputs, Options, TestSet, Verdict, text_inputs
 from regard.ticks import Console
 from regard.training.settings import Optim, Schedule
@@ -65,6 +65,7 @@ class Translate(Task):
     compare_takes = ("source", "target", "beam", "length_penalty", "tokenize")
     test_files = "--source FILE --target FILE"
     unit = "sentences"
+    answer_schema = record(text=STRING, candidates=CANDIDATES)
     request_settings = {
         "beam": BEAM,
         "n_best": N_BEST,

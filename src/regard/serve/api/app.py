@@ -42,7 +42,7 @@ def make_server_app(
     app = FastAPI(title="regard", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     metrics = ServerMetrics()
     engine.on_stats, engine.on_written, engine.on_start = metrics.load, metrics.written, metrics.starts.inc
-    app.state.engine, app.state.limits, app.state.metrics = engine, limits, metrics
+    app.state.engine, app.state.limits, app.state.access, app.state.metrics = engine, limits, access, metrics
     app.get("/health")(health)
     app.get("/metrics")(show_metrics)
     studio = add_studio(app, engine) if access.local and is_built() else None

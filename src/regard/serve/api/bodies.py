@@ -10,6 +10,7 @@ from regard.serve.api.errors import APIError, too_deep
 
 Body = TypeVar("Body", bound="Strict")
 Text = StrictStr
+Filled = Annotated[StrictStr, Field(min_length=1)]
 Whole = StrictInt
 Item = TypeVar("Item")
 Some = Annotated[list[Item], Field(min_length=1)]
@@ -77,7 +78,7 @@ class SamplingBody(Strict):
     repetition_penalty: Annotated[float, Field(gt=0, le=100, strict=True)] | None = 1.0
     no_repeat_ngram: Annotated[Whole, Field(ge=0)] | None = 0
     n: Annotated[Whole, Field(ge=1)] | None = 1
-    stop: Annotated[Text, Field(min_length=1)] | list[Annotated[Text, Field(min_length=1)]] | None = None
+    stop: Filled | list[Filled] | None = None
     seed: Annotated[Whole, Field(ge=0, le=MAX_SEED)] | None = None
 
     def sampling(self, seed: int) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class EmbeddingBody(Strict):
     unsupported = {"dimensions": (), "user": ()}
 
     model: Text
-    input: Text | Some[Text]
+    input: Filled | Some[Filled]
     encoding_format: Literal["float", "base64"] | None = "float"
 
 
@@ -177,7 +178,7 @@ class TranscriptionBody(Strict):
 
 class LoadBody(Strict):
     name: Annotated[Text, Field(min_length=1, max_length=200)]
-    path: Annotated[Text, Field(min_length=1)]
+    path: Filled
 
 
 class PredictBody(Strict):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx2
+import jsonschema_rs
 import pytest
 from tests.unit.serve.api.conftest import FILES, KEY, NAMES
 from tests.unit.serve.api.raw import SHAPE
@@ -19,6 +20,7 @@ from tests.unit.serve.api.raw import SHAPE
 import regard
 
 AS_JSON = {"content-type": "application/json"}
+OPENAI = {"/v1/completions", "/v1/chat/completions", "/v1/embeddings"}
 NESTED = b'{"inputs": ' + b"[" * 700 + b"]" * 700
 
 
@@ -95,7 +97,7 @@ def numbers(http) -> dict[str, float]:
 
 def test_work_stops_when_the_client_leaves(http):
     """In the middle of a stream, and while it waits for a whole text: neither is written to its end."""
-    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000, "n": 8}  # some may end, not all of them
+    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000, "n": 128}  # many end early, not all within the timeout
     written = 'regard_tokens_total{model="lstm",what="completion"}'
     before = numbers(http).get(written, 0)
     with http.stream("POST", "/v1/completions", json=body | {"stream": True}) as answer:
@@ -129,12 +131,20 @@ def test_the_schema_describes_what_runs(http):
         if "example" in content:
             answer = http.post(path, json=content["example"])
             assert answer.status_code == 200, (path, answer.text)
+            described = operations["post"]["responses"]["200"].get("content", {}).get("application/json", {})
+            jsonschema_rs.validator_for(described.get("schema", {})).validate(answer.json())
+            assert "schema" in described or path in OPENAI
             ran.add(path)
     asked = {f"/v1/predict/{name}" for name in (*NAMES, "whisper", *FILES)}
-    assert ran == asked | {"/v1/completions", "/v1/chat/completions", "/v1/embeddings"}
+    assert ran == asked | OPENAI
     assert schema["components"]["schemas"]["ChatBody"]["properties"]["model"]["enum"] == ["gpt", "llama", "lstm"]
     options = schema["paths"]["/v1/predict/transformer"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert options["properties"]["options"]["properties"]["beam"]["maximum"] == 32
+    assert "explain" in options["properties"] and schema["security"] == [{"key": []}]
+    label = schema["paths"]["/v1/predict/classifier"]["post"]
+    assert "explain" not in label["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    assert set(label["responses"]["200"]["content"]["application/json"]["schema"]["properties"]["outputs"]["items"][
+        "properties"]) == {"label", "probabilities"}  # fmt: skip
     assert json.dumps(schema).count('"$ref": "#/components/schemas/') > 9
 
 

@@ -63,6 +63,7 @@ def test_options_reach_the_predictor(http, folders):
         ("transformer", {"inputs": []}, "inputs: List should have at least 1 item"),
         ("transformer", {"input": ["x"]}, "no field 'input'; did you mean 'inputs'?"),
         ("masked", {"inputs": ["no gap"]}, "no [MASK] in the text"),
+        ("series", {"inputs": [{"file": "AAAA", "rows": []}]}, "inputs[0]: rows stands alone; leave out file"),
         ("series", {"inputs": [{"file": "UEsDBA==", "name": "x.npz"}]}, "a .npz file may hold a table of any size"),
         (
             "series",
