@@ -97,7 +97,7 @@ def numbers(http) -> dict[str, float]:
 
 def test_work_stops_when_the_client_leaves(http):
     """In the middle of a stream, and while it waits for a whole text: neither is written to its end."""
-    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000, "n": 128}  # many end early, not all within the timeout
+    body = {"model": "lstm", "prompt": "The cat", "max_tokens": 4000, "n": 128}  # some end early, not all of them
     written = 'regard_tokens_total{model="lstm",what="completion"}'
     before = numbers(http).get(written, 0)
     with http.stream("POST", "/v1/completions", json=body | {"stream": True}) as answer:
