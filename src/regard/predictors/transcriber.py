@@ -39,6 +39,7 @@ class Transcript:
 
     passages: list[Passage]
     language: str = "en"
+    duration: float = 0.0  # of the recording, in seconds
 
     @property
     def text(self) -> str:
@@ -133,7 +134,7 @@ class Transcriber(Predictor):
                 whole = Passage(start, stop, self.tokenizer.decode(ids).strip())
                 passages[place] = list(self.passages(ids, start, stop)) if timestamps else [whole]
             tick(len(rows))
-        results = [Transcript([], code) for code in languages]
+        results = [Transcript([], code, len(x) / RATE) for code, x in zip(languages, sounds, strict=True)]
         for place in places:
             n, start, stop = place
             results[n].passages.extend(passages.get(place) or [Passage(start / RATE, stop / RATE, "")])

@@ -30,7 +30,12 @@ class Transcribe(Task):
     search = predict_takes = ("beam",)
     evaluate_takes, compare_takes = ("data", "beam", "strict"), ("data", "beam")
     endpoints = ("transcriptions",)
-    answer_schema = record(text=STRING, language=STRING, passages=array(record(start=NUMBER, end=NUMBER, text=STRING)))
+    answer_schema = record(
+        text=STRING,
+        language=STRING,
+        duration=NUMBER,
+        passages=array(record(start=NUMBER, end=NUMBER, text=STRING)),
+    )
     request_settings = {
         "beam": BEAM,
         "language": Setting(default="", help="The language: en, de, …; detected if empty."),
@@ -65,7 +70,7 @@ class Transcribe(Task):
 
     def to_json(self, answer: Any) -> Any:
         passages = [dataclasses.asdict(passage) for passage in answer.passages]
-        return {"text": answer.text, "language": answer.language, "passages": passages}
+        return {"text": answer.text, "language": answer.language, "duration": answer.duration, "passages": passages}
 
     def read_inputs(self, predictor: Any, folder: Path, file: Path, options: Options, console: Console) -> Inputs:
         return dataclasses.replace(audio_inputs(file, console), unit="passages", total=0)

@@ -202,7 +202,7 @@ class EngineClient:
         if model.failed:
             raise APIError(503, f"the model {name!r} could not be loaded: {model.failed}", "model", "model_failed")
         if model.about is None:
-            raise APIError(503, f"the model {name!r} is being loaded; try again", "model", "model_loading")
+            raise APIError(503, f"the model {name!r} is not ready: {model.state}; try again", "model", "model_loading")
         if endpoint not in model.about["endpoints"]:
             ways = ", ".join(path_of(e, name) for e in model.about["endpoints"])
             raise APIError(400, f"{name!r} is not a model for {path_of(endpoint, name)}; use {ways}", "model")

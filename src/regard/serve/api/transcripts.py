@@ -24,8 +24,7 @@ def transcript(output: dict[str, Any], form: str) -> dict[str, Any] | str:
         return {"text": text}
     if form == "verbose_json":
         segments = [{"id": i, "seek": 0, **passage} for i, passage in enumerate(passages)]
-        duration = max((p["end"] for p in passages), default=0.0)
-        about = {"task": "transcribe", "language": output["language"], "duration": duration}
+        about = {"task": "transcribe", "language": output["language"], "duration": output["duration"]}
         return {**about, "text": text, "segments": segments}
     if form == "srt":
         return subtitles(passages, ",", True)

@@ -30,6 +30,7 @@ def test_transcriptions_are_those_of_the_model(client, folders, clip, tmp_path):
     answer = client.audio.transcriptions.create(model="whisper", file=("clip.wav", clip))
     assert answer.text == expected.text != ""
     verbose = client.audio.transcriptions.create(model="whisper", file=("c.wav", clip), response_format="verbose_json")
+    assert verbose.duration == 1.0 and verbose.language == "en"
     assert [(s.start, s.end, s.text) for s in verbose.segments] == [(p.start, p.end, p.text) for p in expected.passages]
     srt = client.audio.transcriptions.create(model="whisper", file=("c.wav", clip), response_format="srt")
     assert srt.startswith("1\n00:00:00,000 --> 00:00:0") and expected.text in srt

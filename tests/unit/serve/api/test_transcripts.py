@@ -7,6 +7,7 @@ from regard.serve.api.transcripts import transcript
 OUTPUT = {
     "text": "Good morning. And good night.",
     "language": "en",
+    "duration": 3800.0,
     "passages": [
         {"start": 0.0, "end": 2.5, "text": "Good morning."},
         {"start": 2.5, "end": 30.0, "text": ""},
@@ -42,5 +43,5 @@ def test_transcripts_have_the_requested_form(form, expected):
 
 def test_verbose_json_has_the_times_of_its_segments():
     verbose = transcript(OUTPUT, "verbose_json")
-    assert verbose["duration"] == pytest.approx(3725.9996) and verbose["language"] == "en"
+    assert verbose["duration"] == 3800 and verbose["language"] == "en"
     assert [(s["id"], s["start"]) for s in verbose["segments"]] == [(0, 0.0), (1, 2.5), (2, 3661.0004)]
