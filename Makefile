@@ -2,7 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := -m pip --disable-pip-version-check -qq install
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q
+# Two processes read the tests, and many tests start a Python: none of them should compile the same modules again.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q
 START := $(shell date +%s)
 TOOK = s=$$(( $$(date +%s) - $(START) )); printf 'make %s took %d min %02d s\n' $@ $$((s / 60)) $$((s % 60))
 
