@@ -37,7 +37,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _seeds() -> None:
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - libraries we compare with still draw from it
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # `torch.manual_seed` formats three tracebacks where there is no GPU
+    if torch.cuda.is_available():
+        torch.cuda.manual_seed_all(0)
 
 
 @pytest.fixture(autouse=True)
