@@ -32,6 +32,8 @@ TEXTS = {
 }  # fmt: skip
 FEW = ["--steps=8", "--device=cpu", "--set=schedule.warmup=2", "--set=tokens=512"]
 NARROW = ["--set=model.width=32", "--set=data.vocab=100"]
+DRAWN = """() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(() =>
+    drawn(!document.querySelector('[aria-busy=true]')))))"""
 BOTH = [*FEW, "--source=train.en", "--target=train.fr", "--valid-source=few.en", "--valid-target=few.fr"]
 
 
@@ -142,12 +144,15 @@ class Tab:
     wrong: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     expected: tuple[str, ...] = ()  # beginnings of console errors that the test provokes
+    fetching: set[Any] = field(default_factory=set)  # requests without an answer yet
 
     def __post_init__(self) -> None:
         self.page.set_default_timeout(30_000)
         self.page.on("console", lambda m: m.type in ("error", "warning") and self.wrong.append(m.text))
         self.page.on("pageerror", lambda e: self.wrong.append(str(e)))
-        self.page.on("request", lambda r: self.strange(r.url))
+        self.page.on("request", lambda r: self.fetching.add(r) or self.strange(r.url))
+        self.page.on("requestfinished", lambda r: self.fetching.discard(r))
+        self.page.on("requestfailed", lambda r: self.fetching.discard(r))
 
     def strange(self, url: str) -> None:
         if not url.startswith((self.home, "data:", "blob:", "about:", "file:")):
@@ -165,6 +170,11 @@ class Tab:
     def idle(self) -> None:
         self.page.locator("#view[aria-busy=false]").wait_for()
         self.page.locator("#view [data-figure]").first.wait_for()
+
+    def settle(self) -> None:
+        """Wait until two frames have passed in which nothing was fetched and no figure waited for its numbers."""
+        while not self.page.evaluate(DRAWN) or self.fetching:
+            pass
 
     def figure(self, name: str) -> Any:
         return self.page.locator(f'[data-figure="{name}"]')
