@@ -17,7 +17,7 @@ def place(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def ranks(place):
-    return json.loads((place / "ranks.json").read_text())["ranks"]
+    return json.loads((place / "ranks.json").read_text())
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -52,7 +52,7 @@ def place(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def ranks(place) -> dict[str, list[dict]]:
-    return json.loads((place / "ranks.json").read_text())["ranks"]
+    return json.loads((place / "ranks.json").read_text())
 
 
 def codes(ranks: list[dict]) -> list[int]:
