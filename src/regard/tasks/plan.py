@@ -1,7 +1,7 @@
 """Runs: from defaults, from a recipe, and from the run.json they are stored in."""
 
 import dataclasses
-import importlib.util
+import runpy
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -111,13 +111,11 @@ def load_recipe(path: str | Path) -> dict[str, Run]:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"{path}: no such recipe; a recipe is a Python file with a function recipe() -> Run")
-    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise ConfigError(f"{path}: not a Python file; a recipe's name ends in .py")
-    module = importlib.util.module_from_spec(spec)
     try:
-        spec.loader.exec_module(module)
-        if not callable(make := getattr(module, "recipe", None)):
+        make = runpy.run_path(str(path), run_name=f"recipe_{path.stem}").get("recipe")  # unlike import, no __pycache__
+        if not callable(make):
             raise ConfigError("it has no function recipe(), which should return regard.Run(...)")
         run = make()
     except RegardError as e:
