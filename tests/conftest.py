@@ -6,6 +6,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; xdist
 os.environ["HF_HUB_OFFLINE"] = "1"  # the oracles are built from tiny configs, never downloaded
 
 import dataclasses
+import gc
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -25,12 +26,25 @@ hypothesis.settings.register_profile("regard", derandomize=True, deadline=None, 
 hypothesis.settings.load_profile("regard")
 
 
+FIRST = ("test_processes.py", "test_fuzz.py", "studio")  # what they share takes long to make
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test is slow, or of the zoo, because of the folder it lives in."""
+    """A test is slow, or of the zoo, because of the folder it lives in.
+
+    Workers of pytest-xdist take tests from each other's ends: what is at the front is made by one worker alone.
+    """
+    items.sort(key=lambda item: not {item.path.name, item.path.parent.name} & {*FIRST})
     for item in items:
         for folder in ("slow", "zoo"):
             if Path(__file__).parent / folder in item.path.parents:
                 item.add_marker(folder)
+
+
+def pytest_collection_finish() -> None:
+    """All modules are loaded, and stay: no collection of garbage need visit them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
