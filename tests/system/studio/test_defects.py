@@ -1,7 +1,10 @@
 """The studio in a real browser: many tabs, runs that go, files that are opened again, and the way back."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import urlencode
 from xml.etree import ElementTree
@@ -134,6 +137,26 @@ def test_studio_of_a_training_opens_on_its_run(tab, place, home):
     tab.figure("training-loss").get_by_text("new: 2.5000 at step 1").wait_for()
     assert tab.page.get_by_role("checkbox", checked=True).count() == 1
     shutil.rmtree(new)
+
+
+def test_a_training_ends_quietly_while_its_page_is_open(browser, place, tmp_path):
+    """The page asks for news, and for what a model computes, to the end."""
+    words = ["train", "lm", "--data", str(place / "my.txt"), "--name", "watched", "--studio", "--steps", "150"]
+    command = [sys.executable, "-m", "regard", *words, "--set", "eval_every=20"]
+    env = os.environ | {"REGARD_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, "")
+        address = next(line.split()[1] for line in lines if line.startswith("studio: "))
+        page = browser.new_page()
+        page.goto(address)
+        page.get_by_text("watched").first.wait_for()
+        page.evaluate("""() => setInterval(async () => {
+            for (const path of ["/api/runs", "/api/models"]) await fetch(path).catch(() => 0)
+        }, 5)""")
+        rest = "".join(lines)
+        assert process.wait(120) == 0 and "Traceback" not in rest and "futures" not in rest, rest
+        page.close()
 
 
 @pytest.mark.parametrize("run", ["gpt", "sentences"])
