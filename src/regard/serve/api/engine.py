@@ -21,6 +21,8 @@ LINE = 1 << 28  # bytes of a message
 PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a dead engine is restarted, doubled each time
 LOOK_EVERY = 1.0  # seconds between checks of runs that are followed
 WEIGHTS = "model.safetensors"  # the file of a run folder that is written last
+# oneDNN keeps a kernel for every shape of a product, by default 1,024 of them, and batches have many shapes
+BOUNDED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256"}
 
 
 @dataclass
@@ -102,7 +104,7 @@ class EngineClient:
         self.process = process = await asyncio.create_subprocess_exec(
             *COMMAND, json.dumps(asdict(self.settings)),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, limit=LINE,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            env=BOUNDED | os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
         )  # fmt: skip
         assert process.stdout is not None
         for model in self.models.values():
