@@ -116,6 +116,7 @@ class Studio {
   }
 
   async refresh(): Promise<void> {
+    const [before, known] = [this.at.model, this.model]
     try {
       const found = await fresh<{ models: Model[]; unreadable: Unreadable[] }>('/api/models')
       this.models = found.models
@@ -123,8 +124,7 @@ class Studio {
     } catch (e) {
       return this.fail(e)
     }
-    const before = this.at.model
-    this.settle()
+    if (!known) this.settle() // of a model that was there, the text may be empty because somebody emptied it
     if (!this.at.model) return
     if (before !== this.at.model || !this.look) return void this.run()
     const { id, modified } = this.look.header.model
