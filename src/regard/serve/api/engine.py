@@ -21,8 +21,8 @@ LINE = 1 << 28  # bytes of a message
 PAUSE, LONGEST_PAUSE = 0.25, 30.0  # seconds before a dead engine is restarted, doubled each time
 LOOK_EVERY = 1.0  # seconds between checks of runs that are followed
 WEIGHTS = "model.safetensors"  # the file of a run folder that is written last
-# oneDNN keeps a kernel for every shape of a product, by default 1,024 of them, and batches have many shapes
-BOUNDED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "256"}
+# oneDNN keeps a kernel of about 100 KB for each shape of a product, by default 1,024; a batch of any size has its own
+BOUNDED = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": "64"}
 
 
 @dataclass
