@@ -1,11 +1,12 @@
-"""Linear layers by the fastest product: torch's; `nn.fp8`'s when training in fp8; oneDNN's on a CPU without gradients,
-where W is large."""
+"""Linear layers by the fastest product: torch's; `nn.fp8`'s when training in fp8; on a CPU oneDNN's, without gradients
+where W is large, with them where `nn.products` says so."""
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from regard.nn.fp8 import linear8, takes8
+from regard.nn.products import fast_linear, takes_fast
 
 LARGE = 1 << 18  # elements of W; below this, looking up oneDNN's kernel costs more than the product
 MANY = 192  # rows of x from which torch's own product, MKL's, is faster again
@@ -28,6 +29,8 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if takes8(weight):
         return linear8(x, weight, bias)
+    if takes_fast(x, weight):
+        return fast_linear(x, weight, bias)
     if torch.is_grad_enabled() or torch.compiler.is_compiling() or weight.numel() < LARGE or not takes(weight):
         return F.linear(x, weight, bias)
     if x.dtype != torch.float or x.ndim < 2 or not 0 < x.numel() < MANY * weight.size(1):

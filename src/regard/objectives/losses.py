@@ -19,6 +19,7 @@ from regard.nn.fp8 import (
     takes8,
 )
 from regard.nn.gpu import TRITON
+from regard.nn.products import fast_products
 
 
 def plain_cross_entropy_sum(
@@ -40,14 +41,21 @@ def sampled_cross_entropy_sum(
     The others are drawn uniformly and weighted up for those not drawn, so the expected partition function is that of
     the whole vocabulary.
     """
+    chosen, places, shift = sample(weight.size(0), targets, sampled)
+    rows = rows_at_once(len(x), len(chosen), x.device)
+    return _Chunked.apply(x, weight[chosen], places, smoothing, rows, len(chosen), shift)
+
+
+def sample(vocab: int, targets: Tensor, sampled: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The N tokens in a sampled softmax, the place of each target among them, and what is added to their N logits."""
     words, places = targets.unique(return_inverse=True)
-    absent = torch.ones(weight.size(0), dtype=torch.bool, device=x.device)
+    absent = torch.ones(vocab, dtype=torch.bool, device=targets.device)
     absent[words] = False
     others = absent.nonzero()[:, 0]
-    drawn = others[torch.randperm(len(others), device=x.device)[:sampled]]
-    logits = F.linear(x, weight[torch.cat((words, drawn))]).float()  # M, targets and drawn
-    logits[:, len(words) :] += math.log(len(others) / max(1, len(drawn)))
-    return F.cross_entropy(logits, places, reduction="sum", label_smoothing=smoothing)
+    drawn = others[torch.randperm(len(others), device=targets.device)[:sampled]]
+    shift = torch.zeros(len(words) + len(drawn), device=targets.device)
+    shift[len(words) :] = math.log(max(1, len(others)) / max(1, len(drawn)))
+    return torch.cat((words, drawn)), places, shift
 
 
 def picked(x: Tensor, chosen: Tensor | None) -> Tensor:
@@ -86,18 +94,29 @@ def _added(dw: Tensor, error: Tensor, chunk: Tensor) -> Tensor:
 
 
 class _Chunked(torch.autograd.Function):
-    """Logits of a few rows at a time; their gradient is computed at once, so no M x V tensor exists."""
+    """Logits of a few rows at a time; their gradient is computed at once, so no M x V tensor exists. `shift`, V, is
+    added to them."""
 
     @staticmethod
-    def forward(ctx, x: Tensor, weight: Tensor, targets: Tensor, smoothing: float, rows: int, vocab: int) -> Tensor:
+    def forward(
+        ctx,
+        x: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        smoothing: float,
+        rows: int,
+        vocab: int,
+        shift: Tensor | None = None,
+    ) -> Tensor:
         device_type, learn_head = x.device.type, ctx.needs_input_grad[1]  # LoRA freezes the head
         dtype = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else x.dtype
-        with torch.autocast(device_type, enabled=False):
+        with torch.autocast(device_type, enabled=False), fast_products():
             xs, w = x.to(dtype), weight.to(dtype)
             dw = torch.zeros_like(weight if learn_head else weight[:0], dtype=torch.float32)
             total, dxs = torch.zeros((), device=x.device), []
             for first, chunk in zip(range(0, len(xs), rows), xs.split(rows), strict=True):
-                loss, error = _loss_and_error(chunk @ w.T, targets, first, smoothing, vocab)
+                logits = chunk @ w.T if shift is None else torch.addmm(shift.to(dtype), chunk, w.T)
+                loss, error = _loss_and_error(logits, targets, first, smoothing, vocab)
                 total = total + loss.sum()
                 dxs.append(error @ w)
                 if learn_head:
@@ -111,7 +130,7 @@ class _Chunked(torch.autograd.Function):
     def backward(ctx, grad: Tensor):  # pyrefly: ignore[bad-override]
         dx, dw = ctx.saved_tensors
         dw = (dw * grad).to(ctx.dtypes[1]) if ctx.needs_input_grad[1] else None
-        return (dx * grad).to(ctx.dtypes[0]), dw, None, None, None, None
+        return (dx * grad).to(ctx.dtypes[0]), dw, *[None] * (len(ctx.needs_input_grad) - 2)
 
 
 def _loss_and_error8(logits: Tensor, targets: Tensor, first: int, smoothing: float, vocab: int) -> tuple[Tensor, Eight]:
@@ -156,11 +175,15 @@ def chunked_cross_entropy_sum(
     x: Tensor, weight: Tensor, targets: Tensor, smoothing: float = 0.0, rows: int = 0, vocab: int = 0
 ) -> Tensor:
     """As `plain_cross_entropy_sum`, `rows` positions at a time (0: what fits a CPU's cache, or fills a GPU)."""
-    if not rows:
-        most = max(32, (2**30 if x.is_cuda else 2**20) // weight.size(0))
-        chunks = max(1, -(-len(x) // most))
-        rows = max(1, -(-len(x) // chunks))
+    rows = rows or rows_at_once(len(x), weight.size(0), x.device)
     if takes8(weight):
         rows = -(-rows // SIXTEEN) * SIXTEEN
         return _Chunked8.apply(x, weight, targets, smoothing, rows, vocab or weight.size(0))
     return _Chunked.apply(x, weight, targets, smoothing, rows, vocab or weight.size(0))
+
+
+def rows_at_once(count: int, vocab: int, device: torch.device) -> int:
+    """How many of `count` positions to compute at a time: what fits a CPU's cache, or fills a GPU."""
+    most = max(32, (2**30 if device.type == "cuda" else 2**20) // vocab)
+    chunks = max(1, -(-count // most))
+    return max(1, -(-count // chunks))

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.checkpoint import fill
+from regard.nn.products import fast_products
 from regard.training.parallel import World
 
 # matrices whose rows are words, positions or classes
@@ -73,7 +74,8 @@ class Muon:
                 grad.masked_fill_(bad.bool(), 0.0)
             momentum.lerp_(grad, (1 - self.momentum) * moves)
             update = grad.lerp_(momentum, self.momentum)  # Nesterov: look one step ahead
-            update = self.world.in_parts(lambda maps: orthogonal(maps, self.iterations), update)
+            with fast_products():
+                update = self.world.in_parts(lambda maps: orthogonal(maps, self.iterations), update)
             stack.add(update * (stack.scale * moves * -self.lr))
 
     def state_dict(self) -> dict[str, Tensor]:

@@ -1,10 +1,17 @@
 """The chunked loss equals torch's own, values and gradients, whatever is left out."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.objectives.losses import chunked_cross_entropy_sum, plain_cross_entropy_sum, sampled_cross_entropy_sum
+from regard.objectives.losses import (
+    chunked_cross_entropy_sum,
+    plain_cross_entropy_sum,
+    sample,
+    sampled_cross_entropy_sum,
+)
 
 
 def data(words: int = 11, rows: int = 16):
@@ -59,6 +66,32 @@ def test_a_sample_of_all_words_is_the_whole_softmax(smoothing):
 
     got = results(lambda x, w: sampled_cross_entropy_sum(x, w, targets, 100, smoothing), x, weight)
     torch.testing.assert_close(got, results(torchs, x, weight))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_sampled_loss_is_the_plain_one_of_the_same_sample(smoothing):
+    x, weight, targets = data(words=5, rows=40)
+
+    def plain(x, weight):
+        torch.manual_seed(3)
+        chosen, places, shift = sample(40, targets, 7)
+        return plain_cross_entropy_sum(x, weight[chosen], places, smoothing, shift)
+
+    def fast(x, weight):
+        torch.manual_seed(3)
+        return sampled_cross_entropy_sum(x, weight, targets, 7, smoothing)
+
+    torch.testing.assert_close(results(fast, x, weight), results(plain, x, weight))
+
+
+def test_the_words_drawn_stand_for_all_that_are_absent():
+    targets = torch.tensor([6, 2, 6])
+    chosen, places, shift = sample(10, targets, 4)
+    assert chosen[:2].tolist() == [2, 6]
+    assert places.tolist() == [1, 0, 1]
+    assert len(set(chosen.tolist())) == 6
+    torch.testing.assert_close(shift, torch.tensor([0.0, 0.0, *[math.log(8 / 4)] * 4]))
+    assert not sample(2, torch.tensor([0, 1]), 4)[2].any(), "nothing is left to draw"
 
 
 def test_the_sampled_partition_function_is_unbiased():
