@@ -1,7 +1,7 @@
 """Products of fp32 matrices on a CPU, by the library that is fast on it.
 
-MKL, torch's default, does not use AVX-512 on AMD's processors; oneDNN does, and computes the same in half the time. A
-step of the small translator of `make demo` takes three fifths of the time.
+On an AMD EPYC with AVX-512, MKL, torch's default, computes 112 GFLOPS a core and oneDNN 250: a step of the translator
+of `make demo` takes 55 instead of 74 ms on two cores.
 """
 
 from collections.abc import Iterator
@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+ROWS = 64  # products have a multiple of that many
 WORTH = 1 << 22  # multiplications; for fewer, preparing oneDNN's kernel costs more than it gains
 
 
@@ -52,22 +53,31 @@ def fast_products() -> Iterator[None]:
         SETTING.fp32_precision = before
 
 
+def in_blocks(x: Tensor, fill: float = 0) -> Tensor:
+    """R … filled up to a multiple of `ROWS`. oneDNN makes a kernel for each shape, and keeps it: without this, a
+    translator's batches, of many sizes, would take a gigabyte."""
+    missing = -x.size(0) % ROWS
+    return F.pad(x, (0, 0) * (x.ndim - 1) + (0, missing), value=fill) if missing else x
+
+
 class FastLinear(torch.autograd.Function):
     """`F.linear` of x, R K, with the three products of a training step by oneDNN."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        rows, x = len(x), in_blocks(x)
         ctx.save_for_backward(x, weight)
         with fast_products():
-            return F.linear(x, weight, bias)
+            return F.linear(x, weight, bias)[:rows]
 
     @staticmethod
     def backward(ctx, dy: Tensor):  # pyrefly: ignore[bad-override]
         x, weight = ctx.saved_tensors
         for_x, for_weight, for_bias = ctx.needs_input_grad
+        filled = in_blocks(dy)
         with fast_products():
-            dx = dy @ weight if for_x else None
-            dw = dy.T @ x if for_weight else None
+            dx = (filled @ weight)[: len(dy)] if for_x else None
+            dw = filled.T @ x if for_weight else None
         return dx, dw, dy.sum(0) if for_bias else None
 
 

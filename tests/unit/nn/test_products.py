@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.nn import products
 from regard.nn.linear import Linear
-from regard.nn.products import SETTING, FastLinear, by_amd, fast_linear, fast_products, takes_fast
+from regard.nn.products import SETTING, FastLinear, by_amd, fast_linear, fast_products, in_blocks, takes_fast
 
 needs_setting = pytest.mark.skipif(
     not hasattr(SETTING, "fp32_precision") or torch.cpu._is_amx_tile_supported(),
@@ -36,6 +36,15 @@ def test_values_and_gradients_are_those_of_float64(faster, shape, bias):
     exact = results(F.linear, *(z if z is None else z.double() for z in (x, weight, b)))
     for got, want in zip(results(fast_linear, x, weight, b), exact, strict=True):
         assert (got - want).norm() < 1e-6 * want.norm()
+
+
+def test_rows_are_filled_up_to_whole_blocks():
+    assert in_blocks(torch.ones(64, 2)).shape == (64, 2)
+    filled = in_blocks(torch.ones(65, 2, dtype=torch.long), -1)
+    assert filled.shape == (128, 2)
+    assert (filled[:65] == 1).all()
+    assert (filled[65:] == -1).all()
+    assert in_blocks(torch.ones(3)).tolist() == [1.0] * 3 + [0.0] * 61
 
 
 def test_a_frozen_weight_costs_no_gradient(faster):

@@ -68,8 +68,10 @@ def test_a_sample_of_all_words_is_the_whole_softmax(smoothing):
     torch.testing.assert_close(got, results(torchs, x, weight))
 
 
+@pytest.mark.parametrize("blocks", [True, False])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_sampled_loss_is_the_plain_one_of_the_same_sample(smoothing):
+def test_the_sampled_loss_is_the_plain_one_of_the_same_sample(smoothing, blocks, monkeypatch):
+    monkeypatch.setattr("regard.objectives.losses.onednn_is_faster", lambda: blocks)
     x, weight, targets = data(words=5, rows=40)
 
     def plain(x, weight):
