@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.nn.linear import LARGE, ONEDNN, OPS, Linear, linear
+from regard.nn.linear import LARGE, ONEDNN, OPS, WORK, Linear, linear
 
 WIDTH, OUT = 520, 512  # just large enough
 close = torch.testing.assert_close
@@ -31,6 +31,16 @@ def test_a_large_map_goes_to_onednn_and_gives_the_same(calls, shape, bias):
     with torch.no_grad():
         map.weight.zero_()  # a change is seen at once: nothing was put aside
         assert torch.equal(map(x), torch.zeros(*shape[:-1], OUT) + (map.bias if bias else 0))
+
+
+@pytest.mark.skipif(not ONEDNN, reason="this torch has no oneDNN")
+def test_many_rows_go_to_onednn_and_give_the_same(calls):
+    x, map = torch.randn(128, 128), Linear(128, 128)
+    with torch.inference_mode():
+        close(map(x), F.linear(x, map.weight, map.bias), rtol=1e-4, atol=1e-5)
+        assert calls == [x.shape] and x.numel() * 128 == WORK
+        map(x[:-1])
+    assert len(calls) == 1
 
 
 def test_all_else_is_torchs(calls):
